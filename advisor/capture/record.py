@@ -1,0 +1,143 @@
+"""What capture knows besides the trace: the structs of run.json (schema torch-advisor/run, version 1).
+
+Standard library and msgspec only. `None` and an absent key mean *unknown*, never "off". The child process writes the
+same keys as plain JSON, without importing this module (it must not import msgspec into the user's process).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from advisor.errors import InputError
+
+SCHEMA = "torch-advisor/run"
+VERSION = 1
+
+
+class TraceFile(msgspec.Struct, frozen=True):
+    """A trace that capture wrote. role: `profile` gives every number, `lines` only lines."""
+
+    path: str
+    role: str
+    steps: dict[str, int] = {}  # "ProfilerStep#3" -> iteration of the script's loop, from 0
+    partial: bool = False
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """Step times seen by the hooks, µs, in order."""
+
+    source: str = "window"  # user | loader | optimizer | window
+    count: int = 0  # training iterations seen in all
+    eval_count: int = 0
+    optimizer_steps: int = 0
+    unprofiled_us: list[float] = []
+    unprofiled_mean_us: float | None = None  # set alone where only the mean could be measured
+    profiled_us: list[float] = []
+    clock: str = "host"  # host | device | mean
+
+
+class Loader(msgspec.Struct, frozen=True):
+    """A DataLoader that the training loop iterated."""
+
+    batch_size: int | None = None
+    num_workers: int | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    prefetch_factor: int | None = None
+    context: str | None = None  # fork | spawn | forkserver
+    drop_last: bool | None = None
+    shuffle: bool | None = None
+    dataset: str | None = None  # class name
+    dataset_size: int | None = None
+    collate: str | None = None
+    iterable: bool | None = None
+    sample_us: float | None = None  # median time to fetch one sample, where it was reached
+    collate_us: float | None = None  # median time to collate a batch
+    sample_why: str = ""  # why sample_us is not known
+    file: str = ""
+    line: int = 0
+
+
+class Optimizer(msgspec.Struct, frozen=True):
+    """An optimizer that stepped."""
+
+    name: str
+    foreach: bool | None = None
+    fused: bool | None = None
+    capturable: bool | None = None
+    tensors: int | None = None  # parameters with a gradient
+    device: str = ""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Switches that no trace holds, as they stood in the profiled window."""
+
+    matmul_precision: str | None = None  # torch.get_float32_matmul_precision(): highest | high | medium
+    matmul_precision_set: bool | None = None  # the script itself chose it
+    tf32_matmul: bool | None = None
+    tf32_cudnn: bool | None = None
+    cudnn_benchmark: bool | None = None
+    deterministic: bool | None = None
+    autocast: bool | None = None  # an autocast region was entered in the window
+    autocast_dtype: str | None = None
+    default_dtype: str | None = None
+    anomaly_detection: bool | None = None
+    grad_scaler: bool | None = None
+    threads: int | None = None  # torch.get_num_threads() of the rank's process
+    interop_threads: int | None = None
+    cores: int | None = None  # cores this process may use (affinity and cgroup quota)
+    model_device: str | None = None  # device type of the parameters that got gradients: cpu | cuda | …
+    accelerator_available: bool | None = None  # torch sees a usable accelerator
+    accelerator_name: str | None = None
+    compiled: bool | None = None
+    ddp: dict[str, Any] | None = None
+
+
+class RankRecord(msgspec.Struct, frozen=True):
+    """One profiled process."""
+
+    missing: ClassVar[str] = "this trace was not captured by `advisor run`, so its settings are unknown; capture one with `advisor run`"
+    rank: int = 0
+    local_rank: int | None = None
+    world_size: int = 1
+    pid: int = 0
+    files: list[TraceFile] = []
+    steps: StepTimes = StepTimes()
+    settings: Settings = Settings()
+    loaders: list[Loader] = []
+    optimizers: list[Optimizer] = []
+    devices: list[dict[str, Any]] = []
+    compile: dict[str, Any] | None = None  # counters; graph_breaks, recompiles with reasons
+    gc_pauses_us: list[float] | None = None  # inside the un-profiled window
+    memory: dict[str, int] | None = None  # torch.cuda.memory_stats subset; peak_allocated_bytes …
+    model: dict[str, Any] | None = None  # parameters, parameter_bytes, modules
+    warnings: list[str] = []
+    notes: list[str] = []  # what capture could not do, one sentence each
+    user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """run.json."""
+
+    schema: str = SCHEMA
+    version: int = VERSION
+    command: list[str] = []
+    versions: dict[str, str] = {}
+    environment: dict[str, str] = {}  # an allow-list, never the whole environment
+    exit_status: int | None = None  # None while the script still runs
+    preflight: list[dict[str, str]] = []  # {id, status, message}
+    ranks: list[RankRecord] = []
+
+
+def read(path: Path) -> RunRecord:
+    """run.json as structs. Raises InputError (one line) for a damaged or newer file."""
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as failure:
+        raise InputError(f"{path}: not a readable run.json ({failure}); run `advisor run` again") from failure
+    if record.version > VERSION:
+        raise InputError(f"{path}: written by a newer torch-advisor (version {record.version}); upgrade to read it")
+    return record

@@ -1,0 +1,82 @@
+"""Works each analysis out once, on demand, from the types its `compute` names.
+
+An analysis is a class with a `compute` classmethod. The annotations of compute's parameters say what it needs: other
+analyses, or inputs given from outside (`Trace`, `Record`, …). `X | None` asks for X where it can be had.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Missing(Exception):  # noqa: N818 - an outcome, not a fault
+    """An analysis cannot be made from this input; the message says why and what to do about it."""
+
+
+class Computed:
+    """The analyses of one trace: each is computed at most once, failures included."""
+
+    def __init__(self, **inputs: Any) -> None:
+        """`inputs`: values given from outside; their types are what analyses ask for."""
+        self._known: dict[type, Any] = {type(value): value for value in inputs.values() if value is not None}
+        self._failed: dict[type, Exception] = {}
+
+    def get(self, kind: type[T]) -> T:
+        """The analysis of that type. Raises Missing where the input does not allow it."""
+        if kind in self._known:
+            return typing.cast(T, self._known[kind])
+        if kind in self._failed:
+            raise self._failed[kind]
+        compute = getattr(kind, "compute", None)
+        if compute is None:
+            raise Missing(getattr(kind, "missing", f"{kind.__name__} was not recorded"))
+        try:
+            value = compute(**self.arguments(compute))
+        except Exception as failure:
+            self._failed[kind] = failure
+            raise
+        self._known[kind] = value
+        return typing.cast(T, value)
+
+    def find(self, kind: type[T]) -> T | None:
+        """The analysis of that type, or None where it is Missing."""
+        try:
+            return self.get(kind)
+        except Missing:
+            return None
+
+    def arguments(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """What `function` needs, by the annotations of its positional parameters."""
+        return {
+            name: self.find(kind) if optional else self.get(kind) for name, (kind, optional) in needs(function).items()
+        }
+
+
+@functools.cache
+def needs(function: Callable[..., Any]) -> Mapping[str, tuple[type, bool]]:
+    """Parameter name -> (type, optional) of the positional parameters; keyword-only ones are thresholds."""
+    hints = typing.get_type_hints(function)
+    wanted = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            continue
+        if name not in hints:
+            raise TypeError(f"{function.__module__}.{function.__qualname__}: parameter '{name}' has no type")
+        wanted[name] = _split_optional(hints[name])
+    return wanted
+
+
+def _split_optional(hint: Any) -> tuple[type, bool]:
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+        if len(kinds) == 1:
+            return kinds[0], True
+        raise TypeError(f"ask for one type or None, not {hint}")
+    return hint, False

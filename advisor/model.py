@@ -1,0 +1,267 @@
+"""The nouns of a report: frozen, slotted, and exactly what report.json holds.
+
+Every output (page, terminal, SARIF, gate) is a pure function of a `Report`. Names and units here are a contract:
+additive changes only, and a change of meaning raises `VERSION`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+SCHEMA = "torch-advisor/report"
+VERSION = 1
+
+Unit = Literal["us", "share", "count", "bytes", "ratio", "per_second"]
+Severity = Literal["high", "medium", "low"]
+Status = Literal["found", "clear", "skipped", "error"]
+Basis = Literal["replayed", "measured", "modelled", "assumed"]
+Risk = Literal["exact", "numerics", "semantics"]
+StepSource = Literal["user", "loader", "optimizer", "window"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One quantity: measured (zero included), or not measured and why."""
+
+    id: str
+    value: float | None
+    unit: Unit
+    status: Literal["measured", "not_measured"] = "measured"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """Time per step that a fix gives back, in µs on the scale of `step_time_us` (un-profiled where captured)."""
+
+    low_us: float
+    high_us: float
+    basis: Basis
+    how: str
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low_us <= self.high_us:
+            raise ValueError(f"a saving needs 0 <= low_us <= high_us, got {self.low_us} and {self.high_us}")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place in the user's code. `function` precision: the line is where the function starts, not the call."""
+
+    file: str
+    line: int
+    function: str = ""
+    precision: Literal["call", "function"] = "call"
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to change: lines to copy, and what the change risks.
+
+    exact: same numbers; numerics: results differ by rounding; semantics: the training itself changes.
+    """
+
+    title: str
+    risk: Risk
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to change, as seen in this run.
+
+    A rule sets everything but `severity` (the engine derives it from the step) and `ranks`.
+
+    message      one sentence: what was seen here, with numbers
+    saving       None where no honest number can be computed
+    where        the user's lines, most expensive first
+    facts        the evidence, name -> value; names carry units (`idle_us`, `h2d_bytes`)
+    recoverable  False when the cause is outside the user's reach (shown, never counted as a saving)
+    claims       breakdown ids whose time this fix would shrink; bounds the saving and the joint saving
+    at_most      the highest severity allowed, when a fact that could excuse the code is unknown
+    """
+
+    message: str
+    saving: Saving | None = None
+    where: tuple[Source, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    fix: Fix | None = None
+    recoverable: bool = True
+    claims: tuple[str, ...] = ()
+    at_most: Severity = "high"
+    severity: Severity = "low"
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one rule: found, clear, skipped (`reason` says what to do) or error (one line)."""
+
+    rule: str
+    status: Status
+    findings: tuple[Finding, ...] = ()
+    reason: str = ""
+    title: str = ""
+    confirmed: bool = True
+    page: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One statement about how far the input can be trusted."""
+
+    id: str
+    status: Literal["ok", "note", "warning", "error"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Distribution of step times in µs; None where not measured."""
+
+    mean: float | None = None
+    median: float | None = None
+    p10: float | None = None
+    p90: float | None = None
+    n: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepsSummary:
+    """How many steps were seen, how they were told apart, and how long they took.
+
+    dilation is profiled median / un-profiled median: what the profiler itself costs.
+    series_us holds the un-profiled step times in order (at most 500), else the profiled ones.
+    """
+
+    count: int = 0
+    source: StepSource = "window"
+    eval_count: int = 0
+    profiled_us: Times = Times()
+    unprofiled_us: Times = Times()
+    dilation: float | None = None
+    series_us: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BreakdownItem:
+    """A part of the step; shares of one breakdown sum to 1, `us` is per profiled step."""
+
+    id: str
+    us: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """All accepted fixes together; never the sum of the single savings."""
+
+    low_us: float
+    high_us: float
+    step_us_after: float
+    basis: Basis = "modelled"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayCheck:
+    """Error of the unedited replay against the measured step."""
+
+    error_share: float
+    low_confidence: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A drawn piece of a timeline lane; times in µs from the start of the drawn step."""
+
+    start_us: float
+    dur_us: float
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A thread or a stream of the drawn step."""
+
+    name: str
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One real step, that of median duration, merged to a drawable number of segments."""
+
+    step: str
+    dur_us: float
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """A kernel or op name with its total per step."""
+
+    name: str
+    kind: str
+    us: float
+    calls: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankSummary:
+    """One trace of the job."""
+
+    rank: int
+    file: str
+    metrics: dict[str, Metric]
+    steps: StepsSummary
+    breakdown: tuple[BreakdownItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What was run, where and with what; secrets masked, no host or user names."""
+
+    command: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
+    reference_rank: int = 0
+    world_size: int = 1
+    environment: dict[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that any output shows. `advisor.reportfile` reads and writes it as report.json."""
+
+    run: RunInfo
+    health: tuple[Health, ...]
+    steps: StepsSummary
+    metrics: dict[str, Metric]
+    breakdown: tuple[BreakdownItem, ...]
+    outcomes: tuple[Outcome, ...]
+    joint: Joint | None = None
+    replay: ReplayCheck | None = None
+    ranks: tuple[RankSummary, ...] = ()
+    timeline: Timeline | None = None
+    kernels: tuple[OpRow, ...] = ()
+    ops: tuple[OpRow, ...] = ()
+    schema: str = SCHEMA
+    version: int = VERSION
+
+    def findings(self) -> list[tuple[Outcome, Finding]]:
+        """All findings of confirmed and unconfirmed rules: by high_us, then low_us, then rule id; null savings last."""
+        pairs = [(outcome, finding) for outcome in self.outcomes for finding in outcome.findings]
+        return sorted(pairs, key=lambda pair: finding_order(pair[0].rule, pair[1]))
+
+
+def finding_order(rule: str, finding: Finding) -> tuple[bool, float, float, str, str]:
+    """Sort key of findings: the largest saving first, then the rule id; null savings last."""
+    saving = finding.saving
+    if saving is None:
+        return (True, 0.0, 0.0, rule, finding.message)
+    return (False, -saving.high_us, -saving.low_us, rule, finding.message)

@@ -1,0 +1,98 @@
+"""Finds rules and reporters by entry point: the same door for ours and for everybody's."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+
+from advisor.errors import UsageError
+from advisor.model import Report
+from advisor.rule import BadRuleError, Rule, from_module
+
+RULES = "advisor.rules"
+REPORTS = "advisor.reports"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule or a pack that did not load; reported as an error row, never fatal."""
+
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All rules found, by id, and what was broken."""
+
+    rules: tuple[Rule, ...]
+    broken: tuple[Broken, ...]
+
+    def by_id(self) -> dict[str, Rule]:
+        """Rule id -> rule."""
+        return {rule.id: rule for rule in self.rules}
+
+
+def load_rules() -> Rules:
+    """Every public module of every package behind the entry point group `advisor.rules`."""
+    rules: dict[str, Rule] = {}
+    broken: list[Broken] = []
+    # Ours first, so that a pack cannot silently replace a built-in rule.
+    for entry in sorted(_entries(RULES), key=lambda e: (e.name != "builtin", e.name)):
+        for item in _load_pack(entry):
+            if isinstance(item, Broken):
+                broken.append(item)
+            elif item.id in rules:
+                reason = f"pack '{entry.name}' brings a rule that pack '{rules[item.id].pack}' has already; rename it"
+                broken.append(Broken(item.id, reason))
+            else:
+                rules[item.id] = item
+    return Rules(tuple(sorted(rules.values(), key=lambda rule: rule.id)), tuple(broken))
+
+
+def _load_pack(entry: EntryPoint) -> list[Rule | Broken]:
+    try:
+        package = importlib.import_module(entry.value)
+        names = [info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")]
+    except Exception as failure:
+        return [Broken(entry.name, f"the pack {entry.value} does not load: {_one_line(failure)}")]
+    return [_load_rule(f"{entry.value}.{name}", entry.name) for name in sorted(names)]
+
+
+def _load_rule(module: str, pack: str) -> Rule | Broken:
+    rule_id = module.rpartition(".")[2].replace("_", "-")
+    try:
+        return from_module(importlib.import_module(module), pack)
+    except BadRuleError as failure:
+        return Broken(rule_id, f"{module} is no rule: {failure}")
+    except Exception as failure:
+        return Broken(rule_id, f"{module} does not load: {_one_line(failure)}")
+
+
+def reporter_names() -> list[str]:
+    """The formats that can be asked for."""
+    return sorted({entry.name for entry in _entries(REPORTS)})
+
+
+def load_reporter(name: str) -> Callable[[Report], str]:
+    """The function `render(report) -> str` of that format. Raises UsageError for an unknown or broken one."""
+    for entry in _entries(REPORTS):
+        if entry.name == name:
+            try:
+                render: Callable[[Report], str] = entry.load()
+            except Exception as failure:
+                raise UsageError(f"the format '{name}' ({entry.value}) does not load: {_one_line(failure)}") from failure
+            return render
+    raise UsageError(f"unknown format '{name}'; choose one of {', '.join(reporter_names())}")
+
+
+def _entries(group: str) -> list[EntryPoint]:
+    # A distribution seen twice (a checkout on sys.path beside its installed metadata) yields each entry once.
+    return list({(entry.name, entry.value): entry for entry in entry_points(group=group)}.values())
+
+
+def _one_line(failure: BaseException) -> str:
+    return f"{type(failure).__name__}: {failure}".splitlines()[0]

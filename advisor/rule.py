@@ -1,0 +1,86 @@
+"""A rule: one module with a page (its docstring), a `check`, and `EXAMPLES`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from advisor.model import Finding
+
+SECTIONS = ("What it looks at", "Why it costs time", "How to fix it", "When to leave it")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A drawn trace and what the rule must say of it.
+
+    saves_us: the range (low, high) that the finding's saving must lie in; None = the rule must stay silent;
+    (0, 0) with a finding whose saving is null is written `saves_us="unknown"`.
+    facts: what the capture recorded, as in run.json; empty = a bare trace.
+    says: words that must stand in the message.
+    """
+
+    title: str
+    trace: dict[str, Any]
+    saves_us: tuple[float, float] | str | None
+    facts: dict[str, Any] | None = None
+    says: tuple[str, ...] = ()
+    near_miss: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A loaded rule module."""
+
+    id: str
+    title: str
+    page: str
+    check: Callable[..., Iterator[Finding]]
+    examples: tuple[Example, ...]
+    confirmed: str
+    pack: str
+
+    @property
+    def thresholds(self) -> dict[str, Any]:
+        """The keyword-only parameters of check with their defaults: what a configuration may set."""
+        return {
+            name: parameter.default
+            for name, parameter in inspect.signature(self.check).parameters.items()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+
+    def threshold_reasons(self) -> dict[str, str]:
+        """Why each threshold has its value: the comment beside the parameter."""
+        return dict(re.findall(r"^\s*(\w+)\s*:[^=\n]+=\s*[^#\n]+#\s*(.+)$", inspect.getsource(self.check), re.MULTILINE))
+
+    def section(self, title: str) -> str:
+        """The text below `## title` of the page; empty where the page lacks it."""
+        found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", self.page, re.MULTILINE | re.DOTALL)
+        return found[1].strip() if found else ""
+
+
+class BadRuleError(Exception):
+    """A module that lies in a rule pack and is no rule; the message says what it lacks."""
+
+
+def from_module(module: ModuleType, pack: str) -> Rule:
+    """The rule that a module is. Raises BadRuleError when something is missing."""
+    page = inspect.cleandoc(module.__doc__ or "")
+    check = getattr(module, "check", None)
+    if not page:
+        raise BadRuleError("it has no docstring; the docstring is the rule's page")
+    if not callable(check):
+        raise BadRuleError("it has no function check(...)")
+    return Rule(
+        id=module.__name__.rpartition(".")[2].replace("_", "-"),
+        title=page.splitlines()[0].rstrip("."),
+        page=page,
+        check=check,
+        examples=tuple(getattr(module, "EXAMPLES", ())),
+        confirmed=str(getattr(module, "CONFIRMED", "")),
+        pack=pack,
+    )

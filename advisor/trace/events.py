@@ -1,0 +1,180 @@
+"""The columns of a trace: what the reader makes and every analysis reads."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.model import Health
+
+Ints = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+
+
+class Category(IntEnum):
+    """What an event is, across eras and vendors (`advisor.trace.dialects` maps the raw names)."""
+
+    OTHER = 0
+    CPU_OP = 1
+    ANNOTATION = 2
+    PYTHON = 3
+    RUNTIME = 4  # host calls into CUDA, HIP, Level Zero …, runtime and driver
+    KERNEL = 5
+    MEMCPY = 6
+    MEMSET = 7
+    DEVICE_ANNOTATION = 8  # a copy of an annotation on the device's rows: never work
+    SYNC = 9
+    OVERHEAD = 10
+    FOREIGN_DEVICE = 11  # rows of an accelerator whose work we cannot tell apart: MTIA, HPU …
+
+
+DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A row of the trace: a CPU thread or a device stream, as `pid` and `tid` name it."""
+
+    pid: str
+    tid: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """What a communication row says of itself; empty where the trace is silent."""
+
+    name: str = ""
+    dtype: str = ""
+    in_elements: int = -1
+    out_elements: int = -1
+    group_size: int = -1
+    group: str = ""
+    sequence: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Events:
+    """Complete events as parallel columns, sorted by start (longer first on a tie), integer nanoseconds.
+
+    Absent integers are -1. `name`, `dims`, `dtypes`, `stack`, `collective` index the tables of the same trace
+    (-1 = absent); `thread` indexes `threads`. `dims`/`dtypes` are the JSON text of `Input Dims`/`Input type`.
+    """
+
+    start_ns: Ints
+    dur_ns: Ints
+    name: Ids
+    category: npt.NDArray[np.int8]
+    thread: Ids
+    device: Ids
+    stream: Ints
+    correlation: Ints
+    external_id: Ints
+    bytes: Ints
+    dims: Ids
+    dtypes: Ids
+    sequence: Ints
+    forward_thread: Ints
+    python_id: Ints
+    python_parent: Ints
+    stack: Ids
+    collective: Ids
+    blocks: Ints  # thread blocks of the grid of a kernel
+    names: tuple[str, ...]
+    threads: tuple[Thread, ...]
+    dims_table: tuple[str, ...] = ()
+    dtypes_table: tuple[str, ...] = ()
+    stack_table: tuple[str, ...] = ()
+    collective_table: tuple[Collective, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def end_ns(self) -> Ints:
+        """Ends of the events."""
+        return self.start_ns + self.dur_ns
+
+    def of(self, *categories: Category) -> Mask:
+        """Which events are of one of these categories."""
+        return np.isin(self.category, np.array(categories, np.int8))
+
+    def named(self, *patterns: str) -> Mask:
+        """Which events have a name that contains one of these texts, in any case of letters."""
+        wanted = tuple(pattern.lower() for pattern in patterns)
+        hits = [any(p in name.lower() for p in wanted) for name in self.names]
+        return np.asarray(hits, bool)[self.name] if hits else np.zeros(len(self), bool)
+
+    def exactly(self, *names: str) -> Mask:
+        """Which events have exactly one of these names."""
+        hits = [name in names for name in self.names]
+        return np.asarray(hits, bool)[self.name] if hits else np.zeros(len(self), bool)
+
+    def text(self, row: int) -> str:
+        """The name of one event."""
+        return self.names[self.name[row]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryEvents:
+    """`[memory]` instants: allocations (positive bytes) and frees (negative) with the totals after them."""
+
+    time_ns: Ints
+    bytes: Ints
+    total_allocated: Ints
+    total_reserved: Ints
+    device_type: Ids
+    device: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProperties:
+    """One entry of `deviceProperties`; None where the trace is silent."""
+
+    name: str
+    major: int | None = None
+    minor: int | None = None
+    multiprocessors: int | None = None
+    total_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What the file says besides its events. Absent facts are None, never a guess."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    backend: str = ""
+    devices: tuple[DeviceProperties, ...] = ()
+    record_shapes: bool | None = None
+    with_stack: bool | None = None
+    profile_memory: bool | None = None
+    trace_id: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One trace file, read."""
+
+    path: str
+    events: Events
+    meta: Meta
+    memory: MemoryEvents
+    health: tuple[Health, ...] = ()
+
+    @functools.cached_property
+    def device_work(self) -> Mask:
+        """Rows that keep a device busy: kernels, copies, memsets, linked to a launch or not. Never annotations."""
+        return self.events.of(*DEVICE_WORK)
+
+    @functools.cached_property
+    def info(self) -> dict[str, Any]:
+        """Facts for people: file and number of events."""
+        return {"file": self.path, "events": len(self.events)}

@@ -1,0 +1,69 @@
+"""Arithmetic on sets of half-open intervals: sorted, disjoint `(n, 2)` arrays of integer nanoseconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Intervals = npt.NDArray[np.int64]
+
+EMPTY: Intervals = np.empty((0, 2), np.int64)
+
+
+def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
+    """The union of intervals given by their ends; empty and inverted ones count for nothing."""
+    starts, ends = np.asarray(start, np.int64), np.asarray(end, np.int64)
+    keep = ends > starts
+    starts, ends = starts[keep], ends[keep]
+    if not len(starts):
+        return EMPTY
+    order = np.argsort(starts, kind="stable")
+    starts, reach = starts[order], np.maximum.accumulate(ends[order])
+    first = np.concatenate(([True], starts[1:] > reach[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return np.column_stack((starts[first], reach[last]))
+
+
+def total(a: Intervals) -> int:
+    """Length of a set."""
+    return int((a[:, 1] - a[:, 0]).sum())
+
+
+def intersect(a: Intervals, b: Intervals) -> Intervals:
+    """What lies in both sets."""
+    if not len(a) or not len(b):
+        return EMPTY
+    # Each interval of a meets the run of b's from the first that ends after it starts to the last that starts before it ends.
+    low = np.searchsorted(b[:, 1], a[:, 0], side="right")
+    high = np.searchsorted(b[:, 0], a[:, 1], side="left")
+    counts = np.maximum(high - low, 0)
+    if not counts.sum():
+        return EMPTY
+    rows = np.repeat(np.arange(len(a)), counts)
+    offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    others = low[rows] + offsets
+    return np.column_stack((np.maximum(a[rows, 0], b[others, 0]), np.minimum(a[rows, 1], b[others, 1])))
+
+
+def subtract(a: Intervals, b: Intervals) -> Intervals:
+    """What lies in `a` and not in `b`."""
+    if not len(a) or not len(b):
+        return a
+    edges_start = np.concatenate(([np.iinfo(np.int64).min], b[:, 1]))
+    edges_end = np.concatenate((b[:, 0], [np.iinfo(np.int64).max]))
+    return intersect(a, np.column_stack((edges_start, edges_end)))
+
+
+def overlap_of_each(start: npt.ArrayLike, end: npt.ArrayLike, b: Intervals) -> npt.NDArray[np.int64]:
+    """For each given interval the length that lies in the set `b`."""
+    return _covered(np.asarray(end, np.int64), b) - _covered(np.asarray(start, np.int64), b)
+
+
+def _covered(points: npt.NDArray[np.int64], b: Intervals) -> npt.NDArray[np.int64]:
+    """Length of `b` that lies before each point."""
+    if not len(b):
+        return np.zeros(len(points), np.int64)
+    before = np.concatenate(([0], np.cumsum(b[:, 1] - b[:, 0])))
+    index = np.searchsorted(b[:, 0], points, side="right")
+    inside = np.where(index > 0, np.minimum(points, b[np.maximum(index - 1, 0), 1]) - b[np.maximum(index - 1, 0), 0], 0)
+    return np.where(index > 0, before[np.maximum(index - 1, 0)] + inside, 0)
