@@ -1,0 +1,269 @@
+"""Joins traces, analyses and rules into a Report."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from advisor import joint, metrics, tables, timeline_view
+from advisor.analyses.breakdown import Breakdown
+from advisor.analyses.device import Device
+from advisor.analyses.lines import LinesTrace
+from advisor.analyses.scale import Scale
+from advisor.analyses.steps import Steps
+from advisor.capture.record import RankRecord, RunRecord
+from advisor.computed import Computed, Missing
+from advisor.config import Config, known
+from advisor.model import (
+    BreakdownItem,
+    Finding,
+    Health,
+    OpRow,
+    Outcome,
+    RankSummary,
+    Report,
+    RunInfo,
+    Severity,
+    StepsSummary,
+    Timeline,
+    Times,
+    finding_order,
+)
+from advisor.registry import Rules
+from advisor.rule import Rule
+from advisor.trace.events import Trace
+
+_SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high")
+# Shares of the step from which a finding is high and medium: the design's own scale, near msprof's 5 % and 3 %.
+_HIGH_SHARE, _MEDIUM_SHARE = 0.10, 0.03
+# Points of the step strip: enough to see a tail, small enough for the page.
+_SERIES_LIMIT = 500
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankInput:
+    """One trace of a job with what is known besides it."""
+
+    rank: int
+    file: str
+    trace: Trace
+    record: RankRecord | None = None
+    lines: Trace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _RankResult:
+    summary: RankSummary
+    outcomes: tuple[Outcome, ...]
+    health: tuple[Health, ...]
+    timeline: Timeline | None
+    kernels: tuple[OpRow, ...]
+    ops: tuple[OpRow, ...]
+    devices: tuple[str, ...]
+    step_us: float
+    known_us: dict[str, float]
+
+
+def analyse(inputs: Iterable[RankInput], rules: Rules, config: Config, run: RunRecord | None = None) -> Report:
+    """The report of one job. `inputs` may be lazy: each trace is dropped once it is reduced."""
+    chosen = choose(rules, config)
+    results = [_reduce(one, chosen, config) for one in inputs]
+    reference = _reference(results)
+    step_us = reference.step_us
+    outcomes = _merge([result.outcomes for result in results], reference.outcomes)
+    outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
+    outcomes += _ignored(rules, config)
+    outcomes.sort(key=lambda outcome: outcome.rule)
+    accepted = [f for o in outcomes if o.confirmed for f in o.findings if f.recoverable]
+    return Report(
+        run=_run_info(run, reference, results),
+        health=_health(run, results),
+        steps=reference.summary.steps,
+        metrics=reference.summary.metrics,
+        breakdown=reference.summary.breakdown,
+        outcomes=tuple(outcomes),
+        joint=joint.joint(accepted, reference.known_us, step_us) if step_us > 0 else None,
+        ranks=tuple(result.summary for result in results),
+        timeline=reference.timeline,
+        kernels=reference.kernels,
+        ops=reference.ops,
+    )
+
+
+def choose(rules: Rules, config: Config) -> list[Rule]:
+    """The rules that the configuration leaves, after checking every id and threshold it names."""
+    by_id = rules.by_id()
+    ids = {*by_id, *(broken.rule for broken in rules.broken)}
+    for name in (*config.select, *config.ignore, *config.thresholds):
+        known(name, ids, "rule")
+    for name, table in config.thresholds.items():
+        for key in table if name in by_id else ():
+            known(key, by_id[name].thresholds, f"threshold of {name}")
+    return [r for r in rules.rules if (not config.select or r.id in config.select) and r.id not in config.ignore]
+
+
+def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResult:
+    computed = Computed(trace=one.trace, record=one.record, lines=LinesTrace(one.lines) if one.lines else None)
+    steps = computed.get(Steps)
+    scale = computed.get(Scale)
+    breakdown = computed.find(Breakdown)
+    items: tuple[BreakdownItem, ...] = breakdown.items if breakdown else ()
+    device = computed.get(Device)
+    factor = scale.factor
+    known_us = {item.id: item.us * factor for item in items}
+    outcomes = tuple(apply(rule, computed, config.thresholds.get(rule.id, {}), one.rank) for rule in rules)
+    return _RankResult(
+        summary=RankSummary(
+            rank=one.rank,
+            file=one.file,
+            metrics=metrics.measure(computed),
+            steps=_steps_summary(steps, scale, one.record),
+            breakdown=items,
+        ),
+        outcomes=tuple(_with_severity(outcome, scale.step_us, known_us) for outcome in outcomes),
+        health=_rank_health(one, steps, scale, device),
+        timeline=timeline_view.timeline(computed),
+        kernels=tables.kernels(computed),
+        ops=tables.ops(computed),
+        devices=(device.name,) if device.name else (),
+        step_us=scale.step_us,
+        known_us=known_us,
+    )
+
+
+def apply(rule: Rule, computed: Computed, thresholds: object, rank: int = 0) -> Outcome:
+    """What one rule says of one trace; nothing that a rule does reaches the others."""
+    base = Outcome(rule.id, "clear", title=rule.title, confirmed=bool(rule.confirmed), page=rule.page)
+    try:
+        options = dict(thresholds) if isinstance(thresholds, dict) else {}
+        findings = tuple(replace(f, ranks=(rank,)) for f in rule.check(**computed.arguments(rule.check), **options))
+    except Missing as reason:
+        return replace(base, status="skipped", reason=str(reason))
+    except Exception as failure:
+        return replace(base, status="error", reason=_one_line(failure))
+    if not findings:
+        return base
+    return replace(base, status="found", findings=tuple(sorted(findings, key=lambda f: finding_order(rule.id, f))))
+
+
+def _with_severity(outcome: Outcome, step_us: float, known_us: dict[str, float]) -> Outcome:
+    return replace(outcome, findings=tuple(_severe(finding, step_us, known_us) for finding in outcome.findings))
+
+
+def _severe(finding: Finding, step_us: float, known_us: dict[str, float]) -> Finding:
+    """The finding with its severity: by its saving, or, without one, by the time that it concerns (never high)."""
+    at_stake = sum(known_us.get(claim, 0.0) for claim in finding.claims)
+    share = (finding.saving.high_us if finding.saving else at_stake) / step_us if step_us else 0.0
+    level = 2 if share >= _HIGH_SHARE else 1 if share >= _MEDIUM_SHARE else 0
+    cap = _SEVERITIES.index(finding.at_most)
+    if finding.saving is None:
+        cap = min(cap, 1)
+    return replace(finding, severity=_SEVERITIES[min(level, cap)])
+
+
+def _merge(per_rank: Sequence[tuple[Outcome, ...]], reference: tuple[Outcome, ...]) -> list[Outcome]:
+    """One outcome per rule: equal findings of several ranks become one that names the ranks."""
+    if len(per_rank) == 1:
+        return list(reference)
+    return [_merge_rule([outcomes[i] for outcomes in per_rank], reference[i]) for i in range(len(reference))]
+
+
+def _merge_rule(outcomes: list[Outcome], reference: Outcome) -> Outcome:
+    order = [reference, *(outcome for outcome in outcomes if outcome is not reference)]
+    merged: dict[object, Finding] = {}
+    for finding in (finding for outcome in order for finding in outcome.findings):
+        key = (finding.where, finding.fix.title if finding.fix else "", finding.claims)
+        # The reference rank comes first: its numbers stand, the others only add their rank.
+        seen = merged.get(key)
+        merged[key] = replace(seen, ranks=tuple(sorted({*seen.ranks, *finding.ranks}))) if seen else finding
+    if merged:
+        findings = sorted(merged.values(), key=lambda f: finding_order(reference.rule, f))
+        return replace(reference, status="found", findings=tuple(findings), reason="")
+    errors = [outcome for outcome in order if outcome.status == "error"]
+    return errors[0] if errors else reference
+
+
+def _ignored(rules: Rules, config: Config) -> Iterator[Outcome]:
+    for rule in rules.rules:
+        if rule.id in config.ignore:
+            reason = config.ignore[rule.id] or "no reason given"
+            text = f"ignored by {config.path or 'the command line'}: {reason}"
+            yield Outcome(rule.id, "skipped", reason=text, title=rule.title, confirmed=bool(rule.confirmed))
+
+
+def _reference(results: Sequence[_RankResult]) -> _RankResult:
+    """The real rank that stands for the job: that of median step time."""
+    ordered = sorted(results, key=lambda result: (result.step_us, result.summary.rank))
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _steps_summary(steps: Steps, scale: Scale, record: RankRecord | None) -> StepsSummary:
+    profiled, unprofiled = scale.profiled, scale.unprofiled
+    series = record.steps.unprofiled_us if record else []
+    dilation = profiled.median / unprofiled.median if profiled.median and unprofiled.median else None
+    return StepsSummary(
+        count=steps.count,
+        source=steps.source,
+        eval_count=steps.eval_count,
+        profiled_us=profiled,
+        unprofiled_us=unprofiled,
+        dilation=dilation,
+        series_us=tuple((series or steps.profiled_us)[:_SERIES_LIMIT]),
+    )
+
+
+def times(values: Sequence[float]) -> Times:
+    """The distribution of some step times in µs."""
+    if not values:
+        return Times()
+    if len(values) == 1:
+        return Times(values[0], values[0], values[0], values[0], 1)
+    deciles = statistics.quantiles(values, n=10, method="inclusive")
+    return Times(statistics.fmean(values), statistics.median(values), deciles[0], deciles[-1], len(values))
+
+
+def _rank_health(one: RankInput, steps: Steps, scale: Scale, device: Device) -> tuple[Health, ...]:
+    said = list(one.trace.health)
+    if steps.source == "window":
+        text = "no step boundaries were found; all figures describe the whole recorded window as one step"
+        said.append(Health("steps", "note", text))
+    if device.why:
+        said.append(Health("device", "note", device.why))
+    if one.record is None:
+        text = "step times are the profiler's own (a bare trace); `advisor run` also times steps without the profiler"
+        said.append(Health("unprofiled", "note", text))
+    said.extend(Health("capture", "note", note) for note in (one.record.notes if one.record else ()))
+    return tuple(said)
+
+
+def _health(run: RunRecord | None, results: Sequence[_RankResult]) -> tuple[Health, ...]:
+    status = {"ok": "ok", "note": "note", "warning": "warning", "error": "error"}
+    said = [
+        Health(item.get("id", "preflight"), status.get(item.get("status", ""), "note"), item.get("message", ""))  # type: ignore[arg-type]
+        for item in (run.preflight if run else ())
+    ]
+    said.extend(health for result in results for health in result.health)
+    return tuple(dict.fromkeys(said))
+
+
+def _run_info(run: RunRecord | None, reference: _RankResult, results: Sequence[_RankResult]) -> RunInfo:
+    record = run or RunRecord()
+    world = max([len(results), *(rank.world_size for rank in record.ranks)])
+    return RunInfo(
+        command=tuple(record.command),
+        versions=dict(record.versions),
+        devices=tuple(sorted({device for result in results for device in result.devices})),
+        reference_rank=reference.summary.rank,
+        world_size=world,
+        environment=dict(record.environment),
+        files=tuple(result.summary.file for result in results),
+    )
+
+
+def _one_line(failure: BaseException) -> str:
+    trace = failure.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    at = f" (line {trace.tb_lineno} of {trace.tb_frame.f_code.co_name})" if trace else ""
+    return f"{type(failure).__name__}: {failure}".splitlines()[0] + at
