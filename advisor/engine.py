@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor import joint, metrics, tables, timeline_view
+from advisor import joint, metrics, timeline_view
 from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.device import Device
 from advisor.analyses.lines import LinesTrace
+from advisor.analyses.ops import Ops
 from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord, RunRecord
@@ -67,6 +68,8 @@ class _RankResult:
 
 def analyse(inputs: Iterable[RankInput], rules: Rules, config: Config, run: RunRecord | None = None) -> Report:
     """The report of one job. `inputs` may be lazy: each trace is dropped once it is reduced."""
+    if not rules.rules:
+        raise RuntimeError("no rules were found; the installation is broken, reinstall torch-advisor")
     chosen = choose(rules, config)
     results = [_reduce(one, chosen, config) for one in inputs]
     reference = _reference(results)
@@ -110,6 +113,7 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResul
     breakdown = computed.find(Breakdown)
     items: tuple[BreakdownItem, ...] = breakdown.items if breakdown else ()
     device = computed.get(Device)
+    ops = computed.find(Ops)
     factor = scale.factor
     known_us = {item.id: item.us * factor for item in items}
     outcomes = tuple(apply(rule, computed, config.thresholds.get(rule.id, {}), one.rank) for rule in rules)
@@ -124,8 +128,8 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResul
         outcomes=tuple(_with_severity(outcome, scale.step_us, known_us) for outcome in outcomes),
         health=_rank_health(one, steps, scale, device),
         timeline=timeline_view.timeline(computed),
-        kernels=tables.kernels(computed),
-        ops=tables.ops(computed),
+        kernels=ops.kernels if ops else (),
+        ops=ops.top if ops else (),
         devices=(device.name,) if device.name else (),
         step_us=scale.step_us,
         known_us=known_us,

@@ -1,0 +1,63 @@
+"""The command line: one file per subcommand in `advisor.commands`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from advisor import __version__
+from advisor.errors import INTERNAL, AdvisorError
+
+COMMANDS = ("run", "analyze", "gate", "compare", "explain", "rules", "doctor")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit status. Never shows a traceback without --debug."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = build_parser(arguments)
+    args = parser.parse_args(arguments)
+    try:
+        return int(args.handler(args))
+    except AdvisorError as failure:
+        if getattr(args, "debug", False):
+            raise
+        _say(f"advisor: {failure}")
+        return failure.exit_code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader of our output went away (`advisor rules | head`): nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as failure:
+        if getattr(args, "debug", False):
+            raise
+        text = f"{type(failure).__name__}: {failure}".splitlines()[0]
+        _say(f"advisor: internal error: {text}; run again with --debug and report it, please")
+        return INTERNAL
+
+
+def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser; only the command that `arguments` name is imported, all of them for the general help."""
+    parser = argparse.ArgumentParser(
+        prog="advisor",
+        description="Profiles a PyTorch training script as it is and ranks what to change by the time it gives back.",
+        epilog="example: advisor run train.py --epochs 3",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"torch-advisor {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    named = [name for name in COMMANDS if arguments and arguments[0] == name]
+    for name in named or COMMANDS:
+        import_module(f"advisor.commands.{name}").add_parser(subparsers)
+    return parser
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr)  # noqa: T201 - the command line's own voice

@@ -1,0 +1,107 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from advisor import config
+from advisor.config import Config
+from advisor.errors import UsageError
+
+# The suffix of a file picks its format; a folder takes every asked-for format under these names.
+SUFFIXES = {
+    "html": ".html",
+    "json": ".json",
+    "markdown": ".md",
+    "text": ".txt",
+    "sarif": ".sarif",
+    "junit": ".xml",
+}
+DEFAULT_FOLDER = "advisor-report"
+
+
+def add_report_options(parser: argparse.ArgumentParser) -> None:
+    """--format, --output, --select, --ignore and the options of every command."""
+    group = parser.add_argument_group("report")
+    group.add_argument(
+        "--format",
+        action="append",
+        default=[],
+        metavar="FORMAT",
+        help="html, json, markdown, text, sarif or junit; may be repeated; one format without --output goes to stdout",
+    )
+    group.add_argument("--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix picks the format")
+    group.add_argument("--select", action="append", default=[], metavar="RULE", help="apply only these rules")
+    group.add_argument("--ignore", action="append", default=[], metavar="RULE", help="leave these rules out")
+    add_common_options(group)
+
+
+def add_common_options(parser: argparse._ActionsContainer) -> None:
+    """--quiet, --no-color, --debug."""
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors and what was asked for")
+    parser.add_argument("--no-color", action="store_true", help="plain text on the terminal (so does NO_COLOR)")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where the report goes.
+
+    formats: at least one. folder: made or reused, or None. file: the one file, or None. Neither: stdout.
+    """
+
+    formats: tuple[str, ...]
+    folder: Path | None = None
+    file: Path | None = None
+
+    @property
+    def stdout(self) -> bool:
+        """The one format goes to stdout and no folder is made."""
+        return self.folder is None and self.file is None
+
+
+def output_of(args: argparse.Namespace) -> Output:
+    """What --format and --output ask for. Raises UsageError for an unknown format or an impossible pair."""
+    formats = tuple(dict.fromkeys(name for value in args.format for name in value.split(",")))
+    _check_formats(formats)
+    path: Path | None = args.output
+    if path is None:
+        if len(formats) == 1:
+            return Output(formats)
+        return Output(formats or ("html", "json"), folder=Path(DEFAULT_FOLDER))
+    if path.is_dir() or not path.suffix:
+        return Output(formats or ("html", "json"), folder=path)
+    return Output((_format_of_file(path, formats),), file=path)
+
+
+def _check_formats(formats: tuple[str, ...]) -> None:
+    from advisor import registry
+
+    for name in formats:
+        config.known(name, registry.reporter_names(), "format")
+
+
+def _format_of_file(path: Path, formats: tuple[str, ...]) -> str:
+    if len(formats) > 1:
+        raise UsageError(f"--output {path} is one file, but {len(formats)} formats were asked for; name a folder")
+    if formats:
+        return formats[0]
+    for name, suffix in SUFFIXES.items():
+        if path.suffix.lower() == suffix:
+            return name
+    suffixes = ", ".join(SUFFIXES.values())
+    raise UsageError(f"--output {path}: the suffix picks no format; use one of {suffixes}, or say --format")
+
+
+def config_of(args: argparse.Namespace) -> Config:
+    """The configuration file with --select and --ignore on top of it, its rule ids checked."""
+    from advisor import engine, registry
+
+    found = config.find(Path.cwd())
+    select = tuple(name for value in args.select for name in value.split(","))
+    ignore = dict.fromkeys((name for value in args.ignore for name in value.split(",")), "")
+    chosen = replace(found, select=select or found.select, ignore={**found.ignore, **ignore})
+    engine.choose(registry.load_rules(), chosen)
+    return chosen

@@ -1,0 +1,30 @@
+"""`advisor explain RULE`: the rule's page and its thresholds."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = subparsers.add_parser(
+        "explain",
+        help="print a rule's page: what it looks at, why it costs time, how to fix it, when to leave it",
+        description="Prints a rule's page and its thresholds.",
+        epilog="example: advisor explain small-batch",
+        allow_abbrev=False,
+    )
+    parser.add_argument("rule", metavar="RULE", help="a rule id; `advisor rules` lists them")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the page; a wrong id is a usage error that names the nearest one."""
+    from advisor import docs, registry
+    from advisor.config import known
+
+    rules = registry.load_rules().by_id()
+    known(args.rule, rules, "rule")
+    print(docs.page(rules[args.rule]))  # noqa: T201 - the command's output
+    return 0

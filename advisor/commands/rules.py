@@ -1,0 +1,28 @@
+"""`advisor rules`: every rule in one line."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = subparsers.add_parser(
+        "rules",
+        help="list the rules",
+        description="Lists every rule, built in or from a pack, and those that did not load.",
+        epilog="example: advisor rules --markdown",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--markdown", action="store_true", help="as a Markdown table")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the list."""
+    from advisor import docs, registry
+
+    rules = registry.load_rules()
+    print(docs.table(rules) if args.markdown else docs.listing(rules))  # noqa: T201 - the command's output
+    return 0

@@ -1,0 +1,75 @@
+"""Writes reports whole: aside first, then renamed; what another run left is moved out of the way, never overwritten."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import tempfile
+from pathlib import Path
+
+from advisor.errors import AdvisorError, UsageError
+
+# What we write into a folder of ours; anything else in it is the user's.
+_OUR_NAMES = ("report.", "run.json", "trace-rank", "lines-rank", "rank", "gate.")
+
+
+def claim_folder(folder: Path) -> Path:
+    """Makes `folder` for a new run. One that another run of ours filled is renamed folder.1, folder.2 …
+
+    A folder that holds the user's own files is used as it is, unless a report stands in it: then UsageError.
+    """
+    if folder.is_dir() and any(folder.iterdir()):
+        ours = [entry.name.startswith(_OUR_NAMES) for entry in folder.iterdir()]
+        if all(ours):
+            _move_aside(folder)
+        elif any((folder / name).exists() for name in ("report.json", "report.html", "run.json")):
+            raise UsageError(f"{folder} holds a report beside other files; name another folder with --output")
+    elif folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; name another folder with --output")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as failure:
+        raise AdvisorError(f"cannot make {folder}: {failure.strerror}; name another folder with --output") from failure
+    return folder
+
+
+def _move_aside(path: Path) -> None:
+    """Renames to the first free of path.1, path.2 …; two runs at once never take the same name."""
+    for number in itertools.count(1):
+        aside = path.with_name(f"{path.name}.{number}")
+        if aside.exists():
+            continue
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            return  # another run moved it first
+        except OSError as failure:
+            if failure.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                continue
+            text = f"cannot rename {path} to {aside.name}: {failure.strerror}; name another folder with --output"
+            raise AdvisorError(text) from failure
+        return
+
+
+def write_file(path: Path, data: str | bytes, *, replace: bool) -> None:
+    """Writes the whole file aside, then renames it. Without `replace` an older file is kept as path.1, path.2 …"""
+    payload = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(payload)
+            # mkstemp makes files that only their owner reads; a report is an ordinary file.
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(aside).chmod(0o666 & ~mask)
+            if path.exists() and not replace:
+                _move_aside(path)
+            Path(aside).replace(path)
+        except BaseException:
+            Path(aside).unlink(missing_ok=True)
+            raise
+    except OSError as failure:
+        raise AdvisorError(f"cannot write {path}: {failure.strerror}; free some space or use --output") from failure
