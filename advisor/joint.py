@@ -11,9 +11,10 @@ def joint(findings: Sequence[Finding], parts_us: Mapping[str, float], step_us: f
     """The range of the joint saving on the scale of `step_us`, or None where nothing can be computed.
 
     Each finding claims parts of the breakdown (`parts_us`, disjoint pieces of the step). Findings that share a part
-    compete for it: together they give no more than the largest of them, or than their parts hold. Groups that share
-    nothing shrink different pieces of the step, so their upper bounds add; the lower bound stays that of the best
-    single fix, because shortening one piece may uncover another. Bounds, not a replay: `basis` says modelled.
+    compete for it: together they give no more than their parts hold (or than the largest of them, where it claims
+    more). Groups that share nothing shrink different pieces of the step, so their upper bounds add; the lower bound
+    stays that of the best single fix, because shortening one piece may uncover another. These are bounds, not a
+    replay: `basis` says modelled.
     """
     with_saving = [finding for finding in findings if finding.saving is not None]
     if not with_saving:

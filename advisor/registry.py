@@ -84,7 +84,9 @@ def load_reporter(name: str) -> Callable[[Report], str]:
             try:
                 render: Callable[[Report], str] = entry.load()
             except Exception as failure:
-                raise UsageError(f"the format '{name}' ({entry.value}) does not load: {_one_line(failure)}") from failure
+                raise UsageError(
+                    f"the format '{name}' ({entry.value}) does not load: {_one_line(failure)}"
+                ) from failure
             return render
     raise UsageError(f"unknown format '{name}'; choose one of {', '.join(reporter_names())}")
 

@@ -55,7 +55,9 @@ class Rule:
 
     def threshold_reasons(self) -> dict[str, str]:
         """Why each threshold has its value: the comment beside the parameter."""
-        return dict(re.findall(r"^\s*(\w+)\s*:[^=\n]+=\s*[^#\n]+#\s*(.+)$", inspect.getsource(self.check), re.MULTILINE))
+        return dict(
+            re.findall(r"^\s*(\w+)\s*:[^=\n]+=\s*[^#\n]+#\s*(.+)$", inspect.getsource(self.check), re.MULTILINE)
+        )
 
     def section(self, title: str) -> str:
         """The text below `## title` of the page; empty where the page lacks it."""

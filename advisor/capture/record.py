@@ -99,7 +99,9 @@ class Settings(msgspec.Struct, frozen=True):
 class RankRecord(msgspec.Struct, frozen=True):
     """One profiled process."""
 
-    missing: ClassVar[str] = "this trace was not captured by `advisor run`, so its settings are unknown; capture one with `advisor run`"
+    missing: ClassVar[str] = (
+        "this trace was not captured by `advisor run`, so its settings are unknown; capture one with `advisor run`"
+    )
     rank: int = 0
     local_rank: int | None = None
     world_size: int = 1

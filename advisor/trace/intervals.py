@@ -33,7 +33,8 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     """What lies in both sets."""
     if not len(a) or not len(b):
         return EMPTY
-    # Each interval of a meets the run of b's from the first that ends after it starts to the last that starts before it ends.
+    # Each interval of a meets a run of b's: from the first that ends after it starts to the last that starts before
+    # it ends.
     low = np.searchsorted(b[:, 1], a[:, 0], side="right")
     high = np.searchsorted(b[:, 0], a[:, 1], side="left")
     counts = np.maximum(high - low, 0)
