@@ -118,7 +118,7 @@ class Events:
 
     def text(self, row: int) -> str:
         """The name of one event."""
-        return self.names[self.name[row]]
+        return self.names[int(self.name[row])]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

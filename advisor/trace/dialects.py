@@ -1,0 +1,66 @@
+"""Raw categories and names of every era and vendor, mapped to `Category`.
+
+Kineto wrote `Operator`, `Kernel`, `Runtime` until torch 1.11 and lower-case names since; ROCm uses CUDA's categories
+with `hip*` names; XPU, MTIA, HPU and PrivateUse1 devices bring their own prefixes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from advisor.trace.events import Category
+
+_KNOWN = {
+    "cpu_op": Category.CPU_OP,
+    "operator": Category.CPU_OP,
+    "user": Category.ANNOTATION,
+    "user_annotation": Category.ANNOTATION,
+    "python_function": Category.PYTHON,
+    "runtime": Category.RUNTIME,
+    "cuda_runtime": Category.RUNTIME,
+    "cuda_driver": Category.RUNTIME,
+    "hip_runtime": Category.RUNTIME,  # not written by Kineto; converters of rocprof files use it
+    "xpu_runtime": Category.RUNTIME,
+    "xpu_driver": Category.RUNTIME,
+    "mtia_runtime": Category.RUNTIME,
+    "glow_runtime": Category.RUNTIME,
+    "privateuse1_runtime": Category.RUNTIME,
+    "privateuse1_driver": Category.RUNTIME,
+    "kernel": Category.KERNEL,
+    "memcpy": Category.MEMCPY,
+    "gpu_memcpy": Category.MEMCPY,
+    "memset": Category.MEMSET,
+    "gpu_memset": Category.MEMSET,
+    "gpu_user_annotation": Category.DEVICE_ANNOTATION,
+    "cuda_sync": Category.SYNC,
+    "xpu_sync": Category.SYNC,
+    "cuda_event": Category.SYNC,
+    "overhead": Category.OVERHEAD,
+    "cuda_profiler_range": Category.OTHER,
+    "xpu_scope_profiler": Category.OTHER,
+    # oneCCL's and XCCL's own rows: the kernels behind them are listed as `kernel`, so these would count twice.
+    "collective_comm": Category.DEVICE_ANNOTATION,
+    "mtia_ccp_events": Category.FOREIGN_DEVICE,
+    "mtia_insight": Category.OTHER,
+    "mtia_workloadd": Category.FOREIGN_DEVICE,
+    "hpu_op": Category.FOREIGN_DEVICE,
+}
+# Prefixes of accelerators whose rows cannot be told apart into work and waiting.
+_FOREIGN = ("mtia_", "hpu", "npu", "glow_", "tpu")
+
+# Record functions that torch itself opens; before 1.12 they were written as operators.
+_ANNOTATIONS = re.compile(r"(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.(step|zero_grad)#)")
+
+
+def category(raw: str) -> Category:
+    """The category of a row by the text of its `cat`; OTHER for what is unknown, which never counts as work."""
+    key = raw.lower()
+    known = _KNOWN.get(key)
+    if known is not None:
+        return known
+    return Category.FOREIGN_DEVICE if key.startswith(_FOREIGN) else Category.OTHER
+
+
+def is_annotation(name: str) -> bool:
+    """Whether a CPU row of this name is one of torch's own record functions (a step, a fetch, an optimizer step)."""
+    return _ANNOTATIONS.match(name) is not None

@@ -1,0 +1,59 @@
+"""What a trace says besides its events: rank, devices, versions, settings of the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.trace.columns import integer
+from advisor.trace.events import DeviceProperties, Meta
+
+
+def meta_of(head: Mapping[str, Any]) -> Meta:
+    """Meta from the top-level keys (all but `traceEvents`)."""
+    distributed = head.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, Mapping) else {}
+    return Meta(
+        rank=_count(distributed.get("rank", head.get("rank"))),
+        world_size=_count(distributed.get("world_size", head.get("world_size"))),
+        backend=str(distributed.get("backend") or ""),
+        devices=tuple(_device(item) for item in _list(head.get("deviceProperties")) if isinstance(item, Mapping)),
+        record_shapes=_flag(head.get("record_shapes")),
+        with_stack=_flag(head.get("with_stack")),
+        profile_memory=_flag(head.get("profile_memory")),
+        trace_id=str(head.get("trace_id") or ""),
+        versions={
+            str(key): str(value)
+            for key, value in head.items()
+            if str(key).endswith("_version") and isinstance(value, int | float | str)
+        },
+    )
+
+
+def base_ns(head: Mapping[str, Any]) -> int:
+    """`baseTimeNanoseconds`, which all time stamps are relative to; 0 where absent or absurd."""
+    value = integer(head.get("baseTimeNanoseconds"))
+    return value if 0 < value < 1 << 62 else 0
+
+
+def _device(item: Mapping[str, Any]) -> DeviceProperties:
+    return DeviceProperties(
+        name=str(item.get("name") or ""),
+        major=_count(item.get("computeMajor")),
+        minor=_count(item.get("computeMinor")),
+        multiprocessors=_count(item.get("numSms")),
+        total_memory=_count(item.get("totalGlobalMem")),
+    )
+
+
+def _count(value: Any) -> int | None:
+    number = integer(value) if value is not None else -1
+    return number if number >= 0 else None
+
+
+def _flag(value: Any) -> bool | None:
+    return bool(value) if isinstance(value, int) else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
