@@ -211,6 +211,19 @@ class OpRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Counter:
+    """A count of each whole step of the profiled window, in order: what the gate compares exactly.
+
+    id: a metric id (`cpu_ops`) for a total, or a part of one after a colon (`op:aten::mul`).
+    """
+
+    id: str
+    unit: Unit
+    per_step: tuple[float, ...]
+    where: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RankSummary:
     """One trace of the job."""
 
@@ -250,6 +263,7 @@ class Report:
     timeline: Timeline | None = None
     kernels: tuple[OpRow, ...] = ()
     ops: tuple[OpRow, ...] = ()
+    counters: tuple[Counter, ...] = ()
     schema: str = SCHEMA
     version: int = VERSION
 
