@@ -95,6 +95,11 @@ class Settings(msgspec.Struct, frozen=True):
     compiled: bool | None = None
     ddp: dict[str, Any] | None = None
 
+    @classmethod
+    def compute(cls, record: RankRecord) -> Settings:
+        """The settings of the analysed rank, for whoever asks for them by type. Missing on a bare trace."""
+        return record.settings
+
 
 class RankRecord(msgspec.Struct, frozen=True):
     """One profiled process."""

@@ -1,0 +1,49 @@
+"""Where the step goes: an exact partition of the window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.analyses.steps import Steps
+from advisor.computed import Missing
+from advisor.model import BreakdownItem
+from advisor.trace.intervals import Intervals
+
+ON_DEVICE = (
+    "compute",
+    "exposed_communication",
+    "exposed_copy",
+    "idle_input",
+    "idle_sync",
+    "idle_launch",
+    "idle_host",
+    "idle_unknown",
+)
+ON_HOST = ("input", "communication", "forward", "backward", "optimizer", "other_ops", "host")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Breakdown:
+    """W split into parts; at each instant the first part that applies has it. Shares sum to 1, µs to |W| / steps.
+
+    on_device   True: the ids of ON_DEVICE (what the device does, why it idles); False: those of ON_HOST (the loop)
+    items       one per id, in that order, zero included
+    intervals   id -> Intervals; disjoint, their union is W
+    """
+
+    items: tuple[BreakdownItem, ...]
+    on_device: bool
+    intervals: dict[str, Intervals]
+
+    def us(self, part: str) -> float:
+        """µs per profiled step; 0 for an id of the other kind."""
+        return next((item.us for item in self.items if item.id == part), 0.0)
+
+    def share(self, part: str) -> float:
+        """Share of W; 0 for an id of the other kind."""
+        return next((item.share for item in self.items if item.id == part), 0.0)
+
+    @classmethod
+    def compute(cls, steps: Steps) -> Breakdown:
+        """The partition of W: by device where the trace holds device work, else by the main thread's phases."""
+        raise Missing("this analysis is not written yet")

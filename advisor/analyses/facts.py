@@ -1,0 +1,36 @@
+"""Facts that capture recorded, by topic: known or unknown, never assumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.capture.record import Loader, Optimizer, RankRecord
+from advisor.computed import Missing
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderFacts:
+    """The loader that the training loop iterated (the first one recorded), as `advisor run` saw it."""
+
+    loader: Loader
+
+    @classmethod
+    def compute(cls, record: RankRecord) -> LoaderFacts:
+        """Loader settings. Missing on a bare trace, and where no DataLoader was iterated."""
+        if not record.loaders:
+            raise Missing("no DataLoader was iterated while `advisor run` watched")
+        return cls(record.loaders[0])
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerFacts:
+    """The optimizers that stepped, as `advisor run` saw them."""
+
+    optimizers: tuple[Optimizer, ...]
+
+    @classmethod
+    def compute(cls, record: RankRecord) -> OptimizerFacts:
+        """Optimizer settings. Missing on a bare trace, and where none stepped."""
+        if not record.optimizers:
+            raise Missing("no optimizer stepped while `advisor run` watched")
+        return cls(tuple(record.optimizers))

@@ -1,0 +1,144 @@
+"""Everything that rules and reporters may import: the promise to third parties.
+
+Additive changes only. A rule asks for these types in the parameters of its `check`; a reporter receives a `Report`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.analyses.batch_split import BatchSplit
+from advisor.analyses.breakdown import Breakdown
+from advisor.analyses.communication import Communication, is_communication
+from advisor.analyses.copies import Copies, CopySite
+from advisor.analyses.counters import Counters
+from advisor.analyses.device import Device
+from advisor.analyses.facts import LoaderFacts, OptimizerFacts
+from advisor.analyses.gpu_busy import GpuBusy
+from advisor.analyses.gpu_idle import Gap, GpuIdle, IdleGroup
+from advisor.analyses.host_communication import HostCommunication
+from advisor.analyses.host_gaps import HostGaps
+from advisor.analyses.input_wait import InputWaits
+from advisor.analyses.launches import Launches
+from advisor.analyses.lines import Lines, LinesTrace, LineTime
+from advisor.analyses.matmuls import Matmuls
+from advisor.analyses.memory import PeakMemory
+from advisor.analyses.ops import Ops
+from advisor.analyses.optimizer_work import OptimizerWork
+from advisor.analyses.phases import Phases
+from advisor.analyses.rates import Rates
+from advisor.analyses.scale import Scale
+from advisor.analyses.steps import Steps
+from advisor.analyses.syncs import Syncs, SyncSite
+from advisor.analyses.thread_use import ThreadUse
+from advisor.capture.record import Loader, Optimizer, RankRecord, Settings, StepTimes
+from advisor.computed import Missing
+from advisor.model import (
+    SCHEMA,
+    VERSION,
+    BreakdownItem,
+    Finding,
+    Fix,
+    Health,
+    Joint,
+    Lane,
+    Metric,
+    OpRow,
+    Outcome,
+    RankSummary,
+    ReplayCheck,
+    Report,
+    RunInfo,
+    Saving,
+    Segment,
+    Severity,
+    Source,
+    StepsSummary,
+    Timeline,
+    Times,
+    finding_order,
+)
+from advisor.rule import Example, Rule
+from advisor.trace.events import Category, Events, Trace
+
+if TYPE_CHECKING:
+    from advisor.timeline import draw
+
+__all__ = [
+    "SCHEMA",
+    "VERSION",
+    "BatchSplit",
+    "Breakdown",
+    "BreakdownItem",
+    "Category",
+    "Communication",
+    "Copies",
+    "CopySite",
+    "Counters",
+    "Device",
+    "Events",
+    "Example",
+    "Finding",
+    "Fix",
+    "Gap",
+    "GpuBusy",
+    "GpuIdle",
+    "Health",
+    "HostCommunication",
+    "HostGaps",
+    "IdleGroup",
+    "InputWaits",
+    "Joint",
+    "Lane",
+    "Launches",
+    "LineTime",
+    "Lines",
+    "LinesTrace",
+    "Loader",
+    "LoaderFacts",
+    "Matmuls",
+    "Metric",
+    "Missing",
+    "OpRow",
+    "Ops",
+    "Optimizer",
+    "OptimizerFacts",
+    "OptimizerWork",
+    "Outcome",
+    "PeakMemory",
+    "Phases",
+    "RankRecord",
+    "RankSummary",
+    "Rates",
+    "ReplayCheck",
+    "Report",
+    "Rule",
+    "RunInfo",
+    "Saving",
+    "Scale",
+    "Segment",
+    "Settings",
+    "Severity",
+    "Source",
+    "StepTimes",
+    "Steps",
+    "StepsSummary",
+    "SyncSite",
+    "Syncs",
+    "ThreadUse",
+    "Timeline",
+    "Times",
+    "Trace",
+    "draw",
+    "finding_order",
+    "is_communication",
+]
+
+
+def __getattr__(name: str) -> object:
+    # Drawing examples needs the trace reader; reporters that import this module do not.
+    if name == "draw":
+        from advisor.timeline import draw
+
+        return draw
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
