@@ -66,8 +66,17 @@ class _RankResult:
     known_us: dict[str, float]
 
 
-def analyse(inputs: Iterable[RankInput], rules: Rules, config: Config, run: RunRecord | None = None) -> Report:
-    """The report of one job. `inputs` may be lazy: each trace is dropped once it is reduced."""
+def analyse(
+    inputs: Iterable[RankInput],
+    rules: Rules,
+    config: Config,
+    run: RunRecord | None = None,
+    health: Sequence[Health] = (),
+) -> Report:
+    """The report of one job. `inputs` may be lazy: each trace is dropped once it is reduced.
+
+    health: what is known about the job as a whole (ranks that are missing, files left aside).
+    """
     if not rules.rules:
         raise RuntimeError("no rules were found; the installation is broken, reinstall torch-advisor")
     chosen = choose(rules, config)
@@ -81,7 +90,7 @@ def analyse(inputs: Iterable[RankInput], rules: Rules, config: Config, run: RunR
     accepted = [f for o in outcomes if o.confirmed for f in o.findings if f.recoverable]
     return Report(
         run=_run_info(run, reference, results),
-        health=_health(run, results),
+        health=_health(run, health, results),
         steps=reference.summary.steps,
         metrics=reference.summary.metrics,
         breakdown=reference.summary.breakdown,
@@ -241,12 +250,13 @@ def _rank_health(one: RankInput, steps: Steps, scale: Scale, device: Device) -> 
     return tuple(said)
 
 
-def _health(run: RunRecord | None, results: Sequence[_RankResult]) -> tuple[Health, ...]:
+def _health(run: RunRecord | None, job: Sequence[Health], results: Sequence[_RankResult]) -> tuple[Health, ...]:
     status = {"ok": "ok", "note": "note", "warning": "warning", "error": "error"}
     said = [
         Health(item.get("id", "preflight"), status.get(item.get("status", ""), "note"), item.get("message", ""))  # type: ignore[arg-type]
         for item in (run.preflight if run else ())
     ]
+    said.extend(job)
     said.extend(health for result in results for health in result.health)
     return tuple(dict.fromkeys(said))
 

@@ -95,6 +95,12 @@ def _format_of_file(path: Path, formats: tuple[str, ...]) -> str:
     raise UsageError(f"--output {path}: the suffix picks no format; use one of {suffixes}, or say --format")
 
 
+def safe_name(name: str) -> str:
+    """A name that came from a file or a trace as one harmless path component."""
+    kept = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
+    return kept.lstrip(".")[:80] or "job"
+
+
 def config_of(args: argparse.Namespace) -> Config:
     """The configuration file with --select and --ignore on top of it, its rule ids checked."""
     from advisor import engine, registry

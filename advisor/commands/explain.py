@@ -26,5 +26,5 @@ def run(args: argparse.Namespace) -> int:
 
     rules = registry.load_rules().by_id()
     known(args.rule, rules, "rule")
-    print(docs.page(rules[args.rule]))  # noqa: T201 - the command's output
+    print(docs.page(rules[args.rule]))
     return 0

@@ -24,5 +24,5 @@ def run(args: argparse.Namespace) -> int:
     from advisor import docs, registry
 
     rules = registry.load_rules()
-    print(docs.table(rules) if args.markdown else docs.listing(rules))  # noqa: T201 - the command's output
+    print(docs.table(rules) if args.markdown else docs.listing(rules))
     return 0

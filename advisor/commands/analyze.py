@@ -1,0 +1,111 @@
+"""`advisor analyze PATH…`: the report of traces that exist already."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from advisor.commands import _options, _terminal
+from advisor.commands._options import Output
+from advisor.output import claim_folder, write_file
+
+if TYPE_CHECKING:
+    from advisor.config import Config
+    from advisor.engine import RankInput
+    from advisor.jobs import Job
+    from advisor.model import Report
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = subparsers.add_parser(
+        "analyze",
+        help="report on traces that exist already",
+        description="Reports on PyTorch profiler traces: files or folders, of one rank or of all ranks of one job.",
+        epilog="example: advisor analyze trace.pt.trace.json.gz --format markdown",
+        allow_abbrev=False,
+    )
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a trace, or a folder of traces")
+    parser.add_argument("--each", action="store_true", help="make one report per job where several are given")
+    _options.add_report_options(parser)
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Analyses one job, or each of several with --each."""
+    from advisor import jobs
+    from advisor.errors import UsageError
+
+    config = _options.config_of(args)
+    output = _options.output_of(args)
+    found = jobs.find(args.paths)
+    if len(found) > 1 and not args.each:
+        names = "; ".join(job.name for job in found)
+        text = f"these are {len(found)} unrelated jobs ({names}); give one of them, or --each for one report per job"
+        raise UsageError(text)
+    homes = {path.resolve() for path in args.paths if path.is_dir()}
+    for job, target in zip(found, _targets(output, found), strict=True):
+        report = report_of(job, config, quiet=args.quiet or not sys.stderr.isatty())
+        folder = target.folder
+        if folder and not (job.run and folder.resolve() in homes):
+            # A run's own folder is added to; any other is made anew.
+            folder = claim_folder(folder)
+        deliver(report, replace(target, folder=folder), sys.stdout, args)
+    return 0
+
+
+def report_of(job: Job, config: Config, *, quiet: bool) -> Report:
+    """Reads the traces of a job one by one and analyses them."""
+    from advisor import engine, registry
+
+    return engine.analyse(_inputs(job, quiet), registry.load_rules(), config, job.run, job.health)
+
+
+def _inputs(job: Job, quiet: bool) -> Iterator[RankInput]:
+    from advisor.engine import RankInput
+    from advisor.trace.load import load
+
+    for one in job.traces:
+        lines = load(one.lines) if one.lines else None
+        yield RankInput(one.rank, one.profile.name, load(one.profile), one.record, lines)
+
+
+def _targets(output: Output, found: list[Job]) -> list[Output]:
+    """Where each job's report goes: as asked for one job, a folder of its own for each of several."""
+    from advisor.errors import UsageError
+
+    if len(found) == 1 or output.stdout:
+        return [output] * len(found)
+    if output.file:
+        raise UsageError(f"--output {output.file} is one file, but there are {len(found)} jobs; name a folder")
+    base = output.folder or Path(_options.DEFAULT_FOLDER)
+    names = [_options.safe_name(job.name) for job in found]
+    return [
+        replace(output, folder=base / (name if names.count(name) == 1 else f"{name}-{number}"))
+        for number, name in enumerate(names)
+    ]
+
+
+def deliver(report: Report, output: Output, stream: TextIO, args: argparse.Namespace) -> None:
+    """Writes the asked-for formats; where that made files, the summary goes to `stream`."""
+    from advisor import registry
+
+    texts = {name: registry.load_reporter(name)(report) for name in output.formats}
+    if output.stdout:
+        sys.stdout.write(texts[output.formats[0]])
+        return
+    if output.file:
+        write_file(output.file, texts[output.formats[0]], replace=False)
+        written = [output.file]
+    else:
+        folder = output.folder or Path(_options.DEFAULT_FOLDER)
+        written = [folder / f"report{_options.SUFFIXES.get(name, '.' + name)}" for name in output.formats]
+        for path, text in zip(written, texts.values(), strict=True):
+            write_file(path, text, replace=True)
+    if not args.quiet:
+        summary = registry.load_reporter("text")(report)
+        _terminal.show(summary, written, stream, color=not args.no_color)

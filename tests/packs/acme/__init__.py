@@ -1,0 +1,1 @@
+"""A rule pack as a third party would write one."""

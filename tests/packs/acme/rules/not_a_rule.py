@@ -1,0 +1,1 @@
+"""A helper that was left in the rules folder by mistake: it has no check."""
