@@ -5,8 +5,6 @@ Additive changes only. A rule asks for these types in the parameters of its `che
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from advisor.analyses.batch_split import BatchSplit
 from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.communication import Communication, is_communication
@@ -33,6 +31,28 @@ from advisor.analyses.syncs import Syncs, SyncSite
 from advisor.analyses.thread_use import ThreadUse
 from advisor.capture.record import Loader, Optimizer, RankRecord, Settings, StepTimes
 from advisor.computed import Missing
+from advisor.drawn import (
+    ALLREDUCE,
+    BACKWARD,
+    D2H_PAGEABLE,
+    ELEMENTWISE,
+    FORWARD,
+    GEMM,
+    GLOO,
+    H2D_PAGEABLE,
+    H2D_PINNED,
+    ITEM,
+    NCCL,
+    NEXT,
+    NEXT_WORKERS,
+    OPTIMIZER,
+    SYNC,
+    TO,
+    TO_BLOCKING,
+    ZERO_GRAD,
+    Ev,
+)
+from advisor.hardware import Hardware, lookup
 from advisor.model import (
     SCHEMA,
     VERSION,
@@ -59,14 +79,30 @@ from advisor.model import (
     finding_order,
 )
 from advisor.rule import Example, Rule
+from advisor.timeline import draw
 from advisor.trace.events import Category, Events, Trace
 
-if TYPE_CHECKING:
-    from advisor.timeline import draw
-
 __all__ = [
+    "ALLREDUCE",
+    "BACKWARD",
+    "D2H_PAGEABLE",
+    "ELEMENTWISE",
+    "FORWARD",
+    "GEMM",
+    "GLOO",
+    "H2D_PAGEABLE",
+    "H2D_PINNED",
+    "ITEM",
+    "NCCL",
+    "NEXT",
+    "NEXT_WORKERS",
+    "OPTIMIZER",
     "SCHEMA",
+    "SYNC",
+    "TO",
+    "TO_BLOCKING",
     "VERSION",
+    "ZERO_GRAD",
     "BatchSplit",
     "Breakdown",
     "BreakdownItem",
@@ -76,6 +112,7 @@ __all__ = [
     "CopySite",
     "Counters",
     "Device",
+    "Ev",
     "Events",
     "Example",
     "Finding",
@@ -83,6 +120,7 @@ __all__ = [
     "Gap",
     "GpuBusy",
     "GpuIdle",
+    "Hardware",
     "Health",
     "HostCommunication",
     "HostGaps",
@@ -132,13 +170,5 @@ __all__ = [
     "draw",
     "finding_order",
     "is_communication",
+    "lookup",
 ]
-
-
-def __getattr__(name: str) -> object:
-    # Drawing examples needs the trace reader; reporters that import this module do not.
-    if name == "draw":
-        from advisor.timeline import draw
-
-        return draw
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,85 @@
+"""Runs the drawn examples of rules: for the built-in pack and for anybody's.
+
+import pytest
+from advisor.testing import check_example, examples
+
+@pytest.mark.parametrize(("rule", "example"), examples("my-pack"))
+def test_example(rule, example):
+    check_example(rule, example)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+
+from advisor.capture.record import RankRecord
+from advisor.computed import Computed, Missing
+from advisor.model import Finding
+from advisor.registry import load_rules
+from advisor.rule import Example, Rule
+from advisor.trace.load import read_bytes
+
+
+class ExampleError(AssertionError):
+    """A rule does not say of its example what the example claims; the message says both."""
+
+
+def examples(pack: str | None = None) -> Iterator[tuple[Rule, Example]]:
+    """Every example of every rule that loads, of one pack or of all."""
+    for rule in load_rules().rules:
+        if pack in (None, rule.pack):
+            yield from ((rule, example) for example in rule.examples)
+
+
+def computed(example: Example) -> Computed:
+    """The example as rules see it: its drawing read by the real reader, with the facts of its run.json."""
+    trace = read_bytes(json.dumps(example.trace).encode(), "example.pt.trace.json")
+    record = None if example.facts is None else msgspec.convert(example.facts, RankRecord)
+    return Computed(trace=trace, record=record)
+
+
+def run_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
+    """What the rule finds in the example; nothing where it abstains."""
+    known = computed(example)
+    try:
+        return tuple(rule.check(**known.arguments(rule.check)))
+    except Missing:
+        return ()
+
+
+def check_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
+    """Runs the example and returns its findings. Raises ExampleError, one line, where it is not as claimed.
+
+    saves_us (low, high): there is a finding, and the low and the high end of its saving lie in that range.
+    saves_us "unknown": there is a finding whose saving is null. saves_us None: there is no finding.
+    says: each of these words stands in the message of one finding.
+    """
+    findings = run_example(rule, example)
+    where = f"{rule.id}, example '{example.title}'"
+    if example.saves_us is None:
+        if findings:
+            raise ExampleError(f"{where}: should stay silent, says: {findings[0].message}")
+        return findings
+    if not findings:
+        raise ExampleError(f"{where}: should be found, and is not")
+    if not any(_as_claimed(finding, example.saves_us) for finding in findings):
+        savings = ", ".join(_in_words(finding) for finding in findings)
+        raise ExampleError(f"{where}: claims a saving of {example.saves_us}, got {savings}")
+    for words in example.says:
+        if not any(words in finding.message for finding in findings):
+            raise ExampleError(f"{where}: '{words}' is not in the message: {findings[0].message}")
+    return findings
+
+
+def _as_claimed(finding: Finding, claim: tuple[float, float] | str) -> bool:
+    if isinstance(claim, str):
+        return finding.saving is None
+    low, high = claim
+    return finding.saving is not None and low <= finding.saving.low_us <= finding.saving.high_us <= high
+
+
+def _in_words(finding: Finding) -> str:
+    return f"({finding.saving.low_us:.0f}, {finding.saving.high_us:.0f})" if finding.saving else "unknown"
