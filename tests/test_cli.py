@@ -1,0 +1,131 @@
+"""The command line: one clear line for every mistake, the right exit code, nothing overwritten or lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DRAWING = "step [1         ][2         ][3         ]\ncpu  [F ]         [F ]        [F ]"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    from advisor.api import draw
+
+    path = tmp_path / "step.pt.trace.json"
+    path.write_text(json.dumps(draw(DRAWING, us=100, F="aten::linear")))
+    return path
+
+
+def advisor(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "advisor", *map(str, arguments)]
+    environment = {**os.environ, "COLUMNS": "80"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=60, check=False)
+
+
+MISTAKES = [
+    (["analyze", "absent.json"], 4, ["absent.json", "no such file"]),
+    (["analyze", "empty.json"], 4, ["empty.json"]),
+    (["analyze", "text.json"], 4, ["text.json"]),
+    (["analyze", "folder"], 4, ["folder", "no trace"]),
+    (["analyze", "step.pt.trace.json", "--format", "pdf"], 2, ["unknown format 'pdf'", "html"]),
+    (["analyze", "step.pt.trace.json", "--format", "jsn"], 2, ["did you mean 'json'?"]),
+    (["analyze", "step.pt.trace.json", "--select", "small-bach"], 2, ["did you mean 'small-batch'?"]),
+    (["analyze", "step.pt.trace.json", "--ignore", "nothing"], 2, ["unknown rule 'nothing'"]),
+    (["analyze", "step.pt.trace.json", "--output", "x.pdf"], 2, ["x.pdf", "picks no format"]),
+    (["analyze", "step.pt.trace.json", "--output", "x.html", "--format", "html,json"], 2, ["name a folder"]),
+    (["explain", "smal-batch"], 2, ["did you mean 'small-batch'?"]),
+    (["run", "absent.py"], 2, ["absent.py"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    MISTAKES,
+    ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, list) else None,
+)
+def test_a_mistake_is_one_line_and_the_right_code(
+    trace: Path, arguments: list[str], code: int, words: list[str]
+) -> None:
+    (trace.parent / "empty.json").write_text("")
+    (trace.parent / "text.json").write_text("this is no trace")
+    (trace.parent / "folder").mkdir()
+    before = sorted(path.name for path in trace.parent.iterdir())
+    done = advisor(*arguments, cwd=trace.parent)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert sorted(path.name for path in trace.parent.iterdir()) == before
+
+
+def test_one_format_without_output_goes_to_stdout_and_makes_no_folder(trace: Path) -> None:
+    done = advisor("analyze", trace, "--format", "json", cwd=trace.parent)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["schema"] == "torch-advisor/report"
+    assert report["version"] == 1
+    assert [path.name for path in trace.parent.iterdir()] == [trace.name]
+
+
+def test_the_default_is_a_folder_and_a_summary_and_an_older_folder_is_kept(trace: Path) -> None:
+    for _ in range(2):
+        done = advisor("analyze", trace, cwd=trace.parent)
+        assert done.returncode == 0, done.stderr
+    assert "step" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines()), done.stdout
+    for folder in ("advisor-report", "advisor-report.1"):
+        names = {path.name for path in (trace.parent / folder).iterdir()}
+        assert {"report.html", "report.json"} <= names
+
+
+def test_the_suffix_picks_the_format(trace: Path) -> None:
+    done = advisor("analyze", trace, "--output", "page.md", "--quiet", cwd=trace.parent)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert (trace.parent / "page.md").read_text().startswith("#")
+
+
+def test_unrelated_traces_are_listed_and_each_makes_a_report_each(trace: Path) -> None:
+    other = trace.with_name("other.pt.trace.json")
+    other.write_bytes(trace.read_bytes())
+    done = advisor("analyze", trace, other, cwd=trace.parent)
+    assert done.returncode == 2
+    assert "2 unrelated jobs" in done.stderr
+    assert "--each" in done.stderr
+    done = advisor("analyze", "--each", trace, other, cwd=trace.parent)
+    assert done.returncode == 0, done.stderr
+    assert len(list((trace.parent / "advisor-report").glob("*/report.json"))) == 2
+
+
+@pytest.mark.parametrize("command", ["run", "analyze", "gate", "compare", "explain", "rules", "doctor"])
+def test_help_fits_a_screen_and_has_an_example(command: str, tmp_path: Path) -> None:
+    done = advisor(command, "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "example" in done.stdout
+    assert len(done.stdout.splitlines()) <= 45
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+def test_an_internal_error_is_one_line_with_a_code_of_its_own(tmp_path: Path) -> None:
+    broken = (
+        "import sys, advisor.registry as registry\n"
+        "registry.load_rules = lambda: 1 / 0\n"
+        "from advisor.cli import main\n"
+        "sys.exit(main(['rules']))"
+    )
+    done = subprocess.run([sys.executable, "-c", broken], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 70
+    assert done.stderr.startswith("advisor: internal error: ZeroDivisionError")
+    assert done.stderr.count("\n") == 1
+
+
+def test_python_m_advisor_without_a_command_says_what_there_is(tmp_path: Path) -> None:
+    done = advisor(cwd=tmp_path)
+    assert done.returncode == 2
+    assert "COMMAND" in done.stderr

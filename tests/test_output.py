@@ -1,0 +1,71 @@
+"""Nothing is overwritten or lost: what another run left is moved aside, and files appear whole."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import AdvisorError, UsageError
+from advisor.output import claim_folder, write_file
+
+
+def filled(folder: Path, mark: str) -> Path:
+    folder.mkdir()
+    (folder / "report.json").write_text(mark)
+    (folder / "trace-rank0-1.pt.trace.json.gz").write_text(mark)
+    return folder
+
+
+def test_the_newest_run_keeps_the_name(tmp_path: Path) -> None:
+    home = tmp_path / "advisor-report"
+    for mark in ("first", "second"):
+        claim_folder(home)
+        (home / "report.json").write_text(mark)
+    claim_folder(home)
+    assert not any(home.iterdir())
+    assert (tmp_path / "advisor-report.1" / "report.json").read_text() == "first"
+    assert (tmp_path / "advisor-report.2" / "report.json").read_text() == "second"
+
+
+def test_two_runs_at_once_never_mix(tmp_path: Path) -> None:
+    home = filled(tmp_path / "advisor-report", "old")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: claim_folder(home), range(8)))
+    kept = [path for path in tmp_path.rglob("report.json") if path.read_text() == "old"]
+    assert len(kept) == 1
+
+
+def test_a_folder_of_the_user_stays_where_it_is(tmp_path: Path) -> None:
+    home = tmp_path / "results"
+    home.mkdir()
+    (home / "thesis.tex").write_text("years of work")
+    assert claim_folder(home) == home
+    assert (home / "thesis.tex").read_text() == "years of work"
+    (home / "report.json").write_text("{}")
+    with pytest.raises(UsageError, match="holds a report beside other files"):
+        claim_folder(home)
+
+
+def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+    (tmp_path / "advisor-report").write_text("mine")
+    with pytest.raises(UsageError, match="is a file"):
+        claim_folder(tmp_path / "advisor-report")
+
+
+def test_an_older_file_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write_file(path, "one", replace=False)
+    write_file(path, "two", replace=False)
+    assert path.read_text() == "two"
+    assert (tmp_path / "page.html.1").read_text() == "one"
+    write_file(path, "three", replace=True)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["page.html", "page.html.1"]
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "blocker").write_text("")
+    with pytest.raises(AdvisorError, match="cannot write"):
+        write_file(tmp_path / "blocker" / "page.html", "x", replace=False)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["blocker"]
