@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+import numpy as np
+
+from advisor.analyses.classify import communication_rows, is_communication
 from advisor.analyses.gpu_busy import GpuBusy
+from advisor.analyses.links import Links
+from advisor.analyses.ops import by_name
 from advisor.analyses.steps import Steps
-from advisor.computed import Missing
 from advisor.model import OpRow
-from advisor.trace.events import Mask, Trace
-from advisor.trace.intervals import Intervals
+from advisor.trace.events import Category, Collective, Events, Mask, Trace
+from advisor.trace.intervals import Intervals, subtract, total
 
-# Kernel, op and annotation names of all eras and libraries. Short words need a border: "mpi" stands in "compile", too.
-_COMMUNICATION = re.compile(
-    r"nccl|rccl|oneccl|hccl|xccl|nvshmem|rocshmem|deep_?ep\b|dpsk::ep\b|(?:inter|intra)node::|multimem_"
-    r"|(?:one|two)_shot_all_?reduce|cross_device_reduce|(?<![a-z])gloo|(?<![a-z])mpi[:_]|(?<![a-z])ccl::",
-    re.IGNORECASE,
-)
-
-
-def is_communication(name: str) -> bool:
-    """Whether a kernel, op or annotation of this name is communication between ranks."""
-    return _COMMUNICATION.search(name) is not None
+__all__ = ["Communication", "is_communication"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +44,44 @@ class Communication:
     largest: tuple[OpRow, ...]
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, busy: GpuBusy) -> Communication:
+    def compute(cls, trace: Trace, steps: Steps, busy: GpuBusy, links: Links) -> Communication:
         """Communication of this rank; zero where there is none. Missing without device work."""
-        raise Missing("this analysis is not written yet")
+        events = trace.events
+        rows = events.of(Category.KERNEL) & communication_rows(events)
+        exposed = subtract(busy.talking, busy.computing)
+        counted = rows & (links.step >= 0)
+        return cls(
+            rows=rows,
+            union=busy.talking,
+            exposed=exposed,
+            share=total(busy.talking) / steps.window_ns,
+            exposed_share=total(exposed) / steps.window_ns,
+            us=steps.per_step_us(total(busy.talking)),
+            exposed_us=steps.per_step_us(total(exposed)),
+            calls=float(counted.sum()) / steps.count,
+            bytes=_payload(events, counted, steps.count),
+            largest=by_name(events, counted, steps, busy.busy_ns, n=5),
+        )
+
+
+# Sizes of the element types as NCCL's rows spell them (c10 names, and NCCL's own short ones).
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("double", "long", "int64", "long int", "float64", "uint64"), 8),
+    **dict.fromkeys(("float", "int", "float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("half", "bfloat16", "float16", "short", "bf16", "c10::half", "c10::bfloat16"), 2),
+    **dict.fromkeys(("char", "byte", "bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
+}
+
+
+def _payload(events: Events, rows: Mask, steps: int) -> float | None:
+    """Bytes per step that the communication rows state; None as soon as one of them is silent."""
+    used, number = np.unique(events.collective[rows], return_counts=True)
+    sizes = [_size(events.collective_table[i]) if i >= 0 else None for i in used]
+    known = [size * int(n) for size, n in zip(sizes, number, strict=True) if size is not None]
+    return sum(known) / steps if len(known) == len(sizes) else None
+
+
+def _size(collective: Collective) -> int | None:
+    element = _ELEMENT_BYTES.get(collective.dtype.lower())
+    elements = max(collective.in_elements, collective.out_elements)
+    return element * elements if element is not None and elements >= 0 else None

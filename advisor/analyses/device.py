@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.computed import Missing
-from advisor.trace.events import Trace
+import numpy as np
+
+from advisor.trace.events import Category, DeviceProperties, Trace
 
 Kind = Literal["cuda", "rocm", "xpu", "unknown", "foreign", "none"]
 
@@ -40,4 +42,65 @@ class Device:
     @classmethod
     def compute(cls, trace: Trace) -> Device:
         """The device of a trace; never Missing."""
-        raise Missing("this analysis is not written yet")
+        events = trace.events
+        work = trace.device_work
+        if not work.any():
+            return _without_work(trace)
+        ids = np.unique(events.device[work])
+        properties = _properties(trace, int(np.bincount(np.maximum(events.device[work], 0)).argmax()))
+        kind = _kind(trace, properties.name)
+        capability = None
+        if kind == "cuda" and properties.major is not None:
+            capability = (properties.major, properties.minor or 0)
+        return cls(kind, properties.name, capability, properties.multiprocessors, properties.total_memory, len(ids))
+
+
+def _kind(trace: Trace, name: str) -> Kind:
+    """By the names of the host calls, which each vendor's runtime has its own of; else by the product name."""
+    events = trace.events
+    calls = {events.names[i] for i in np.unique(events.name[events.of(Category.RUNTIME)])}
+    for kind, pattern in _CALLS.items():
+        if any(pattern.match(call) for call in calls):
+            return kind
+    for kind, pattern in _PRODUCTS.items():
+        if pattern.search(name):
+            return kind
+    return "unknown"
+
+
+_CALLS: dict[Kind, re.Pattern[str]] = {
+    "rocm": re.compile("hip[A-Z]"),
+    "cuda": re.compile("cu(da)?[A-Z]"),
+    "xpu": re.compile("(ur|ze|pi)[A-Z]"),
+}
+_PRODUCTS: dict[Kind, re.Pattern[str]] = {
+    "rocm": re.compile(r"\bAMD\b|Instinct|Radeon", re.IGNORECASE),
+    "cuda": re.compile(r"NVIDIA|Tesla|GeForce|Quadro|\bRTX\b|\b[VAH]100\b", re.IGNORECASE),
+    "xpu": re.compile(r"Intel", re.IGNORECASE),
+}
+
+
+def _properties(trace: Trace, device: int) -> DeviceProperties:
+    """The entry of that device; ROCm numbers devices from elsewhere, so without one the entry that all share."""
+    listed = trace.meta.devices
+    if device < len(listed) and len(listed) > 0:
+        return listed[device]
+    return listed[0] if len({item.name for item in listed}) == 1 else DeviceProperties("")
+
+
+def _without_work(trace: Trace) -> Device:
+    events = trace.events
+    names = sorted({item.name for item in trace.meta.devices if item.name})
+    name = names[0] if len(names) == 1 else ""
+    if events.of(Category.FOREIGN_DEVICE).any():
+        known = f" ({name})" if name else ""
+        why = f"the trace is of an accelerator{known} whose work and waiting cannot be told apart from its rows"
+        return Device("foreign", name, why=why)
+    launches = int((events.of(Category.RUNTIME) & events.named("launchkernel")).sum())
+    if launches:
+        why = (
+            f"the host launched {launches} kernels, but the trace holds no device work: the profiler was not allowed to "
+            "read the device; `advisor doctor` says why"
+        )
+        return Device(_kind(trace, name), name, why=why)
+    return Device("none", why="the trace holds no device work: it was recorded on the CPU alone")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from advisor.analyses.classify import communication_rows
 from advisor.analyses.device import Device
 from advisor.analyses.steps import Steps
 from advisor.computed import Missing
-from advisor.trace.events import Trace
-from advisor.trace.intervals import Intervals
+from advisor.trace.events import Category, Mask, Trace
+from advisor.trace.intervals import Intervals, intersect, total, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,6 +20,7 @@ class GpuBusy:
     busy_ns    its length
     share      busy_ns / |W|: the share of time with at least one kernel, copy or memset running
     computing  union of the kernels that are no communication, in W
+    talking    union of the communication kernels, in W
     copy       union of the memory copies, in W
     memset     union of the memsets, in W
     """
@@ -27,10 +29,29 @@ class GpuBusy:
     busy_ns: int
     share: float
     computing: Intervals
+    talking: Intervals
     copy: Intervals
     memset: Intervals
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, device: Device) -> GpuBusy:
         """Busy time. Raises Missing with the device's why where the trace holds no device work."""
-        raise Missing("this analysis is not written yet")
+        if not device.measured:
+            raise Missing(device.why)
+        events = trace.events
+        kernels = events.of(Category.KERNEL)
+        talks = kernels & communication_rows(events)
+
+        def within(rows: Mask) -> Intervals:
+            return intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
+
+        busy = within(trace.device_work)
+        return cls(
+            busy=busy,
+            busy_ns=total(busy),
+            share=total(busy) / steps.window_ns,
+            computing=within(kernels & ~talks),
+            talking=within(talks),
+            copy=within(events.of(Category.MEMCPY)),
+            memset=within(events.of(Category.MEMSET)),
+        )

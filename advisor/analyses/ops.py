@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from advisor.analyses.links import Links
+from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
-from advisor.computed import Missing
 from advisor.model import OpRow
-from advisor.trace.events import Trace
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.intervals import intersect, total, union
+
+# Rows of the tables on the page: beyond forty, a row is below a percent in every trace looked at.
+_TOP = 40
+_KINDS = {Category.KERNEL: "kernel", Category.MEMCPY: "memcpy", Category.MEMSET: "memset", Category.CPU_OP: "op"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +32,40 @@ class Ops:
     kernels: tuple[OpRow, ...]
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps) -> Ops:
+    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> Ops:
         """Ops of this rank."""
-        raise Missing("this analysis is not written yet")
+        events = trace.events
+        inside = links.step >= 0
+        ops = events.of(Category.CPU_OP) & inside
+        work = trace.device_work & inside
+        rows = trace.device_work
+        busy_ns = total(intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window))
+        return cls(
+            per_step=float(ops.sum()) / steps.count,
+            top=by_name(events, ops, steps, steps.window_ns, time_ns=nesting.self_ns),
+            kernels=by_name(events, work, steps, busy_ns),
+        )
+
+
+def by_name(
+    events: Events, rows: Mask, steps: Steps, whole_ns: int, *, n: int = _TOP, time_ns: Ints | None = None
+) -> tuple[OpRow, ...]:
+    """The given rows summed by name, per step, most expensive first; share of `whole_ns`."""
+    times = events.dur_ns if time_ns is None else time_ns
+    names = events.name[rows]
+    total_ns = np.bincount(names, weights=times[rows], minlength=len(events.names))
+    calls = np.bincount(names, minlength=len(events.names))
+    kind_of = np.zeros(len(events.names), np.int8)
+    kind_of[names] = events.category[rows]
+    order = np.lexsort((np.arange(len(calls)), -total_ns))[:n]
+    return tuple(
+        OpRow(
+            name=events.names[i],
+            kind=_KINDS.get(Category(kind_of[i]), "other"),
+            us=float(steps.per_step_us(total_ns[i])),
+            calls=float(calls[i]) / steps.count,
+            share=float(total_ns[i]) / whole_ns if whole_ns else 0.0,
+        )
+        for i in order
+        if calls[i]
+    )

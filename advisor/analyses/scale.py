@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from advisor.analyses.steps import Steps
-from advisor.capture.record import RankRecord
-from advisor.computed import Missing
+from advisor.capture.record import RankRecord, StepTimes
 from advisor.model import Basis, Saving, Times
 
 
@@ -39,4 +41,23 @@ class Scale:
     @classmethod
     def compute(cls, steps: Steps, record: RankRecord | None) -> Scale:
         """The scale of this trace."""
-        raise Missing("this analysis is not written yet")
+        profiled = distribution(steps.profiled_us)
+        recorded = record.steps if record else StepTimes()
+        unprofiled = distribution(recorded.unprofiled_us)
+        if unprofiled.median is None and recorded.unprofiled_mean_us:
+            unprofiled = Times(mean=recorded.unprofiled_mean_us, n=max(recorded.count, 1))
+        if unprofiled.median:
+            step_us, note = unprofiled.median, f"median of {unprofiled.n} steps without the profiler"
+        elif unprofiled.mean:
+            step_us, note = unprofiled.mean, "mean of the steps without the profiler"
+        else:
+            step_us, note = profiled.median or steps.step_us, f"median of {steps.count} profiled steps"
+        return cls(step_us, note, step_us / steps.step_us, unprofiled, profiled)
+
+
+def distribution(values_us: Sequence[float]) -> Times:
+    """Mean, median and deciles of step times in µs; all None without values."""
+    if not len(values_us):
+        return Times()
+    p10, median, p90 = (float(value) for value in np.percentile(np.asarray(values_us, float), (10, 50, 90)))
+    return Times(float(np.mean(values_us)), median, p10, p90, len(values_us))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.capture.record import RankRecord
+from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
 from advisor.model import StepSource
-from advisor.trace.events import Ints, Trace
-from advisor.trace.intervals import Intervals, total
+from advisor.trace.events import DEVICE_WORK, Category, Ints, Trace
+from advisor.trace.intervals import Intervals, total, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,4 +68,74 @@ class Steps:
     @classmethod
     def compute(cls, trace: Trace, record: RankRecord | None) -> Steps:
         """Steps of a trace. Raises Missing for a trace without CPU ops and device work."""
-        raise Missing("this analysis is not written yet")
+        events = trace.events
+        rows = _step_rows(trace)
+        recorded = record.steps if record else StepTimes()
+        if not len(rows):
+            window = _whole(trace)
+            length_us = (float(window[0, 1] - window[0, 0]) / 1e3,)
+            main = _busiest_thread(trace)
+            return cls(window, ("window",), window, "window", 1, recorded.eval_count, main, length_us)
+        spans = np.column_stack((events.start_ns[rows], events.end_ns[rows]))
+        return cls(
+            spans=spans,
+            labels=tuple(events.text(row) for row in rows),
+            window=_windows(spans),
+            # The rows are the user's own prof.step() on a bare trace; capture knows what made it step.
+            source=_source(recorded.source) if record else "user",
+            count=len(rows),
+            eval_count=recorded.eval_count,
+            main_thread=int(events.thread[rows[0]]),
+            profiled_us=tuple(float(us) for us in (spans[:, 1] - spans[:, 0]) / 1e3),
+        )
+
+
+def _step_rows(trace: Trace) -> Ints:
+    """Rows of whole steps in order: one thread's, without rows that repeat or overlap an earlier step."""
+    events = trace.events
+    is_step = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("ProfilerStep#") & (events.dur_ns > 0)
+    rows = np.flatnonzero(is_step)
+    if not len(rows):
+        return rows
+    threads, number = np.unique(events.thread[rows], return_counts=True)
+    rows = rows[events.thread[rows] == threads[np.argmax(number)]]
+    reach = np.maximum.accumulate(events.end_ns[rows])
+    return rows[np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1]))]
+
+
+def _windows(spans: Intervals) -> Intervals:
+    """Steps further apart than a median step were recorded in separate windows."""
+    apart = spans[1:, 0] - spans[:-1, 1] > np.median(spans[:, 1] - spans[:, 0])
+    first = np.concatenate(([True], apart))
+    last = np.concatenate((apart, [True]))
+    return np.column_stack((spans[first, 0], spans[last, 1]))
+
+
+def _whole(trace: Trace) -> Intervals:
+    """From the first CPU op, device work or row of a foreign device to the end of the last."""
+    events = trace.events
+    used = events.of(Category.CPU_OP, Category.FOREIGN_DEVICE, *DEVICE_WORK)
+    if not used.any():
+        used = events.of(Category.RUNTIME, Category.ANNOTATION, Category.PYTHON)
+    start, end = events.start_ns[used], events.end_ns[used]
+    if not len(start) or end.max() <= start.min():
+        raise Missing("the trace holds neither CPU ops nor device work; record it again while the training runs")
+    return union([start.min()], [end.max()])
+
+
+def _busiest_thread(trace: Trace) -> int:
+    """Without steps: the thread that fetched or stepped an optimizer, else the one with most CPU ops outside backward."""
+    events = trace.events
+    for used in (
+        events.of(Category.ANNOTATION) & events.named("enumerate(DataLoader)#", "Optimizer.step#"),
+        events.of(Category.CPU_OP) & ~events.named("autograd::engine::evaluate_function"),
+        events.of(Category.PYTHON, Category.RUNTIME),
+    ):
+        if used.any():
+            return int(np.argmax(np.bincount(events.thread[used])))
+    return -1
+
+
+def _source(text: str) -> StepSource:
+    sources: dict[str, StepSource] = {"user": "user", "loader": "loader", "optimizer": "optimizer"}
+    return sources.get(text, "window")

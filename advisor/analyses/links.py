@@ -1,0 +1,57 @@
+"""Which host call started which device work, and the step that it counts to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.analyses.steps import Steps
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Links:
+    """Launches of device work, by correlation (any runtime or driver call; one call may start many kernels).
+
+    launch  row of the call that started each device event, -1 where the trace holds none (and for other rows)
+    step    step of every event: device work belongs to that of its launch, else of its start; -1 outside the window
+    """
+
+    launch: Ints
+    step: Ints
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps) -> Links:
+        """Links of a trace."""
+        events = trace.events
+        launch = _launches(events, trace.device_work)
+        time = np.where(launch >= 0, events.start_ns[np.maximum(launch, 0)], events.start_ns)
+        return cls(launch, steps.step_of(time))
+
+    def per_step(self, rows: Mask, steps: Steps) -> float:
+        """How many of these rows belong to steps, per step."""
+        return float((rows & (self.step >= 0)).sum()) / steps.count
+
+
+def _launches(events: Events, work: Mask) -> Ints:
+    """The last call of the same correlation that started before the work; else the first (clocks may disagree)."""
+    calls = np.flatnonzero(events.of(Category.RUNTIME) & (events.correlation > 0))
+    works = np.flatnonzero(work & (events.correlation > 0))
+    launch = np.full(len(events), -1, np.int64)
+    if not len(calls) or not len(works):
+        return launch
+    # Correlations are reused by some tools: sort both together by (correlation, start) and look back to the nearest call.
+    rows = np.concatenate((calls, works))
+    order = np.lexsort((np.arange(len(rows)) >= len(calls), events.start_ns[rows], events.correlation[rows]))
+    rows = rows[order]
+    is_call = order < len(calls)
+    positions = np.arange(len(rows))
+    before = np.maximum.accumulate(np.where(is_call, positions, -1))
+    after = np.minimum.accumulate(np.where(is_call, positions, len(rows))[::-1])[::-1]
+    for candidate in (after, before):  # the look back wins
+        valid = (candidate >= 0) & (candidate < len(rows)) & ~is_call
+        at = rows[np.clip(candidate, 0, len(rows) - 1)]
+        valid &= events.correlation[at] == events.correlation[rows]
+        launch[rows[valid]] = at[valid]
+    return launch

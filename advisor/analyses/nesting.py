@@ -1,0 +1,81 @@
+"""Which host row encloses which: the call tree of each thread, from times alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+
+HOST_ROWS = (Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nesting:
+    """The tree of ops, annotations and runtime calls on each thread. All columns have one entry per event.
+
+    parent    the innermost enclosing row of the same thread, -1 where there is none (and for all other categories)
+    self_ns   duration that is in no child, ns
+    outer_op  the outermost op around a row without an annotation in between: what the user's line called; -1 where none
+    """
+
+    parent: Ints
+    self_ns: Ints
+    outer_op: Ints
+
+    @classmethod
+    def compute(cls, trace: Trace) -> Nesting:
+        """The tree of a trace."""
+        events = trace.events
+        parent = parents(events, events.of(*HOST_ROWS))
+        child = np.flatnonzero(parent >= 0)
+        inside = np.bincount(parent[child], weights=events.dur_ns[child], minlength=len(events)).astype(np.int64)
+        return cls(parent, np.maximum(events.dur_ns - inside, 0), _outer_ops(events, parent))
+
+    def ancestor(self, found: Mask) -> Ints:
+        """For each event the nearest row, itself included, of those in `found`; -1 where there is none."""
+        return nearest(self.parent, found)
+
+
+def parents(events: Events, rows: Mask) -> Ints:
+    """For each of the given rows the innermost other one of the same thread that encloses it; else -1."""
+    parent = np.full(len(events), -1, np.int64)
+    chosen = np.flatnonzero(rows)
+    order = chosen[np.argsort(events.thread[chosen], kind="stable")]  # by thread, then by start, longer first
+    if not len(order):
+        return parent
+    thread, end = events.thread[order], events.end_ns[order]
+    # The parent is the nearest earlier row that ends no earlier. Start with the row before and jump along candidates:
+    # all rows between a row and its candidate end before it, so the candidate's own candidate is the next to try.
+    candidate = np.arange(len(order)) - 1
+    candidate[np.flatnonzero(thread[1:] != thread[:-1]) + 1] = -1
+    while True:
+        short = np.flatnonzero((candidate >= 0) & (end[candidate] < end))
+        if not len(short):
+            break
+        candidate[short] = candidate[candidate[short]]
+    parent[order] = np.where(candidate >= 0, order[np.maximum(candidate, 0)], -1)
+    return parent
+
+
+def nearest(parent: Ints, found: Mask) -> Ints:
+    """For each row the nearest of itself and its ancestors that is in `found`; -1 where there is none."""
+    rows = np.arange(len(parent))
+    at = np.where(found, rows, parent)
+    while True:
+        moving = np.flatnonzero((at >= 0) & ~found[np.maximum(at, 0)])
+        if not len(moving):
+            return at
+        at[moving] = at[at[moving]]
+
+
+def _outer_ops(events: Events, parent: Ints) -> Ints:
+    is_op = events.of(Category.CPU_OP)
+    rows = np.arange(len(events))
+    above = np.where((parent >= 0) & is_op[np.maximum(parent, 0)], parent, rows)
+    while True:
+        further = above[above]
+        if np.array_equal(further, above):
+            return np.where(is_op[above], above, -1)
+        above = further
