@@ -58,6 +58,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
+    """The report of a run that `advisor run` has captured into `folder`; the summary goes to stderr.
+
+    output: as `_options.output_of(args)` gave it before the script started, its folder (if any) being `folder`.
+    Raises AdvisorError when nothing was captured or the report cannot be written.
+    """
+    from advisor import jobs
+
+    job = jobs.find([folder])[0]
+    report = report_of(job, _options.config_of(args), quiet=args.quiet or not sys.stderr.isatty())
+    deliver(report, output, sys.stderr, args)
+    return 0
+
+
 def report_of(job: Job, config: Config, *, quiet: bool) -> Report:
     """Reads the traces of a job one by one and analyses them."""
     from advisor import engine, registry
