@@ -1,0 +1,120 @@
+"""report.json: the Report as bytes, and back.
+
+`decode(encode(report))` is the report again, findings in their order. The bytes are stable: the same report always
+gives the same file. No NaN and no Infinity is ever written; what cannot be read back is not written either.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from advisor.errors import InputError, UsageError
+from advisor.model import SCHEMA, VERSION, Finding, Metric, Outcome, Report, finding_order
+
+_STATUS_ORDER = ("found", "skipped", "error", "clear")
+
+
+class _Head(msgspec.Struct):
+    """The two keys that say whether the rest can be read at all."""
+
+    schema: str = ""
+    version: int = 0
+
+
+def encode(report: Report) -> bytes:
+    """The report as UTF-8 JSON, findings in order, numbers finite.
+
+    Raises ValueError naming the field where the report holds what the contract forbids (NaN where a number must be).
+    """
+    data = _clean(msgspec.to_builtins(ordered(report), enc_hook=_plain))
+    # What the file is stands first, so that a person (and `head`) sees it.
+    data = {"schema": data["schema"], "version": data["version"]} | data
+    encoded = msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n"
+    try:
+        msgspec.json.decode(encoded, type=Report)
+    except msgspec.MsgspecError as failure:
+        raise ValueError(f"the report breaks its own contract: {failure}") from failure
+    return encoded
+
+
+def decode(data: bytes, path: Path | str = "report.json") -> Report:
+    """The report in a file's bytes; `path` is only for the message.
+
+    Raises InputError for a damaged or foreign file, UsageError for one that a newer torch-advisor wrote.
+    """
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as failure:
+        raise InputError(f"{path}: not a readable report ({_why(failure)}); analyze the trace again") from failure
+    if head.schema != SCHEMA:
+        raise InputError(f"{path}: not a report of torch-advisor (no schema {SCHEMA}); name a report.json")
+    if head.version > VERSION:
+        text = f"{path}: written by a newer torch-advisor (report version {head.version}, this one reads {VERSION})"
+        raise UsageError(f"{text}; upgrade torch-advisor")
+    try:
+        return msgspec.json.decode(data, type=Report)
+    except (msgspec.MsgspecError, RecursionError) as failure:
+        raise InputError(f"{path}: a damaged report ({_why(failure)}); analyze the trace again") from failure
+
+
+def ordered(report: Report) -> Report:
+    """The report in the order of the contract: findings by saving, and the rules by their best finding."""
+    outcomes = (replace(outcome, findings=_sorted(outcome)) for outcome in report.outcomes)
+    return replace(
+        report,
+        outcomes=tuple(sorted(outcomes, key=_outcome_order)),
+        metrics={name: _finite(metric) for name, metric in report.metrics.items()},
+        ranks=tuple(
+            replace(rank, metrics={name: _finite(metric) for name, metric in rank.metrics.items()})
+            for rank in report.ranks
+        ),
+    )
+
+
+def _sorted(outcome: Outcome) -> tuple[Finding, ...]:
+    return tuple(sorted(outcome.findings, key=lambda finding: finding_order(outcome.rule, finding)))
+
+
+def _outcome_order(outcome: Outcome) -> tuple[int, tuple[Any, ...]]:
+    best = finding_order(outcome.rule, outcome.findings[0]) if outcome.findings else (True, 0.0, 0.0, outcome.rule, "")
+    return _STATUS_ORDER.index(outcome.status), best
+
+
+def _finite(metric: Metric) -> Metric:
+    """The metric, or the same not measured where its value is no finite number."""
+    if metric.value is None or math.isfinite(metric.value):
+        return metric
+    why = metric.why or "the measured value is not a finite number"
+    return replace(metric, value=None, status="not_measured", why=why)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold in place of a value of another type: facts come from rules of any origin."""
+    if hasattr(value, "tolist"):  # numpy scalars and arrays
+        return value.tolist()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=str)
+    return str(value)
+
+
+def _clean(value: Any) -> Any:
+    """The builtins with every float finite or null and every string valid UTF-8."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        # A file name with undecodable bytes carries lone surrogates, which no UTF-8 file can hold.
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_clean(str(key)): _clean(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(item) for item in value]
+    return value
+
+
+def _why(failure: BaseException) -> str:
+    return str(failure).splitlines()[0][:200] if str(failure) else type(failure).__name__

@@ -1,0 +1,113 @@
+"""Findings in the groups that every output shows: what to do first, the rest, and what stands apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.model import Finding, Outcome, Report, Source
+from advisor.reports import _labels, _words
+
+BEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A finding with its rule and its place in the order of savings."""
+
+    number: int
+    outcome: Outcome
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """All findings, each once.
+
+    best         at most three: confirmed, in the user's reach, and with a saving before those without
+    more         the other confirmed findings in the user's reach
+    unconfirmed  of rules that no real trace or measured pair has confirmed yet
+    out_of_reach costs that no change to the script removes
+    """
+
+    best: tuple[Ranked, ...]
+    more: tuple[Ranked, ...]
+    unconfirmed: tuple[Ranked, ...]
+    out_of_reach: tuple[Ranked, ...]
+
+
+def groups(report: Report) -> Groups:
+    """The findings of a report in their groups, each by saving."""
+    ordered = report.findings()
+    actions = [pair for pair in ordered if pair[0].confirmed and pair[1].recoverable]
+    unconfirmed = [pair for pair in ordered if not pair[0].confirmed]
+    apart = [pair for pair in ordered if pair[0].confirmed and not pair[1].recoverable]
+    ranked = [Ranked(number, *pair) for number, pair in enumerate([*actions, *unconfirmed, *apart], start=1)]
+    first, second = len(actions), len(actions) + len(unconfirmed)
+    best = min(BEST, first)
+    return Groups(tuple(ranked[:best]), tuple(ranked[best:first]), tuple(ranked[first:second]), tuple(ranked[second:]))
+
+
+def with_status(report: Report, status: str) -> tuple[Outcome, ...]:
+    """The outcomes of one status, by rule."""
+    return tuple(sorted((o for o in report.outcomes if o.status == status), key=lambda outcome: outcome.rule))
+
+
+def nothing_found(report: Report) -> str:
+    """What to say where no confirmed rule asks for a change: all clear is not the same as nothing judged."""
+    if any(outcome.status == "found" for outcome in report.outcomes):
+        return "Nothing to change was found by the confirmed rules"
+    if any(outcome.status == "clear" for outcome in report.outcomes):
+        return "Nothing to change was found"
+    return "No rule could judge this input" if report.outcomes else "No rule was applied"
+
+
+def saving(finding: Finding) -> str:
+    """The saving per step as words; says so where there is no number."""
+    if finding.saving is None:
+        return "saving not computed"
+    return f"{_words.time_range(finding.saving.low_us, finding.saving.high_us)} per step"
+
+
+def saving_share(finding: Finding, step_us: float | None) -> str:
+    """The saving as a part of the step, or ""."""
+    if finding.saving is None or not step_us:
+        return ""
+    if finding.saving.low_us <= 0:
+        return f"up to {_words.share(finding.saving.high_us / step_us)} of the step"
+    return f"{_words.share_range(finding.saving.low_us / step_us, finding.saving.high_us / step_us)} of the step"
+
+
+def places(finding: Finding) -> tuple[tuple[str, str], ...]:
+    """The user's lines as (file:line, in which function).
+
+    Where only the function is known, its line is its first: the place is then the file, and the text says so.
+    """
+    return tuple(_place(source) for source in finding.where)
+
+
+def _place(source: Source) -> tuple[str, str]:
+    file, name = _words.path(source.file), _words.one_line(source.function)
+    if source.precision == "function":
+        inside = f"in {name}()" if name and not name.startswith("<") else "in the function"
+        return file, f"{inside}, from line {source.line}"
+    return f"{file}:{source.line}", f"in {name}()" if name and not name.startswith("<") else ""
+
+
+def ranks(report: Report, finding: Finding) -> str:
+    """On which ranks, where the job has several; else ""."""
+    if len(report.ranks) <= 1 or not finding.ranks:
+        return ""
+    if len(finding.ranks) == len(report.ranks):
+        return f"all {len(report.ranks)} ranks"
+    return f"rank {finding.ranks[0]}" if len(finding.ranks) == 1 else f"ranks {_words.numbers(finding.ranks)}"
+
+
+def check_again(finding: Finding, step_us: float | None) -> str:
+    """How to verify the fix: what a second run should show."""
+    parts = _words.listed([f"“{_labels.part(claim).name}”" for claim in finding.claims])
+    if finding.saving is None or not step_us:
+        shrink = f": {parts} should shrink" if parts else ""
+        return f"Run again after the change and compare the two reports{shrink}."
+    low, high = max(step_us - finding.saving.high_us, 0.0), max(step_us - finding.saving.low_us, 0.0)
+    shrink = f", and {parts} should shrink" if parts else ""
+    return f"Run again after the change: a step should take {_words.time_range(low, high, step_us)}{shrink}."

@@ -1,0 +1,189 @@
+"""The headline: how long a step takes, what it is limited by, and what could be reached. Words from numbers only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.model import Report, Times
+from advisor.reports import _labels, _words
+
+# From this difference on, mean and median tell two stories: throughput follows the mean, so the tail is named.
+TAIL_SHARE = 0.10
+# Below 80 % of the step a GPU is not called busy; a loss under 10 % is not the headline's second half.
+_BUSY_SHARE = 0.80
+_WORTH_NAMING = 0.10
+
+_DOES = {
+    "exposed_communication": "it only communicates for {}",
+    "exposed_copy": "it only copies for {}",
+    "idle_input": "it waits for the next batch for {}",
+    "idle_sync": "it stands empty after host syncs for {}",
+    "idle_launch": "it waits for the host to launch work for {}",
+    "idle_host": "it waits for Python and other host work for {}",
+    "idle_unknown": "it is idle for {} without a known cause",
+}
+_TAKES = {
+    "input": "waiting for the next batch",
+    "communication": "communication",
+    "forward": "the forward pass",
+    "backward": "the backward pass",
+    "optimizer": "the optimizer",
+    "other_ops": "other operators",
+    "host": "Python between operators",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The first lines of every output.
+
+    step       the step time, or "not measured"; step_us the same as a number
+    basis      what that number is: median of how many steps, with or without the profiler
+    spread     p10 and p90, or ""
+    tail       one sentence where mean and median differ by more than 10 %, else ""
+    verdict    one or two sentences
+    caveats    what was not measured and why, one sentence each
+    """
+
+    step: str
+    step_us: float | None
+    basis: str
+    spread: str
+    tail: str
+    verdict: str
+    caveats: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The step after all fixes together: its range, its middle, the part of the step saved, and how sure."""
+
+    low_us: float
+    high_us: float
+    after_us: float
+    range: str
+    about: str
+    saved: str
+    basis: str
+
+
+def headline(report: Report) -> Headline:
+    """The headline of a report."""
+    metric = report.metrics.get("step_time_us")
+    step_us = metric.value if metric and metric.status == "measured" else None
+    times, profiled = _times(report)
+    return Headline(
+        step=_words.time(step_us) if step_us is not None else "not measured",
+        step_us=step_us,
+        basis=_basis(report, times, profiled) if step_us is not None else (metric.why if metric else ""),
+        spread=_spread(times),
+        tail=_tail(times),
+        verdict=_verdict(report),
+        caveats=_caveats(report),
+    )
+
+
+def reach(report: Report) -> Reach | None:
+    """What all fixes together could reach, or None where it was not computed."""
+    joint, step_us = report.joint, headline(report).step_us
+    if joint is None or not step_us or joint.high_us <= 0:
+        return None
+    low, high = max(step_us - joint.high_us, 0.0), max(step_us - joint.low_us, 0.0)
+    return Reach(
+        low_us=low,
+        high_us=high,
+        after_us=joint.step_us_after,
+        range=_words.time_range(low, high, step_us),
+        about=_words.time_at(joint.step_us_after, step_us),
+        saved=_words.share_range(joint.low_us / step_us, joint.high_us / step_us),
+        basis=_labels.BASES[joint.basis].name,
+    )
+
+
+def is_on_device(report: Report) -> bool:
+    """Whether the breakdown describes a device, not only a CPU."""
+    return any(item.id == "compute" or item.id.startswith("idle_") for item in report.breakdown)
+
+
+def noun(report: Report) -> str:
+    """What the shares are of."""
+    return "recorded window" if report.steps.source == "window" else "step"
+
+
+def _times(report: Report) -> tuple[Times, bool]:
+    """The distribution behind the headline's number, and whether the profiler was on."""
+    steps = report.steps
+    if steps.unprofiled_us.median is not None or steps.unprofiled_us.mean is not None:
+        return steps.unprofiled_us, False
+    return steps.profiled_us, True
+
+
+def _basis(report: Report, times: Times, profiled: bool) -> str:
+    if report.steps.source == "window":
+        return "the whole recorded window: no steps were found in it"
+    word = "profiled" if profiled else "un-profiled"
+    if times.n == 1:
+        return f"one {word} step"
+    which = "median" if times.median is not None else "mean"
+    return f"{which} of {_words.plural(times.n, f'{word} step')}" if times.n else f"{which} {word} step"
+
+
+def _spread(times: Times) -> str:
+    if times.p10 is None or times.p90 is None or times.n < 3:
+        return ""
+    return f"8 of 10 steps take {_words.time_range(times.p10, times.p90)}"
+
+
+def _tail(times: Times) -> str:
+    mean, median = times.mean, times.median
+    if mean is None or not median or abs(mean / median - 1) <= TAIL_SHARE:
+        return ""
+    ratio, said = mean / median, f"The mean step is {_words.time(mean)}"
+    if ratio < 1:
+        return f"{said}, {_words.share(1 - ratio)} below the median: some steps are far faster."
+    above = (
+        f"{_words.significant(ratio)} times the median" if ratio >= 2 else f"{_words.share(ratio - 1)} above the median"
+    )
+    return f"{said}, {above}: some steps are far slower, and throughput follows the mean."
+
+
+def _verdict(report: Report) -> str:
+    if not report.breakdown:
+        return f"Where the time of the {noun(report)} goes was not measured."
+    return _device_verdict(report) if is_on_device(report) else _cpu_verdict(report)
+
+
+def _device_verdict(report: Report) -> str:
+    shares = {item.id: item.share for item in report.breakdown}
+    compute = shares.pop("compute", 0.0)
+    losses = sorted(((value, name) for name, value in shares.items()), reverse=True)
+    named = [(value, name) for value, name in losses if value >= _WORTH_NAMING][:2]
+    who = f"GPU of rank {report.run.reference_rank}" if len(report.ranks) > 1 else "GPU"
+    only = "" if compute >= _BUSY_SHARE else "only "
+    said = f"The {who} computes for {only}{_words.share(compute)} of the {noun(report)}"
+    if not named:
+        if compute >= _BUSY_SHARE:
+            return f"{said}: the work itself is the limit, so only less or cheaper work makes it faster."
+        return f"{said}; no single cause holds {_words.share(_WORTH_NAMING)} or more of the rest."
+    causes = [_DOES.get(name, _labels.part(name).name + " {}").format(_words.share(value)) for value, name in named]
+    return f"{said}; {_words.listed(causes)}."
+
+
+def _cpu_verdict(report: Report) -> str:
+    parts = sorted(((item.share, item.id) for item in report.breakdown), reverse=True)
+    named = [(value, name) for value, name in parts if value >= _WORTH_NAMING][:2]
+    if not named:
+        return f"The {noun(report)} runs on the CPU; no single part holds {_words.share(_WORTH_NAMING)} of it."
+    words = [f"{_TAKES.get(name, _labels.part(name).name)} ({_words.share(value)})" for value, name in named]
+    return f"The {noun(report)} runs on the CPU and goes mostly to {_words.listed(words)}."
+
+
+def _caveats(report: Report) -> tuple[str, ...]:
+    said = []
+    busy = report.metrics.get("device_busy_share")
+    if busy is not None and busy.status == "not_measured" and busy.why:
+        said.append(f"Nothing is said about a GPU: {busy.why.rstrip('.')}.")
+    if report.replay is not None and report.replay.low_confidence:
+        error = _words.share(report.replay.error_share)
+        said.append(f"Savings are of low confidence: replaying the unchanged step misses its measured time by {error}.")
+    return tuple(said)

@@ -1,0 +1,202 @@
+"""Numbers, names and paths as words: every output says them the same way.
+
+Times come in µs and are shown with three significant digits in the unit that fits. All functions are pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+# ANSI sequences: colours and cursor moves (CSI), window titles and links (OSC), and two-character escapes.
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]|\x9b[0-?]*[ -/]*[@-~]")
+# Control characters, line and paragraph separators, and the marks that reverse the direction of text (a name with
+# them can show another text than it holds). Lone surrogates have no UTF-8 form at all.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+_HOME = re.compile(r"^(?:/home/[^/]+|/Users/[^/]+|/root|[A-Za-z]:[\\/]+Users[\\/]+[^\\/]+)(?=[\\/]|$)")
+_USER_IN_TMP = re.compile(r"(torchinductor_|/tmp/[a-z]+_)[^/\s]+")
+
+
+def clean(text: object) -> str:
+    """The text without what a terminal or a page would obey: ANSI sequences and control characters."""
+    return _CONTROL.sub("", _ANSI.sub("", str(text)))
+
+
+def one_line(text: object) -> str:
+    """The cleaned text with every run of white space as one space."""
+    return " ".join(clean(text).split())
+
+
+def path(text: str) -> str:
+    """A path without the user's name: a home folder is written ~."""
+    return _USER_IN_TMP.sub(r"\1…", _HOME.sub("~", one_line(text)))
+
+
+def time(us: float) -> str:
+    """A duration with three significant digits: 640 µs, 2.43 ms, 1.24 s."""
+    return " ".join(_scaled(us, us))
+
+
+def time_range(low_us: float, high_us: float, scale_us: float | None = None) -> str:
+    """Two durations in one unit: 0.90 to 1.64 ms; one where they look the same; up to … where the low end is 0.
+
+    `scale_us` picks the unit and the decimals, where the range stands beside another duration.
+    """
+    scale = high_us if scale_us is None else scale_us
+    low, high = time_at(low_us, scale).split(" ")[0], time_at(high_us, scale)
+    if not low.strip("0.<"):
+        return f"up to {high}" if high_us > 0 else high
+    return high if low == high.split(" ")[0] else f"{low} to {high}"
+
+
+def time_at(us: float, scale_us: float) -> str:
+    """A duration in the unit and with the decimals that fit `scale_us`, so that a column of them lines up."""
+    scale, unit = _scaled(scale_us, scale_us)
+    value, _ = _scaled(us, scale_us, decimals=len(scale.partition(".")[2]))
+    return f"{value} {unit}"
+
+
+def _scaled(us: float, scale_us: float, decimals: int | None = None) -> tuple[str, str]:
+    """`us` as text in the unit that fits `scale_us`: three significant digits, or that many decimals."""
+    factor, unit = (1e6, "s") if scale_us >= 999_500 else (1e3, "ms") if scale_us >= 999.5 else (1.0, "µs")
+    if decimals is None:
+        return significant(us / factor), unit
+    text = f"{us / factor:,.{decimals}f}"
+    # What is there is never shown as nothing.
+    hidden = us > 0 and not text.strip("0.")
+    return (f"<{10**-decimals:.{decimals}f}" if hidden else text), unit
+
+
+def significant(value: float) -> str:
+    """Three significant digits, never an exponent; 0 is 0."""
+    if not math.isfinite(value):
+        return "unknown"
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    # 9.996 rounds up to a digit more.
+    rounded = round(value, 2 - size)
+    if abs(rounded) >= 10 ** (size + 1):
+        size += 1
+    return f"{rounded:,.{max(0, min(2 - size, 6))}f}"
+
+
+def share(value: float) -> str:
+    """A share of one as per cent: 43 %, 0.4 %, never 0 or 100 for what is not."""
+    percent = value * 100
+    if percent == 0 or not math.isfinite(percent):
+        return "0 %" if percent == 0 else "unknown"
+    if 0 < percent < 1:
+        return f"{percent:.1f} %" if percent >= 0.05 else "<0.1 %"
+    if 99.5 <= percent < 100:
+        return f"{percent:.1f} %" if percent < 99.95 else ">99.9 %"
+    return f"{percent:.0f} %"
+
+
+def share_range(low: float, high: float) -> str:
+    """Two shares: 8 to 10 %."""
+    first, last = share(low), share(high)
+    return last if first == last else f"{first.removesuffix(' %')} to {last}"
+
+
+def count(value: float) -> str:
+    """A number of things: 1,465, 12.5, 0.25."""
+    if not math.isfinite(value):
+        return "unknown"
+    if value == round(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    text = significant(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def size(value: float) -> str:
+    """A number of bytes in powers of 1000: 4.19 MB."""
+    for limit, factor, unit in ((1e3, 1, "B"), (1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
+        if abs(value) < limit * 0.9995:
+            return f"{count(value)} B" if unit == "B" else f"{significant(value / factor)} {unit}"
+    return f"{significant(value / 1e12)} TB"
+
+
+def plural(number: float, noun: str) -> str:
+    """1 step, 2 steps."""
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
+def metric(value: float, unit: str) -> str:
+    """The value of a metric in its unit."""
+    say = {"us": time, "share": share, "bytes": size}.get(unit, count)
+    return f"{say(value)}/s" if unit == "per_second" else say(value)
+
+
+def fact(name: str, value: Any) -> tuple[str, str]:
+    """A piece of evidence as (what, value); the unit is the suffix of its name."""
+    label, _, suffix = name.rpartition("_")
+    say = {"us": time, "bytes": size, "share": share}.get(suffix)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if say and label and number:
+        return label.replace("_", " "), say(value)
+    if suffix == "ns" and label and number:
+        return label.replace("_", " "), time(value / 1e3)
+    return one_line(name).replace("_", " "), plain(value)
+
+
+def plain(value: Any) -> str:
+    """Any value of a fact as short text: lists with commas, None as unknown."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return count(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{one_line(key)}: {plain(item)}" for key, item in value.items())
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        return ", ".join(plain(item) for item in value)
+    return one_line(value)
+
+
+def numbers(values: Iterable[int]) -> str:
+    """Whole numbers with runs joined: 0-3, 7."""
+    ordered = sorted(set(values))
+    runs: list[list[int]] = []
+    for value in ordered:
+        if runs and value == runs[-1][1] + 1:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def listed(words: list[str]) -> str:
+    """a, b and c."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+
+
+def short(name: str, limit: int = 64) -> str:
+    """A kernel or op name in at most `limit` characters: C++ noise goes first, then the middle."""
+    text = one_line(name)
+    if len(text) <= limit:
+        return text
+    text = text.removeprefix("void ")
+    for noise in ("at::native::", "(anonymous namespace)::", "at::cuda::", "std::"):
+        text = text.replace(noise, "")
+    if text.endswith(")") and len(text) > limit:
+        text = _without_arguments(text)
+    if len(text) <= limit:
+        return text
+    tail = limit // 3
+    return f"{text[: limit - tail - 1]}…{text[-tail:]}"
+
+
+def _without_arguments(text: str) -> str:
+    """A C++ signature without the argument list at its end."""
+    depth = 0
+    for index in range(len(text) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(text[index], 0)
+        if depth == 0:
+            return text[:index] or text
+    return text
