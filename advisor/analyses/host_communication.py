@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from advisor.analyses.classify import communication_rows
 from advisor.analyses.steps import Steps
-from advisor.computed import Missing
-from advisor.trace.events import Trace
-from advisor.trace.intervals import Intervals
+from advisor.trace.events import Category, Trace
+from advisor.trace.intervals import Intervals, intersect, total, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,4 +26,8 @@ class HostCommunication:
     @classmethod
     def compute(cls, trace: Trace, steps: Steps) -> HostCommunication:
         """Host communication; zero where there is none."""
-        raise Missing("this analysis is not written yet")
+        events = trace.events
+        rows = events.of(Category.ANNOTATION, Category.CPU_OP) & communication_rows(events)
+        spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
+        started = rows & (steps.step_of(events.start_ns) >= 0)
+        return cls(spans, steps.per_step_us(total(spans)), float(started.sum()) / steps.count)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from advisor.analyses.gpu_busy import GpuBusy
+from advisor.analyses.lines import Lines
 from advisor.analyses.steps import Steps
 from advisor.computed import Missing
 from advisor.model import Source
-from advisor.trace.events import Trace
-from advisor.trace.intervals import Intervals
+from advisor.trace.events import Category, Events, Mask, Trace
+from advisor.trace.intervals import Intervals, intersect, subtract, total, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +42,36 @@ class InputWaits:
     where: Source | None
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps) -> InputWaits:
+    def compute(cls, trace: Trace, steps: Steps, lines: Lines, busy: GpuBusy | None) -> InputWaits:
         """Waits for input. Raises Missing where the trace holds no fetch row at all: not measured is not zero."""
-        raise Missing("this analysis is not written yet")
+        events = trace.events
+        fetches = fetch_rows(events) & (events.thread == steps.main_thread)
+        if not fetches.any():
+            raise Missing(
+                "no fetch from a DataLoader is recorded on the loop's thread; either the loop uses none, or batches are "
+                "made by other means"
+            )
+        spans = intersect(union(events.start_ns[fetches], events.end_ns[fetches]), steps.window)
+        exposed = spans if busy is None else subtract(spans, busy.busy)
+        rows = np.flatnonzero(fetches)
+        inside = rows[steps.step_of(events.start_ns[rows]) >= 0]
+        loader = events.names[int(np.argmax(np.bincount(events.name[rows], weights=events.dur_ns[rows])))]
+        loader_class = loader.partition("#")[2].removesuffix(".__next__")
+        longest = inside[int(np.argmax(events.dur_ns[inside]))] if len(inside) else rows[0]
+        return cls(
+            spans=spans,
+            exposed=exposed,
+            us=steps.per_step_us(total(spans)),
+            exposed_us=steps.per_step_us(total(exposed)),
+            share=total(exposed) / steps.window_ns,
+            loader_class=loader_class,
+            single_process="SingleProcess" in loader_class,
+            fetches=len(inside) / steps.count,
+            longest_us=float(events.dur_ns[longest]) / 1e3 if len(inside) else 0.0,
+            where=lines.where_op(int(longest)),
+        )
+
+
+def fetch_rows(events: Events) -> Mask:
+    """Rows in which somebody stands in `next()` on a DataLoader (torch writes them as ops or as annotations)."""
+    return events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("enumerate(DataLoader)#")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from advisor.analyses.classify import communication_rows
+from advisor.analyses.host_communication import HostCommunication
+from advisor.analyses.input_wait import fetch_rows
 from advisor.analyses.steps import Steps
-from advisor.computed import Missing
-from advisor.trace.events import Trace
-from advisor.trace.intervals import Intervals
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.intervals import EMPTY, Intervals, intersect, subtract, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,8 +21,8 @@ class Phases:
     input          in a fetch from the loader
     communication  host communication on any thread while no op computes on the main thread
     optimizer      in `Optimizer.step` or `Optimizer.zero_grad`, Python between their ops included
-    backward       in ops of the autograd engine (on any thread while the main thread runs none)
-    forward        in ops that autograd answers later, and in those between them that belong to the same pass
+    backward       in the autograd engine: from node to node, as long as no other op comes between
+    forward        in ops that the autograd engine follows before the next fetch, optimizer step or step
     other_ops      in other ops
     host           in no op: Python
     """
@@ -32,6 +36,113 @@ class Phases:
     host: Intervals
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps) -> Phases:
+    def compute(cls, trace: Trace, steps: Steps, talk: HostCommunication) -> Phases:
         """Phases of this rank."""
-        raise Missing("this analysis is not written yet")
+        events = trace.events
+        window = steps.window
+        on_loop = events.thread == steps.main_thread
+
+        def spans(rows: Mask) -> Intervals:
+            return intersect(union(events.start_ns[rows], events.end_ns[rows]), window)
+
+        kinds = _kinds(events, on_loop)
+        fetching = spans(fetch_rows(events) & on_loop)
+        backward = intersect(_backward_spans(events, kinds), window)
+        updating = subtract(spans(optimizer_rows(events) & on_loop), backward)
+        ops = spans(on_loop & events.of(Category.CPU_OP))
+        forward = intersect(_forward_spans(events, kinds), ops)
+        # Elsewhere the loop's thread computes, so communication on another thread is hidden behind it.
+        computing = spans(on_loop & events.of(Category.CPU_OP) & ~communication_rows(events) & ~_waiting(events))
+        talking = subtract(talk.spans, computing)
+        parts = _first_match(
+            window,
+            {
+                "input": fetching,
+                "communication": talking,
+                "optimizer": updating,
+                "backward": backward,
+                "forward": forward,
+                "other_ops": ops,
+                "host": window,
+            },
+        )
+        return cls(**parts)
+
+
+def optimizer_rows(events: Events) -> Mask:
+    """`Optimizer.step#…` and `Optimizer.zero_grad#…` rows."""
+    return events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#", "Optimizer.zero_grad#")
+
+
+def backward_rows(events: Events) -> Mask:
+    """Rows of the autograd engine: one per node of the graph."""
+    return events.of(Category.CPU_OP, Category.ANNOTATION) & events.named("autograd::engine::evaluate_function")
+
+
+def _waiting(events: Events) -> Mask:
+    """Ops that only wait for communication which another thread carries out."""
+    return events.named("c10d::", "record_param_comms", "wait_tensor")
+
+
+_OP, _BACKWARD, _EDGE = 1, 2, 3
+
+
+def _kinds(events: Events, on_loop: Mask) -> tuple[Ints, Ints]:
+    """The outermost rows of the loop's thread that tell phases apart: (rows by start, kind of each)."""
+    kind = np.zeros(len(events), np.int64)
+    kind[on_loop & events.of(Category.CPU_OP)] = _OP
+    edges = on_loop & (fetch_rows(events) | optimizer_rows(events) | events.named("ProfilerStep#"))
+    kind[edges & ~events.named("Optimizer.zero_grad#")] = _EDGE
+    kind[on_loop & backward_rows(events)] = _BACKWARD
+    rows = np.flatnonzero(kind)
+    # Of nested rows of one kind only the outermost matters.
+    for one in (_OP, _BACKWARD):
+        same = rows[kind[rows] == one]
+        reach = np.maximum.accumulate(events.end_ns[same]) if len(same) else same
+        kind[same[1:][events.end_ns[same[1:]] <= reach[:-1]]] = 0
+    rows = rows[kind[rows] > 0]
+    return rows, kind[rows]
+
+
+def _backward_spans(events: Events, kinds: tuple[Ints, Ints]) -> Intervals:
+    """Runs of the autograd engine: from one node to the next, as long as nothing else comes between."""
+    rows, kind = kinds
+    node = np.flatnonzero(kind == _BACKWARD)
+    if not len(node):
+        return EMPTY
+    nested = _inside(events, rows, node)
+    kept = np.flatnonzero(~nested)
+    rows, kind = rows[kept], kind[kept]
+    is_node = kind == _BACKWARD
+    first = is_node & np.concatenate(([True], ~is_node[:-1]))
+    last = is_node & np.concatenate((~is_node[1:], [True]))
+    ends = np.maximum.accumulate(np.where(is_node, events.end_ns[rows], 0))
+    return np.column_stack((events.start_ns[rows[first]], ends[last]))
+
+
+def _inside(events: Events, rows: Ints, node: Ints) -> Mask:
+    """Which of the rows lie inside one of the given nodes (the nodes themselves do not count)."""
+    reach = np.full(len(rows), -1, np.int64)
+    reach[node] = events.end_ns[rows[node]]
+    reach = np.maximum.accumulate(reach)
+    inside = events.end_ns[rows] <= np.concatenate(([-1], reach[:-1]))
+    inside[node] = False
+    return inside
+
+
+def _forward_spans(events: Events, kinds: tuple[Ints, Ints]) -> Intervals:
+    """Ops that are followed by the autograd engine before the next fetch, optimizer step or step."""
+    rows, kind = kinds
+    edge = np.where(kind == _OP, len(kind), np.arange(len(kind)))
+    following = np.minimum.accumulate(edge[::-1])[::-1]
+    leads = (kind == _OP) & (following < len(kind)) & (kind[np.minimum(following, len(kind) - 1)] == _BACKWARD)
+    return union(events.start_ns[rows[leads]], events.end_ns[rows[leads]])
+
+
+def _first_match(window: Intervals, parts: dict[str, Intervals]) -> dict[str, Intervals]:
+    """Disjoint parts of W: what an earlier part holds, a later one does not."""
+    left, result = window, {}
+    for name, spans in parts.items():
+        result[name] = intersect(left, spans)
+        left = subtract(left, spans)
+    return result

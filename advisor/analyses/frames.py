@@ -1,0 +1,142 @@
+"""Python frames of a trace: whose code they are, and which one ran at each instant."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import IntEnum
+
+import numpy as np
+
+from advisor.analyses.nesting import nearest, parents
+from advisor.model import Source
+from advisor.trace.events import Category, Events, Ints, Mask
+from advisor.trace.intervals import Intervals
+
+_FRAME = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$")
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
+_STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d(?:\.\d+)?[/\\]|^<")
+# Kineto cuts the search path off a file's name, so an installed package shows as "transformers/…", as a user's own
+# package would. These are the packages that training scripts import most; any other counts as the user's code.
+_PACKAGES = frozenset(
+    [
+        "absl",
+        "accelerate",
+        "albumentations",
+        "apex",
+        "av",
+        "click",
+        "cv2",
+        "dask",
+        "datasets",
+        "deepspeed",
+        "diffusers",
+        "einops",
+        "fairscale",
+        "fastai",
+        "fbgemm_gpu",
+        "huggingface_hub",
+        "hydra",
+        "ignite",
+        "imageio",
+        "lightning",
+        "lightning_fabric",
+        "matplotlib",
+        "mlflow",
+        "monai",
+        "numpy",
+        "omegaconf",
+        "pandas",
+        "peft",
+        "PIL",
+        "pytorch_lightning",
+        "ray",
+        "safetensors",
+        "scipy",
+        "skimage",
+        "sklearn",
+        "tensorboard",
+        "tensordict",
+        "timm",
+        "tokenizers",
+        "torchao",
+        "torchaudio",
+        "torchdata",
+        "torchmetrics",
+        "torchrec",
+        "torchtext",
+        "torchvision",
+        "tqdm",
+        "transformers",
+        "triton",
+        "trl",
+        "wandb",
+        "webdataset",
+        "xformers",
+    ]
+)
+
+
+class Owner(IntEnum):
+    """Whose code a frame is."""
+
+    MACHINERY = 0  # torch, the standard library, built-ins, modules: never an answer to "which line"
+    LIBRARY = 1  # an installed package
+    USER = 2
+
+
+def parse(name: str) -> tuple[Source, Owner] | None:
+    """The frame that a name such as `train.py(12): main` tells of; None for what is no frame with a line."""
+    found = _FRAME.match(name)
+    if found is None:
+        return None
+    file = found["file"].strip()
+    return Source(file, int(found["line"]), found["function"].strip(), "function"), owner(file)
+
+
+def owner(file: str) -> Owner:
+    """Whose code a file is, by its path."""
+    installed = _INSTALLED.split(file)
+    path = installed[-1].replace("\\", "/")
+    first = path.split("/")[0].removesuffix(".py")
+    if (first == "torch" and "/" in path) or "advisor/capture/" in path:
+        return Owner.MACHINERY
+    if len(installed) > 1:
+        return Owner.LIBRARY
+    if _STANDARD.search(file) or (first in sys.stdlib_module_names and not file.startswith("/")):
+        return Owner.MACHINERY
+    return Owner.LIBRARY if first in _PACKAGES and "/" in path else Owner.USER
+
+
+def frame_rows(events: Events, thread: int) -> tuple[Mask, dict[int, tuple[Source, Owner]]]:
+    """Rows of frames on a thread that are the user's or a library's, and name index -> frame."""
+    rows = events.of(Category.PYTHON) & (events.thread == thread)
+    frames: dict[int, tuple[Source, Owner]] = {}
+    for index in np.unique(events.name[rows]):
+        parsed = parse(events.names[index])
+        if parsed is not None and parsed[1] != Owner.MACHINERY:
+            frames[int(index)] = parsed
+    return rows & np.isin(events.name, np.fromiter(frames, np.int64, len(frames))), frames
+
+
+def innermost(events: Events, rows: Mask) -> tuple[Intervals, Ints]:
+    """Who is innermost of the given rows of one thread, instant by instant: (spans, row of each span)."""
+    chosen = np.flatnonzero(rows & (events.dur_ns > 0))
+    if not len(chosen):
+        return np.empty((0, 2), np.int64), np.empty(0, np.int64)
+    parent = parents(events, rows)[chosen]
+    # At its start a row becomes innermost, at its end its parent does. Ends sort before starts, inner ends first.
+    time = np.concatenate((events.start_ns[chosen], events.end_ns[chosen]))
+    is_start = np.repeat((True, False), len(chosen))
+    length = np.tile(events.dur_ns[chosen], 2)
+    order = np.lexsort((np.where(is_start, -length, length), is_start, time))
+    time, who = time[order], np.concatenate((chosen, parent))[order]
+    spans = np.column_stack((time[:-1], time[1:]))
+    keep = (spans[:, 1] > spans[:, 0]) & (who[:-1] >= 0)
+    return spans[keep], who[:-1][keep]
+
+
+def enclosing(events: Events, rows: Mask, of_rows: Mask) -> Ints:
+    """For each event of `of_rows` the innermost of `rows` around it on its thread; -1 elsewhere."""
+    around = nearest(parents(events, rows | of_rows), rows)
+    return np.where(of_rows, around, -1)
