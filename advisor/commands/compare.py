@@ -27,11 +27,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the differences; 0 when done, 4 for what cannot be read."""
-    from advisor.gate import difference, stored
+    from advisor.gate import difference, files
 
     try:
-        base, head = (stored.read_report(path, baseline=False) for path in (args.base, args.head))
-    except stored.GateError as failure:
+        base, head = (files.read_report(path, baseline=False) for path in (args.base, args.head))
+    except files.GateError as failure:
         raise InputError(str(failure)) from failure
     found = difference.difference(base, head, (str(args.base), str(args.head)))
     sys.stdout.write(difference.as_json(found) if args.format == "json" else difference.as_text(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,13 +40,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _stored(args: argparse.Namespace, words: Sequence[str]) -> int:
-    from advisor.gate import outputs, stored
+    from advisor import config
+    from advisor.gate import files, outputs, stored
+    from advisor.gate.config import parse
 
     if len(words) != 2:
         raise UsageError(f"gate needs two reports, BASE.json and HEAD.json; {len(words)} given")
     outputs.formats_of(args)
+    settings = parse(config.find(Path.cwd()).gate)
     base, head = Path(words[0]), Path(words[1])
-    before, after = stored.read_report(base, baseline=True), stored.read_report(head, baseline=False)
-    result = stored.compare_reports(before, after, (str(base), str(head)))
+    before, after = files.read_report(base, baseline=True), files.read_report(head, baseline=False)
+    result = stored.compare_reports(before, after, (str(base), str(head)), settings, datetime.date.today())
     outputs.write(result, args)
     return result.exit_code

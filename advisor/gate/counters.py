@@ -82,13 +82,18 @@ def compare(base: Mapping[str, Count], head: Mapping[str, Count], tolerances: Ma
     return rows
 
 
+def is_total(id_: str) -> bool:
+    """Whether a counter may decide: it is no part of another, and more of it is worse."""
+    return DETAIL not in id_ and id_ not in NEUTRAL
+
+
 def _row(id_: str, base: Count | None, head: Count | None, tolerances: Mapping[str, float]) -> Row | None:
     before, after = _value(id_, base, head), _value(id_, head, base)
     known = head or base
     assert known is not None
     if before is None and after is None:
         return None
-    gated = DETAIL not in id_ and id_ not in NEUTRAL
+    gated = is_total(id_)
     where = (head.where if head else "") or (base.where if base else "")
     tolerance = tolerances.get(id_, TOLERANCES.get(id_, 0.0))
     row = Row(id_, known.unit, before, after, "same", gated, _limit(tolerance) if gated else "", where=where)
