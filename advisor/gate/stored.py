@@ -95,11 +95,12 @@ def _by_place(report: Report) -> dict[tuple[str, str, str], Flagged]:
     for outcome, finding in report.findings():
         source = finding.where[0] if finding.where else None
         place = (outcome.rule, Path(source.file).name if source else "", source.function if source else "")
-        found.setdefault(place, _flagged(outcome.rule, finding))
+        found.setdefault(place, flagged(outcome.rule, finding))
     return found
 
 
-def _flagged(rule: str, finding: Finding) -> Flagged:
+def flagged(rule: str, finding: Finding) -> Flagged:
+    """A finding in the words of the gate: its rule, its first place, its largest saving."""
     where = f"{finding.where[0].file}:{finding.where[0].line}" if finding.where else ""
     return Flagged(rule, finding.severity, finding.message, where, finding.saving.high_us if finding.saving else None)
 
