@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from advisor.analyses.gpu_busy import GpuBusy
+from advisor.analyses.gpu_idle import GpuIdle
+from advisor.analyses.phases import Phases
 from advisor.analyses.steps import Steps
-from advisor.computed import Missing
 from advisor.model import BreakdownItem
-from advisor.trace.intervals import Intervals
+from advisor.trace.intervals import Intervals, merge, subtract, total
 
 ON_DEVICE = (
     "compute",
@@ -44,6 +46,24 @@ class Breakdown:
         return next((item.share for item in self.items if item.id == part), 0.0)
 
     @classmethod
-    def compute(cls, steps: Steps) -> Breakdown:
+    def compute(cls, steps: Steps, busy: GpuBusy | None, idle: GpuIdle | None, phases: Phases) -> Breakdown:
         """The partition of W: by device where the trace holds device work, else by the main thread's phases."""
-        raise Missing("this analysis is not written yet")
+        parts = _of_device(steps, busy, idle) if busy is not None and idle is not None else _of_host(phases)
+        window_ns = steps.window_ns
+        items = tuple(
+            BreakdownItem(part, steps.per_step_us(total(spans)), total(spans) / window_ns) for part, spans in parts.items()
+        )
+        return cls(items, busy is not None, parts)
+
+
+def _of_device(steps: Steps, busy: GpuBusy, idle: GpuIdle) -> dict[str, Intervals]:
+    talking = subtract(busy.talking, busy.computing)
+    copying = subtract(subtract(busy.copy, busy.computing), busy.talking)
+    # A memset is work of the device like a kernel; counted last, it takes nothing from the exposed parts.
+    compute = subtract(busy.busy, merge(talking, copying))
+    parts = {"compute": compute, "exposed_communication": talking, "exposed_copy": copying}
+    return {**parts, **idle.intervals}
+
+
+def _of_host(phases: Phases) -> dict[str, Intervals]:
+    return {part: getattr(phases, part) for part in ON_HOST}

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from advisor.trace.events import Events, Mask
+from advisor.trace.events import Category, Events, Mask
 
 # Kernel, op and annotation names of all eras and libraries. Short words need a border: "mpi" stands in "compile", too.
 _COMMUNICATION = re.compile(
@@ -19,6 +19,44 @@ _COMMUNICATION = re.compile(
 def is_communication(name: str) -> bool:
     """Whether a kernel, op or annotation of this name is communication between ranks."""
     return _COMMUNICATION.search(name) is not None
+
+
+# Calls that return only when the device has caught up. The plain (not Async) copies block by definition, and ROCm's
+# hipMemcpyWithStream is what PyTorch calls for a blocking copy there.
+_BLOCKING = re.compile(
+    r"(cuda|hip|cu)(Stream|Device|Ctx|Context|Event)Synchronize(_\w+)?$"
+    r"|(cuda|hip)Memcpy(2D|3D)?(_\w+)?$|hipMemcpyWithStream$|cuMemcpy(HtoD|DtoH|DtoD)?(_v2)?$"
+    r"|ze\w*Synchronize$|ur(QueueFinish|EventWait)$"
+)
+_LAUNCH = re.compile(r"LaunchKernel|GraphLaunch|LaunchCooperativeKernel|EnqueueKernelLaunch|CommandQueueExecute|AppendLaunch")
+_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+_ALLOCATION = re.compile(r"(cuda|hip|cu)(Malloc|MemAlloc)(?!Host)\w*$")
+
+
+def rows_matching(events: Events, category: Category, pattern: re.Pattern[str]) -> Mask:
+    """Which events of a category have a name in which the pattern is found."""
+    hits = np.fromiter((pattern.search(name) is not None for name in events.names), bool, len(events.names))
+    return events.of(category) & (hits[events.name] if len(hits) else np.zeros(len(events), bool))
+
+
+def blocking_calls(events: Events) -> Mask:
+    """Host calls that block until the device has caught up."""
+    return rows_matching(events, Category.RUNTIME, _BLOCKING)
+
+
+def launch_calls(events: Events) -> Mask:
+    """Host calls that start kernels or graphs."""
+    return rows_matching(events, Category.RUNTIME, _LAUNCH)
+
+
+def graph_launches(events: Events) -> Mask:
+    """Host calls that start whole graphs."""
+    return rows_matching(events, Category.RUNTIME, _GRAPH_LAUNCH)
+
+
+def device_allocations(events: Events) -> Mask:
+    """Host calls that allocate device memory, of any flavour."""
+    return rows_matching(events, Category.RUNTIME, _ALLOCATION)
 
 
 def communication_rows(events: Events) -> Mask:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from advisor.analyses.drains import Drains
+from advisor.analyses.gap_names import Hosts, Neighbours
 from advisor.analyses.gpu_busy import GpuBusy
+from advisor.analyses.host_activity import HostActivity
+from advisor.analyses.input_wait import fetch_rows
+from advisor.analyses.lines import Lines
+from advisor.analyses.links import Links
+from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
-from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Trace
-from advisor.trace.intervals import Intervals
+from advisor.trace.intervals import Intervals, intersect, merge, subtract, total, union
 
 Cause = Literal["idle_input", "idle_sync", "idle_launch", "idle_host", "idle_unknown"]
 CAUSES: tuple[Cause, ...] = ("idle_input", "idle_sync", "idle_launch", "idle_host", "idle_unknown")
@@ -86,6 +94,96 @@ class GpuIdle:
         return tuple(sorted(rows, key=lambda row: -row.us)[:n])
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, busy: GpuBusy) -> GpuIdle:
+    def compute(
+        cls,
+        trace: Trace,
+        steps: Steps,
+        busy: GpuBusy,
+        links: Links,
+        nesting: Nesting,
+        drains: Drains,
+        activity: HostActivity,
+        lines: Lines,
+    ) -> GpuIdle:
         """Idle time by cause. Missing without device work."""
-        raise Missing("this analysis is not written yet")
+        idle = subtract(steps.window, busy.busy)
+        around = Neighbours(trace, links)
+        intervals = _causes(trace, steps, idle, around, drains, activity)
+        return cls(
+            gaps=_gaps(trace, idle, intervals, around, Hosts(trace, steps, nesting, lines, links, drains)),
+            intervals=intervals,
+            by_cause_us={cause: steps.per_step_us(total(intervals[cause])) for cause in CAUSES},
+            share=total(idle) / steps.window_ns,
+            steps_count=steps.count,
+        )
+
+
+# A stretch of this length in which the host did something of its own is not the sync's doing, even right after one.
+_OWN_WORK_NS = 1_000_000
+
+
+def _causes(
+    trace: Trace, steps: Steps, idle: Intervals, around: Neighbours, drains: Drains, activity: HostActivity
+) -> dict[str, Intervals]:
+    """Splits idle time by cause; disjoint, and nothing is left out."""
+    events = trace.events
+    fetches = fetch_rows(events) & (events.thread == steps.main_thread)
+    at_loader = union(events.start_ns[fetches], events.end_ns[fetches])
+    found = {"idle_input": intersect(idle, at_loader)}
+    left = subtract(idle, at_loader)
+    own = activity.python[activity.python[:, 1] - activity.python[:, 0] >= _OWN_WORK_NS]
+    own = merge(own, activity.cpu_work)
+    found["idle_sync"] = intersect(subtract(left, own), _drained(drains))
+    left = subtract(left, found["idle_sync"])
+    found["idle_host"] = intersect(left, merge(activity.python, activity.cpu_work))
+    left = subtract(left, found["idle_host"])
+    dark = merge(_queued(idle, around), subtract(steps.window, activity.known))
+    found["idle_unknown"] = intersect(left, dark)
+    found["idle_launch"] = subtract(left, dark)
+    return {cause: found[cause] for cause in CAUSES}
+
+
+def _drained(drains: Drains) -> Intervals:
+    """From the emptying of the queue by a sync that waited to the next device work, as far as the wait explains it.
+
+    Without the sync the host would have been ahead by the time it waited, and no more.
+    """
+    waited = drains.waited_ns > 0
+    start = drains.begin_ns[waited] + drains.waited_ns[waited]
+    return union(start, np.minimum(drains.until_ns[waited], start + drains.waited_ns[waited]))
+
+
+def _queued(idle: Intervals, around: Neighbours) -> Intervals:
+    """Gaps whose next device work had been launched before they began: not the host's doing."""
+    launched = around.launched_ns(around.before(idle[:, 1]))
+    return idle[(launched >= 0) & (launched < idle[:, 0])]
+
+
+def _gaps(
+    trace: Trace, idle: Intervals, intervals: dict[str, Intervals], around: Neighbours, hosts: Hosts
+) -> tuple[Gap, ...]:
+    """Every stretch of one cause, named."""
+    events = trace.events
+    gaps: list[Gap] = []
+    for cause in CAUSES:
+        pieces = intervals[cause]
+        if not len(pieces):
+            continue
+        gap = np.searchsorted(idle[:, 0], pieces[:, 0], side="right") - 1
+        after, before = around.after(idle[gap, 0]), around.before(idle[gap, 1])
+        named = hosts.of(cause, pieces, gap, before)
+        for piece, last, following, (host, where) in zip(
+            pieces.tolist(), after.tolist(), before.tolist(), named, strict=True
+        ):
+            gaps.append(
+                Gap(
+                    piece[0],
+                    piece[1],
+                    cause,
+                    events.text(last) if last >= 0 else "",
+                    events.text(following) if following >= 0 else "",
+                    host,
+                    where,
+                )
+            )
+    return tuple(sorted(gaps, key=lambda one: one.start_ns))

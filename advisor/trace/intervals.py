@@ -46,6 +46,12 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     return np.column_stack((np.maximum(a[rows, 0], b[others, 0]), np.minimum(a[rows, 1], b[others, 1])))
 
 
+def merge(a: Intervals, b: Intervals) -> Intervals:
+    """What lies in one of the sets or in both."""
+    both = np.concatenate((a, b))
+    return union(both[:, 0], both[:, 1])
+
+
 def subtract(a: Intervals, b: Intervals) -> Intervals:
     """What lies in `a` and not in `b`."""
     if not len(a) or not len(b):

@@ -1,0 +1,118 @@
+"""Who ran on the host during a stretch of device idleness, and between which device works it lies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from advisor.analyses.drains import Drains
+from advisor.analyses.input_wait import fetch_rows
+from advisor.analyses.lines import Lines
+from advisor.analyses.links import Links
+from advisor.analyses.nesting import Nesting
+from advisor.analyses.steps import Steps
+from advisor.model import Source
+from advisor.trace.events import Category, Ints, Trace
+from advisor.trace.intervals import Intervals
+
+# What `host` says of a stretch in which no op ran and no Python frame was recorded.
+PYTHON = "Python"
+
+
+class Neighbours:
+    """The device work around an instant of idleness: by the latest end before it, and the next start after it."""
+
+    def __init__(self, trace: Trace, links: Links) -> None:
+        self.events = trace.events
+        work = np.flatnonzero(trace.device_work)
+        self.by_end = work[np.argsort(self.events.end_ns[work], kind="stable")]
+        self.by_start = work
+        self.launch = links.launch
+
+    def after(self, time_ns: Ints) -> Ints:
+        """Row of the work that ended last before each instant, -1 where there is none."""
+        return _pick(self.by_end, np.searchsorted(self.events.end_ns[self.by_end], time_ns, side="right") - 1)
+
+    def before(self, time_ns: Ints) -> Ints:
+        """Row of the work that starts next after each instant, -1 where there is none."""
+        return _pick(self.by_start, np.searchsorted(self.events.start_ns[self.by_start], time_ns, side="left"))
+
+    def launched_ns(self, rows: Ints) -> Ints:
+        """When the host launched each work; -1 where unknown."""
+        launch = np.where(rows >= 0, self.launch[np.maximum(rows, 0)], -1)
+        return np.where(launch >= 0, self.events.start_ns[np.maximum(launch, 0)], -1)
+
+
+def _pick(rows: Ints, index: Ints) -> Ints:
+    if not len(rows):
+        return np.full(len(index), -1, np.int64)
+    valid = (index >= 0) & (index < len(rows))
+    return np.where(valid, rows[np.clip(index, 0, len(rows) - 1)], -1)
+
+
+Named = tuple[str, Source | None]
+
+
+class Hosts:
+    """Names the host work of stretches of idleness."""
+
+    def __init__(self, trace: Trace, steps: Steps, nesting: Nesting, lines: Lines, links: Links, drains: Drains) -> None:
+        events = self.events = trace.events
+        self.lines, self.nesting, self.links, self.drains = lines, nesting, links, drains
+        ops = events.of(Category.CPU_OP)
+        self.top = np.flatnonzero(ops & (nesting.outer_op == np.arange(len(events))))
+        self.fetches = np.flatnonzero(fetch_rows(events) & (events.thread == steps.main_thread))
+
+    def of(self, cause: str, pieces: Intervals, gap: Ints, before: Ints) -> list[Named]:
+        """Host work and the user's line of each piece. `gap`: the idle gap it lies in; `before`: row of the next work."""
+        if cause == "idle_input":
+            return self._rows(_pick(self.fetches, _last(self.events.start_ns[self.fetches], pieces[:, 0])))
+        if cause == "idle_sync":
+            waited = np.flatnonzero(self.drains.waited_ns > 0)
+            drained = self.drains.begin_ns[waited] + self.drains.waited_ns[waited]
+            order = np.argsort(drained, kind="stable")
+            return self._rows(_pick(self.drains.op[waited][order], _last(drained[order], pieces[:, 0])))
+        if cause == "idle_launch":
+            launch = np.where(before >= 0, self.links.launch[np.maximum(before, 0)], -1)
+            outer = np.where(launch >= 0, self.nesting.outer_op[np.maximum(launch, 0)], -1)
+            return self._rows(np.where(outer >= 0, outer, launch))
+        if cause == "idle_host":
+            return self._own_work(pieces, gap)
+        return [("", None)] * len(pieces)
+
+    def _rows(self, rows: Ints) -> list[Named]:
+        return [(self.events.text(row), self.lines.where_op(row)) if row >= 0 else ("", None) for row in rows.tolist()]
+
+    def _own_work(self, pieces: Intervals, gap: Ints) -> list[Named]:
+        """One name for all pieces of a gap: what ran for most of the time from the first to the last of them."""
+        names: list[Named] = [("", None)] * len(pieces)
+        first = np.flatnonzero(np.concatenate(([True], gap[1:] != gap[:-1])))
+        last = np.append(first[1:], len(pieces)) - 1
+        length = pieces[last, 1] - pieces[first, 0]
+        for k in np.argsort(-length, kind="stable")[:_MOST_NAMED].tolist():
+            name = self._most(int(pieces[first[k], 0]), int(pieces[last[k], 1]))
+            names[first[k] : last[k] + 1] = [name] * (int(last[k]) - int(first[k]) + 1)
+        return names
+
+    def _most(self, start_ns: int, end_ns: int) -> Named:
+        """The op that has most of the stretch, else the user's function or line, else Python."""
+        events = self.events
+        # Outermost rows of a few threads: of those that start before the end, the ones that matter are the last.
+        stop = int(np.searchsorted(events.start_ns[self.top], end_ns, side="left"))
+        near = self.top[max(0, stop - _NEAR) : stop]
+        overlap = np.minimum(events.end_ns[near], end_ns) - np.maximum(events.start_ns[near], start_ns)
+        where = self.lines.where_span(start_ns, end_ns)
+        if len(near) and 2 * int(overlap.max()) > end_ns - start_ns:
+            row = int(near[int(np.argmax(overlap))])
+            return events.text(row), self.lines.where_op(row) or where
+        return (where.function if where and where.function else PYTHON), where
+
+
+# Gaps beyond this number are shorter than all of these; naming each costs 50 µs.
+_MOST_NAMED = 2_000
+# How many outermost ops back to look: a stretch that spans more of them has none that fills most of it.
+_NEAR = 400
+
+
+def _last(sorted_ns: Ints, time_ns: Ints) -> Ints:
+    """Index of the last entry that is not later than each instant, -1 where there is none."""
+    return np.searchsorted(sorted_ns, time_ns, side="right") - 1
