@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.trace.columns import integer
 from advisor.trace.events import DeviceProperties, Meta
+from advisor.trace.numbers import integer
 
 
 def meta_of(head: Mapping[str, Any]) -> Meta:

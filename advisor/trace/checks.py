@@ -1,0 +1,52 @@
+"""What reading found out about the file itself, as statements of health."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.model import Health
+from advisor.trace.events import Events
+
+if TYPE_CHECKING:
+    from advisor.trace.kineto import Rows
+
+
+def health(rows: Rows, shape: str, cut_short: str, events: Events) -> tuple[Health, ...]:
+    """One statement per kind of damage, repair or omission; nothing for a sound file."""
+    counts = rows.careful.counts
+    found: list[Health] = []
+    lost, cut = counts.get("lost", 0), counts.get("cut off", 0)
+    if cut_short or cut or (shape == "object" and rows.careful.tail is None):
+        why = cut_short or "the file ends before its list of events does"
+        found.append(
+            Health(
+                "trace-truncated",
+                "warning",
+                f"{why}: all {len(events)} whole events before that were read; what came after is unknown, not idle",
+            )
+        )
+    if lost:
+        found.append(Health("trace-lost", "warning", f"{lost} damaged {_events(lost)} could not be read"))
+    repaired = counts.get("repaired", 0)
+    if repaired:
+        found.append(
+            Health(
+                "trace-repaired", "note", f"{repaired} damaged {_events(repaired)} mended (quotes, escapes, stray text)"
+            )
+        )
+    if counts.get("bytes"):
+        found.append(Health("trace-encoding", "note", "text that is not UTF-8: its bytes were replaced, events kept"))
+    if counts.get("head"):
+        found.append(Health("trace-head", "note", "damaged text around the events: only the known keys were taken"))
+    for reason, number in [*rows.tables.dropped.items(), *_others(counts)]:
+        found.append(Health("trace-rows", "note", f"{number} {_events(number)} {reason}"))
+    return tuple(found)
+
+
+def _events(number: int) -> str:
+    return "event" if number == 1 else "events"
+
+
+def _others(counts: dict[str, int]) -> list[tuple[str, int]]:
+    said = {"lost", "cut off", "repaired", "bytes", "head"}
+    return [(f"{reason} left out", number) for reason, number in counts.items() if reason not in said]

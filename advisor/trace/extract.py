@@ -1,0 +1,238 @@
+"""Decoded rows of one slice of a file, to columns; names, threads and shapes interned."""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.trace.dialects import category
+from advisor.trace.events import Category, Collective
+from advisor.trace.numbers import ABSENT, Ints, integer, integers, times
+from advisor.trace.schema import ExactInstant, ExactRow, Instant, InstantArgs, LabelRow, Row, RowArgs
+
+NO_ARGS = RowArgs()
+Columns = dict[str, npt.NDArray[Any]]
+
+COLUMNS: dict[str, type[np.generic]] = {
+    "start_ns": np.int64,
+    "dur_ns": np.int64,
+    "name": np.int32,
+    "category": np.int8,
+    "thread": np.int32,
+    "device": np.int32,
+    "stream": np.int64,
+    "correlation": np.int64,
+    "external_id": np.int64,
+    "bytes": np.int64,
+    "dims": np.int32,
+    "dtypes": np.int32,
+    "sequence": np.int64,
+    "forward_thread": np.int64,
+    "python_id": np.int64,
+    "python_parent": np.int64,
+    "stack": np.int32,
+    "collective": np.int32,
+    "blocks": np.int64,
+}
+MEMORY_COLUMNS: dict[str, type[np.generic]] = {
+    "time_ns": np.int64,
+    "bytes": np.int64,
+    "total_allocated": np.int64,
+    "total_reserved": np.int64,
+    "device_type": np.int32,
+    "device": np.int32,
+}
+_HOST = np.array([Category.CPU_OP, Category.ANNOTATION], np.int8)
+
+
+class Table(dict[Any, int]):
+    """Interns values: `table[value]` is its index, the next free one for a new value."""
+
+    __slots__ = ()
+
+    def __missing__(self, value: Any) -> int:
+        index = self[value] = len(self)
+        return index
+
+
+class Categories(dict[Any, int]):
+    """Category number by raw text; each distinct text is looked at once."""
+
+    __slots__ = ()
+
+    def __missing__(self, raw: Any) -> int:
+        value = self[raw] = int(category(raw or ""))
+        return value
+
+
+class Tables:
+    """The distinct texts of a file, in order of first sight."""
+
+    def __init__(self) -> None:
+        self.names, self.threads, self.dims, self.dtypes = Table(), Table(), Table(), Table()
+        self.stacks, self.collectives, self.categories = Table(), Table(), Categories()
+        self.thread_names: dict[tuple[Any, Any], str] = {}
+        self.dropped: dict[str, int] = {}
+
+    def count(self, reason: str, number: int) -> None:
+        """Notes that `number` rows were left out or repaired, and why."""
+        if number:
+            self.dropped[reason] = self.dropped.get(reason, 0) + number
+
+
+def extract(rows: list[Any], tables: Tables) -> tuple[Columns, Columns]:
+    """Columns of the complete events and of the `[memory]` instants among `rows`, in file order.
+
+    Raises TooLargeError where floats lost digits: decode again exactly.
+    """
+    kinds = list(map(type, rows))
+    complete = [row for row, kind in zip(rows, kinds, strict=True) if kind is Row or kind is ExactRow]
+    instants = [
+        row
+        for row, kind in zip(rows, kinds, strict=True)
+        if (kind is Instant or kind is ExactInstant) and row.name == "[memory]"
+    ]
+    columns = _complete(complete, tables)
+    memory = _memory(instants)
+    if LabelRow in kinds:
+        _labels([row for row in rows if type(row) is LabelRow], tables)
+    return columns, memory
+
+
+def _complete(rows: list[Row], tables: Tables) -> Columns:
+    start, dur = times([row.ts for row in rows]), times([row.dur for row in rows])
+    lost = start == ABSENT
+    if lost.any():
+        tables.count("without a time stamp left out", int(lost.sum()))
+        rows, start, dur = list(compress(rows, (~lost).tobytes())), start[~lost], dur[~lost]
+    tables.count("without a duration taken as 0 long", int((dur == ABSENT).sum()))
+    tables.count("with a negative duration taken as 0 long", int(((dur < 0) & (dur != ABSENT)).sum()))
+    kinds = np.array(list(map(tables.categories.__getitem__, [row.cat for row in rows])), np.int8)
+    columns: Columns = {
+        "start_ns": start,
+        "dur_ns": np.maximum(dur, 0),
+        "name": np.array(list(map(tables.names.__getitem__, [row.name for row in rows])), np.int32),
+        "category": kinds,
+        "thread": _threads(rows, tables),
+    }
+    for name, dtype in COLUMNS.items():
+        if name not in columns:
+            columns[name] = np.full(len(rows), -1, dtype)
+    args = [row.args or NO_ARGS for row in rows]
+    host, python, runtime = np.isin(kinds, _HOST), kinds == Category.PYTHON, kinds == Category.RUNTIME
+    _host(columns, host, args, tables)
+    _put(columns, python, args, {"python_id": "python_id", "python_parent": "python_parent"})
+    _linked(columns, runtime, args)
+    _device(columns, ~(host | python | runtime), args, tables)
+    return columns
+
+
+def _threads(rows: list[Row], tables: Tables) -> npt.NDArray[np.int32]:
+    keys = [(row.pid, row.tid) for row in rows]
+    return np.array(list(map(tables.threads.__getitem__, keys)), np.int32)
+
+
+def _chosen(mask: npt.NDArray[np.bool_], args: list[RowArgs]) -> list[RowArgs]:
+    return args if mask.all() else list(compress(args, mask.tobytes()))
+
+
+def _put(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], fields: dict[str, str]) -> None:
+    chosen = _chosen(mask, args)
+    if chosen:
+        for column, name in fields.items():
+            columns[column][mask] = integers([getattr(arg, name) for arg in chosen])
+
+
+def _host(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], tables: Tables) -> None:
+    """Ops and annotations: ids, shapes, types, stacks."""
+    chosen = _chosen(mask, args)
+    if not chosen:
+        return
+    columns["external_id"][mask] = integers([arg.external for arg in chosen])
+    columns["sequence"][mask] = integers([arg.sequence for arg in chosen])
+    columns["forward_thread"][mask] = integers([arg.forward for arg in chosen])
+    columns["dims"][mask] = _texts([arg.dims or arg.dims_2021 for arg in chosen], tables.dims)
+    columns["dtypes"][mask] = _texts([arg.dtypes for arg in chosen], tables.dtypes)
+    stacks = [arg.stack for arg in chosen]
+    if any(stacks):
+        columns["stack"][mask] = [tables.stacks[stack] if stack else -1 for stack in stacks]
+    _collectives(columns, mask, chosen, tables)
+
+
+def _linked(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs]) -> None:
+    """Host calls and device rows: what links them to each other and to their op."""
+    chosen = _chosen(mask, args)
+    if not chosen:
+        return
+    columns["correlation"][mask] = integers([arg.correlation for arg in chosen])
+    external = integers([arg.external for arg in chosen])
+    if (external == -1).all():
+        external = integers([arg.external_2021 for arg in chosen])
+    columns["external_id"][mask] = external
+
+
+def _device(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], tables: Tables) -> None:
+    """Kernels, copies, and every row that is none of the others."""
+    _linked(columns, mask, args)
+    chosen = _chosen(mask, args)
+    if not chosen:
+        return
+    _put(columns, mask, args, {"device": "device", "stream": "stream", "bytes": "bytes"})
+    columns["blocks"][mask] = [blocks(arg.grid) if arg.grid else -1 for arg in chosen]
+    _collectives(columns, mask, chosen, tables)
+
+
+def _texts(raws: list[Any], table: Table) -> npt.NDArray[np.int32]:
+    return np.array([table[bytes(raw)] if raw else -1 for raw in raws], np.int32)
+
+
+def _collectives(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], tables: Tables) -> None:
+    names = [arg.collective for arg in args]
+    if any(names):
+        columns["collective"][mask] = [tables.collectives[_collective(arg)] if arg.collective else -1 for arg in args]
+
+
+def _collective(args: RowArgs) -> Collective:
+    return Collective(
+        name=args.collective or "",
+        dtype=str(args.dtype or ""),
+        in_elements=integer(args.in_elements),
+        out_elements=integer(args.out_elements),
+        group_size=integer(args.group_size),
+        group="" if args.group is None else str(args.group),
+        sequence=integer(args.collective_sequence),
+    )
+
+
+def blocks(grid: list[float]) -> int:
+    """Thread blocks of a launch grid `[x, y, z]`; -1 where it makes no sense."""
+    product = 1.0
+    for side in grid:
+        product *= side
+    return int(product) if 0 <= product < 1 << 53 else -1
+
+
+def _memory(rows: list[Instant]) -> Columns:
+    args = [row.args or InstantArgs() for row in rows]
+    columns: Columns = {
+        "time_ns": times([row.ts for row in rows]),
+        "bytes": integers([arg.bytes for arg in args]),
+        "total_allocated": integers([arg.allocated for arg in args]),
+        "total_reserved": integers([arg.reserved for arg in args]),
+        "device_type": integers([arg.device_type for arg in args]).astype(np.int32),
+        "device": integers([arg.device for arg in args]).astype(np.int32),
+    }
+    known = columns["time_ns"] != ABSENT
+    return columns if known.all() else {name: column[known] for name, column in columns.items()}
+
+
+def _labels(rows: list[LabelRow], tables: Tables) -> None:
+    for row in rows:
+        if row.name == "thread_name" and row.args is not None and isinstance(row.args.name, str):
+            tables.thread_names[row.pid, row.tid] = row.args.name
+
+
+__all__ = ["COLUMNS", "MEMORY_COLUMNS", "Columns", "Ints", "Table", "Tables", "extract"]

@@ -1,0 +1,115 @@
+"""Kineto's JSON to a `Trace`: blocks of bytes in, columns out, in memory bounded by the columns."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from advisor.errors import InputError
+from advisor.trace import checks, heads, meta
+from advisor.trace.assemble import assemble, assemble_memory
+from advisor.trace.careful import Careful
+from advisor.trace.events import Trace
+from advisor.trace.extract import Columns, Tables, extract
+from advisor.trace.numbers import TooLargeError
+from advisor.trace.schema import decoder
+from advisor.trace.split import last_boundary, opening, slices
+
+# A refused slice is halved until it is this small; then its events are read one by one.
+SMALL_BYTES = 1 << 14
+_REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TooLargeError)
+
+
+class Rows:
+    """The rows of one file, slice after slice in file order."""
+
+    def __init__(self) -> None:
+        self.tables = Tables()
+        self.parts: list[Columns] = []
+        self.memory: list[Columns] = []
+        self.careful = Careful()
+        self._decoder = decoder(exact=False)
+        self._exact = False
+
+    def add(self, piece: bytes, last: bool = False) -> None:
+        """Adds the rows of a slice of whole events."""
+        if self.careful.tail is not None or self.careful.carry:
+            return self._keep(extract(self.careful.read(piece, last), self.tables))
+        try:
+            self._keep(self.fast(piece))
+        except _REFUSED:
+            cut = last_boundary(piece, len(piece) // 2) if len(piece) > SMALL_BYTES else -1
+            if cut < 0:
+                return self._keep(extract(self.careful.read(piece, last), self.tables))
+            self.add(piece[:cut])
+            self.add(piece[cut:], last)
+        return None
+
+    def fast(self, piece: bytes) -> tuple[Columns, Columns]:
+        """The columns of a slice without any oddity. Raises one of _REFUSED for every other."""
+        text = b"".join((b"[", piece.lstrip(b", \t\r\n"), b"]"))
+        try:
+            return extract(self._decoder.decode(text), self.tables)
+        except TooLargeError:
+            if self._exact:
+                raise
+            # The whole file is of the era that wrote such times.
+            self._exact, self._decoder = True, decoder(exact=True)
+            return extract(self._decoder.decode(text), self.tables)
+
+    def _keep(self, columns: tuple[Columns, Columns]) -> None:
+        complete, memory = columns
+        if len(complete["start_ns"]):
+            self.parts.append(complete)
+        if len(memory["time_ns"]):
+            self.memory.append(memory)
+
+
+def read_blocks(blocks: Iterator[bytes], path: str, cut_short: Callable[[], str] = str) -> Trace:
+    """The trace in a stream of JSON text. Raises InputError where it is no trace.
+
+    cut_short: asked after the last block why the stream ended early; empty where it did not.
+    """
+    with collector_off():
+        start = opening(blocks, path)
+        if start.shape == "none":
+            why = cut_short()
+            raise InputError(
+                f"{path}: {why} before the first event; copy it again" if why else heads.no_events(start.head, path)
+            )
+        rows = Rows()
+        previous: bytes | None = None
+        for piece in slices(start.rest, blocks, path):
+            if previous is not None:
+                rows.add(previous)
+            previous = piece
+        if previous is not None:
+            rows.add(previous, last=True)
+        return finish(rows, start.head, path, start.shape, cut_short())
+
+
+def finish(rows: Rows, head: bytes, path: str, shape: str, cut_short: str) -> Trace:
+    """The trace from all rows, the text before them and the text after them."""
+    rows.careful.finish()
+    facts = heads.facts(head, rows.careful, path, shape)
+    base = meta.base_ns(facts)
+    events, memory = assemble(rows.parts, rows.tables, base), assemble_memory(rows.memory, base)
+    if not len(events) and not len(memory.time_ns):
+        raise InputError(f"{path}: {heads.empty_reason(facts)}")
+    health = checks.health(rows, shape, cut_short, events)
+    return Trace(path, events, meta.meta_of(facts), memory, health)
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """The cyclic garbage collector off: rows hold no cycles, and walking them costs more than reading them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

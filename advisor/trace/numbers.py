@@ -1,0 +1,92 @@
+"""Numbers of JSON as exact integers: µs with a fraction to ns, ids to 64 bits."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# Below this a float holds three decimals of a µs value to less than half a nanosecond, so that rounding gives back
+# the text. Kineto's relative time stamps stay below 7.9e12 µs (three months); 2**43 is 8.8e12.
+EXACT_US = float(1 << 43)
+EXACT_INTEGER = float(1 << 53)
+# More than this is no time: 73 years in ns, which leaves room to add baseTimeNanoseconds.
+LATEST_NS = 1 << 61
+ABSENT = np.iinfo(np.int64).min
+
+
+class TooLargeError(ValueError):
+    """A float that cannot hold what the text said; the text has to be read again, exactly."""
+
+
+def times(values: list[Any]) -> Ints:
+    """µs (float, int, Decimal, None) as integer ns; ABSENT where it is no time.
+
+    Raises TooLargeError for floats with a fraction above EXACT_US.
+    """
+    floats = _floats(values)
+    whole = np.floor(floats)
+    fraction = floats - whole
+    large = np.abs(floats) >= EXACT_US
+    if large.any():
+        if not all(type(value) is float for value in values):
+            return np.array([nanoseconds(value) for value in values], np.int64)
+        if (fraction[large] > 0).any():
+            raise TooLargeError
+    bad = ~(np.abs(floats) < LATEST_NS / 1000)
+    if bad.any():
+        whole[bad] = fraction[bad] = 0
+    ns: Ints = whole.astype(np.int64) * 1000 + np.rint(fraction * 1000).astype(np.int64)
+    ns[bad] = ABSENT
+    return ns
+
+
+def _floats(values: list[Any]) -> Floats:
+    """The values as floats; NaN for None, infinity for integers beyond all floats."""
+    try:
+        return np.array(values, np.float64)
+    except OverflowError:
+        small = 1 << 1000
+        return np.array([np.inf if isinstance(v, int) and abs(v) > small else v for v in values], np.float64)
+
+
+def nanoseconds(value: Any) -> int:
+    """One time stamp or duration in µs as integer ns, exactly; ABSENT where it is none."""
+    if value is None or isinstance(value, bool):
+        return ABSENT
+    try:
+        exact = value if isinstance(value, int | Decimal) else Decimal(str(value))
+        # The comparison comes first: 1e999999999 as an integer would fill the memory.
+        return round(exact * 1000) if abs(exact) < LATEST_NS // 1000 else ABSENT
+    except (ArithmeticError, ValueError):
+        return ABSENT
+
+
+def integers(values: list[Any]) -> Ints:
+    """Ids and sizes as integers; -1 where absent or no number. Raises TooLargeError for floats beyond 2**53."""
+    floats = _floats(values)
+    usable = np.abs(floats) < EXACT_INTEGER
+    if usable.all():
+        return floats.astype(np.int64)
+    if (np.abs(floats) >= EXACT_INTEGER).any():
+        if any(type(value) is float and abs(value) >= EXACT_INTEGER for value in values):
+            raise TooLargeError
+        return np.array([integer(value) for value in values], np.int64)
+    return np.where(usable, floats, -1.0).astype(np.int64)
+
+
+def integer(value: Any) -> int:
+    """An id as an integer; -1 where it is absent, no number, or beyond 64 bits."""
+    if type(value) is int:
+        return value if -(1 << 63) <= value < 1 << 63 else -1
+    try:
+        if isinstance(value, str):
+            value = Decimal(value)
+        return int(value) if abs(value) < 1 << 63 else -1
+    except (TypeError, ValueError, ArithmeticError):
+        return -1
