@@ -176,6 +176,12 @@ def listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
+def sentence(text: str) -> str:
+    """The text with a capital at its start, unless it starts with a name: loss.item(), `code`, cuDNN."""
+    first = one_line(text).split(" ")[0].rstrip(",.:;")
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
+
+
 def short(name: str, limit: int = 64) -> str:
     """A kernel or op name in at most `limit` characters: C++ noise goes first, then the middle."""
     text = one_line(name)

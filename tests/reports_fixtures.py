@@ -223,7 +223,7 @@ def on_cpu() -> Report:
     )
     absent = "no device work in the trace"
     names = ("idle-gpu", "pageable-copies", "blocking-copies", "launch-bound", "sync-in-loop")
-    shares = dict(input=0.06, forward=0.24, backward=0.31, optimizer=0.11, other_ops=0.03, host=0.25)
+    shares = {"input": 0.06, "forward": 0.24, "backward": 0.31, "optimizer": 0.11, "other_ops": 0.03, "host": 0.25}
     return Report(
         run=RunInfo(("samples/cifar10_cnn.py",), {"torch": "2.15.0", "python": "3.11.7"}, environment={}),
         health=(Health("device", "note", absent),),
@@ -269,7 +269,8 @@ def many_ranks(count: int = 8) -> Report:
 HOSTILE = (
     "</script></style></title></textarea></svg>--><script>alert(1)</script>"
     "<img src=x onerror=alert(2)><a href='javascript:alert(3)'>x</a>\"' onload=alert(4) x=\""
-    "{{ 7*7 }}{% raw %}|`a``b`|\u2028\u2029\x1b[31mred\x1b]0;title\x07\x9b1m\x00\x08\u202eevil\udc80]]>&amp;\r\n# h @user *b* _i_ "
+    "{{ 7*7 }}{% raw %}|`a``b`|\u2028\u2029\x1b[31mred\x1b]0;title\x07\x9b1m\x00\x08\u202eevil\udc80]]>&amp;\r\n"
+    "# h @user *b* _i_ [l](http://x) "
 )
 
 

@@ -1,0 +1,67 @@
+"""The page: one HTML file without a network, readable with JavaScript off.
+
+Every value goes through Jinja's autoescape after control characters were taken out; nothing is ever marked safe. The
+stylesheet and the script are fixed texts, allowed by their hashes and by nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from importlib import resources
+
+import jinja2
+
+from advisor.model import Report
+from advisor.reports import _labels, _ranking, _verdict, _words
+from advisor.reports.as_html import _charts, _prose, _view
+
+
+def render(report: Report) -> str:
+    """The report as one self-contained HTML page."""
+    environment = _environment()
+    style, script = (environment.get_template(name).render() for name in ("page.css", "page.js"))
+    page = environment.get_template("page.html")
+    return page.render(view=_view.page(report), style_hash=_hash(style), script_hash=_hash(script))
+
+
+def _hash(text: str) -> str:
+    """The source expression by which a Content-Security-Policy allows exactly this text."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_source),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        time=_words.time,
+        share=_words.share,
+        count=_words.count,
+        plural=_words.plural,
+        path=_words.path,
+        line=_words.one_line,
+        short=_words.short,
+        sentence=_words.sentence,
+        blocks=_prose.blocks,
+        spans=_prose.spans,
+    )
+    environment.globals.update(labels=_labels, ranking=_ranking, verdict=_verdict, words=_words, charts=_charts)
+    return environment
+
+
+def _source(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _shown(value: object) -> object:
+    """Text without control characters; markup that Jinja itself escaped stays as it is."""
+    return _words.clean(value) if type(value) is str else value

@@ -1,0 +1,203 @@
+"""What the page shows, worked out from the report before any markup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.model import Metric, OpRow, Outcome, RankSummary, Report
+from advisor.reports import _labels, _ranking, _verdict, _words
+from advisor.reports.as_html import _charts
+
+# Rows of a table that help a reader; report.json holds the rest, and the page says so.
+_ROWS = 20
+_RANKS = 64
+# What tells the ranks of a job apart.
+_RANK_COLUMNS = (
+    "step_time_us",
+    "device_busy_share",
+    "communication_share",
+    "exposed_communication_share",
+    "input_wait_share",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A metric with its definition."""
+
+    name: str
+    value: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """A rank of the job: the values of the columns, and its breakdown bar."""
+
+    rank: int
+    file: str
+    reference: bool
+    values: tuple[str, ...]
+    bar: tuple[_charts.Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything the template prints."""
+
+    report: Report
+    title: str
+    said: _verdict.Headline
+    reach: _verdict.Reach | None
+    noun: str
+    on_device: bool
+    bar: tuple[_charts.Piece, ...]
+    groups: _ranking.Groups
+    timeline: _charts.DrawnTimeline | None
+    strip: _charts.Strip | None
+    steps: tuple[tuple[str, str], ...]
+    kernels: tuple[tuple[OpRow, str], ...]
+    ops: tuple[tuple[OpRow, str], ...]
+    rank_columns: tuple[str, ...]
+    ranks: tuple[RankRow, ...]
+    ranks_left_out: int
+    measured: tuple[Number, ...]
+    not_measured: tuple[tuple[str, tuple[str, ...]], ...]
+    skipped: tuple[tuple[str, tuple[Outcome, ...]], ...]
+    clear: tuple[Outcome, ...]
+    errors: tuple[Outcome, ...]
+    environment: tuple[tuple[str, str], ...]
+
+
+def page(report: Report) -> Page:
+    """The page of a report."""
+    columns = _rank_columns(report)
+    shown = _shown_ranks(report)
+    return Page(
+        report=report,
+        title=_title(report),
+        said=_verdict.headline(report),
+        reach=_verdict.reach(report),
+        noun=_verdict.noun(report),
+        on_device=_verdict.is_on_device(report),
+        bar=_charts.bar(report.breakdown),
+        groups=_ranking.groups(report),
+        timeline=_charts.timeline(report.timeline),
+        strip=_charts.strip(report),
+        steps=_steps(report),
+        kernels=_charts.rows(report.kernels[:_ROWS]),
+        ops=_charts.rows(report.ops[:_ROWS]),
+        rank_columns=tuple(_labels.metric(column).name for column in columns),
+        ranks=tuple(_rank_row(report, rank, columns) for rank in shown),
+        ranks_left_out=len(report.ranks) - len(shown) if shown else 0,
+        measured=tuple(_number(metric) for metric in report.metrics.values() if metric.value is not None),
+        not_measured=_not_measured(report),
+        skipped=_skipped(report),
+        clear=_ranking.with_status(report, "clear"),
+        errors=_ranking.with_status(report, "error"),
+        environment=_environment(report),
+    )
+
+
+def _title(report: Report) -> str:
+    """What was looked at: the command, else the trace."""
+    if report.run.command:
+        return _words.one_line(" ".join(_words.path(word) for word in report.run.command))
+    files = report.run.files
+    if not files:
+        return "no input"
+    return _words.path(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+
+
+def _steps(report: Report) -> tuple[tuple[str, str], ...]:
+    """The step times as a table: name, value."""
+    steps = report.steps
+    rows = [("Steps in the profile", _words.count(steps.count)), ("Steps were found by", _labels.SOURCES[steps.source])]
+    if steps.eval_count:
+        rows.append(("Evaluation steps, in no figure", _words.count(steps.eval_count)))
+    for times, how in ((steps.unprofiled_us, "without the profiler"), (steps.profiled_us, "with the profiler")):
+        known = (("median", times.median), ("mean", times.mean), ("p10", times.p10), ("p90", times.p90))
+        values = [f"{name} {_words.time(value)}" for name, value in known if value is not None]
+        said = f"{', '.join(values)} ({_words.plural(times.n, 'step')})" if values else "not measured"
+        rows.append((f"Step time {how}", said))
+    if steps.dilation is not None:
+        rows.append(("The profiler made a step", f"{_words.significant(steps.dilation)} times as long"))
+    return tuple(rows)
+
+
+def _rank_columns(report: Report) -> tuple[str, ...]:
+    """The columns that any rank measured."""
+    wanted = (
+        "step_time_us",
+        "device_busy_share",
+        "communication_share",
+        "exposed_communication_share",
+        "input_wait_share",
+    )
+    measured = {name for rank in report.ranks for name, metric in rank.metrics.items() if metric.value is not None}
+    return tuple(name for name in _RANK_COLUMNS if name in measured)
+
+
+def _shown_ranks(report: Report) -> tuple[RankSummary, ...]:
+    """The ranks of a job of several; the slowest and the reference where there are too many to show."""
+    if len(report.ranks) < 2:
+        return ()
+    if len(report.ranks) <= _RANKS:
+        return report.ranks
+    ordered = sorted(report.ranks, key=lambda rank: (-_step_us(rank), rank.rank))
+    reference = [rank for rank in ordered[_RANKS - 1 :] if rank.rank == report.run.reference_rank]
+    kept = [*ordered[: _RANKS - len(reference)], *reference]
+    return tuple(sorted(kept, key=lambda rank: rank.rank))
+
+
+def _step_us(rank: RankSummary) -> float:
+    metric = rank.metrics.get("step_time_us")
+    return metric.value if metric and metric.value is not None else 0.0
+
+
+def _rank_row(report: Report, rank: RankSummary, columns: Sequence[str]) -> RankRow:
+    return RankRow(
+        rank=rank.rank,
+        file=_words.path(rank.file),
+        reference=rank.rank == report.run.reference_rank,
+        values=tuple(_value(rank.metrics.get(column)) for column in columns),
+        bar=_charts.bar(rank.breakdown),
+    )
+
+
+def _value(metric: Metric | None) -> str:
+    return "not measured" if metric is None or metric.value is None else _words.metric(metric.value, metric.unit)
+
+
+def _number(metric: Metric) -> Number:
+    label = _labels.metric(metric.id)
+    return Number(label.name, _value(metric), label.meaning)
+
+
+def _not_measured(report: Report) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Reasons, each with the metrics that were not measured for it."""
+    grouped: dict[str, list[str]] = {}
+    for metric in report.metrics.values():
+        if metric.value is None:
+            grouped.setdefault(_words.one_line(metric.why), []).append(_labels.metric(metric.id).name)
+    return tuple((why, tuple(names)) for why, names in grouped.items())
+
+
+def _skipped(report: Report) -> tuple[tuple[str, tuple[Outcome, ...]], ...]:
+    """Reasons, each with the rules that were skipped for it."""
+    grouped: dict[str, list[Outcome]] = {}
+    for outcome in _ranking.with_status(report, "skipped"):
+        grouped.setdefault(_words.one_line(outcome.reason), []).append(outcome)
+    return tuple((reason, tuple(outcomes)) for reason, outcomes in grouped.items())
+
+
+def _environment(report: Report) -> tuple[tuple[str, str], ...]:
+    run = report.run
+    rows = [("Command", _words.one_line(" ".join(map(_words.path, run.command)))), ("Devices", ", ".join(run.devices))]
+    rows += [(name, version) for name, version in run.versions.items()]
+    rows += [(name, value) for name, value in run.environment.items()]
+    if run.world_size > 1:
+        rows.append(("Ranks in the job", f"{run.world_size}; {len(report.ranks)} analysed"))
+    rows.append(("Files", ", ".join(map(_words.path, run.files[:8])) + (" …" if len(run.files) > 8 else "")))
+    return tuple((name, _words.path(value)) for name, value in rows if value)
