@@ -11,9 +11,10 @@ import numpy.typing as npt
 from advisor.trace.dialects import category
 from advisor.trace.events import Category, Collective
 from advisor.trace.numbers import ABSENT, Ints, integer, integers, times
-from advisor.trace.schema import ExactInstant, ExactRow, Instant, InstantArgs, LabelRow, Row, RowArgs
+from advisor.trace.schema import ExactInstant, Instant, InstantArgs, LabelRow, Row, RowArgs
 
 NO_ARGS = RowArgs()
+NO_DEVICE = 2**31 - 1  # an index beyond this is damage
 Columns = dict[str, npt.NDArray[Any]]
 
 COLUMNS: dict[str, type[np.generic]] = {
@@ -45,7 +46,6 @@ MEMORY_COLUMNS: dict[str, type[np.generic]] = {
     "device_type": np.int32,
     "device": np.int32,
 }
-_HOST = np.array([Category.CPU_OP, Category.ANNOTATION], np.int8)
 
 
 class Table(dict[Any, int]):
@@ -88,13 +88,11 @@ def extract(rows: list[Any], tables: Tables) -> tuple[Columns, Columns]:
 
     Raises TooLargeError where floats lost digits: decode again exactly.
     """
-    kinds = list(map(type, rows))
-    complete = [row for row, kind in zip(rows, kinds, strict=True) if kind is Row or kind is ExactRow]
-    instants = [
-        row
-        for row, kind in zip(rows, kinds, strict=True)
-        if (kind is Instant or kind is ExactInstant) and row.name == "[memory]"
-    ]
+    kinds = set(map(type, rows))
+    complete = [row for row in rows if isinstance(row, Row)]
+    instants = []
+    if Instant in kinds or ExactInstant in kinds:
+        instants = [row for row in rows if isinstance(row, Instant) and row.name == "[memory]"]
     columns = _complete(complete, tables)
     memory = _memory(instants)
     if LabelRow in kinds:
@@ -122,9 +120,10 @@ def _complete(rows: list[Row], tables: Tables) -> Columns:
         if name not in columns:
             columns[name] = np.full(len(rows), -1, dtype)
     args = [row.args or NO_ARGS for row in rows]
-    host, python, runtime = np.isin(kinds, _HOST), kinds == Category.PYTHON, kinds == Category.RUNTIME
+    host = (kinds == Category.CPU_OP) | (kinds == Category.ANNOTATION)
+    python, runtime = kinds == Category.PYTHON, kinds == Category.RUNTIME
     _host(columns, host, args, tables)
-    _put(columns, python, args, {"python_id": "python_id", "python_parent": "python_parent"})
+    _python(columns, python, args)
     _linked(columns, runtime, args)
     _device(columns, ~(host | python | runtime), args, tables)
     return columns
@@ -139,11 +138,12 @@ def _chosen(mask: npt.NDArray[np.bool_], args: list[RowArgs]) -> list[RowArgs]:
     return args if mask.all() else list(compress(args, mask.tobytes()))
 
 
-def _put(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], fields: dict[str, str]) -> None:
+def _python(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs]) -> None:
+    """Frames of Python: their ids and those of their callers."""
     chosen = _chosen(mask, args)
     if chosen:
-        for column, name in fields.items():
-            columns[column][mask] = integers([getattr(arg, name) for arg in chosen])
+        columns["python_id"][mask] = integers([arg.python_id for arg in chosen])
+        columns["python_parent"][mask] = integers([arg.python_parent for arg in chosen])
 
 
 def _host(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], tables: Tables) -> None:
@@ -180,7 +180,9 @@ def _device(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], 
     chosen = _chosen(mask, args)
     if not chosen:
         return
-    _put(columns, mask, args, {"device": "device", "stream": "stream", "bytes": "bytes"})
+    columns["device"][mask] = np.clip(integers([arg.device for arg in chosen]), -1, NO_DEVICE)
+    columns["stream"][mask] = integers([arg.stream for arg in chosen])
+    columns["bytes"][mask] = integers([arg.bytes for arg in chosen])
     columns["blocks"][mask] = [blocks(arg.grid) if arg.grid else -1 for arg in chosen]
     _collectives(columns, mask, chosen, tables)
 
@@ -209,9 +211,7 @@ def _collective(args: RowArgs) -> Collective:
 
 def blocks(grid: list[float]) -> int:
     """Thread blocks of a launch grid `[x, y, z]`; -1 where it makes no sense."""
-    product = 1.0
-    for side in grid:
-        product *= side
+    product = grid[0] * grid[1] * grid[2] if len(grid) == 3 else float(np.prod(grid))
     return int(product) if 0 <= product < 1 << 53 else -1
 
 

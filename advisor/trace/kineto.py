@@ -16,7 +16,7 @@ from advisor.trace.events import Trace
 from advisor.trace.extract import Columns, Tables, extract
 from advisor.trace.numbers import TooLargeError
 from advisor.trace.schema import decoder
-from advisor.trace.split import last_boundary, opening, slices
+from advisor.trace.split import halves, opening, slices
 
 # A refused slice is halved until it is this small; then its events are read one by one.
 SMALL_BYTES = 1 << 14
@@ -37,28 +37,27 @@ class Rows:
     def add(self, piece: bytes, last: bool = False) -> None:
         """Adds the rows of a slice of whole events."""
         if self.careful.tail is not None or self.careful.carry:
-            return self._keep(extract(self.careful.read(piece, last), self.tables))
+            return self._keep(extract(self.careful.read(piece[1:-1], last), self.tables))
         try:
             self._keep(self.fast(piece))
         except _REFUSED:
-            cut = last_boundary(piece, len(piece) // 2) if len(piece) > SMALL_BYTES else -1
-            if cut < 0:
-                return self._keep(extract(self.careful.read(piece, last), self.tables))
-            self.add(piece[:cut])
-            self.add(piece[cut:], last)
+            parts = halves(piece) if len(piece) > SMALL_BYTES else None
+            if parts is None:
+                return self._keep(extract(self.careful.read(piece[1:-1], last), self.tables))
+            self.add(parts[0])
+            self.add(parts[1], last)
         return None
 
     def fast(self, piece: bytes) -> tuple[Columns, Columns]:
         """The columns of a slice without any oddity. Raises one of _REFUSED for every other."""
-        text = b"".join((b"[", piece.lstrip(b", \t\r\n"), b"]"))
         try:
-            return extract(self._decoder.decode(text), self.tables)
+            return extract(self._decoder.decode(piece), self.tables)
         except TooLargeError:
             if self._exact:
                 raise
             # The whole file is of the era that wrote such times.
             self._exact, self._decoder = True, decoder(exact=True)
-            return extract(self._decoder.decode(text), self.tables)
+            return extract(self._decoder.decode(piece), self.tables)
 
     def _keep(self, columns: tuple[Columns, Columns]) -> None:
         complete, memory = columns

@@ -51,8 +51,14 @@ def _floats(values: list[Any]) -> Floats:
     try:
         return np.array(values, np.float64)
     except OverflowError:
-        small = 1 << 1000
-        return np.array([np.inf if isinstance(v, int) and abs(v) > small else v for v in values], np.float64)
+        return np.array([_float(value) for value in values], np.float64)
+
+
+def _float(value: Any) -> float:
+    try:
+        return float("nan") if value is None else float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return float("inf")
 
 
 def nanoseconds(value: Any) -> int:
@@ -62,7 +68,7 @@ def nanoseconds(value: Any) -> int:
     try:
         exact = value if isinstance(value, int | Decimal) else Decimal(str(value))
         # The comparison comes first: 1e999999999 as an integer would fill the memory.
-        return round(exact * 1000) if abs(exact) < LATEST_NS // 1000 else ABSENT
+        return round(exact * 1000) if -LATEST_NS < exact * 1000 < LATEST_NS else ABSENT
     except (ArithmeticError, ValueError):
         return ABSENT
 

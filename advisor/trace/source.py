@@ -111,7 +111,7 @@ class Source:
     def _refuse_bombs(self, taken: int, given: int) -> None:
         if given > LARGEST_BYTES or (given > BOMB_BYTES and given > BOMB_RATIO * max(taken, 1)):
             raise InputError(
-                f"{self.name}: {taken >> 10} KB unpack to more than {given >> 20} MB, as no trace does; not read further"
+                f"{self.name}: {taken >> 10} KB unpack to more than {given >> 20} MB, as no trace does; not read on"
             )
 
     def _text(self, blocks: Iterator[bytes]) -> Iterator[bytes]:

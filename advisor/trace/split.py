@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from advisor.errors import InputError
 
-# 1 MB of text is about 3,000 rows: large enough that the cost per slice vanishes, small enough for the CPU's caches.
-SLICE_BYTES = 1 << 20
 # The longest event ever seen is below 1 MB (a stack, a name of 2,004 characters, shapes of a list of tensors).
 LONGEST_EVENT = 64 << 20
 LONGEST_HEAD = 256 << 20
@@ -62,35 +60,42 @@ def _is_event_line(text: bytes) -> bool:
     )
 
 
-def slices(rest: bytes, blocks: Iterator[bytes], path: str, size: int = SLICE_BYTES) -> Iterator[bytes]:
-    """Slices of whole events, without the comma between slices; the last one also holds what follows the list."""
+def slices(rest: bytes, blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
+    """Slices of whole events as JSON lists, brackets included; the last one also holds what follows the events."""
+    held = [rest]
     for block in blocks:
-        rest = rest + block if rest else block
-        if len(rest) < size:
+        cut = last_boundary(block)
+        if cut is None and len(held) + len(block) > LONGEST_EVENT:
+            raise InputError(f"{path}: no end of an event within {LONGEST_EVENT >> 20} MB; this is no Kineto trace")
+        if cut is None:
+            # The boundary may lie across two blocks; joining them finds it.
+            held = [b"".join((*held, block))]
             continue
-        cut = last_boundary(rest)
-        if cut < 0:
-            if len(rest) > LONGEST_EVENT:
-                raise InputError(f"{path}: no end of an event within {len(rest) >> 20} MB; this is no Kineto trace")
-            continue
-        yield rest[:cut]
-        rest = rest[cut:]
-    if rest:
-        yield rest
+        end, start = cut
+        yield b"".join((b"[", *held, memoryview(block)[:end], b"]"))
+        held = [block[start:]]
+    if any(held):
+        yield b"".join((b"[", *held, b"]"))
 
 
-def last_boundary(text: bytes, end: int | None = None) -> int:
-    """Position after the last `}` that a comma and a new event follow; -1 where there is none."""
+def halves(piece: bytes) -> tuple[bytes, bytes] | None:
+    """A slice cut in two near its middle; None where it holds no boundary there."""
+    cut = last_boundary(piece, len(piece) // 2)
+    return (piece[: cut[0]] + b"]", b"[" + piece[cut[1] :]) if cut is not None else None
+
+
+def last_boundary(text: bytes, end: int | None = None) -> tuple[int, int] | None:
+    """The last place where one event ends and another starts: (after the `}`, at the `{`); None where there is none."""
     at = len(text) if end is None else end
     floor = max(at - (1 << 20), 0)
     while (at := text.rfind(b"{", floor, at)) >= 0:
         if _FIRST_KEY.match(text, at + 1) is None:
             continue
-        before = text[max(at - 64, 0) : at].rstrip(_SPACE)
-        if before.endswith(b","):
-            before = before[:-1].rstrip(_SPACE)
-        elif b"\n" not in text[max(at - 64, 0) : at]:
+        low = max(at - 64, 0)
+        before = text[low:at].rstrip(_SPACE)
+        if not before.endswith(b","):
             continue
+        before = before[:-1].rstrip(_SPACE)
         if before.endswith(b"}"):
-            return max(at - 64, 0) + len(before)
-    return -1
+            return low + len(before), at
+    return None
