@@ -78,9 +78,11 @@ from advisor.model import (
     Times,
     finding_order,
 )
+from advisor.reportfile import encode as encode_report
 from advisor.rule import Example, Rule
 from advisor.timeline import draw
 from advisor.trace.events import Category, Events, Trace
+from advisor.trace.intervals import Intervals, intersect, subtract, total, union
 
 __all__ = [
     "ALLREDUCE",
@@ -126,6 +128,7 @@ __all__ = [
     "HostGaps",
     "IdleGroup",
     "InputWaits",
+    "Intervals",
     "Joint",
     "Lane",
     "Launches",
@@ -168,7 +171,12 @@ __all__ = [
     "Times",
     "Trace",
     "draw",
+    "encode_report",
     "finding_order",
+    "intersect",
     "is_communication",
     "lookup",
+    "subtract",
+    "total",
+    "union",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from advisor.model import Finding, Outcome, Report, Source
+from advisor.api import Finding, Outcome, Report, Source
 from advisor.reports import _labels, _words
 
 BEST = 3

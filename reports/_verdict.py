@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from advisor.model import Report, Times
+from advisor.api import Report, Times
 from advisor.reports import _labels, _words
 
 # From this difference on, mean and median tell two stories: throughput follows the mean, so the tail is named.
@@ -81,6 +81,14 @@ def headline(report: Report) -> Headline:
         verdict=_verdict(report),
         caveats=_caveats(report),
     )
+
+
+def step_words(report: Report) -> str:
+    """The step time with what it is the time of."""
+    said = headline(report)
+    if said.step_us is None:
+        return "Step time not measured"
+    return said.step if report.steps.source == "window" else f"{said.step} per step"
 
 
 def reach(report: Report) -> Reach | None:

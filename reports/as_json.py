@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.model import Report
-from advisor.reportfile import encode
+from advisor.api import Report, encode_report
 
 
 def render(report: Report) -> str:
     """The report as JSON, readable back by `advisor.reportfile.decode`. Never holds NaN or Infinity."""
-    return encode(report).decode("utf-8")
+    return encode_report(report).decode("utf-8")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from advisor.model import Outcome, Report
+from advisor.api import Outcome, Report
 from advisor.reports import _ranking, _verdict, _words
 
 # XML 1.0 has no form at all for these characters, escaped or not.
@@ -28,7 +28,7 @@ def render(report: Report) -> str:
         suite.set(kind, str(len(suite.findall(f"testcase/{tag}"))))
     suite.set("tests", str(len(outcomes)))
     said = _verdict.headline(report)
-    ElementTree.SubElement(suite, "system-out").text = _text(f"{said.step} per step. {said.verdict}")
+    ElementTree.SubElement(suite, "system-out").text = _text(f"{_verdict.step_words(report)}. {said.verdict}")
     root = ElementTree.Element("testsuites")
     root.append(suite)
     ElementTree.indent(root)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.model import Report
+from advisor.api import Report
 from advisor.reports import _labels, _ranking, _verdict, _words
 
 LIMIT_BYTES = 60_000
@@ -61,9 +61,8 @@ def _head(report: Report) -> Iterator[str]:
     said = _verdict.headline(report)
     yield f"## Torch Advisor: {text(said.verdict)}"
     yield ""
-    yield f"**{said.step}**{' per step' if said.step_us is not None else ''} ({text(said.basis)})" + (
-        f". {text(said.spread)}." if said.spread else ""
-    )
+    spread = f". {text(said.spread)}." if said.spread else ""
+    yield f"**{_verdict.step_words(report)}**{f' ({text(said.basis)})' if said.basis else ''}{spread}"
     reach = _verdict.reach(report)
     if reach:
         yield ""

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any
 from urllib.parse import quote
 
-from advisor.model import Finding, Outcome, Report, Source
+from advisor.api import Finding, Outcome, Report, Source
 from advisor.reports import _labels, _ranking, _verdict, _words
 
 _RESULTS = 5000

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.model import Outcome, Report
+from advisor.api import Outcome, Report
 from advisor.reports import _labels, _ranking, _verdict, _words
 
 WIDTH = 80
@@ -55,8 +55,7 @@ def _head(report: Report) -> Iterator[Line]:
     command = _words.one_line(" ".join(_words.path(word) for word in report.run.command)) or _files(report)
     yield Line("title", _fit(f"Torch Advisor · {command}" if command else "Torch Advisor"))
     yield Line("text", "")
-    per = "" if report.steps.source == "window" or said.step_us is None else " per step"
-    yield from _wrapped("number", f"{said.step}{per}  {said.basis}".rstrip())
+    yield from _wrapped("number", f"{_verdict.step_words(report)}  {said.basis}".rstrip())
     spread = f"{said.spread}. {said.tail}" if said.spread and said.tail else said.spread or said.tail
     yield from _wrapped("warning" if said.tail else "dim", spread)
     yield from _wrapped("verdict", said.verdict)
@@ -176,10 +175,11 @@ def _health(report: Report) -> Iterator[Line]:
 
 
 def _wrapped(role: Role, text: str, first: str = "", rest: str = "", most: int = 0) -> list[Line]:
-    """The text in lines of at most 80 columns; `most` cuts what would take more lines."""
-    limit = {"max_lines": most, "placeholder": " …"} if most else {}
-    glued = _UNIT.sub("\u00a0", text)
-    wrapped = textwrap.wrap(glued, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False, **limit)
+    """The text in lines of at most 80 columns, numbers kept beside their units; `most` cuts what would take more lines."""
+    wrapper = textwrap.TextWrapper(WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    if most:
+        wrapper.max_lines, wrapper.placeholder = most, " …"
+    wrapped = wrapper.wrap(_UNIT.sub("\u00a0", text))
     return [Line(role, line.replace("\u00a0", " ")) for line in wrapped]
 
 

@@ -13,7 +13,7 @@ from importlib import resources
 
 import jinja2
 
-from advisor.model import Report
+from advisor.api import Report
 from advisor.reports import _labels, _ranking, _verdict, _words
 from advisor.reports.as_html import _charts, _prose, _view
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.model import Metric, OpRow, Outcome, RankSummary, Report
+from advisor.api import Metric, OpRow, Outcome, RankSummary, Report
 from advisor.reports import _labels, _ranking, _verdict, _words
 from advisor.reports.as_html import _charts
 
@@ -128,13 +128,6 @@ def _steps(report: Report) -> tuple[tuple[str, str], ...]:
 
 def _rank_columns(report: Report) -> tuple[str, ...]:
     """The columns that any rank measured."""
-    wanted = (
-        "step_time_us",
-        "device_busy_share",
-        "communication_share",
-        "exposed_communication_share",
-        "input_wait_share",
-    )
     measured = {name for rank in report.ranks for name, metric in rank.metrics.items() if metric.value is not None}
     return tuple(name for name in _RANK_COLUMNS if name in measured)
 
