@@ -89,6 +89,7 @@ class Settings(msgspec.Struct, frozen=True):
     threads: int | None = None  # torch.get_num_threads() of the rank's process
     interop_threads: int | None = None
     cores: int | None = None  # cores this process may use (affinity and cgroup quota)
+    cpu_bf16: bool | None = None  # this CPU multiplies bf16 in hardware (amx_bf16, avx512_bf16, Arm bf16)
     model_device: str | None = None  # device type of the parameters that got gradients: cpu | cuda | …
     accelerator_available: bool | None = None  # torch sees a usable accelerator
     accelerator_name: str | None = None

@@ -1,0 +1,49 @@
+"""Numbers and code lines as rules write them in messages and fixes."""
+
+from __future__ import annotations
+
+from advisor.api import Loader
+
+
+def time(us: float) -> str:
+    """A duration: '85 µs', '2.4 ms', '1.3 s'."""
+    if us < 999.5:
+        return f"{us:.0f} µs"
+    if us < 999_500:
+        return f"{us / 1e3:.3g} ms"
+    return f"{us / 1e6:.3g} s"
+
+
+def percent(share: float) -> str:
+    """A share: '44 %', '0.6 %'."""
+    return f"{share * 100:.1f} %" if share < 0.0095 else f"{share * 100:.0f} %"
+
+
+def size(bytes_: float) -> str:
+    """An amount of memory: '512 B', '19 MB' (powers of ten)."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if bytes_ >= factor:
+            return f"{bytes_ / factor:.3g} {unit}"
+    return f"{bytes_:.0f} B"
+
+
+def count(number: float) -> str:
+    """A count per step: '3', '0.25', '2,020'."""
+    return f"{number:,.0f}" if number == round(number) or number >= 10 else f"{number:.2g}"
+
+
+def plural(number: float, noun: str) -> str:
+    """'1 worker', '4 workers'."""
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
+def loader_call(loader: Loader | None, **changes: object) -> str:
+    """The DataLoader line with the user's own values where they are known, and with `changes`."""
+    known: dict[str, object] = {}
+    if loader:
+        known = {"batch_size": loader.batch_size, "num_workers": loader.num_workers, "pin_memory": loader.pin_memory}
+        known = {name: value for name, value in known.items() if value not in (None, False)}
+        if loader.shuffle:
+            known["shuffle"] = True
+    given = ", ".join(f"{name}={value!r}" for name, value in (known | changes).items())
+    return f"DataLoader(dataset, {given})" if given else "DataLoader(dataset, ...)"

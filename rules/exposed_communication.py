@@ -1,0 +1,243 @@
+"""Step waits for communication between ranks.
+
+## What it looks at
+Time in which the device runs communication kernels (all-reduce, all-gather …) and nothing else. On ranks without a
+device: time in which the loop only communicates. Communication that runs beside computation costs nothing and is
+not counted.
+
+## Why it costs time
+While gradients travel, the device computes nothing. Part of it may be waiting for a slower rank: a collective ends
+when the last rank has joined.
+
+## How to fix it
+DistributedDataParallel reduces gradients in buckets while the backward pass still runs: use it instead of reducing
+by hand after the backward; larger buckets where there are many small collectives. With gradient accumulation,
+communicate only in the last micro-step (`no_sync()`). Send fewer bytes: a bf16 compression hook. Larger batches per
+rank make the same communication rarer per sample.
+
+## When to leave it
+Ranks that wait for a slower one: no bucket size helps there; look at the slow rank first. Communication of sharded
+models that the next layer needs at once, where prefetching is on already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    ALLREDUCE,
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    GLOO,
+    NCCL,
+    Breakdown,
+    Communication,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    HostCommunication,
+    RankRecord,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+)
+
+from ._words import count, percent, size, time
+
+CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed ResNet on MI300X, DLRM on eight V100s"
+
+# DistributedDataParallel's own default bucket.
+_BUCKET_BYTES = 25e6
+# From here on a step has more collectives than a large model has buckets of 25 MB (1.25 GB of gradients).
+_MANY = 50
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    device_side: Communication | None,
+    host_side: HostCommunication | None,
+    record: RankRecord | None,
+    *,
+    min_share: float = 0.05,  # changing how ranks communicate is work: less than 5 % of the step does not repay it
+) -> Iterator[Finding]:
+    part = "exposed_communication" if breakdown.on_device else "communication"
+    exposed_us, share = breakdown.us(part), breakdown.share(part)
+    if share < min_share:
+        return
+    total_us = device_side.us if device_side else host_side.us if host_side else exposed_us
+    calls = device_side.calls if device_side else host_side.calls if host_side else 0.0
+    hidden_us = max(0.0, total_us - exposed_us)
+    merged_us = _merged_us(trace, device_side, exposed_us)
+    # What is still exposed can hide behind computation that communication does not cover yet.
+    room_us = _computing_us(breakdown) - hidden_us
+    high_us = min(exposed_us, max(room_us, merged_us))
+    bytes_ = device_side.bytes if device_side else None
+    yield Finding(
+        message=_message(breakdown.on_device, scale.scaled(exposed_us), share, total_us, exposed_us, calls, bytes_),
+        saving=scale.saving(
+            min(merged_us, high_us),
+            high_us,
+            "low: the start-up time that buckets of 25 MB would merge away; high: all that computation can hide",
+        ),
+        facts={
+            "exposed_us": exposed_us,
+            "communication_us": total_us,
+            "collectives": calls,
+            "bytes": bytes_,
+            "hidden_us": hidden_us,
+        },
+        fix=_fix(trace, record, calls, bytes_),
+        claims=(part,),
+    )
+
+
+def _computing_us(breakdown: Breakdown) -> float:
+    return breakdown.us("compute") if breakdown.on_device else breakdown.us("forward") + breakdown.us("backward")
+
+
+def _merged_us(trace: Trace, communication: Communication | None, exposed_us: float) -> float:
+    """What fewer, larger collectives would save in start-up time alone: µs per step.
+
+    The start-up time is taken from the shortest tenth of the kernels: those that waited for nobody and carried little.
+    """
+    if communication is None or communication.calls < _MANY or communication.bytes is None:
+        return 0.0
+    durations = trace.events.dur_ns[communication.rows] / 1e3
+    fewer = communication.calls - max(1.0, communication.bytes / _BUCKET_BYTES)
+    exposed_part = exposed_us / communication.us if communication.us else 0.0
+    return float(max(0.0, fewer) * np.quantile(durations, 0.1) * exposed_part)
+
+
+def _message(
+    on_device: bool,
+    exposed_us: float,
+    share: float,
+    total_us: float,
+    part_us: float,
+    calls: float,
+    bytes_: float | None,
+) -> str:
+    who = "the GPU only communicates" if on_device else "the loop only communicates"
+    amount = f" of {size(bytes_)}" if bytes_ is not None else ""
+    hidden = 1 - part_us / total_us if total_us else 0.0
+    overlap = "none of it beside computation" if hidden < 0.01 else f"{percent(hidden)} of it beside computation"
+    collectives = f"{count(calls)} collectives a step{amount}, {overlap}"
+    return f"For {time(exposed_us)} of each step ({percent(share)}) {who}: {collectives}."
+
+
+def _fix(trace: Trace, record: RankRecord | None, calls: float, bytes_: float | None) -> Fix:
+    known = record.settings.ddp if record else None
+    wrapped = bool(known) or bool(trace.events.named("DistributedDataParallel.forward").any())
+    if not wrapped and calls >= _MANY:
+        return Fix(
+            "Let DistributedDataParallel reduce gradients in buckets during the backward pass",
+            "exact",
+            "for p in model.parameters():\n    dist.all_reduce(p.grad)",
+            "model = DistributedDataParallel(model, gradient_as_bucket_view=True)",
+        )
+    bucket = float((known or {}).get("bucket_cap_mb") or 25)
+    if wrapped and bytes_ is not None and bytes_ / max(calls, 1.0) < bucket * 0.5e6:
+        return Fix(
+            "Reduce in fewer, larger buckets",
+            "exact",
+            "DistributedDataParallel(model)",
+            f"DistributedDataParallel(model, bucket_cap_mb={bucket * 4:.0f}, gradient_as_bucket_view=True)",
+        )
+    return Fix(
+        "Communicate half the bytes: reduce gradients in bf16",
+        "numerics",
+        "model = DistributedDataParallel(model)",
+        "model = DistributedDataParallel(model)\nmodel.register_comm_hook(None, default_hooks.bf16_compress_hook)",
+    )
+
+
+_AFTER_BACKWARD = """
+    step   [1                             ][2                             ]
+    cpu    [F ][B  ][A ]                   [F ][B  ][A ]
+    gpu 7   [K    ][K    ]                  [K    ][K    ]
+    gpu 20                [N        ]                     [N        ]
+    """
+
+EXAMPLES = [
+    Example(
+        "gradients are reduced after the backward pass",
+        draw(_AFTER_BACKWARD, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=ALLREDUCE, K=GEMM, N=NCCL),
+        saves_us=(0, 11000),
+        says=("none of it beside computation", "1 collectives a step of 4 MB"),
+    ),
+    Example(
+        "hundreds of small collectives",
+        draw(
+            _AFTER_BACKWARD,
+            us=1000,
+            world_size=2,
+            F=FORWARD,
+            B=BACKWARD,
+            A=Ev(ALLREDUCE.name, launches="collective", times=100),
+            K=GEMM,
+            N=Ev(NCCL.name, "kernel", times=100, args=NCCL.args | {"In msg nelems": 1000}),
+        ),
+        saves_us=(9000, 12000),
+        says=("100 collectives",),
+    ),
+    Example(
+        "a CPU rank reduces with gloo",
+        draw(
+            """
+            step   [1                   ][2                   ]
+            cpu    [F ][B  ]             [F ][B  ]
+            cpu 2           [G        ]           [G        ]
+            """,
+            us=1000,
+            world_size=2,
+            F=FORWARD,
+            B=BACKWARD,
+            G=GLOO,
+        ),
+        saves_us=(0, 11000),
+        says=("the loop only communicates",),
+    ),
+    Example(
+        "the same all-reduce beside the backward pass",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [F ][B  ][A ]                   [F ][B  ][A ]
+            gpu 7   [K    ][K                    ]  [K    ][K                    ]
+            gpu 20            [N        ]                     [N        ]
+            """,
+            us=1000,
+            world_size=2,
+            F=FORWARD,
+            B=BACKWARD,
+            A=ALLREDUCE,
+            K=GEMM,
+            N=NCCL,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one rank alone",
+        draw(
+            """
+            step   [1              ][2              ]
+            cpu    [F ][B  ]        [F ][B  ]
+            gpu 7   [K    ][K    ]   [K    ][K    ]
+            """,
+            us=1000,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,303 @@
+"""The step waits for the next batch.
+
+## What it looks at
+The time in which the training loop stands in `next()` on its DataLoader while the device has nothing to do. A fetch
+that the device's work hides costs nothing and is not counted. Without a device it is the time of the fetch itself.
+
+## Why it costs time
+Nothing is computed until the batch is there. With `num_workers=0` the loop makes each batch itself, one after the
+other with the training. With workers, they make batches more slowly than the step uses them up.
+
+## How to fix it
+Let worker processes make the batches while the step computes: `num_workers=N`, with `persistent_workers=True` so
+that they live longer than an epoch. Enough is (time to make a batch) / (time of the rest of the step), never more
+than the cores that are free. If no core is free, make a sample cheaper: decode smaller images, cache decoded
+samples, move normalisation and augmentation to the device, read few large files instead of many small ones.
+
+## When to leave it
+Samples that are tensors in memory already: workers then only copy them between processes and are slower than none.
+A short wait at the start of each epoch only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    NEXT,
+    NEXT_WORKERS,
+    Breakdown,
+    Example,
+    Finding,
+    Fix,
+    InputWaits,
+    Loader,
+    LoaderFacts,
+    RankRecord,
+    Saving,
+    Scale,
+    Steps,
+    draw,
+)
+
+from ._words import loader_call, percent, plural, time
+
+CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4"
+
+# Of the wait that workers could hide, the recorded pair (ResNet-50, V100, 0 -> 4 workers) got back 64 %: handing a
+# batch from process to process costs time too. The low end of a promise is a little below that.
+_SEEN_RECOVERED = 0.6
+
+
+def check(
+    waits: InputWaits,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    loader: LoaderFacts | None,
+    record: RankRecord | None,
+    *,
+    min_share: float = 0.03,  # below 3 % of the step a saving drowns in the noise between steps
+) -> Iterator[Finding]:
+    part = "idle_input" if breakdown.on_device else "input"
+    wait_us, share = breakdown.us(part), breakdown.share(part)
+    if share < min_share:
+        return
+    facts = loader.loader if loader else None
+    workers = _workers(waits, facts)
+    rest_us = max(steps.step_us - wait_us, 0.0)
+    stall = _single_stall(waits, steps, wait_us)
+    wanted = _wanted_workers(waits, workers, wait_us, rest_us, facts)
+    free = _free_cores(record)
+    if stall:
+        saving, fix = None, _keep_workers(facts, workers)
+    else:
+        saving = _saving(scale, wait_us, rest_us, workers, wanted, free, breakdown.on_device)
+        fix = _fix(facts, workers, wanted, free, breakdown.on_device)
+    yield Finding(
+        message=_message(breakdown.on_device, scale.scaled(wait_us), share, workers, stall, waits.longest_us),
+        saving=saving,
+        where=tuple(where for where in (waits.where,) if where),
+        facts={
+            "wait_us": wait_us,
+            "fetch_us": waits.us,
+            "longest_fetch_us": waits.longest_us,
+            "workers": workers,
+            "workers_that_keep_up": wanted,
+            "free_cores": free,
+            "sample_us": facts.sample_us if facts else None,
+        },
+        fix=fix,
+        claims=(part,),
+        at_most="medium" if stall else "high",
+    )
+
+
+def _workers(waits: InputWaits, facts: Loader | None) -> int | None:
+    """Workers in use; None where only their presence is known."""
+    if facts and facts.num_workers is not None:
+        return facts.num_workers
+    return 0 if waits.single_process else None
+
+
+def _single_stall(waits: InputWaits, steps: Steps, wait_us: float) -> bool:
+    """Most of the wait is one fetch among several: the start of an epoch, not the pace of the loader."""
+    return steps.count >= 3 and waits.longest_us > 0.6 * wait_us * steps.count
+
+
+def _batch_us(waits: InputWaits, workers: int | None, step_us: float, facts: Loader | None) -> float | None:
+    """What one process needs to make the batches of a step, µs; None where nothing tells."""
+    if workers == 0:
+        return waits.us
+    if facts and facts.sample_us is not None and facts.batch_size:
+        return facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)
+    # Workers that the loop waits for are never idle: together they make one batch per step.
+    return workers * step_us if workers else None
+
+
+def _wanted_workers(
+    waits: InputWaits, workers: int | None, wait_us: float, rest_us: float, facts: Loader | None
+) -> int | None:
+    """The workers that would keep up with the rest of the step; None where nothing tells."""
+    batch_us = _batch_us(waits, workers, wait_us + rest_us, facts)
+    if batch_us is None or rest_us <= 0:
+        return None
+    # One more than the average needs, or a single slow batch is waited for again.
+    return math.ceil(batch_us / rest_us) + 1
+
+
+def _free_cores(record: RankRecord | None) -> int | None:
+    """Cores for this rank's workers: its share of the machine less one for its own loop; None where unknown."""
+    if record is None or record.settings.cores is None:
+        return None
+    return max(record.settings.cores // max(record.world_size, 1) - 1, 0)
+
+
+def _saving(
+    scale: Scale,
+    wait_us: float,
+    rest_us: float,
+    workers: int | None,
+    wanted: int | None,
+    free: int | None,
+    on_device: bool,
+) -> Saving:
+    if workers == 0 and (free is None or free >= 1):
+        possible = min(free or 1, wanted or 1)
+        hidden = min(wait_us, wait_us - max(0.0, (wait_us / possible) - rest_us))
+        # Without a device the workers take cores from the training itself, so nothing is certain.
+        low = hidden * _SEEN_RECOVERED if on_device else 0.0
+        how = f"the wait, made by {plural(possible, 'worker')} beside the rest of the step; low end as a recorded pair"
+        return scale.saving(low, wait_us, how)
+    if wanted is not None and workers is not None and free is not None and on_device and free > workers:
+        possible = min(free, wanted)
+        left_us = max(0.0, (wait_us + rest_us) * workers / possible - rest_us)
+        how = f"the wait at the pace of {plural(possible, 'worker')} instead of {workers}"
+        return scale.saving(max(0.0, wait_us - left_us) * _SEEN_RECOVERED, wait_us, how)
+    return scale.saving(0.0, wait_us, "at most the whole wait; how cheap a sample can be made is not known")
+
+
+def _fix(facts: Loader | None, workers: int | None, wanted: int | None, free: int | None, on_device: bool) -> Fix:
+    target = min(wanted or 4, free) if free is not None else wanted or 4
+    if target <= (workers or 0):
+        title = "Make a sample cheaper: no core is free for another worker"
+        after = "# in the dataset: cache decoded samples, or decode them smaller; normalise on the device"
+        return Fix(title, "semantics", loader_call(facts), after)
+    changes: dict[str, object] = {"num_workers": target, "persistent_workers": True}
+    if on_device:
+        changes["pin_memory"] = True
+    said = "" if free is not None else " (if the machine has that many free cores)"
+    before = {} if workers is None else {"num_workers": workers}
+    return Fix(
+        f"Let {plural(target, 'worker')} make the batches{said}",
+        "exact",
+        loader_call(facts, **before),
+        loader_call(facts, **changes),
+    )
+
+
+def _keep_workers(facts: Loader | None, workers: int | None) -> Fix | None:
+    if workers == 0 or (facts and facts.persistent_workers):
+        return None
+    return Fix(
+        "Keep the workers between epochs",
+        "exact",
+        loader_call(facts),
+        loader_call(facts, persistent_workers=True),
+    )
+
+
+def _message(on_device: bool, wait_us: float, share: float, workers: int | None, stall: bool, longest_us: float) -> str:
+    who = "The GPU" if on_device else "The training loop"
+    said = f"{who} waits {time(wait_us)} of each step ({percent(share)}) for the next batch"
+    if stall:
+        return f"{said}; a single fetch of {time(longest_us)} holds most of it, as at the start of an epoch."
+    if workers == 0:
+        return f"{said}: batches are made in the training process itself (num_workers=0)."
+    by = (
+        "the loader's workers make"
+        if workers is None
+        else f"{plural(workers, 'worker')} " + ("makes" if workers == 1 else "make")
+    )
+    return f"{said}: {by} batches more slowly than the step uses them."
+
+
+_ON_GPU = """
+    step   [1                 ][2                 ][3                 ]
+    cpu    [D       ][F ]      [D       ][F ]      [D       ][F ]
+    gpu 7             [K     ]           [K     ]            [K     ]
+    """
+
+EXAMPLES = [
+    Example(
+        "the loop makes each batch itself while the GPU is empty",
+        draw(_ON_GPU, us=1000, D=NEXT, F=FORWARD, K=GEMM),
+        saves_us=(4000, 11000),
+        says=("num_workers=0", "The GPU waits"),
+    ),
+    Example(
+        "the same, and capture knows the cores",
+        draw(_ON_GPU, us=1000, D=NEXT, F=FORWARD, K=GEMM),
+        facts={"settings": {"cores": 8}, "loaders": [{"num_workers": 0, "batch_size": 32}]},
+        saves_us=(4000, 11000),
+    ),
+    Example(
+        "two workers are too slow",
+        draw(_ON_GPU, us=1000, D=NEXT_WORKERS, F=FORWARD, K=GEMM),
+        facts={"settings": {"cores": 16}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
+        saves_us=(4000, 11000),
+        says=("2 workers make",),
+    ),
+    Example(
+        "two workers are too slow and no core is free",
+        draw(_ON_GPU, us=1000, D=NEXT_WORKERS, F=FORWARD, K=GEMM),
+        facts={"settings": {"cores": 2}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
+        saves_us=(0, 11000),
+    ),
+    Example(
+        "without a GPU the fetch itself is the wait",
+        draw(
+            """
+            step   [1                 ][2                 ]
+            cpu    [D       ][F ][B ]  [D       ][F ][B ]
+            """,
+            us=1000,
+            D=NEXT,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=(0, 10000),
+        says=("The training loop waits",),
+    ),
+    Example(
+        "one long fetch at the start of an epoch",
+        draw(
+            """
+            step   [1                 ][2       ][3       ][4       ]
+            cpu    [D        ][F ]     [D][F ]   [D][F ]   [D][F ]
+            gpu 7              [K    ]    [K    ]   [K    ]   [K    ]
+            """,
+            us=1000,
+            D=NEXT_WORKERS,
+            F=FORWARD,
+            K=GEMM,
+        ),
+        saves_us="unknown",
+        says=("start of an epoch",),
+    ),
+    Example(
+        "a slow fetch that the GPU's work hides",
+        draw(
+            """
+            step   [1                 ][2                 ]
+            cpu    [F ][D            ] [F ][D            ]
+            gpu 7   [K                ][K                 ]
+            """,
+            us=1000,
+            D=NEXT,
+            F=FORWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "workers have the batch ready",
+        draw(
+            """
+            step   [1                 ][2                 ]
+            cpu    [D][F ]             [D][F ]
+            gpu 7      [K              ]   [K             ]
+            """,
+            us=100,
+            D=NEXT_WORKERS,
+            F=FORWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,139 @@
+"""Threads and loader workers fight for the cores.
+
+## What it looks at
+The threads that want to run at once (intra-op threads of every rank, plus every loader worker) against the cores
+that the job may use, and the step times that were taken without the profiler: how much slower than the fast tenth
+an ordinary step is, and how long the tail is.
+
+## Why it costs time
+A parallel op waits for its slowest thread. When a loader worker has taken that thread's core, all others wait until
+the system gives it back, which takes milliseconds: as long as many small steps.
+
+## How to fix it
+Leave each worker a core: `torch.set_num_threads(max(1, cores - workers))`, or `OMP_NUM_THREADS` in the environment,
+per rank. With several ranks on a host, each gets its share of the cores. Fewer workers help as well, where batches
+are cheap to make.
+
+## When to leave it
+Steps that are even although the numbers do not add up: workers that sleep most of the time do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import BACKWARD, FORWARD, GEMM, Example, Finding, Fix, Saving, Scale, ThreadUse, draw
+
+from ._words import plural, time
+
+CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 to 256, two threads against one"
+
+# In the measured pairs one thread instead of two gave back 54, 51, 100 and 152 % of what separates the median step from
+# the fast tenth: at least half of it.
+_SEEN_RECOVERED = 0.5
+
+
+def check(
+    use: ThreadUse,
+    scale: Scale,
+    *,
+    min_spread: float = 1.2,  # p90 / median: 1.08 to 1.12 in measured runs with room, 1.26 to 1.76 without
+    min_tail: float = 1.1,  # mean / median: from here on throughput is visibly worse than the typical step
+) -> Iterator[Finding]:
+    if use.wanted <= use.cores or use.threads <= 1:
+        return
+    times = scale.unprofiled
+    if use.mean_to_median is None or use.p90_to_median is None or not (times.median and times.mean and times.p10):
+        return
+    if use.p90_to_median < min_spread and use.mean_to_median < min_tail:
+        return
+    spread_us = max(times.median - times.p10, 0.0)
+    threads = max(1, (use.cores - use.ranks * use.workers) // use.ranks)
+    yield Finding(
+        message=_message(use, times.median, times.mean, times.p90 or times.median),
+        saving=Saving(
+            min(_SEEN_RECOVERED * spread_us, scale.step_us),
+            min(spread_us, scale.step_us),
+            "modelled",
+            "high: an ordinary step becomes as fast as the fast tenth; low: half of that, the least that was measured",
+        ),
+        facts={
+            "cores": use.cores,
+            "threads": use.threads,
+            "workers": use.workers,
+            "ranks": use.ranks,
+            "wanted": use.wanted,
+            "median_us": times.median,
+            "mean_us": times.mean,
+            "p10_us": times.p10,
+            "p90_us": times.p90,
+        },
+        fix=Fix(
+            f"Give each rank {plural(threads, 'thread')}, so that workers find a core",
+            "exact",
+            "",
+            f"torch.set_num_threads({threads})  # right after `import torch`; or start with OMP_NUM_THREADS={threads}",
+        ),
+    )
+
+
+def _message(use: ThreadUse, median_us: float, mean_us: float, p90_us: float) -> str:
+    workers = f" and {plural(use.workers, 'loader worker')}" if use.workers else ""
+    ranks = f" on each of {use.ranks} ranks" if use.ranks > 1 else ""
+    said = f"{plural(use.threads, 'thread')}{workers}{ranks} share {plural(use.cores, 'core')}"
+    uneven = f"one step in ten takes more than {time(p90_us)}, the median {time(median_us)}"
+    if mean_us >= 1.1 * median_us:
+        uneven += f", the mean {time(mean_us)}"
+    return f"{said}: {uneven}."
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]"
+_UNEVEN = [2000.0, 2100.0, 2200.0, 2900.0, 3000.0, 3000.0, 3100.0, 3200.0, 4800.0, 60000.0]
+_EVEN = [2200.0, 2190.0, 2210.0, 2200.0, 2205.0, 2195.0, 2200.0, 2210.0, 2190.0, 2200.0]
+_TWO_CORES = {"cores": 2, "threads": 2}
+
+
+def _facts(settings: dict[str, int], workers: int, unprofiled_us: list[float]) -> dict[str, object]:
+    return {"settings": settings, "loaders": [{"num_workers": workers}], "steps": {"unprofiled_us": unprofiled_us}}
+
+
+EXAMPLES = [
+    Example(
+        "two threads and two workers on two cores, with a long tail",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts(_TWO_CORES, 2, _UNEVEN),
+        saves_us=(300, 1100),
+        says=("2 threads and 2 loader workers share 2 cores", "the mean"),
+    ),
+    Example(
+        "the same crowd, but the steps are even",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts(_TWO_CORES, 2, _EVEN),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps, but cores enough: something else is the cause",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts({"cores": 16, "threads": 8}, 2, _UNEVEN),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one thread already",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts({"cores": 2, "threads": 1}, 2, _UNEVEN),
+        saves_us=None,
+    ),
+    Example(
+        "a bare trace knows neither cores nor threads",
+        draw(
+            "step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K ]",
+            us=250,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+    ),
+]
