@@ -51,7 +51,8 @@ class Breakdown:
         parts = _of_device(steps, busy, idle) if busy is not None and idle is not None else _of_host(phases)
         window_ns = steps.window_ns
         items = tuple(
-            BreakdownItem(part, steps.per_step_us(total(spans)), total(spans) / window_ns) for part, spans in parts.items()
+            BreakdownItem(part, steps.per_step_us(total(spans)), total(spans) / window_ns)
+            for part, spans in parts.items()
         )
         return cls(items, busy is not None, parts)
 

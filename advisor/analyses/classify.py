@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
@@ -28,38 +29,44 @@ _BLOCKING = re.compile(
     r"|(cuda|hip)Memcpy(2D|3D)?(_\w+)?$|hipMemcpyWithStream$|cuMemcpy(HtoD|DtoH|DtoD)?(_v2)?$"
     r"|ze\w*Synchronize$|ur(QueueFinish|EventWait)$"
 )
-_LAUNCH = re.compile(r"LaunchKernel|GraphLaunch|LaunchCooperativeKernel|EnqueueKernelLaunch|CommandQueueExecute|AppendLaunch")
+_LAUNCH = re.compile(
+    r"LaunchKernel|GraphLaunch|LaunchCooperativeKernel|EnqueueKernelLaunch|CommandQueueExecute|AppendLaunch"
+)
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 _ALLOCATION = re.compile(r"(cuda|hip|cu)(Malloc|MemAlloc)(?!Host)\w*$")
 
 
-def rows_matching(events: Events, category: Category, pattern: re.Pattern[str]) -> Mask:
-    """Which events of a category have a name in which the pattern is found."""
-    hits = np.fromiter((pattern.search(name) is not None for name in events.names), bool, len(events.names))
-    return events.of(category) & (hits[events.name] if len(hits) else np.zeros(len(events), bool))
+def rows_named(events: Events, hit: Callable[[str], bool]) -> Mask:
+    """Which events have a name that `hit` accepts; each distinct name is asked once."""
+    hits = np.fromiter((hit(name) for name in events.names), np.bool_, len(events.names))
+    found: Mask = hits[events.name] if len(hits) else np.zeros(len(events), np.bool_)
+    return found
+
+
+def _calls(events: Events, pattern: re.Pattern[str]) -> Mask:
+    return events.of(Category.RUNTIME) & rows_named(events, lambda name: pattern.search(name) is not None)
 
 
 def blocking_calls(events: Events) -> Mask:
     """Host calls that block until the device has caught up."""
-    return rows_matching(events, Category.RUNTIME, _BLOCKING)
+    return _calls(events, _BLOCKING)
 
 
 def launch_calls(events: Events) -> Mask:
     """Host calls that start kernels or graphs."""
-    return rows_matching(events, Category.RUNTIME, _LAUNCH)
+    return _calls(events, _LAUNCH)
 
 
 def graph_launches(events: Events) -> Mask:
     """Host calls that start whole graphs."""
-    return rows_matching(events, Category.RUNTIME, _GRAPH_LAUNCH)
+    return _calls(events, _GRAPH_LAUNCH)
 
 
 def device_allocations(events: Events) -> Mask:
     """Host calls that allocate device memory, of any flavour."""
-    return rows_matching(events, Category.RUNTIME, _ALLOCATION)
+    return _calls(events, _ALLOCATION)
 
 
 def communication_rows(events: Events) -> Mask:
     """Which events have a name that is communication, whatever their category."""
-    hits = np.fromiter((is_communication(name) for name in events.names), bool, len(events.names))
-    return hits[events.name] if len(hits) else np.zeros(len(events), bool)
+    return rows_named(events, is_communication)

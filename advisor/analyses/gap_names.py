@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.analyses.drains import Drains
@@ -11,7 +13,7 @@ from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
 from advisor.model import Source
-from advisor.trace.events import Category, Ints, Trace
+from advisor.trace.events import Category, Events, Ints, Trace
 from advisor.trace.intervals import Intervals
 
 # What `host` says of a stretch in which no op ran and no Python frame was recorded.
@@ -52,18 +54,32 @@ def _pick(rows: Ints, index: Ints) -> Ints:
 Named = tuple[str, Source | None]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Hosts:
-    """Names the host work of stretches of idleness."""
+    """Names the host work of stretches of idleness.
 
-    def __init__(self, trace: Trace, steps: Steps, nesting: Nesting, lines: Lines, links: Links, drains: Drains) -> None:
-        events = self.events = trace.events
-        self.lines, self.nesting, self.links, self.drains = lines, nesting, links, drains
-        ops = events.of(Category.CPU_OP)
-        self.top = np.flatnonzero(ops & (nesting.outer_op == np.arange(len(events))))
-        self.fetches = np.flatnonzero(fetch_rows(events) & (events.thread == steps.main_thread))
+    top      rows of the outermost ops of all threads, by start
+    fetches  rows of the loop's fetches
+    """
+
+    events: Events
+    lines: Lines
+    nesting: Nesting
+    links: Links
+    drains: Drains
+    top: Ints
+    fetches: Ints
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, lines: Lines, links: Links, drains: Drains) -> Hosts:
+        """What names are looked up in."""
+        events = trace.events
+        outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
+        fetches = fetch_rows(events) & (events.thread == steps.main_thread)
+        return cls(events, lines, nesting, links, drains, np.flatnonzero(outermost), np.flatnonzero(fetches))
 
     def of(self, cause: str, pieces: Intervals, gap: Ints, before: Ints) -> list[Named]:
-        """Host work and the user's line of each piece. `gap`: the idle gap it lies in; `before`: row of the next work."""
+        """Host work and the user's line of each piece. `gap`: the gap it lies in; `before`: row of the next work."""
         if cause == "idle_input":
             return self._rows(_pick(self.fetches, _last(self.events.start_ns[self.fetches], pieces[:, 0])))
         if cause == "idle_sync":
@@ -74,7 +90,10 @@ class Hosts:
         if cause == "idle_launch":
             launch = np.where(before >= 0, self.links.launch[np.maximum(before, 0)], -1)
             outer = np.where(launch >= 0, self.nesting.outer_op[np.maximum(launch, 0)], -1)
-            return self._rows(np.where(outer >= 0, outer, launch))
+            # Without a link: the op in which the host is when the work starts.
+            running = _pick(self.top, _last(self.events.start_ns[self.top], pieces[:, 1] - 1))
+            running = np.where(self.events.end_ns[running] >= pieces[:, 1], running, -1)
+            return self._rows(np.where(outer >= 0, outer, np.where(launch >= 0, launch, running)))
         if cause == "idle_host":
             return self._own_work(pieces, gap)
         return [("", None)] * len(pieces)

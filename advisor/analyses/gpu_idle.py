@@ -12,9 +12,7 @@ from advisor.analyses.gap_names import Hosts, Neighbours
 from advisor.analyses.gpu_busy import GpuBusy
 from advisor.analyses.host_activity import HostActivity
 from advisor.analyses.input_wait import fetch_rows
-from advisor.analyses.lines import Lines
 from advisor.analyses.links import Links
-from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
 from advisor.model import Source
 from advisor.trace.events import Trace
@@ -72,12 +70,15 @@ class GpuIdle:
     gaps          one Gap per stretch of one cause, in order
     intervals     cause -> Intervals; disjoint, their union is W minus busy
     by_cause_us   cause -> µs per step (all five keys)
+    queued_us     the part of idle_unknown in which the next work was queued already, µs per step: between two kernels
+                  the device itself needs a µs or two, which no change of the script gives back
     share         idle time / |W|: the metric device_idle_share
     """
 
     gaps: tuple[Gap, ...]
     intervals: dict[str, Intervals]
     by_cause_us: dict[str, float]
+    queued_us: float
     share: float
     steps_count: int
 
@@ -100,19 +101,19 @@ class GpuIdle:
         steps: Steps,
         busy: GpuBusy,
         links: Links,
-        nesting: Nesting,
         drains: Drains,
         activity: HostActivity,
-        lines: Lines,
+        hosts: Hosts,
     ) -> GpuIdle:
         """Idle time by cause. Missing without device work."""
         idle = subtract(steps.window, busy.busy)
         around = Neighbours(trace, links)
         intervals = _causes(trace, steps, idle, around, drains, activity)
         return cls(
-            gaps=_gaps(trace, idle, intervals, around, Hosts(trace, steps, nesting, lines, links, drains)),
+            gaps=_gaps(trace, idle, intervals, around, hosts),
             intervals=intervals,
             by_cause_us={cause: steps.per_step_us(total(intervals[cause])) for cause in CAUSES},
+            queued_us=steps.per_step_us(total(intersect(intervals["idle_unknown"], _queued(idle, around)))),
             share=total(idle) / steps.window_ns,
             steps_count=steps.count,
         )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.analyses.classify import launch_calls
+from advisor.analyses.classify import blocking_calls, launch_calls
 from advisor.analyses.links import Links
 from advisor.analyses.steps import Steps
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
-from advisor.trace.intervals import EMPTY, Intervals, subtract, union
+from advisor.trace.intervals import EMPTY, Intervals, merge, subtract, union
 
 # Python between two ops of an ordinary model takes 5 to 50 µs, twice that under the profiler; a longer stretch is
 # somebody's code, not dispatch.
@@ -25,7 +25,8 @@ class HostActivity:
 
     known     from the first to the last op or runtime call: outside nothing is known of the host
     python    stretches of 100 µs or more in `known` in which none of them was in an op or runtime call
-    cpu_work  ops of a millisecond or more that launched no device work
+    cpu_work  ops of a millisecond or more that launched no device work, and runtime calls as long that do not wait for
+              the device (allocations, loading of modules, staging of pageable memory)
     """
 
     known: Intervals
@@ -50,8 +51,16 @@ class HostActivity:
         return cls(
             known=known,
             python=quiet[quiet[:, 1] - quiet[:, 0] >= PYTHON_GAP_NS],
-            cpu_work=_cpu_work(events, feeding & events.of(Category.CPU_OP), launches),
+            cpu_work=merge(
+                _cpu_work(events, feeding & events.of(Category.CPU_OP), launches),
+                _long_calls(events, feeding & ~blocking_calls(events)),
+            ),
         )
+
+
+def _long_calls(events: Events, rows: Mask) -> Intervals:
+    long = rows & events.of(Category.RUNTIME) & (events.dur_ns >= CPU_WORK_NS)
+    return union(events.start_ns[long], events.end_ns[long])
 
 
 def launch_rows(events: Events, links: Links) -> Ints:

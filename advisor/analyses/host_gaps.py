@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from advisor.analyses.lines import LineTime
+from advisor.analyses.input_wait import fetch_rows
+from advisor.analyses.lines import Lines, LineTime
+from advisor.analyses.phases import optimizer_rows
 from advisor.analyses.steps import Steps
-from advisor.computed import Missing
-from advisor.trace.events import Trace
-from advisor.trace.intervals import Intervals
+from advisor.trace.events import Category, Trace
+from advisor.trace.intervals import Intervals, subtract, total, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +28,10 @@ class HostGaps:
     top: tuple[LineTime, ...]
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps) -> HostGaps:
+    def compute(cls, trace: Trace, steps: Steps, lines: Lines) -> HostGaps:
         """Python time of the loop."""
-        raise Missing("this analysis is not written yet")
+        events = trace.events
+        used = events.of(Category.CPU_OP, Category.RUNTIME) | fetch_rows(events) | optimizer_rows(events)
+        rows = used & (events.thread == steps.main_thread)
+        spans = subtract(steps.window, union(events.start_ns[rows], events.end_ns[rows]))
+        return cls(spans, steps.per_step_us(total(spans)), total(spans) / steps.window_ns, lines.hot(spans))

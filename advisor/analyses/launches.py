@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from advisor.analyses.classify import graph_launches, launch_calls
 from advisor.analyses.gpu_busy import GpuBusy
+from advisor.analyses.links import Links
 from advisor.analyses.steps import Steps
-from advisor.computed import Missing
-from advisor.trace.events import Trace
+from advisor.trace.events import Category, Ints, Trace
+
+# A launch costs the host 5 to 10 µs, so a stream of kernels shorter than that cannot keep the device busy.
+SHORT_NS = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +38,25 @@ class Launches:
     graphs: bool
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, busy: GpuBusy) -> Launches:
+    def compute(cls, trace: Trace, steps: Steps, busy: GpuBusy, links: Links) -> Launches:
         """Launch statistics. Missing without device work."""
-        raise Missing("this analysis is not written yet")
+        events = trace.events
+        inside = links.step >= 0
+        calls = launch_calls(events) & inside
+        kernels = events.of(Category.KERNEL) & inside
+        linked = np.flatnonzero(kernels & (links.launch >= 0))
+        delay = events.start_ns[linked] - events.start_ns[links.launch[linked]]
+        return cls(
+            per_step=float(calls.sum()) / steps.count,
+            launch_us=_median_us(events.dur_ns[calls]) or 0.0,
+            kernels_per_step=float(kernels.sum()) / steps.count,
+            kernel_us=_median_us(events.dur_ns[kernels]) or 0.0,
+            short_share=float((events.dur_ns[kernels] < SHORT_NS).mean()) if kernels.any() else 0.0,
+            # Host and device clocks may disagree by some µs: a kernel is never started before its launch.
+            queue_delay_us=_median_us(np.maximum(delay, 0)),
+            graphs=bool((graph_launches(events) & inside).any()),
+        )
+
+
+def _median_us(values_ns: Ints) -> float | None:
+    return float(np.median(values_ns)) / 1e3 if len(values_ns) else None

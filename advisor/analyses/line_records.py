@@ -1,7 +1,7 @@
 """The lines trace brought onto the clock of the profiled steps.
 
-Both traces ran the same loop, so the k-th op of a name in a step of one is the k-th of that name in a step of the other.
-These pairs are anchors; between two anchors time runs evenly.
+Both traces ran the same loop, so the k-th op of a name in a step of one is the k-th of that name in a step of the
+other. These pairs are anchors; between two anchors time runs evenly.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from advisor.analyses.frames import innermost
 from advisor.analyses.steps import Steps
 from advisor.model import Source
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals
 
 PREFIX = "advisor:line|"
@@ -68,7 +68,7 @@ def _repeatable(events: Events) -> Mask:
     return np.asarray(good, bool)[events.name] if good else np.zeros(len(events), bool)
 
 
-def _ordinals(names: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Ints:
+def _ordinals(names: Ids) -> Ints:
     """For each entry how many equal ones stand before it."""
     order = np.argsort(names, kind="stable")
     ordered = names[order]
@@ -82,7 +82,7 @@ def _ordinals(names: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Ints:
 def _warp(spans: Intervals, recorded: _Anchors, profiled: _Anchors) -> Intervals:
     """Spans of the recorded step on the clock of the profiled one."""
     pairs = [(i, profiled.index[key]) for key, i in recorded.index.items() if key in profiled.index]
-    theirs, ours = (np.array(side, np.int64) for side in zip(*pairs, strict=True)) if pairs else ([], [])
+    theirs, ours = np.array(pairs, np.int64).reshape(-1, 2).T
     x = np.concatenate(([recorded.step[0]], recorded.times[theirs].ravel(), [recorded.step[1]]))
     y = np.concatenate(([profiled.step[0]], profiled.times[ours].ravel(), [profiled.step[1]]))
     order = np.argsort(x, kind="stable")
@@ -90,5 +90,5 @@ def _warp(spans: Intervals, recorded: _Anchors, profiled: _Anchors) -> Intervals
     # Where the two steps ran ops in another order, the earlier anchor wins; time never runs backwards.
     forward = y >= np.maximum.accumulate(y)
     x, y = x[forward] - recorded.step[0], y[forward] - profiled.step[0]
-    warped = np.interp(spans - recorded.step[0], x, y) + profiled.step[0]
-    return warped.astype(np.int64)
+    warped: Intervals = (np.interp(spans - recorded.step[0], x, y) + profiled.step[0]).astype(np.int64)
+    return warped

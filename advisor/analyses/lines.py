@@ -200,7 +200,7 @@ def _user_frame(stack: str) -> Source | None:
 
 
 def _lines_of_calls(stacks: tuple[str, ...]) -> bool:
-    """Whether the numbers are lines of calls (torch 1.8 and 1.9) and not a function's first line: one function has several."""
+    """Whether the numbers are lines of calls, as in torch 1.8 and 1.9, and not the first line of each function."""
     lines: dict[tuple[str, str], set[int]] = {}
     for text in {text for stack in stacks for text in stack.split(";")}:
         if (frame := parse(text)) is not None:

@@ -41,7 +41,7 @@ def _launches(events: Events, work: Mask) -> Ints:
     launch = np.full(len(events), -1, np.int64)
     if not len(calls) or not len(works):
         return launch
-    # Correlations are reused by some tools: sort both together by (correlation, start) and look back to the nearest call.
+    # Some tools reuse correlations: sort both together by (correlation, start) and look back to the nearest call.
     rows = np.concatenate((calls, works))
     order = np.lexsort((np.arange(len(rows)) >= len(calls), events.start_ns[rows], events.correlation[rows]))
     rows = rows[order]

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from advisor.analyses.lines import Lines
+from advisor.analyses.links import Links
+from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
+from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 from advisor.model import Source
-from advisor.trace.events import Trace
+from advisor.trace.events import Category, Events, Mask, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +42,71 @@ class OptimizerWork:
     where: Source | None
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps) -> OptimizerWork:
+    def compute(
+        cls, trace: Trace, steps: Steps, links: Links, nesting: Nesting, lines: Lines, record: RankRecord | None
+    ) -> OptimizerWork:
         """Optimizer work. Raises Missing where the trace holds no optimizer rows."""
-        raise Missing("this analysis is not written yet")
+        events = trace.events
+        rows = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#")
+        if not rows.any():
+            raise Missing("the trace holds no `Optimizer.step#` row: no torch optimizer stepped in it")
+        stepped = np.flatnonzero(rows & (steps.step_of(events.start_ns) >= 0))
+        inside = nesting.ancestor(rows) >= 0
+        ops = inside & events.of(Category.CPU_OP) & (links.step >= 0)
+        has_device = bool(trace.device_work.any())
+        work = trace.device_work & (links.launch >= 0) & inside[np.maximum(links.launch, 0)] & (links.step >= 0)
+        kernels = work & events.of(Category.KERNEL)
+        widest = stepped[int(np.argmax(events.dur_ns[stepped]))] if len(stepped) else np.flatnonzero(rows)[0]
+        return cls(
+            name=_name(events, rows),
+            us=steps.per_step_us(int(events.dur_ns[stepped].sum())),
+            calls=len(stepped) / steps.count,
+            ops=float(ops.sum()) / steps.count,
+            kernels=float(kernels.sum()) / steps.count if has_device else None,
+            device_us=steps.per_step_us(int(events.dur_ns[work].sum())) if has_device else None,
+            tensors=_tensors(events, ops, max(len(stepped), 1), record),
+            loop=_loops(events, ops),
+            where=lines.where_op(int(widest)),
+        )
+
+
+def _name(events: Events, rows: Mask) -> str:
+    """`Optimizer.step#AdamW.step` -> AdamW, of the class with most time."""
+    spent = np.bincount(events.name[rows], weights=events.dur_ns[rows])
+    return events.names[int(np.argmax(spent))].partition("#")[2].removesuffix(".step")
+
+
+def _grouped(events: Events, ops: Mask) -> Mask:
+    """Ops that update many tensors at once."""
+    return ops & events.named("_foreach_", "_fused_")
+
+
+# A loop runs at least one in-place op per tensor; a handful of plain ops surrounds the grouped ones, too.
+_PLAIN_OPS = 8
+
+
+def _loops(events: Events, ops: Mask) -> bool | None:
+    """Whether tensors are updated one by one; None where compiled code or no ops at all leave it open."""
+    if _grouped(events, ops).any():
+        return False
+    in_place = ops & _in_place(events)
+    return True if int(in_place.sum()) >= _PLAIN_OPS else None
+
+
+def _in_place(events: Events) -> Mask:
+    return events.exactly("aten::add_", "aten::mul_", "aten::addcmul_", "aten::addcdiv_", "aten::lerp_", "aten::sub_")
+
+
+def _tensors(events: Events, ops: Mask, stepped: int, record: RankRecord | None) -> int | None:
+    """From the capture; else, in a loop, the number of the most frequent final update (add_ or addcdiv_) per step."""
+    recorded = [one.tensors for one in record.optimizers if one.tensors is not None] if record else []
+    if recorded:
+        return sum(recorded)
+    if _loops(events, ops) is not True:
+        return None
+    adaptive = int((ops & events.exactly("aten::addcdiv_")).sum())
+    # SGD with momentum has two add_ per tensor, without it one: the update of the parameter is the last of them.
+    plain = int((ops & events.exactly("aten::add_")).sum())
+    momentum = int((ops & events.exactly("aten::mul_")).sum())
+    updates = adaptive or (plain - momentum if plain > momentum else plain)
+    return round(updates / stepped) or None

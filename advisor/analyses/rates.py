@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from advisor.analyses.facts import LoaderFacts
 from advisor.analyses.scale import Scale
-from advisor.computed import Missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,13 @@ class Rates:
     why: dict[str, str]
 
     @classmethod
-    def compute(cls, scale: Scale) -> Rates:
+    def compute(cls, scale: Scale, loader: LoaderFacts | None) -> Rates:
         """Rates of this rank."""
-        raise Missing("this analysis is not written yet")
+        why = {"mfu": "the FLOPs of a step are not recorded yet, so their share of the device's peak is unknown"}
+        batch = loader.loader.batch_size if loader is not None else None
+        if batch is None:
+            why["samples_per_second"] = "the batch size is not known; `advisor run` records that of a DataLoader"
+            return cls(None, None, why)
+        # Throughput is the mean's business: a tail of slow steps costs samples, too.
+        step_us = scale.unprofiled.mean or scale.unprofiled.median or scale.profiled.mean or scale.step_us
+        return cls(batch / step_us * 1e6, None, why)

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
 from advisor.model import StepSource
-from advisor.trace.events import DEVICE_WORK, Category, Ints, Trace
+from advisor.trace.events import DEVICE_WORK, Category, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, total, union
 
 
@@ -100,7 +100,8 @@ def _step_rows(trace: Trace) -> Ints:
     threads, number = np.unique(events.thread[rows], return_counts=True)
     rows = rows[events.thread[rows] == threads[np.argmax(number)]]
     reach = np.maximum.accumulate(events.end_ns[rows])
-    return rows[np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1]))]
+    apart: Mask = np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1]))
+    return rows[apart]
 
 
 def _windows(spans: Intervals) -> Intervals:
@@ -124,7 +125,7 @@ def _whole(trace: Trace) -> Intervals:
 
 
 def _busiest_thread(trace: Trace) -> int:
-    """Without steps: the thread that fetched or stepped an optimizer, else the one with most CPU ops outside backward."""
+    """Without steps: the thread that fetched or stepped an optimizer, else that with most CPU ops outside backward."""
     events = trace.events
     for used in (
         events.of(Category.ANNOTATION) & events.named("enumerate(DataLoader)#", "Optimizer.step#"),

@@ -25,7 +25,7 @@ class SyncSite:
     calls          per step
     us             time that the host stood in them, µs per step
     idle_after_us  device idle from the drained queue to the next device work, µs per step, as far as it is idle_sync
-    gives_back_us  at most what going without these calls gives back: of each, the smaller of the wait and the idle after it
+    gives_back_us  at most what going without them gives back: of each the smaller of its wait and the idle after it
     where          the user's line, where known
     from_user      False for syncs that the framework makes on its own account (profiler, DDP, data loader)
     """

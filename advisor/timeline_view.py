@@ -1,0 +1,155 @@
+"""The median step as lanes of drawable segments: loader, threads, streams, communication, and why the device idles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.analyses.classify import communication_rows
+from advisor.analyses.gpu_idle import GpuIdle
+from advisor.analyses.input_wait import fetch_rows
+from advisor.analyses.nesting import Nesting
+from advisor.analyses.phases import backward_rows, optimizer_rows
+from advisor.analyses.steps import Steps
+from advisor.computed import Computed
+from advisor.model import Lane, Segment, Timeline
+from advisor.trace.events import Category, Events, Ints, Trace
+
+Words = npt.NDArray[np.str_]
+
+# More segments than this are narrower than two pixels of a page 1,200 wide, and only make it heavy.
+MOST_SEGMENTS = 150
+# Threads beyond these few run nothing that a reader could place.
+_MOST_THREADS, _MOST_STREAMS = 4, 6
+_WORK_KINDS = {Category.KERNEL: "kernel", Category.MEMCPY: "copy", Category.MEMSET: "memset"}
+
+
+def timeline(computed: Computed) -> Timeline | None:
+    """The step of median duration; None where nothing in it can be drawn."""
+    steps, trace = computed.get(Steps), computed.get(Trace)
+    start, end = (int(edge) for edge in steps.spans[steps.median_index])
+    idle = computed.find(GpuIdle)
+    view = _View(trace, steps, computed.get(Nesting), start, end)
+    lanes = [*view.input(), *view.threads(), *view.streams()]
+    if idle is not None:
+        lanes.append(view.idle(idle))
+    lanes = [lane for lane in lanes if lane.segments]
+    if not lanes:
+        return None
+    return Timeline(steps.labels[steps.median_index], (end - start) / 1e3, tuple(lanes))
+
+
+class _View:
+    """One step of a trace, as lanes."""
+
+    def __init__(self, trace: Trace, steps: Steps, nesting: Nesting, start: int, end: int) -> None:
+        self.events, self.steps, self.nesting = trace.events, steps, nesting
+        self.start, self.end = start, end
+        events = self.events
+        self.inside = (events.start_ns < end) & (events.end_ns > start) & (events.dur_ns > 0)
+        self.work = trace.device_work & self.inside
+
+    def input(self) -> Iterator[Lane]:
+        """Fetches of the loop."""
+        rows = np.flatnonzero(fetch_rows(self.events) & self.inside & (self.events.thread == self.steps.main_thread))
+        yield self._lane("input", rows, np.array(["input"] * len(rows)))
+
+    def threads(self) -> Iterator[Lane]:
+        """Outermost ops, optimizer spans and lone runtime calls of the busiest threads, the loop's first."""
+        events = self.events
+        kinds = self._host_kinds()
+        shown = self.inside & (kinds != "")
+        threads, spent = np.unique(events.thread[shown], return_counts=True)
+        order = np.lexsort((-spent, threads != self.steps.main_thread))
+        for thread in threads[order][:_MOST_THREADS]:
+            rows = np.flatnonzero(shown & (events.thread == thread))
+            name = "main thread" if thread == self.steps.main_thread else _thread_name(events, int(thread))
+            yield self._lane(name, rows, kinds[rows])
+
+    def _host_kinds(self) -> Words:
+        """The kind of each host row that is drawn, "" for all others: rows inside a drawn one are not."""
+        events = self.events
+        kinds = np.full(len(events), "", "U16")
+        kinds[events.of(Category.CPU_OP)] = "op"
+        kinds[events.of(Category.RUNTIME)] = "runtime"
+        kinds[optimizer_rows(events)] = "optimizer"
+        kinds[backward_rows(events)] = "backward"
+        kinds[events.of(Category.ANNOTATION, Category.CPU_OP) & communication_rows(events)] = "communication"
+        kinds[fetch_rows(events)] = ""
+        drawn = kinds != ""
+        parent = self.nesting.parent
+        covered = self.nesting.ancestor(drawn | fetch_rows(events))
+        inner = (parent >= 0) & (covered[np.maximum(parent, 0)] >= 0)
+        kinds[inner] = ""
+        return kinds
+
+    def streams(self) -> Iterator[Lane]:
+        """The busiest streams; communication has a lane of its own."""
+        events = self.events
+        kinds = np.full(len(events), "", "U16")
+        for category, kind in _WORK_KINDS.items():
+            kinds[events.of(category)] = kind
+        talking = self.work & events.of(Category.KERNEL) & communication_rows(events)
+        kinds[talking] = "communication"
+        rest = self.work & ~talking
+        keys = np.column_stack((events.device, events.stream))[rest]
+        streams, spent = np.unique(keys, axis=0, return_counts=True) if len(keys) else (keys, keys[:, 0])
+        several = len(np.unique(keys[:, 0])) > 1 if len(keys) else False
+        for device, stream in streams[np.argsort(-spent, kind="stable")][:_MOST_STREAMS].tolist():
+            rows = np.flatnonzero(rest & (events.device == device) & (events.stream == stream))
+            label = f"device {device}, stream {stream}" if several else f"stream {stream}"
+            yield self._lane(label, rows, kinds[rows])
+        rows = np.flatnonzero(talking)
+        yield self._lane("communication", rows, kinds[rows])
+
+    def idle(self, idle: GpuIdle) -> Lane:
+        """Idle gaps by cause."""
+        gaps = [gap for gap in idle.gaps if gap.start_ns < self.end and gap.end_ns > self.start]
+        edges = np.array([(gap.start_ns, gap.end_ns) for gap in gaps], np.int64).reshape(-1, 2)
+        kinds = np.array([gap.cause for gap in gaps], "U16")
+        return Lane("device idle", self._segments(edges, kinds, [gap.host or gap.cause for gap in gaps]))
+
+    def _lane(self, name: str, rows: Ints, kinds: Words) -> Lane:
+        events = self.events
+        edges = np.column_stack((events.start_ns[rows], events.end_ns[rows]))
+        return Lane(name, self._segments(edges, kinds, [events.text(row) for row in rows.tolist()]))
+
+    def _segments(self, edges: Ints, kinds: Words, labels: list[str]) -> tuple[Segment, ...]:
+        """Segments of the step; where there are too many, neighbours closer than a pixel or two become one."""
+        if not len(edges):
+            return ()
+        edges = np.clip(edges, self.start, self.end)
+        groups: Ints = np.arange(len(edges))
+        step_ns = self.end - self.start
+        slack = step_ns // 4_000
+        while groups[-1] + 1 > MOST_SEGMENTS:
+            # Where kinds alternate too finely to be seen, the longest stands for its neighbours.
+            alike = kinds if slack < step_ns // 50 else np.repeat(kinds[:1], len(kinds))
+            groups = _merge(edges, alike, slack)
+            slack = 2 * slack + 1
+        return tuple(self._drawn(edges, kinds, labels, groups))
+
+    def _drawn(self, edges: Ints, kinds: Words, labels: list[str], groups: Ints) -> Iterator[Segment]:
+        first = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
+        last = np.append(first[1:], len(groups))
+        for low, high in zip(first.tolist(), last.tolist(), strict=True):
+            length = edges[low:high, 1] - edges[low:high, 0]
+            longest = low + int(np.argmax(length))
+            label = labels[longest] if high - low == 1 else f"{labels[longest]} and {high - low - 1} more"
+            begin, end = int(edges[low, 0]), int(edges[low:high, 1].max())
+            yield Segment((begin - self.start) / 1e3, (end - begin) / 1e3, str(kinds[longest]), label)
+
+
+def _merge(edges: Ints, kinds: Words, slack_ns: int) -> Ints:
+    """Group number of each piece: pieces of one kind that follow within `slack_ns` belong together."""
+    reach = np.maximum.accumulate(edges[:, 1])
+    apart = (edges[1:, 0] - reach[:-1] > slack_ns) | (kinds[1:] != kinds[:-1])
+    groups: Ints = np.concatenate(([0], np.cumsum(apart))).astype(np.int64)
+    return groups
+
+
+def _thread_name(events: Events, thread: int) -> str:
+    found = events.threads[thread]
+    return found.name or f"thread {found.tid}"
