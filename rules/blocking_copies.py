@@ -76,7 +76,7 @@ def _finding(site: CopySite, cost_us: float, steps: Steps, scale: Scale) -> Find
     return Finding(
         message=(
             f"{number}{amount} {way} the GPU a step (`{site.op}`): the host waits "
-            f"{time(scale.scaled(site.blocked_us))} for {'it' if site.calls == 1 else 'them'}, and for {time(scale.scaled(cost_us))} of each step "
+            f"{time(scale.scaled(site.blocked_us))}, and for {time(scale.scaled(cost_us))} of each step "
             f"({percent(cost_us / steps.step_us)}) no kernel runs meanwhile."
         ),
         saving=scale.saving(
@@ -110,7 +110,7 @@ EXAMPLES = [
     Example(
         "pinned, but without non_blocking=True",
         draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PINNED, F=FORWARD, B=BACKWARD, K=GEMM),
-        saves_us=(0, 5500),
+        saves_us=(0, 6000),
         says=("`aten::to`", "to the GPU"),
     ),
     Example(
@@ -129,7 +129,7 @@ EXAMPLES = [
             B=BACKWARD,
             K=GEMM,
         ),
-        saves_us=(0, 7500),
+        saves_us=(0, 8000),
         says=("from the GPU",),
     ),
     Example(

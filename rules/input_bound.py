@@ -31,6 +31,7 @@ from advisor.api import (
     NEXT,
     NEXT_WORKERS,
     Breakdown,
+    Ev,
     Example,
     Finding,
     Fix,
@@ -257,9 +258,9 @@ EXAMPLES = [
         "one long fetch at the start of an epoch",
         draw(
             """
-            step   [1                 ][2       ][3       ][4       ]
-            cpu    [D        ][F ]     [D][F ]   [D][F ]   [D][F ]
-            gpu 7              [K    ]    [K    ]   [K    ]   [K    ]
+            step   [1                  ][2      ][3      ][4      ]
+            cpu    [D        ][F ]      [F ][D]  [F ][D]  [F ][D]
+            gpu 7              [K      ] [K     ] [K     ] [K     ]
             """,
             us=1000,
             D=NEXT_WORKERS,
@@ -290,12 +291,13 @@ EXAMPLES = [
         draw(
             """
             step   [1                 ][2                 ]
-            cpu    [D][F ]             [D][F ]
-            gpu 7      [K              ]   [K             ]
+            cpu    [F ][B ][D]         [F ][B ][D]
+            gpu 7   [K                ][K                ]
             """,
             us=100,
             D=NEXT_WORKERS,
             F=FORWARD,
+            B=Ev(BACKWARD.name, launches=""),
             K=GEMM,
         ),
         saves_us=None,

@@ -112,10 +112,10 @@ EXAMPLES = [
             cpu    [F                   ][F                   ]
             gpu 7   [K                   ][K                  ]
             """,
-            us=50,
+            us=25,
             **_SHORT,
         ),
-        saves_us=(0, 1100),
+        saves_us=(0, 550),
         says=("20 launches a step", "100 % of them under 10 µs"),
     ),
     Example(
@@ -126,11 +126,11 @@ EXAMPLES = [
             cpu    [F                   ][F                   ]
             gpu 7   [K                   ][K                  ]
             """,
-            us=50,
+            us=25,
             **_SHORT,
         ),
         facts={"settings": {"compiled": True}},
-        saves_us=(0, 1100),
+        saves_us=(0, 550),
     ),
     Example(
         "as many launches, but the queue is never empty",
@@ -140,7 +140,7 @@ EXAMPLES = [
             cpu    [F       ]            [F       ]
             gpu 7   [K                   ][K                  ]
             """,
-            us=50,
+            us=25,
             F=_SHORT["F"],
             K=Ev(ELEMENTWISE.name, "kernel", times=20),
         ),
@@ -151,9 +151,9 @@ EXAMPLES = [
         "few long kernels",
         draw(
             """
-            step   [1                 ][2                 ]
-            cpu    [F  ][B  ]          [F  ][B  ]
-            gpu 7   [K       ][K      ] [K       ][K     ]
+            step   [1                                 ][2                                 ]
+            cpu    [F  ][B  ]                          [F  ][B  ]
+            gpu 7   [K               ][K              ] [K               ][K              ]
             """,
             us=1000,
             F=FORWARD,

@@ -144,7 +144,7 @@ EXAMPLES = [
             step   [1                         ][2                         ]
             cpu    [F   ][B   ][O           ]  [F   ][B   ][O           ]
             cpu                [A          ]               [A          ]
-            gpu 7   [K   ][K   ][U          ]   [K   ][K   ][U          ]
+            gpu 7   [K   ][K  ][U          ]    [K   ][K  ][U          ]
             """,
             us=100,
             O=_ADAM,

@@ -117,14 +117,14 @@ EXAMPLES = [
     Example(
         "the step begins with a pageable copy",
         draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
-        saves_us=(0, 5500),
+        saves_us=(0, 6000),
         says=("8.39 MB a step", "1 copy"),
     ),
     Example(
         "the loader pins already, this tensor does not come from it",
         draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
         facts={"loaders": [{"batch_size": 64, "num_workers": 4, "pin_memory": True}]},
-        saves_us=(0, 5500),
+        saves_us=(0, 6000),
     ),
     Example(
         "a pageable copy that runs beside kernels",

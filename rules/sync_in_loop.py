@@ -57,7 +57,7 @@ def check(
 ) -> Iterator[Finding]:
     bound_us = breakdown.us("idle_sync")
     for site in syncs.sites:
-        cost_us = min(site.idle_after_us, bound_us)
+        cost_us = min(site.gives_back_us, bound_us)
         if site.from_user and cost_us >= min_share * steps.step_us:
             yield _finding(site, cost_us, busy, steps, scale)
 
@@ -71,15 +71,21 @@ def _finding(site: SyncSite, cost_us: float, busy: GpuBusy, steps: Steps, scale:
     return Finding(
         message=(
             f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step; the GPU then idles "
-            f"{time(scale.scaled(cost_us))} of each step ({percent(cost_us / steps.step_us)})."
+            f"{time(scale.scaled(site.idle_after_us))} of each step ({percent(site.idle_after_us / steps.step_us)})."
         ),
         saving=scale.saving(
             low_us,
             cost_us,
-            "low: the host is then busy launching for the rest of the step; high: all idle time after it",
+            "low: the rest of the host's work becomes the limit; high: the idle time that the wait explains",
         ),
         where=(site.where,) if site.where else (),
-        facts={"syncs_per_step": site.calls, "blocked_us": site.us, "idle_after_us": cost_us, "op": site.op},
+        facts={
+            "syncs_per_step": site.calls,
+            "blocked_us": site.us,
+            "gives_back_us": cost_us,
+            "idle_after_us": site.idle_after_us,
+            "op": site.op,
+        },
         fix=_fix(site.op),
         claims=("idle_sync",),
     )

@@ -57,7 +57,7 @@ EXAMPLES = [
         draw(_ON_CPU, us=1000, F=FORWARD, B=BACKWARD),
         facts={"settings": {"accelerator_available": True, "accelerator_name": "NVIDIA A10", "model_device": "cpu"}},
         saves_us="unknown",
-        says=("NVIDIA A10", "10 ms a step"),
+        says=("NVIDIA A10", "11 ms a step"),
     ),
     Example(
         "no accelerator in this machine",
