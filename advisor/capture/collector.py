@@ -1,0 +1,117 @@
+"""What the hooks see pass by and run.json keeps: loaders, optimizers, garbage collections, fetch times."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import weakref
+from time import perf_counter_ns
+from typing import Any
+
+from . import hooks
+from .workers import Board
+
+_MOST_LOADERS = 8
+
+
+class Collector:
+    """Facts gathered while the script runs. `timed` is on in the un-profiled phase only."""
+
+    def __init__(self) -> None:
+        self.timed = False
+        self.optimizers: dict[int, Any] = {}
+        self.loaders: list[dict[str, Any]] = []
+        self.pauses: list[float] = []
+        self.paused_ns = 0
+        self.autocast: set[str] = set()
+        self.lengths: dict[int, int | None] = {}
+        self.board = Board()
+
+    def install(self) -> None:
+        """Starts to listen to fetchers, autocast and the garbage collector."""
+        hooks.watch_fetchers(self.board.begun, self.board.fetched)
+        hooks.watch_autocast(self._autocast)
+        gc.callbacks.append(self._collected)
+
+    def in_child(self) -> None:
+        """In a forked process: only the board goes on, where it is a loader worker."""
+        self.timed = False
+        self.board.in_child()
+
+    def batch_ready(self) -> None:
+        """A batch was delivered on the loop's thread."""
+        self.board.delivered()
+
+    def made(self, iterator: Any) -> None:
+        """An iterator is being made; its workers are not there yet."""
+        if self.board.memory is None:
+            self.board.prepare()
+
+    def loader(self, iterator: Any) -> None:
+        """A new iterator of a DataLoader."""
+        from .probe import loader_facts
+
+        serial = iterator.__dict__["_advisor"]
+        self.lengths[serial] = _length(iterator)
+        facts = loader_facts(iterator)
+        for one in self.loaders:
+            if one["facts"] == facts:
+                one["serials"].add(serial)
+                return
+        if len(self.loaders) < _MOST_LOADERS:
+            self.loaders.append({"facts": facts, "serials": {serial}})
+
+    def optimizer(self, optimizer: Any) -> None:
+        """An optimizer that stepped for the first time."""
+        self.optimizers[id(optimizer)] = weakref.ref(optimizer)
+
+    def _autocast(self, region: Any, _value: Any) -> None:
+        if getattr(region, "_enabled", True):
+            self.autocast.add(str(getattr(region, "fast_dtype", "")).removeprefix("torch."))
+
+    def _collected(self, phase: str, _info: dict[str, int]) -> None:
+        if not self.timed:
+            return
+        if phase == "start":
+            self.paused_ns = perf_counter_ns()
+        elif self.paused_ns:
+            self.pauses.append((perf_counter_ns() - self.paused_ns) / 1e3)
+            self.paused_ns = 0
+
+    def record(self, trained: set[int]) -> dict[str, Any]:
+        """The part of the rank's record that was gathered here. trained: serials of iterators that fed a backward."""
+        used = [one["facts"] for one in self.loaders if one["serials"] & trained] or [
+            one["facts"] for one in self.loaders
+        ]
+        times = self.board.read()
+        return {
+            "loaders": [{**facts, **fetch_times(facts, times, len(used))} for facts in used],
+            "gc_pauses_us": self.pauses,
+        }
+
+
+def _length(iterator: Any) -> int | None:
+    try:
+        return len(iterator)
+    except Exception:
+        return None
+
+
+def fetch_times(facts: dict[str, Any], times: list[tuple[float, float]], loaders: int) -> dict[str, Any]:
+    """sample_us and collate_us of a loader, or why they are not known. times: (all samples, collate) of batches, µs."""
+    if loaders > 1:
+        return {"sample_why": "several loaders feed this loop, and their workers cannot be told apart"}
+    if not times:
+        context = facts.get("context")
+        why = f"workers are started by {context}" if context in ("spawn", "forkserver") else "no batch was seen"
+        return {"sample_why": why}
+    batch = facts.get("batch_size") or 1
+    return {
+        "sample_us": median([samples / batch for samples, _ in times]),
+        "collate_us": median([collate for _, collate in times]),
+    }
+
+
+def median(values: list[float]) -> float | None:
+    """The median; None of nothing."""
+    return statistics.median(values) if values else None

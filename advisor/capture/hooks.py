@@ -1,0 +1,151 @@
+"""Where capture listens inside torch: attributes that loops read or set, so that no frame of ours is on the stack.
+
+A wrapped function would stand in the traceback of the user's error. An attribute is read and done: the loader reads
+`_profile_name` as `__next__` begins and sets `_num_yielded` when a batch is there; autograd reads `_execution_engine`
+as a backward begins; a profiler sets `step_num` in step(). Optimizers have a hook of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.autograd.profiler
+import torch.profiler
+import torch.utils.data.dataloader as loading
+
+Listener = Callable[[Any, Any], None]
+
+
+class Attribute:
+    """An instance attribute that tells a listener when it is read or set; the value stays where it always was."""
+
+    def __init__(self, name: str, on_get: Listener | None = None, on_set: Listener | None = None) -> None:
+        self.name = name
+        self.on_get = on_get
+        self.on_set = on_set
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        try:
+            value = owner.__dict__[self.name]
+        except (KeyError, AttributeError):
+            kind = kind or type(owner)
+            of = f"type object '{kind.__name__}'" if owner is None else f"'{kind.__name__}' object"
+            raise AttributeError(f"{of} has no attribute '{self.name}'") from None
+        if self.on_get is not None:
+            self.on_get(owner, value)
+        return value
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        owner.__dict__[self.name] = value
+        if self.on_set is not None:
+            self.on_set(owner, value)
+
+    def __delete__(self, owner: Any) -> None:
+        del owner.__dict__[self.name]
+
+
+def watch_loaders(asked: Listener, given: Listener) -> None:
+    """asked(iterator, _): `__next__` begins. given(iterator, n): n batches were delivered; 0: it is made or reset."""
+    kind: Any = loading._BaseDataLoaderIter
+    kind._profile_name = Attribute("_profile_name", on_get=asked)
+    kind._num_yielded = Attribute("_num_yielded", on_set=given)
+
+
+def watch_fetchers(begun: Listener, fetched: Listener) -> None:
+    """begun(fetcher, _): the samples of a batch are about to be read. fetched(fetcher, _): about to be collated."""
+    from torch.utils.data._utils import fetch
+
+    kind: Any = fetch._BaseDatasetFetcher
+    kind.auto_collation = Attribute("auto_collation", on_get=begun)
+    kind.collate_fn = Attribute("collate_fn", on_get=fetched)
+
+
+def watch_backward(begun: Callable[[], None]) -> None:
+    """begun(): a backward pass (or autograd.grad) begins."""
+    meta: Any = type(torch.autograd.Variable)
+    engine = [torch.autograd.Variable._execution_engine]
+
+    def read(_kind: Any) -> Any:
+        begun()
+        return engine[0]
+
+    def write(_kind: Any, value: Any) -> None:
+        engine[0] = value
+
+    meta._execution_engine = property(read, write)
+
+
+def watch_optimizers(stepped: Callable[[Any], None]) -> None:
+    """stepped(optimizer): a step returned. Inside code that torch.compile traces nothing is called."""
+    from torch.optim import optimizer as module
+
+    def hook(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        stepped(optimizer)
+
+    if hasattr(module, "register_optimizer_step_post_hook"):
+        module.register_optimizer_step_post_hook(hook)
+
+
+def watch_profilers(stepped: Listener, began: Callable[[], None], ended: Callable[[], None]) -> None:
+    """stepped(profiler, n): step_num was set. began/ended: a profiler session is prepared or starts, has stopped."""
+    kind: Any = torch.profiler.profile
+    kind.step_num = Attribute("step_num", on_set=stepped)
+    module: Any = torch.autograd.profiler
+    for name in ("_prepare_profiler", "_enable_profiler"):
+        if hasattr(module, name):
+            setattr(module, name, _before(getattr(module, name), began))
+    if hasattr(module, "_disable_profiler"):
+        module._disable_profiler = _after(module._disable_profiler, ended)
+
+
+def watch_autocast(entered: Listener) -> None:
+    """entered(autocast, _): an autocast region is entered (it saves the state that it will restore)."""
+    from torch.amp import autocast_mode
+
+    kind: Any = autocast_mode.autocast
+    kind.prev = Attribute("prev", on_set=entered)
+
+
+def watch_groups(joined: Callable[[], None]) -> None:
+    """joined(): this process has joined the default process group."""
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import distributed_c10d as module
+
+    kind: Any = type(module._world)
+    known = kind.default_pg
+
+    def write(world: Any, value: Any) -> None:
+        known.fset(world, value)
+        if value is not None:
+            joined()
+
+    kind.default_pg = property(known.fget, write)
+
+
+def in_children(forget: Callable[[], None]) -> None:
+    """forget() in every process that this one forks."""
+    os.register_at_fork(after_in_child=forget)
+
+
+def _before(call: Callable[..., Any], listener: Callable[[], None]) -> Callable[..., Any]:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        listener()
+        return call(*args, **kwargs)
+
+    return wrapped
+
+
+def _after(call: Callable[..., Any], listener: Callable[[], None]) -> Callable[..., Any]:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        finally:
+            listener()
+
+    return wrapped

@@ -1,0 +1,165 @@
+"""Starts the script or its launcher with capture in its environment, waits, and puts run.json together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_BOOT = Path(__file__).parent / "boot"
+
+# Modules of launchers: a process that runs one of these is never the script.
+_LAUNCHERS = frozenset(
+    {
+        "torch.distributed.run",
+        "torch.distributed.launch",
+        "accelerate.commands.launch",
+        "accelerate.commands.accelerate_cli",
+        "deepspeed.launcher.runner",
+        "deepspeed.launcher.launch",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to start. command: the whole command line. direct: the started process is the script itself."""
+
+    command: tuple[str, ...]
+    direct: bool
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user chose about capture; None or 0 leaves the choice to capture."""
+
+    steps: int = 0
+    warmup: int | None = None
+    stop: bool = False
+    lines: bool = True
+    memory: bool = False
+    ranks: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the script ended: status as a shell would see it, signal the number that killed it, or 0."""
+
+    status: int
+    signal: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def targets_of(command: Sequence[str]) -> tuple[str, ...]:
+    """Scripts (real paths) and modules that a launcher's command line names, the launcher itself not among them."""
+    found = []
+    words = list(command)
+    for place, word in enumerate(words[1:], start=1):
+        if words[place - 1] in ("-m", "--module"):
+            if word not in _LAUNCHERS:
+                found.append(word)
+        elif word.endswith(".py") and Path(word).is_file():
+            found.append(os.path.realpath(word))
+    return tuple(found)
+
+
+def start(target: Target, folder: Path, options: Options) -> subprocess.Popen[bytes]:
+    """Starts the command with capture in its environment. Raises OSError when it cannot be started."""
+    settings = {
+        "folder": str(folder),
+        "parent": os.getpid() if target.direct else 0,
+        "targets": list(target.targets),
+        "steps": options.steps,
+        "warmup": options.warmup,
+        "stop": options.stop,
+        "lines": options.lines,
+        "memory": options.memory,
+        "rank": list(options.ranks) if options.ranks is not None else None,
+    }
+    environment = dict(os.environ)
+    environment["TORCH_ADVISOR_CAPTURE"] = json.dumps(settings)
+    known = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{_BOOT}{os.pathsep}{known}" if known else str(_BOOT)
+    # Descriptors that the caller passed on to us are the script's, as they would be without us.
+    return subprocess.Popen(target.command, env=environment, close_fds=False)
+
+
+def wait(process: subprocess.Popen[bytes]) -> Ended:
+    """Waits for the end; signals meant for the script are passed on.
+
+    Ctrl-C at a terminal reaches the script without us, as a member of the foreground group: passing that on would
+    interrupt it twice. A signal sent to us alone is passed on.
+    """
+    if not hasattr(signal, "sigtimedwait"):
+        return _wait_simply(process)
+    awaited = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited | {signal.SIGCHLD})
+    try:
+        while process.poll() is None:
+            # SIGCHLD wakes us; the time limit is for a child that ended just before signals were blocked.
+            seen = signal.sigtimedwait(awaited | {signal.SIGCHLD}, 0.5)
+            if seen is not None and seen.si_signo != signal.SIGCHLD and seen.si_code <= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(seen.si_signo)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return _ended(process.returncode)
+
+
+def _wait_simply(process: subprocess.Popen[bytes]) -> Ended:
+    """Where the system cannot tell who sent a signal: Ctrl-C is left to the script, SIGTERM is passed on."""
+    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ended = signal.signal(signal.SIGTERM, lambda number, _frame: process.send_signal(number))
+    try:
+        return _ended(process.wait())
+    finally:
+        signal.signal(signal.SIGINT, kept)
+        signal.signal(signal.SIGTERM, ended)
+
+
+def _ended(code: int) -> Ended:
+    return Ended(128 - code, -code) if code < 0 else Ended(code)
+
+
+def end_as(ended: Ended) -> int:
+    """Ends this process by the signal that ended the script; returns the status where there was none."""
+    if ended.signal:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with contextlib.suppress(Exception):
+            import resource
+
+            # The script has left its core already; ours would say nothing.
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if ended.signal != signal.SIGKILL:
+            signal.signal(ended.signal, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {ended.signal})
+        os.kill(os.getpid(), ended.signal)
+    return ended.status
+
+
+def assemble(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
+    """Writes run.json from `header` and the parts that the ranks left; returns it."""
+    parts = []
+    for path in sorted(folder.glob("rank*.part.json")):
+        with contextlib.suppress(OSError, ValueError):
+            parts.append(json.loads(path.read_text(encoding="utf-8")))
+    parts.sort(key=lambda part: (part["rank"], part["pid"]))
+    record: dict[str, Any] = {"schema": "torch-advisor/run", "version": 1, **header, "ranks": []}
+    for part in parts:
+        record["versions"] = {**part.pop("versions", {}), **record.get("versions", {})}
+        record["ranks"].append(part)
+    aside = folder / ".run.json.tmp"
+    aside.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    aside.replace(folder / "run.json")
+    for path in folder.glob("rank*.part.json"):
+        path.unlink()
+    return record

@@ -1,0 +1,154 @@
+"""The user's executing line as ranges of the lines trace: `advisor:line|<file>|<line>|<function>`.
+
+A trace function opens a range at each line of the user's code on the loop's thread and closes it at the next one, so
+that a gap without any torch op still has its line. `advisor:call|<module>.<function>` names what a line of the user
+called outside the user's code. Works only inside one step; a debugger or a coverage tool that already traces is left
+alone.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+# A step with more line events than this (a pixel loop) is cut off: its trace would be of no use and very large.
+_MOST_EVENTS = 50_000
+
+_enter = torch.autograd._record_function_with_args_enter
+_exit = torch.autograd._record_function_with_args_exit
+
+
+class LineRecorder:
+    """Ranges for the lines of the calling thread between start() and stop()."""
+
+    def __init__(self) -> None:
+        self.foreign = _foreign_folders()
+        self.names: dict[CodeType, str | None] = {}
+        self.open: list[tuple[FrameType, int, Any]] = []
+        self.hooked: list[FrameType] = []
+        self.events = 0
+        self.on = False
+        self.files: set[str] = set()
+        self.cut = False
+
+    def start(self) -> None:
+        """Begins to record. Raises RuntimeError when another tool traces this thread."""
+        if sys.gettrace() is not None:
+            raise RuntimeError("another tool (a debugger, coverage) traces this thread")
+        frames = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if self._name(frame.f_code) is not None:
+                frames.append(frame)
+            frame = frame.f_back
+        self.on = True
+        for one in reversed(frames):
+            self._push(one)
+            one.f_trace = self._local
+            self.hooked.append(one)
+        sys.settrace(self._global)
+
+    def stop(self) -> None:
+        """Ends every open range and takes the trace function away."""
+        if not self.on:
+            return
+        self.on = False
+        sys.settrace(None)
+        for frame in self.hooked:
+            frame.f_trace = None
+        self.hooked.clear()
+        while self.open:
+            _exit(self.open.pop()[2])
+
+    def _name(self, code: CodeType) -> str | None:
+        """The constant part of a range's name: file and function; None for code that is not the user's."""
+        try:
+            return self.names[code]
+        except KeyError:
+            name = self.names[code] = self._fresh_name(code)
+            return name
+
+    def _fresh_name(self, code: CodeType) -> str | None:
+        file = code.co_filename
+        if file.startswith("<") and file not in ("<string>", "<stdin>"):
+            return None
+        path = os.path.abspath(file) if not file.startswith("<") else file
+        if path.startswith(self.foreign):
+            return None
+        shown = relative(path)
+        self.files.add(shown)
+        return shown
+
+    def _push(self, frame: FrameType) -> None:
+        file, line = self.names[frame.f_code], frame.f_lineno
+        self.open.append((frame, line, _enter(f"advisor:line|{file}|{line}|{frame.f_code.co_name}")))
+
+    def _pop(self, frame: FrameType) -> None:
+        """Ends the ranges of `frame` and of frames above it that ended without our seeing it."""
+        if any(one[0] is frame for one in self.open):
+            while self.open:
+                one, _, handle = self.open.pop()
+                _exit(handle)
+                if one is frame:
+                    return
+
+    def _global(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        if event != "call" or not self.on:
+            return None
+        if self._name(frame.f_code) is not None:
+            return self._local
+        caller = frame.f_back
+        if caller is not None and self.open and self.open[-1][0] is caller and self._name(caller.f_code) is not None:
+            # What a line of the user called outside the user's code, one level deep.
+            module = frame.f_globals.get("__name__", "")
+            name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+            self.open.append((frame, 0, _enter(f"advisor:call|{module}.{name}")))
+            frame.f_trace_lines = False
+            return self._call
+        return None
+
+    def _call(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        if event == "return":
+            self._pop(frame)
+            frame.f_trace_lines = True
+        return self._call
+
+    def _local(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        if not self.on:
+            return None
+        if event == "line":
+            self.events += 1
+            if self.events > _MOST_EVENTS:
+                self.cut = True
+                self.stop()
+                return None
+            if self.open and self.open[-1][0] is frame:
+                if self.open[-1][1] == frame.f_lineno:
+                    return self._local  # a comprehension, a loop on one line: still the same line
+                _exit(self.open.pop()[2])
+            else:
+                self._pop(frame)
+            self._push(frame)
+        elif event == "return":
+            self._pop(frame)
+        return self._local
+
+
+def relative(path: str) -> str:
+    """The path below the working directory where it lies there, else as it is; never with our separator in it."""
+    here = os.getcwd() + os.sep
+    return (path[len(here) :] if path.startswith(here) else path).replace("|", "/")
+
+
+def _foreign_folders() -> tuple[str, ...]:
+    """Folders of code that is not the user's: the standard library, installed packages, ourselves."""
+    found = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found |= {os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))), os.path.dirname(os.__file__)}
+    found |= {*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.path.abspath(__file__))}
+    return tuple(os.path.abspath(one) + os.sep for one in found)

@@ -1,0 +1,227 @@
+"""What happens at which step: warm-up, un-profiled timing, the profiled window, the lines step, timing again.
+
+Nothing here touches torch: the recorder does. Durations come in nanoseconds on the host's clock, or as marks on the
+device that are read after the phase.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+WARM, TIMING, READY, RECORD, LINES, AFTER, DONE = range(7)
+
+# Un-profiled step times kept: enough for a tail of one step in a hundred, small in run.json.
+MOST_TIMES = 500
+# Without a known length of the epoch the script may be short: 20 un-profiled steps before the window, 100 otherwise.
+_UNKNOWN_TIMING, _FULL_TIMING = 20, 100
+_UNKNOWN_WARMUP, _FULL_WARMUP = 3, 10
+# The un-profiled phase before the window ends after two seconds once it has five steps: a script of slow steps is not
+# held up, and five give a median.
+_TIMING_NS, _FEW = 2_000_000_000, 5
+# Steps that compile extend the warm-up, but not for ever: a script that recompiles in every step is profiled as it is.
+_MOST_COMPILING = 30
+# The first steps after a window pay for its export (caches, collected garbage).
+_SETTLE = 3
+# The window closes after this time even when steps are missing: the trace must stay of a readable size.
+_WINDOW_NS = 30_000_000_000
+# Boundaries without a training step that a window tolerates for each step asked for (evaluation inside training).
+_PATIENCE = 4
+
+
+class Recorder(Protocol):
+    """What the phases ask for; implemented on torch.profiler by `window.Window`."""
+
+    def prepare(self) -> bool: ...
+    def start(self, role: str) -> bool: ...
+    def open(self, number: int) -> None: ...
+    def close(self) -> None: ...
+    def stop(self, rows: dict[int, int], partial: bool) -> None: ...
+    def compiles(self) -> int: ...
+    def too_big(self) -> bool: ...
+    def mark(self) -> Any: ...
+    def finished(self) -> None: ...
+
+
+@dataclass
+class Plan:
+    """How many steps each phase takes. steps 0: chosen by the length of a step."""
+
+    warmup: int
+    timing: int
+    steps: int
+    lines: bool
+    ranks: int = 1
+
+
+def plan(options: dict[str, Any], known: int | None, ranks: int) -> Plan:
+    """The plan for a loop whose epoch has `known` batches (None: unknown). Short epochs get short phases."""
+    steps = int(options.get("steps") or 0)
+    lines = bool(options.get("lines", True))
+    warmup, timing = _UNKNOWN_WARMUP, _UNKNOWN_TIMING
+    if known is not None:
+        spare = known - ((steps or 5) + 4)
+        warmup = max(1, min(_FULL_WARMUP, spare // 4))
+        timing = max(1, min(_FULL_TIMING, spare - warmup))
+    if options.get("warmup") is not None:
+        warmup = int(options["warmup"])
+    return Plan(warmup, timing, steps, lines, ranks)
+
+
+def window_steps(plan_: Plan, step_ns: float) -> int:
+    """Steps to record: short steps need more of them for a steady figure, long ones make large traces.
+
+    Ranks of one job must choose the same number, so there only the plan decides.
+    """
+    if plan_.steps:
+        return plan_.steps
+    if plan_.ranks > 1 or not step_ns:
+        return 5
+    return 10 if step_ns < 20e6 else 5 if step_ns < 2e9 else 3
+
+
+class Phases:
+    """The state of one rank's capture; `boundary` is called at every boundary of the settled source."""
+
+    def __init__(self, recorder: Recorder, plan_: Plan) -> None:
+        self.recorder = recorder
+        self.plan = plan_
+        self.phase = WARM
+        self.left = plan_.warmup
+        self.compiling = 0
+        self.compiles = 0
+        self.start: Any = None
+        self.before: list[tuple[Any, Any]] = []
+        self.after: list[tuple[Any, Any]] = []
+        self.profiled: list[int] = []
+        self.timing_began_ns = 0
+        self.wanted = 0
+        self.rows: dict[int, int] = {}
+        self.row = 0
+        self.patience = 0
+        self.window_began_ns = 0
+        self.row_began_ns = 0
+
+    def boundary(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
+        """One boundary. iteration: the number of the training iteration that ends here, from 0."""
+        if self.phase == DONE:
+            return
+        (self._warm, self._time, self._ready, self._record, self._lines, self._after)[self.phase](
+            now_ns, trained, clean, iteration
+        )
+
+    def _warm(self, now_ns: int, trained: bool, _clean: bool, _iteration: int) -> None:
+        compiles = self.recorder.compiles()
+        if compiles != self.compiles and self.compiling < _MOST_COMPILING:
+            self.compiles = compiles
+            self.compiling += 1
+            self.left = max(self.left, 2)
+        self.left -= trained
+        if self.left <= 0:
+            self.phase = TIMING
+            self.timing_began_ns = now_ns
+            self.start = self.recorder.mark() or now_ns
+
+    def _time(self, now_ns: int, trained: bool, clean: bool, _iteration: int) -> None:
+        mark = self.recorder.mark() or now_ns
+        if trained and clean:
+            self.before.append((self.start, mark))
+        self.start = mark
+        count = len(self.before)
+        slow = self.plan.ranks == 1 and count >= _FEW and now_ns - self.timing_began_ns > _TIMING_NS
+        if count >= self.plan.timing or slow:
+            self._enter_window(now_ns)
+
+    def _enter_window(self, now_ns: int) -> None:
+        mean = (now_ns - self.timing_began_ns) / max(1, len(self.before))
+        self.wanted = window_steps(self.plan, mean)
+        if not self.recorder.prepare():
+            return  # another profiler is at work: asked again at the next boundary
+        self.phase = READY
+        if self.plan.timing < _FEW and not self.plan.steps:
+            self._ready(now_ns, False, False, 0)  # too few steps to spend one on the profiler's own warm-up
+
+    def _ready(self, now_ns: int, _trained: bool, _clean: bool, _iteration: int) -> None:
+        if not self.recorder.start("profile"):
+            self.phase = TIMING
+            return
+        self.phase = RECORD
+        self._open_rows(now_ns, self.wanted)
+
+    def _open_rows(self, now_ns: int, wanted: int) -> None:
+        self.rows, self.row = {}, 0
+        self.patience = _PATIENCE * wanted
+        self.window_began_ns = now_ns
+        self._open_row()
+
+    def _record(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
+        self.recorder.close()
+        if trained and clean:
+            self.rows[self.row] = iteration
+            self.profiled.append(now_ns - self.row_began_ns)
+        else:
+            self.patience -= 1
+        enough = len(self.rows) >= self.wanted
+        if enough or self._must_close(now_ns):
+            self.recorder.stop(self.rows, partial=not enough)
+            self._enter_lines(now_ns)
+            return
+        self._next_row()
+
+    def _next_row(self) -> None:
+        self.row += 1
+        self._open_row()
+
+    def _open_row(self) -> None:
+        # Read after the recorder's own work: the first row opens when the profiler has started.
+        self.recorder.open(self.row)
+        self.row_began_ns = perf_counter_ns()
+
+    def _must_close(self, now_ns: int) -> bool:
+        late = self.plan.ranks == 1 and now_ns - self.window_began_ns > _WINDOW_NS
+        return self.patience < 0 or late or self.recorder.too_big()
+
+    def _enter_lines(self, now_ns: int) -> None:
+        if not self.plan.lines or not self.recorder.start("lines"):
+            self._enter_after()
+            return
+        self.phase = LINES
+        self._open_rows(now_ns, 1)
+
+    def _lines(self, now_ns: int, trained: bool, _clean: bool, iteration: int) -> None:
+        self.recorder.close()
+        if trained:
+            self.rows[self.row] = iteration
+        self.patience -= 1
+        if trained or self._must_close(now_ns):
+            self.recorder.stop(self.rows, partial=not trained)
+            self._enter_after()
+            return
+        self._next_row()
+
+    def _enter_after(self) -> None:
+        self.phase = AFTER
+        self.left = _SETTLE
+        self.start = None
+        self.recorder.finished()
+
+    def _after(self, now_ns: int, trained: bool, clean: bool, _iteration: int) -> None:
+        self.left -= 1
+        if self.left > 0:
+            return
+        mark = self.recorder.mark() or now_ns
+        if trained and clean and self.start is not None:
+            self.after.append((self.start, mark))
+        self.start = mark
+        if len(self.before) + len(self.after) >= MOST_TIMES:
+            self.phase = DONE
+
+    def interrupt(self) -> None:
+        """Closes an open window at once: the script ends, or starts a profiler of its own."""
+        if self.phase in (RECORD, LINES):
+            self.recorder.close()
+            self.recorder.stop(self.rows, partial=True)
+            self._enter_after()
+        elif self.phase == READY:
+            self.phase = TIMING

@@ -1,0 +1,257 @@
+"""Settings that no trace holds, read from torch and from the system; unknown is None, never "off"."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
+_MEMORY = {
+    "allocated_bytes.all.peak": "peak_allocated_bytes",
+    "reserved_bytes.all.peak": "peak_reserved_bytes",
+    "num_alloc_retries": "alloc_retries",
+    "num_ooms": "ooms",
+    "num_device_alloc": "device_allocs",
+    "num_device_free": "device_frees",
+}
+
+
+def attempt(call: Callable[[], Any]) -> Any:
+    """The value, or None where this torch or this machine cannot tell."""
+    try:
+        return call()
+    except Exception:
+        return None
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides speed."""
+    found = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    for name in ("cuda", "hip", "xpu"):
+        value = getattr(torch.version, name, None)
+        if value:
+            found[name] = str(value)
+    return found
+
+
+def switches() -> dict[str, Any]:
+    """Switches of numerics and determinism as they stand now."""
+    backends = torch.backends
+    return {
+        "matmul_precision": attempt(torch.get_float32_matmul_precision),
+        "tf32_matmul": attempt(lambda: bool(backends.cuda.matmul.allow_tf32)),
+        "tf32_cudnn": attempt(lambda: bool(backends.cudnn.allow_tf32)),
+        "cudnn_benchmark": attempt(lambda: bool(backends.cudnn.benchmark)),
+        "deterministic": attempt(torch.are_deterministic_algorithms_enabled),
+        "default_dtype": attempt(lambda: str(torch.get_default_dtype()).removeprefix("torch.")),
+        "anomaly_detection": attempt(torch.is_anomaly_enabled),
+    }
+
+
+def look(initial: dict[str, Any], collector: Any) -> dict[str, Any]:
+    """The facts of the window: settings, optimizers, devices, memory, compilation, the model."""
+    optimizers = [one for one in (ref() for ref in collector.optimizers.values()) if one is not None]
+    params = [param for one in optimizers for group in one.param_groups for param in group["params"]]
+    found = attempt(_live_objects) or {}
+    autocast = sorted(collector.autocast)
+    now = switches()
+    settings = {
+        **now,
+        "matmul_precision_set": any(now[key] != initial[key] for key in ("matmul_precision", "tf32_matmul")),
+        "autocast": bool(autocast),
+        "autocast_dtype": autocast[-1] if autocast else None,
+        "grad_scaler": bool(found.get("scalers")) if found else None,
+        "threads": attempt(torch.get_num_threads),
+        "interop_threads": attempt(torch.get_num_interop_threads),
+        "cores": cores(),
+        "model_device": _device_of(params),
+        "compiled": _compiled(),
+        "ddp": (found.get("ddp") or [None])[0],
+    }
+    return {
+        "settings": settings,
+        "optimizers": [optimizer_facts(one) for one in optimizers],
+        "devices": attempt(_devices) or [],
+        "memory": attempt(_memory),
+        "compile": attempt(_compile_facts),
+        "model": attempt(lambda: _model(params)),
+    }
+
+
+def optimizer_facts(optimizer: Any) -> dict[str, Any]:
+    """An optimizer's class, its implementation switches and what it steps."""
+    group = optimizer.param_groups[0]
+    params = [param for one in optimizer.param_groups for param in one["params"]]
+    return {
+        "name": type(optimizer).__name__,
+        "foreach": group.get("foreach"),
+        "fused": group.get("fused"),
+        "capturable": group.get("capturable"),
+        "tensors": sum(1 for param in params if param.requires_grad),
+        "device": _device_of(params) or "",
+    }
+
+
+def loader_facts(iterator: Any) -> dict[str, Any]:
+    """The arguments of a DataLoader, read from its iterator (which is what the loop has)."""
+    sampler = iterator._index_sampler
+    dataset = iterator._dataset
+    workers = iterator._num_workers
+    inner = getattr(sampler, "sampler", sampler)
+    iterable = iterator._dataset_kind != 0
+    return {
+        "batch_size": attempt(lambda: int(sampler.batch_size)),
+        "num_workers": workers,
+        "pin_memory": getattr(iterator, "_pin_memory", None),
+        "persistent_workers": getattr(iterator, "_persistent_workers", None),
+        "prefetch_factor": getattr(iterator, "_prefetch_factor", None) if workers else None,
+        "context": _context(iterator) if workers else None,
+        "drop_last": getattr(sampler, "drop_last", None),
+        "shuffle": None if iterable else type(inner).__name__ == "RandomSampler",
+        "dataset": type(dataset).__name__,
+        "dataset_size": None if iterable else attempt(lambda: len(dataset)),
+        "collate": getattr(iterator._collate_fn, "__name__", type(iterator._collate_fn).__name__),
+        "iterable": iterable,
+    }
+
+
+def _context(iterator: Any) -> str | None:
+    """How the workers were started. Asking the default context for its method would fix it, so it is only read."""
+    started = iterator._workers
+    method = getattr(started[0], "_start_method", None) if started else None
+    if method is None:
+        import multiprocessing
+
+        method = multiprocessing.get_start_method(allow_none=True)
+    if method is None:
+        default_fork = sys.platform.startswith("linux") and sys.version_info < (3, 14)
+        method = "fork" if default_fork else None
+    return method
+
+
+def durations(before: list[Any], after: list[Any]) -> tuple[list[float], str, float | None]:
+    """Un-profiled step times in µs in order, the clock they came from, and their mean where only that is known."""
+    pairs = [*before, *after]
+    if not pairs:
+        return [], "host", None
+    if isinstance(pairs[0][0], int):
+        return [(end - start) / 1e3 for start, end in pairs if isinstance(end, int)], "host", None
+    times = [start.elapsed_time(end) * 1e3 for start, end in pairs if hasattr(start, "query") and end.query()]
+    return times, "device", None
+
+
+def cores() -> int | None:
+    """Cores this process may use: the smaller of its affinity and its control group's quota."""
+    try:
+        count = len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        count = os.cpu_count() or 0
+    quota = attempt(_quota)
+    if quota:
+        count = min(count, max(1, int(quota + 0.5)))
+    return count or None
+
+
+def _quota() -> float | None:
+    """Cores that the control group grants (v2, then v1)."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            limit, period = file.read().split()[:2]
+        return None if limit == "max" else int(limit) / int(period)
+    except OSError:
+        pass
+    with open("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", encoding="ascii") as file:
+        limit_us = int(file.read())
+    with open("/sys/fs/cgroup/cpu/cpu.cfs_period_us", encoding="ascii") as file:
+        period_us = int(file.read())
+    return limit_us / period_us if limit_us > 0 else None
+
+
+def _device_of(params: list[Any]) -> str | None:
+    """Device type of the parameters, those with gradients first."""
+    with_grad = [param for param in params if param.grad is not None] or params
+    return str(with_grad[0].device.type) if with_grad else None
+
+
+def _compiled() -> bool | None:
+    utils = sys.modules.get("torch._dynamo.utils")
+    return bool(utils.counters["stats"]["unique_graphs"]) if utils is not None else False
+
+
+def _compile_facts() -> dict[str, Any] | None:
+    """Counters of torch.compile, with the reasons of graph breaks and of recompilations."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    if utils is None or not utils.counters:
+        return None
+    counters = utils.counters
+    metrics = attempt(utils.get_compilation_metrics) or []
+    reasons = [str(getattr(one, "recompile_reason", None) or "") for one in metrics]
+    return {
+        "graphs": int(counters["stats"]["unique_graphs"]),
+        "frames": int(counters["frames"]["ok"]),
+        "graph_breaks": {str(reason)[:500]: int(count) for reason, count in counters["graph_break"].items()},
+        "recompiles": [reason[:500] for reason in reasons if reason],
+    }
+
+
+def _devices() -> list[dict[str, Any]]:
+    """Properties of the devices that the script brought up."""
+    if not torch.cuda.is_initialized():
+        return []
+    found = []
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        found.append(
+            {
+                "index": index,
+                "name": properties.name,
+                "capability": [properties.major, properties.minor],
+                "multiprocessors": properties.multi_processor_count,
+                "memory_bytes": properties.total_memory,
+            }
+        )
+    return found
+
+
+def _memory() -> dict[str, int] | None:
+    if not torch.cuda.is_initialized():
+        return None
+    stats = torch.cuda.memory_stats()
+    return {name: int(stats[key]) for key, name in _MEMORY.items() if key in stats}
+
+
+def _model(params: list[Any]) -> dict[str, Any] | None:
+    if not params:
+        return None
+    unique = list({id(param): param for param in params}.values())
+    return {
+        "parameters": sum(param.numel() for param in unique),
+        "parameter_bytes": sum(param.numel() * param.element_size() for param in unique),
+        "tensors": len(unique),
+    }
+
+
+def _live_objects() -> dict[str, list[Any]]:
+    """GradScalers and wrapped models that are alive. Types are compared, never isinstance: proxies would be woken."""
+    wrapper = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", None)
+    found: dict[str, list[Any]] = {"scalers": [], "ddp": []}
+    for one in gc.get_objects():
+        kind = type(one)
+        if kind.__name__ == "GradScaler" and kind.__module__.startswith("torch."):
+            if getattr(one, "_enabled", True):
+                found["scalers"].append(True)
+        elif wrapper is not None and (kind is wrapper or wrapper in kind.__mro__):
+            found["ddp"].append(_ddp_facts(one))
+    return found
+
+
+def _ddp_facts(model: Any) -> dict[str, Any]:
+    names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
+    facts = {name: getattr(model, name, None) for name in names}
+    return {"kind": "DDP", **facts, "bucket_cap_bytes": getattr(model, "bucket_bytes_cap", None)}

@@ -1,0 +1,160 @@
+"""Steps of a training loop, told apart from what the hooks see: batches asked for, backward passes, optimizer steps.
+
+Nothing here touches torch. The loader's rule: a segment opens at the first `__next__` after a backward; a segment with
+a backward is a training iteration, one without is evaluation or the turn between two epochs. A segment is *clean* when
+the same iterator opened it and the next one: only clean segments are timed, because what another loop did in between
+(validation, a checkpoint after the epoch) is not part of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter_ns
+
+# Boundaries of one source that settle it: two whole segments show a cycle, one could be a coincidence.
+_SETTLED = 2
+# Optimizer steps inside one loader segment after which the loader is taken for a feeder of inner loops.
+_INNER_STEPS = 50
+
+
+class Segment:
+    """The time between two boundaries of a possible source, and what happened in it."""
+
+    __slots__ = ("backward", "opener", "start_ns", "yielded")
+
+    def __init__(self, opener: int, start_ns: int) -> None:
+        self.opener = opener
+        self.start_ns = start_ns
+        self.backward = False
+        self.yielded: list[int] = []
+
+
+# (time of the boundary, the closed segment was a training iteration, it was clean)
+Boundary = Callable[[int, bool, bool], None]
+
+
+class Tracker:
+    """Turns events of the loop's thread into boundaries of the one source that was settled during warm-up.
+
+    source is "" until then. `count` is training iterations, `optimizer_steps` the returns of all optimizers.
+    """
+
+    def __init__(self, boundary: Boundary) -> None:
+        self.boundary = boundary
+        self.source = ""
+        self.count = 0
+        self.optimizer_steps = 0
+        self.any_clean = False
+        self.segment: Segment | None = None
+        self.openers: set[int] = set()
+        self.trained: set[int] = set()
+        self.yields: dict[int, int] = {}
+        self.steps_of: dict[int, int] = {}
+        self.lead: int | None = None
+        self.user_steps = 0
+        self.loader_segments = 0
+        self.inner_steps = 0
+        self.backwards = 0
+        self.backward_since = False
+
+    def asked(self, iterator: int) -> None:
+        """`__next__` of a loader's iterator begins."""
+        segment = self.segment
+        if segment is None:
+            self._open(iterator)
+        elif segment.backward:
+            self._close(segment, iterator)
+        elif not segment.yielded or (iterator != segment.opener and iterator in self.openers):
+            # The opener was exhausted, or this loop goes on after another loop's batches: what lay between is no step.
+            if self.source == "loader":
+                self.boundary(perf_counter_ns(), False, False)
+            self._open(iterator)
+
+    def given(self, iterator: int) -> None:
+        """`__next__` delivers a batch."""
+        if iterator not in self.trained:
+            self.yields[iterator] = self.yields.get(iterator, 0) + 1
+        if self.segment is not None:
+            self.segment.yielded.append(iterator)
+
+    def backward(self) -> None:
+        """A backward pass begins."""
+        self.backwards += 1
+        self.backward_since = True
+        segment = self.segment
+        if segment is not None and not segment.backward:
+            segment.backward = True
+            self.openers.add(segment.opener)
+            yielded = segment.yielded
+            if yielded:
+                # The last batch is what was trained on; partners of a zip gave one batch each. Two or more batches of
+                # an earlier iterator (validation before training) were not trained on.
+                once = {one for one in yielded if yielded.count(one) == 1} | {yielded[-1]}
+                self.trained |= once
+                for one in once:
+                    self.yields.pop(one, None)
+
+    def stepped(self, optimizer: int) -> None:
+        """An optimizer's step returns."""
+        self.optimizer_steps += 1
+        if self.source == "optimizer":
+            if optimizer == self.lead:
+                self._mark(True)
+            return
+        if self.source:
+            return
+        seen = self.steps_of[optimizer] = self.steps_of.get(optimizer, 0) + 1
+        self.inner_steps += 1
+        alone = self.segment is None or self.inner_steps > _INNER_STEPS
+        if alone and seen > _SETTLED and self.user_steps < _SETTLED:
+            # The optimizer that steps most often leads; of equals the first (dicts keep their order).
+            self.lead = max(self.steps_of, key=lambda one: self.steps_of[one])
+            if optimizer == self.lead:
+                self._settle("optimizer", seen)
+
+    def user_stepped(self) -> None:
+        """The script called step() of its own profiler."""
+        self.user_steps += 1
+        if self.source == "user":
+            self._mark(self.backward_since)
+            self.backward_since = False
+        elif not self.source and self.user_steps >= _SETTLED and self.backwards:
+            self._settle("user", self.user_steps)
+            self.backward_since = False
+
+    def eval_count(self) -> int:
+        """Batches of iterators that no backward followed."""
+        return sum(self.yields.values())
+
+    def settle_window(self) -> None:
+        """No step source: from here on there is only a time window."""
+        self.source = "window"
+
+    def _open(self, iterator: int) -> None:
+        self.segment = Segment(iterator, perf_counter_ns())
+
+    def _close(self, segment: Segment, iterator: int) -> None:
+        clean = iterator == segment.opener
+        self.inner_steps = 0
+        self.loader_segments += 1
+        if not self.source:
+            self.count += 1
+            if self.loader_segments >= _SETTLED:
+                user = self.user_steps >= _SETTLED
+                self._settle("user" if user else "loader", self.user_steps if user else self.loader_segments)
+        elif self.source == "loader":
+            self.any_clean = self.any_clean or clean
+            self.count += 1
+            # Frameworks that fetch ahead never close a segment of a one-batch epoch cleanly; then all count.
+            self.boundary(perf_counter_ns(), True, clean or not self.any_clean)
+        self._open(iterator)
+
+    def _settle(self, source: str, seen: int) -> None:
+        self.source = source
+        self.count = seen
+        self.steps_of.clear()
+        self.boundary(perf_counter_ns(), False, False)
+
+    def _mark(self, trained: bool) -> None:
+        self.count += trained
+        self.boundary(perf_counter_ns(), trained, trained)

@@ -1,0 +1,231 @@
+"""Profiler sessions: one torch.profiler window for numbers, one for lines, each exported whole to a file.
+
+Imported after the script has imported torch. Steps are rows of our own, renamed to ProfilerStep#<iteration> while the
+trace is compressed: only then it is known which of them were training steps, and rows named ProfilerStep by a script's
+own profiler cannot be mistaken for ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.profiler
+
+_ROW = "advisor:step#"
+_ROW_BYTES = re.compile(rb'"advisor:step#(\d+)"')
+# Kineto's level above all of its messages.
+_SILENT = "99"
+# A window is not opened with less free space than this: a trace of ten steps is some tens of MB before compression.
+_FREE_BYTES = 256 << 20
+# The profiler may hold this much more memory than the process had before the window.
+_MOST_GROWTH_BYTES = 2 << 30
+
+
+class Window:
+    """The recorder of one rank. Every method may raise; the session turns that into a note."""
+
+    def __init__(self, settings: dict[str, Any], name: Callable[[str], str]) -> None:
+        self.settings = settings
+        self.name = name
+        self.profiler: Any = None
+        self.role = ""
+        self.recording = False
+        self.changing = False  # we ourselves are calling the profiler
+        self.theirs = False  # the script's own profiler is prepared or records
+        self.row: Any = None
+        self.lines: Any = None
+        self.files: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.resident = 0
+        self.on_stop: Callable[[], None] = lambda: None
+
+    def prepare(self) -> bool:
+        """Readies the profiler (its warm-up); False while the script's own profiler is at work."""
+        if self.theirs or torch.autograd._profiler_enabled():
+            return False
+        self._check_disk()
+        self.profiler = self._make("profile")
+        self._quietly(self.profiler.prepare_trace)
+        return True
+
+    def start(self, role: str) -> bool:
+        """Starts to record; False when the script's own profiler came in between."""
+        if self.theirs or torch.autograd._profiler_enabled():
+            self.profiler = None
+            return False
+        if self.profiler is None:
+            self.profiler = self._make(role)
+            self._quietly(self.profiler.prepare_trace)
+        self.role = role
+        if role == "lines":
+            self._make_lines()
+        self.resident = _resident_bytes()
+        self._quietly(self.profiler.start_trace)
+        self.recording = True
+        return True
+
+    def open(self, number: int) -> None:
+        """Opens the row of a step; in the lines window lines are recorded from here on."""
+        self.row = torch.autograd._record_function_with_args_enter(f"{_ROW}{number}")
+        if self.role == "lines":
+            self._start_lines()
+
+    def close(self) -> None:
+        """Closes the row of a step."""
+        if self.lines is not None:
+            self.lines.stop()
+        if self.row is not None:
+            row, self.row = self.row, None
+            torch.autograd._record_function_with_args_exit(row)
+
+    def stop(self, rows: dict[int, int], partial: bool) -> None:
+        """Stops to record and writes the trace. rows: the rows that were whole training steps -> iteration."""
+        profiler, self.profiler, self.recording = self.profiler, None, False
+        self._quietly(profiler.stop_trace)
+        self.on_stop()
+        if not rows and self.role == "lines":
+            return
+        path = self.name(self.role)
+        plain = path[: -len(".gz")]
+        try:
+            profiler.export_chrome_trace(plain)
+            _compress(plain, path, rows)
+        except OSError as failure:
+            self.notes.append(f"the {self.role} trace could not be written: {failure.strerror or failure}")
+            return
+        finally:
+            if os.path.exists(plain):
+                os.unlink(plain)
+        steps = {f"ProfilerStep#{iteration}": iteration for iteration in rows.values()}
+        self.files.append({"path": os.path.basename(path), "role": self.role, "steps": steps, "partial": partial})
+
+    def _make_lines(self) -> None:
+        from .lines import LineRecorder
+
+        self.lines = LineRecorder()
+
+    def _start_lines(self) -> None:
+        try:
+            self.lines.start()
+        except RuntimeError as failure:
+            self.notes.append(f"lines were not recorded: {failure}")
+
+    def compiles(self) -> int:
+        """Graphs that torch.compile has made so far; 0 while it is not in use."""
+        utils = sys.modules.get("torch._dynamo.utils")
+        return int(utils.counters["stats"]["unique_graphs"]) if utils is not None else 0
+
+    def too_big(self) -> bool:
+        """The profiler holds more memory than it may."""
+        return _resident_bytes() - self.resident > _MOST_GROWTH_BYTES
+
+    def mark(self) -> Any:
+        """An event on the device's current stream; None where no device is in use: the host's clock tells."""
+        if not torch.cuda.is_initialized():
+            return None
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def finished(self) -> None:
+        """Replaced by the session."""
+
+    def abandon(self) -> None:
+        """Something of ours failed: leaves no session, no row and no trace function behind."""
+        if self.lines is not None:
+            self.lines.stop()
+        profiler, self.profiler = self.profiler, None
+        if self.recording and profiler is not None:
+            self.recording = False
+            with contextlib.suppress(Exception):
+                self.close()
+                self._quietly(profiler.stop_trace)
+
+    def _make(self, role: str) -> Any:
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        options: dict[str, Any] = {}
+        if role == "profile":
+            options = {"record_shapes": True, "profile_memory": bool(self.settings.get("memory"))}
+            activities += _device_activities()
+            if len(activities) > 1:
+                options["experimental_config"] = _sync_events()
+        return torch.profiler.profile(activities=activities, **options)
+
+    def _quietly(self, call: Callable[[], None]) -> None:
+        """Calls the profiler; Kineto reads its log level from the environment when it starts, and only then."""
+        known = os.environ.get("KINETO_LOG_LEVEL")
+        self.changing = True
+        try:
+            if known is None:
+                os.environ["KINETO_LOG_LEVEL"] = _SILENT
+            call()
+        finally:
+            self.changing = False
+            if known is None:
+                os.environ.pop("KINETO_LOG_LEVEL", None)
+
+    def _check_disk(self) -> None:
+        if shutil.disk_usage(self.settings["folder"]).free < _FREE_BYTES:
+            raise OSError(28, "less than 256 MB are free for the trace")
+
+
+def _device_activities() -> list[Any]:
+    """Activities of devices that the script itself has brought up; asking must not bring up one."""
+    kinds = torch.profiler.ProfilerActivity
+    found = []
+    if torch.cuda.is_initialized():
+        found.append(kinds.CUDA)
+    xpu = getattr(torch, "xpu", None)
+    if hasattr(kinds, "XPU") and xpu is not None and hasattr(xpu, "is_initialized") and xpu.is_initialized():
+        found.append(kinds.XPU)
+    supported = torch.profiler.supported_activities()
+    return [one for one in found if one in supported]
+
+
+def _sync_events() -> Any:
+    """Synchronisation events make waits visible; torch before 2.1 has no such option."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return _ExperimentalConfig(enable_cuda_sync_events=True)
+    except TypeError:
+        return None
+
+
+def _compress(plain: str, path: str, rows: dict[int, int]) -> None:
+    """Writes `path` (gzip) from `plain`, with the final names of the step rows; aside first, then renamed."""
+
+    def final(match: re.Match[bytes]) -> bytes:
+        number = int(match[1])
+        return b'"ProfilerStep#%d"' % rows[number] if number in rows else b'"advisor:between#%d"' % number
+
+    aside = f"{path}.tmp"
+    # Level 1: most of the gain at a fraction of the time, which the script waits for.
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    try:
+        with open(plain, "rb") as source, open(aside, "wb") as target:
+            while block := source.readlines(1 << 20):
+                text = b"".join(block).replace(b'"ProfilerStep#', b'"script:ProfilerStep#')
+                target.write(packer.compress(_ROW_BYTES.sub(final, text)))
+            target.write(packer.flush())
+        os.replace(aside, path)
+    finally:
+        if os.path.exists(aside):
+            os.unlink(aside)
+
+
+def _resident_bytes() -> int:
+    """Memory this process holds; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0

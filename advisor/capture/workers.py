@@ -1,0 +1,101 @@
+"""Time to read samples and to collate a batch: in the loop's own process, and in workers that were forked from it.
+
+Forked workers share a small anonymous map with the process that made them: each writes into a slot of its own. Spawned
+workers start from nothing and are not reached; their times are not known and the record says so.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+# Slots for workers, and times kept by each: 64 x 256 x 16 bytes = 256 KiB, touched only where used.
+_SLOTS, _KEPT = 64, 256
+_PAIR = struct.Struct("=dd")  # sample_us, collate_us
+_HEAD = struct.Struct("=Q")  # how many were written
+_SLOT_BYTES = _HEAD.size + _KEPT * _PAIR.size
+
+
+class Board:
+    """Fetch times of all processes that load for this one."""
+
+    def __init__(self) -> None:
+        self.memory: Any = None
+        self.slot = 0
+        self.pid = os.getpid()
+        self.begun_ns = 0
+        self.fetched_ns = 0
+        self.batch = 1
+        self.patched = False
+
+    def prepare(self) -> None:
+        """Makes the shared map before workers are forked."""
+        if self.memory is None:
+            self.memory = mmap.mmap(-1, _SLOTS * _SLOT_BYTES)
+
+    def begun(self, fetcher: Any, _value: Any) -> None:
+        """The samples of a batch are about to be read."""
+        if self.memory is not None:
+            self.fetched_ns = 0
+            self.begun_ns = perf_counter_ns()
+            if self.slot == 0 and not self.patched and os.getpid() != self.pid:
+                self._in_worker()
+
+    def fetched(self, fetcher: Any, _value: Any) -> None:
+        """The samples are there and about to be collated."""
+        if self.begun_ns:
+            self.fetched_ns = perf_counter_ns()
+
+    def delivered(self) -> None:
+        """The batch is complete."""
+        if self.fetched_ns and self.memory is not None:
+            self._write((self.fetched_ns - self.begun_ns) / 1e3, (perf_counter_ns() - self.fetched_ns) / 1e3)
+        self.begun_ns = self.fetched_ns = 0
+
+    def in_child(self) -> None:
+        """In a forked process: it writes to another slot, if it turns out to be a loader worker."""
+        self.begun_ns = self.fetched_ns = 0
+
+    def _in_worker(self) -> None:
+        """Finds this worker's slot, and hears of complete batches by their being put into the queue."""
+        self.patched = True
+        from torch.utils.data import get_worker_info
+
+        info = get_worker_info()
+        if info is None or info.id + 1 >= _SLOTS:
+            self.memory = None
+            return
+        self.slot = info.id + 1
+        from multiprocessing import queues
+
+        kind: Any = queues.Queue
+        kind.put = self._putting(kind.put)
+
+    def _putting(self, put: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self.delivered()
+            return put(*args, **kwargs)
+
+        return wrapped
+
+    def _write(self, sample_us: float, collate_us: float) -> None:
+        base = self.slot * _SLOT_BYTES
+        (count,) = _HEAD.unpack_from(self.memory, base)
+        _PAIR.pack_into(self.memory, base + _HEAD.size + (count % _KEPT) * _PAIR.size, sample_us, collate_us)
+        _HEAD.pack_into(self.memory, base, count + 1)
+
+    def read(self) -> list[tuple[float, float]]:
+        """(samples_us, collate_us) of every kept batch."""
+        found: list[tuple[float, float]] = []
+        if self.memory is None:
+            return found
+        for slot in range(_SLOTS):
+            base = slot * _SLOT_BYTES
+            (count,) = _HEAD.unpack_from(self.memory, base)
+            for place in range(min(count, _KEPT)):
+                found.append(_PAIR.unpack_from(self.memory, base + _HEAD.size + place * _PAIR.size))
+        return found

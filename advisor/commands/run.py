@@ -1,0 +1,201 @@
+"""`advisor run [options] script args…`: profiles a training script as it is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.commands import _options
+
+if TYPE_CHECKING:
+    from advisor.capture.launch import Ended, Options, Target
+    from advisor.commands._options import Output
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = subparsers.add_parser(
+        "run",
+        help="profile a training script and report on it",
+        usage="advisor run [options] SCRIPT ARGS… | -m MODULE ARGS… | -c CODE ARGS… | -- LAUNCHER ARGS…",
+        description="Runs a training script as it is, profiles a few of its steps, and reports what to change. "
+        "Everything after the script belongs to the script.",
+        epilog="example: advisor run train.py --epochs 3",
+        allow_abbrev=False,
+    )
+    capture = parser.add_argument_group("capture")
+    capture.add_argument("--steps", type=_positive, metavar="N", default=0, help="training steps to profile")
+    capture.add_argument("--warmup", type=_count, metavar="N", help="training steps to let pass first")
+    capture.add_argument("--stop-after-profile", action="store_true", help="end the script once its trace is whole")
+    capture.add_argument("--no-lines", action="store_true", help="do not record the lines of the script")
+    capture.add_argument("--memory", action="store_true", help="record allocations too (a larger trace)")
+    capture.add_argument("--rank", type=_ranks, metavar="R,…", help="profile only these ranks")
+    capture.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
+    _options.add_report_options(parser)
+    parser.set_defaults(handler=run, launcher=False)
+    parse = parser.parse_known_args
+
+    def parse_ours(words: Any = None, namespace: Any = None) -> Any:
+        # argparse would look for our options among the script's: the line is cut before it sees it.
+        ours, rest = split(list(words or ()), _with_value(parser))
+        args, left = parse(ours, namespace)
+        args.target = rest
+        return args, left
+
+    parser.parse_known_args = parse_ours  # type: ignore[method-assign,assignment]
+
+
+def _with_value(parser: argparse.ArgumentParser) -> set[str]:
+    """Our options that take the next word as their value."""
+    return {name for action in parser._actions if action.nargs is None for name in action.option_strings}
+
+
+def split(words: list[str], with_value: set[str]) -> tuple[list[str], list[str]]:
+    """Our own options, and everything that belongs to the script: from the first word that is no option of ours on."""
+    place = 0
+    while place < len(words):
+        word = words[place]
+        if word in ("-", "--") or not word.startswith("-") or (word[:2] in ("-m", "-c") and word[:2] != "--"):
+            break
+        place += 2 if word in with_value else 1
+    return words[:place], words[place:]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the script, then reports. The status is the script's own."""
+    from advisor.capture import launch, secrets
+
+    target = target_of(args.target, args.python)
+    output = _options.output_of(args)
+    _options.config_of(args)
+    options = launch.Options(
+        args.steps, args.warmup, args.stop_after_profile, not args.no_lines, args.memory, args.rank
+    )
+    folder = Path(tempfile.mkdtemp(prefix="torch-advisor-"))
+    try:
+        ended = _captured(target, folder, options)
+        header = {
+            "command": secrets.mask(args.target),
+            "environment": secrets.allowed(os.environ),
+            "exit_status": ended.status,
+        }
+        failed = _report(folder, output, args, header)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if ended.signal:
+        return launch.end_as(ended)
+    return ended.status or failed
+
+
+def target_of(words: list[str], python: str | None) -> Target:
+    """What to start. Raises UsageError when there is nothing to start, or no torch to profile."""
+    from advisor.capture.launch import Target, targets_of
+    from advisor.errors import UsageError
+
+    if not words or words == ["--"]:
+        raise UsageError("no script given; example: advisor run train.py --epochs 3")
+    if words[0] == "--":
+        command = words[1:]
+        if shutil.which(command[0]) is None:
+            raise UsageError(f"{command[0]}: no such command; is it installed in this environment?")
+        return Target(tuple(command), direct=False, targets=targets_of(command))
+    if words[0] in ("-m", "-c") and len(words) == 1:
+        raise UsageError(f"{words[0]} needs a {'module' if words[0] == '-m' else 'line of code'}")
+    if words[0][:2] not in ("-m", "-c") and words[0] != "-":
+        _check_script(words[0])
+    interpreter = _interpreter(python)
+    return Target((interpreter, *words), direct=True)
+
+
+def _check_script(name: str) -> None:
+    from advisor.errors import UsageError
+
+    path = Path(name)
+    if not path.exists():
+        raise UsageError(f"{name}: no such script")
+    if path.is_dir() and not (path / "__main__.py").is_file():
+        raise UsageError(f"{name} is a folder without a __main__.py; name the script, or use -m for a package")
+
+
+def _interpreter(python: str | None) -> str:
+    """The script's interpreter: the asked-for one, else ours, else the active environment's; it must have torch."""
+    from advisor.capture import interpreter
+
+    return interpreter.find(python)
+
+
+def _captured(target: Target, folder: Path, options: Options) -> Ended:
+    """Runs the script to its end with capture in it."""
+    from advisor.capture import launch
+
+    try:
+        process = launch.start(target, folder, options)
+    except OSError as failure:
+        from advisor.errors import UsageError
+
+        raise UsageError(f"{target.command[0]} cannot be started: {failure.strerror}") from failure
+    return launch.wait(process)
+
+
+def _report(folder: Path, output: Output, args: argparse.Namespace, header: dict[str, Any]) -> int:
+    """Moves the traces home and reports on them; our own failures are one line and status 4."""
+    from advisor.capture import launch
+    from advisor.commands.analyze import finish
+    from advisor.errors import FAILED, AdvisorError
+
+    try:
+        record = launch.assemble(folder, header)
+        home = _bring_home(folder, output)
+        if not any(rank["files"] for rank in record["ranks"]):
+            raise AdvisorError(_why_nothing(record))
+        return finish(home, replace(output, folder=home) if output.folder else output, args)
+    except Exception as failure:
+        if args.debug:
+            raise
+        text = str(failure) if isinstance(failure, AdvisorError) else f"{type(failure).__name__}: {failure}"
+        print(f"advisor: {text.splitlines()[0]}", file=sys.stderr)
+        return FAILED
+
+
+def _why_nothing(record: dict[str, Any]) -> str:
+    notes = [note for rank in record["ranks"] for note in rank["notes"]]
+    if notes:
+        return f"nothing was profiled: {notes[0]}"
+    if record["exit_status"]:
+        return "nothing was profiled: the script ended before its training steps could be recorded"
+    return "nothing was profiled: no training step was seen (a backward pass, an optimizer's step, a DataLoader)"
+
+
+def _bring_home(folder: Path, output: Output) -> Path:
+    """Moves what was captured into the output folder, which is made for it; without one it stays where it is."""
+    if output.folder is None:
+        return folder
+    from advisor.output import claim_folder
+
+    home = claim_folder(output.folder)
+    for path in folder.iterdir():
+        shutil.move(path, home / path.name)
+    return home
+
+
+def _positive(text: str) -> int:
+    number = _count(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: at least 1")
+    return number
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text}: not a whole number")
+    return int(text)
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
