@@ -31,15 +31,15 @@ def encode(report: Report) -> bytes:
 
     Raises ValueError naming the field where the report holds what the contract forbids (NaN where a number must be).
     """
-    data = _clean(msgspec.to_builtins(ordered(report), enc_hook=_plain))
-    # What the file is stands first, so that a person (and `head`) sees it.
-    data = {"schema": data["schema"], "version": data["version"]} | data
-    encoded = msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n"
+    first = msgspec.json.encode(_clean(msgspec.to_builtins(ordered(report), enc_hook=_plain)))
     try:
-        msgspec.json.decode(encoded, type=Report)
+        # What was read back is what is written: whole numbers in places of fractions get one form.
+        checked = msgspec.json.decode(first, type=Report)
     except msgspec.MsgspecError as failure:
         raise ValueError(f"the report breaks its own contract: {failure}") from failure
-    return encoded
+    # What the file is stands first, so that a person (and `head`) sees it.
+    data = {"schema": checked.schema, "version": checked.version} | msgspec.to_builtins(checked)
+    return msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n"
 
 
 def decode(data: bytes, path: Path | str = "report.json") -> Report:

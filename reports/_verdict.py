@@ -83,6 +83,16 @@ def headline(report: Report) -> Headline:
     )
 
 
+def subject(report: Report) -> str:
+    """What was looked at: the command, else the trace."""
+    if report.run.command:
+        return _words.one_line(" ".join(_words.path(word) for word in report.run.command))
+    files = report.run.files
+    if not files:
+        return "no input"
+    return _words.path(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+
+
 def step_words(report: Report) -> str:
     """The step time with what it is the time of."""
     said = headline(report)

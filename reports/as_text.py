@@ -1,15 +1,10 @@
-"""The short ranked summary for a terminal, at most 80 columns wide.
-
-`render` gives plain text. A command that wants colour takes `lines`, where each line carries its role.
-"""
+"""The short ranked summary for a terminal: plain text, at most 80 columns wide, about one screen."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from advisor.api import Outcome, Report
 from advisor.reports import _labels, _ranking, _verdict, _words
@@ -24,67 +19,41 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 # One screen: more findings than this are counted, not listed.
 _MORE_LIMIT = 6
 
-Role = Literal["title", "number", "verdict", "heading", "action", "text", "dim", "warning", "bar"]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the summary and what it is, so that a terminal can colour it."""
-
-    role: Role
-    text: str
-
 
 def render(report: Report) -> str:
-    """The summary as plain text."""
-    return "".join(f"{line.text}\n" for line in lines(report))
-
-
-def lines(report: Report) -> list[Line]:
-    """The summary as lines with roles; none is wider than 80 columns."""
+    """The summary as plain text; no line is wider than 80 columns."""
     blocks = (_head, _bars, _actions, _apart, _quiet, _health)
-    found = [list(block(report)) for block in blocks]
-    joined: list[Line] = []
-    for block in filter(None, found):
-        joined += [Line("text", ""), *block] if joined else block
-    return joined
+    found = ["\n".join(block(report)) for block in blocks]
+    return "\n\n".join(filter(None, found)) + "\n"
 
 
-def _head(report: Report) -> Iterator[Line]:
+def _head(report: Report) -> Iterator[str]:
     said = _verdict.headline(report)
-    command = _words.one_line(" ".join(_words.path(word) for word in report.run.command)) or _files(report)
-    yield Line("title", _fit(f"Torch Advisor · {command}" if command else "Torch Advisor"))
-    yield Line("text", "")
-    yield from _wrapped("number", f"{_verdict.step_words(report)}  {said.basis}".rstrip())
+    yield _fit(f"Torch Advisor · {_verdict.subject(report)}")
+    yield ""
+    yield from _wrapped(f"{_verdict.step_words(report)}  {said.basis}".rstrip())
     spread = f"{said.spread}. {said.tail}" if said.spread and said.tail else said.spread or said.tail
-    yield from _wrapped("warning" if said.tail else "dim", spread)
-    yield from _wrapped("verdict", said.verdict)
+    yield from _wrapped(spread)
+    yield from _wrapped(said.verdict)
     for caveat in said.caveats:
-        yield from _wrapped("dim", caveat)
+        yield from _wrapped(caveat)
 
 
-def _files(report: Report) -> str:
-    files = report.run.files
-    if not files:
-        return ""
-    return _words.path(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
-
-
-def _bars(report: Report) -> Iterator[Line]:
+def _bars(report: Report) -> Iterator[str]:
     drawn = [item for item in report.breakdown if item.share >= _DRAWN_SHARE]
     if not drawn:
         return
-    yield Line("heading", f"Where the {_verdict.noun(report)} goes")
+    yield f"Where the {_verdict.noun(report)} goes"
     widest = max(item.share for item in drawn)
     scale_us = max(item.us for item in drawn)
     for item in drawn:
         # The longest bar fills its column: the numbers beside it are the scale.
         bar = f"{_bar(item.share / widest):{_BAR_COLUMNS}}"
         name = f"{_labels.part(item.id).name[:20]:20}"
-        yield Line("bar", f"  {name} {bar} {_words.share(item.share):>6}  {_words.time_at(item.us, scale_us):>9}")
+        yield f"  {name} {bar} {_words.share(item.share):>6}  {_words.time_at(item.us, scale_us):>9}"
     small = [_labels.part(item.id).name.lower() for item in report.breakdown if 0 < item.share < _DRAWN_SHARE]
     if small:
-        yield from _wrapped("dim", f"under {_words.share(_DRAWN_SHARE)} each: {_words.listed(small)}", "  ", "  ")
+        yield from _wrapped(f"under {_words.share(_DRAWN_SHARE)} each: {_words.listed(small)}", "  ", "  ")
 
 
 def _bar(part: float) -> str:
@@ -92,72 +61,72 @@ def _bar(part: float) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def _actions(report: Report) -> Iterator[Line]:
+def _actions(report: Report) -> Iterator[str]:
     found = _ranking.groups(report)
     step_us = _verdict.headline(report).step_us
     if not found.best:
-        yield Line("heading", _ranking.nothing_found(report))
+        yield _ranking.nothing_found(report)
         return
-    yield Line("heading", "What to change first")
+    yield "What to change first"
     reach = _verdict.reach(report)
     if reach:
         text = f"all fixes together: about {reach.about} per step ({reach.range}), {reach.saved} less ({reach.basis})"
-        yield from _wrapped("dim", text, "  ", "  ")
+        yield from _wrapped(text, "  ", "  ")
     for ranked in found.best:
         yield from _in_full(report, ranked, step_us)
     for ranked in found.more[:_MORE_LIMIT]:
         yield _brief(ranked)
     hidden = len(found.more) - _MORE_LIMIT
     if hidden > 0:
-        yield Line("dim", f"  … and {_words.plural(hidden, 'smaller finding')} in the report")
+        yield f"  … and {_words.plural(hidden, 'smaller finding')} in the report"
 
 
-def _in_full(report: Report, ranked: _ranking.Ranked, step_us: float | None) -> Iterator[Line]:
+def _in_full(report: Report, ranked: _ranking.Ranked, step_us: float | None) -> Iterator[str]:
     finding, outcome = ranked.finding, ranked.outcome
     part = _ranking.saving_share(finding, step_us)
     saving = f"{_ranking.saving(finding)}{f', {part}' if part else ''}"
     basis = f" ({_labels.BASES[finding.saving.basis].name})" if finding.saving else ""
-    yield from _wrapped("action", f"{ranked.number}. {_words.one_line(outcome.rule)}: {saving}{basis}", "  ", "     ")
+    yield from _wrapped(f"{ranked.number}. {_words.one_line(outcome.rule)}: {saving}{basis}", "  ", "     ")
     on = _ranking.ranks(report, finding)
     message = _words.one_line(finding.message)
-    yield from _wrapped("text", f"{message} ({on})" if on else message, "     ", "     ")
+    yield from _wrapped(f"{message} ({on})" if on else message, "     ", "     ")
     places = [f"{place} {within}".strip() for place, within in _ranking.places(finding)]
     if places:
         more = f" and {len(places) - 2} more" if len(places) > 2 else ""
-        yield from _wrapped("dim", f"at {', '.join(places[:2])}{more}", "     ", "     ")
+        yield from _wrapped(f"at {', '.join(places[:2])}{more}", "     ", "     ")
     if finding.fix:
         risk = _labels.RISKS[finding.fix.risk].name.lower()
-        yield from _wrapped("text", f"fix: {_words.one_line(finding.fix.title)} ({risk})", "     ", "     ")
+        yield from _wrapped(f"fix: {_words.one_line(finding.fix.title)} ({risk})", "     ", "     ")
 
 
-def _brief(ranked: _ranking.Ranked) -> Line:
+def _brief(ranked: _ranking.Ranked) -> str:
     places = _ranking.places(ranked.finding)
     at = f"  {places[0][0]}" if places else ""
     text = f"  {ranked.number}. {_words.one_line(ranked.outcome.rule)}: {_ranking.saving(ranked.finding)}{at}"
-    return Line("text", _fit(text))
+    return _fit(text)
 
 
-def _apart(report: Report) -> Iterator[Line]:
+def _apart(report: Report) -> Iterator[str]:
     found = _ranking.groups(report)
     if found.unconfirmed:
-        yield Line("heading", "Not confirmed yet by a real trace or a measured pair")
+        yield "Not confirmed yet by a real trace or a measured pair"
         for ranked in found.unconfirmed[:_MORE_LIMIT]:
             yield _brief(ranked)
     if found.out_of_reach:
-        yield Line("heading", "Costs that no change to the script removes")
+        yield "Costs that no change to the script removes"
         for ranked in found.out_of_reach[:_MORE_LIMIT]:
-            yield Line("text", _fit(f"  {_words.one_line(ranked.finding.message)}"))
+            yield _fit(f"  {_words.one_line(ranked.finding.message)}")
 
 
-def _quiet(report: Report) -> Iterator[Line]:
+def _quiet(report: Report) -> Iterator[str]:
     for reason, rules in _by_reason(_ranking.with_status(report, "skipped")).items():
-        yield from _wrapped("dim", f"skipped: {', '.join(rules)}: {reason}", "", "         ", most=2)
+        yield from _wrapped(f"skipped: {', '.join(rules)}: {reason}", "", "         ", most=2)
     clear = [_words.one_line(outcome.rule) for outcome in _ranking.with_status(report, "clear")]
     if clear:
-        yield from _wrapped("dim", f"clear:   {', '.join(clear)}", "", "         ")
+        yield from _wrapped(f"clear:   {', '.join(clear)}", "", "         ")
     for outcome in _ranking.with_status(report, "error"):
         text = f"failed:  {_words.one_line(outcome.rule)}: {_words.one_line(outcome.reason)}"
-        yield from _wrapped("warning", text, "", "         ", most=2)
+        yield from _wrapped(text, "", "         ", most=2)
 
 
 def _by_reason(outcomes: tuple[Outcome, ...]) -> dict[str, list[str]]:
@@ -167,20 +136,20 @@ def _by_reason(outcomes: tuple[Outcome, ...]) -> dict[str, list[str]]:
     return grouped
 
 
-def _health(report: Report) -> Iterator[Line]:
+def _health(report: Report) -> Iterator[str]:
     for item in report.health:
         if item.status in ("warning", "error"):
             text = f"{item.status}: {_words.one_line(item.message)}"
-            yield from _wrapped("warning", text, "", "         ", most=3)
+            yield from _wrapped(text, "", "         ", most=3)
 
 
-def _wrapped(role: Role, text: str, first: str = "", rest: str = "", most: int = 0) -> list[Line]:
-    """The text in lines of at most 80 columns, numbers kept beside their units; `most` cuts what would take more lines."""
+def _wrapped(text: str, first: str = "", rest: str = "", most: int = 0) -> list[str]:
+    """The text in lines of at most 80 columns, at most `most` of them; a number stays beside its unit."""
     wrapper = textwrap.TextWrapper(WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
     if most:
         wrapper.max_lines, wrapper.placeholder = most, " …"
     wrapped = wrapper.wrap(_UNIT.sub("\u00a0", text))
-    return [Line(role, line.replace("\u00a0", " ")) for line in wrapped]
+    return [line.replace("\u00a0", " ") for line in wrapped]
 
 
 def _fit(text: str) -> str:

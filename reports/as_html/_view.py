@@ -76,7 +76,7 @@ def page(report: Report) -> Page:
     shown = _shown_ranks(report)
     return Page(
         report=report,
-        title=_title(report),
+        title=_verdict.subject(report),
         said=_verdict.headline(report),
         reach=_verdict.reach(report),
         noun=_verdict.noun(report),
@@ -98,16 +98,6 @@ def page(report: Report) -> Page:
         errors=_ranking.with_status(report, "error"),
         environment=_environment(report),
     )
-
-
-def _title(report: Report) -> str:
-    """What was looked at: the command, else the trace."""
-    if report.run.command:
-        return _words.one_line(" ".join(_words.path(word) for word in report.run.command))
-    files = report.run.files
-    if not files:
-        return "no input"
-    return _words.path(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
 
 
 def _steps(report: Report) -> tuple[tuple[str, str], ...]:

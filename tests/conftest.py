@@ -1,0 +1,32 @@
+"""What every test can ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--renew."""
+    parser.addoption("--renew", action="store_true", help="write the golden files anew instead of comparing with them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with the golden file of that name, or writes it with --renew."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--renew"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8", newline="\n")
+        assert path.is_file(), f"{name} is missing; write it with pytest --renew and read it"
+        assert path.read_text("utf-8") == text, (
+            f"{name} differs; if that is meant, run pytest --renew and review the diff"
+        )
+
+    return check
