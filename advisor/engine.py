@@ -38,6 +38,8 @@ from advisor.trace.events import Trace
 _SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high")
 # Shares of the step from which a finding is high and medium: the design's own scale, near msprof's 5 % and 3 %.
 _HIGH_SHARE, _MEDIUM_SHARE = 0.10, 0.03
+# The profiler alone inflates op-heavy steps by up to 2.1 times (measured); beyond that something else disturbed them.
+_DISTURBED = 1 / 2.1
 # Points of the step strip: enough to see a tail, small enough for the page.
 _SERIES_LIMIT = 500
 
@@ -246,6 +248,12 @@ def _rank_health(one: RankInput, steps: Steps, scale: Scale, device: Device) -> 
     if one.record is None:
         text = "step times are the profiler's own (a bare trace); `advisor run` also times steps without the profiler"
         said.append(Health("unprofiled", "note", text))
+    if scale.factor < _DISTURBED:
+        text = (
+            f"the profiled steps took {1 / scale.factor:.1f} times as long as the un-profiled ones: "
+            "the shares describe the profiled steps; run again on a quiet machine"
+        )
+        said.append(Health("dilation", "warning", text))
     said.extend(Health("capture", "note", note) for note in (one.record.notes if one.record else ()))
     return tuple(said)
 
