@@ -142,7 +142,7 @@ def _measure(definition: Definition, computed: Computed) -> Metric:
     if definition.device and not device.measured:
         return _not_measured(definition, device.why)
     try:
-        analysis = computed.get(definition.source)
+        analysis: Any = computed.get(definition.source)
     except Missing as reason:
         return _not_measured(definition, str(reason))
     value = definition.read(analysis)

@@ -16,6 +16,7 @@ from advisor.analyses.steps import Steps
 from advisor.computed import Computed
 from advisor.model import Lane, Segment, Timeline
 from advisor.trace.events import Category, Events, Ints, Trace
+from advisor.trace.intervals import overlap_of_each, union
 
 Words = npt.NDArray[np.str_]
 
@@ -120,34 +121,50 @@ class _View:
         """Segments of the step; where there are too many, neighbours closer than a pixel or two become one."""
         if not len(edges):
             return ()
-        edges = np.clip(edges, self.start, self.end)
-        groups: Ints = np.arange(len(edges))
-        step_ns = self.end - self.start
-        slack = step_ns // 4_000
-        while groups[-1] + 1 > MOST_SEGMENTS:
-            # Where kinds alternate too finely to be seen, the longest stands for its neighbours.
-            alike = kinds if slack < step_ns // 50 else np.repeat(kinds[:1], len(kinds))
-            groups = _merge(edges, alike, slack)
-            slack = 2 * slack + 1
-        return tuple(self._drawn(edges, kinds, labels, groups))
-
-    def _drawn(self, edges: Ints, kinds: Words, labels: list[str], groups: Ints) -> Iterator[Segment]:
-        first = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
-        last = np.append(first[1:], len(groups))
-        for low, high in zip(first.tolist(), last.tolist(), strict=True):
-            length = edges[low:high, 1] - edges[low:high, 0]
-            longest = low + int(np.argmax(length))
-            label = labels[longest] if high - low == 1 else f"{labels[longest]} and {high - low - 1} more"
-            begin, end = int(edges[low, 0]), int(edges[low:high, 1].max())
-            yield Segment((begin - self.start) / 1e3, (end - begin) / 1e3, str(kinds[longest]), label)
+        edges = np.clip(edges, self.start, self.end) - self.start
+        if len(edges) <= MOST_SEGMENTS:
+            return tuple(
+                Segment(low / 1e3, (high - low) / 1e3, str(kind), label)
+                for (low, high), kind, label in zip(edges.tolist(), kinds, labels, strict=True)
+            )
+        for bins in _BINS:
+            segments = _binned(edges, kinds, labels, self.end - self.start, bins)
+            if len(segments) <= MOST_SEGMENTS:
+                break
+        return segments
 
 
-def _merge(edges: Ints, kinds: Words, slack_ns: int) -> Ints:
-    """Group number of each piece: pieces of one kind that follow within `slack_ns` belong together."""
-    reach = np.maximum.accumulate(edges[:, 1])
-    apart = (edges[1:, 0] - reach[:-1] > slack_ns) | (kinds[1:] != kinds[:-1])
-    groups: Ints = np.concatenate(([0], np.cumsum(apart))).astype(np.int64)
-    return groups
+# Equal parts of the step, finest first; runs of parts of one kind are one segment, so the last always fits.
+_BINS = (4800, 2400, 1200, 600, 300, MOST_SEGMENTS)
+
+
+def _binned(edges: Ints, kinds: Words, labels: list[str], step_ns: int, bins: int) -> tuple[Segment, ...]:
+    """The pieces seen at the width of `bins` parts: each part shows the kind (or the emptiness) that has most of it."""
+    borders = np.linspace(0, step_ns, bins + 1).astype(np.int64)
+    names = np.unique(kinds)
+    covered = np.array(
+        [overlap_of_each(borders[:-1], borders[1:], union(*edges[kinds == name].T)) for name in names], np.int64
+    )
+    empty = np.diff(borders) - np.minimum(covered.sum(axis=0), np.diff(borders))
+    shown = np.argmax(np.vstack((covered, empty)), axis=0)
+    first = np.flatnonzero(np.concatenate(([True], shown[1:] != shown[:-1])))
+    last = np.append(first[1:], bins)
+    # A run is labelled by its longest piece.
+    length = edges[:, 1] - edges[:, 0]
+    order = np.argsort(-length, kind="stable")
+    middle = np.searchsorted(borders, edges.sum(axis=1) // 2, side="right") - 1
+    run = np.searchsorted(first, middle, side="right") - 1
+    fits = shown[np.clip(middle, 0, bins - 1)] == np.searchsorted(names, kinds)
+    number = np.bincount(run[fits], minlength=len(first))
+    best = dict(reversed([(int(run[i]), int(i)) for i in order if fits[i]]))
+    segments = []
+    for i, (low, high) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        if shown[low] < len(names):
+            start, end = int(borders[low]), int(borders[high])
+            label = labels[best[i]] if i in best else str(names[shown[low]])
+            more = f" and {number[i] - 1} more" if number[i] > 1 else ""
+            segments.append(Segment(start / 1e3, (end - start) / 1e3, str(names[shown[low]]), label + more))
+    return tuple(segments)
 
 
 def _thread_name(events: Events, thread: int) -> str:

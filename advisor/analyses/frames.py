@@ -18,62 +18,14 @@ _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 _STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d(?:\.\d+)?[/\\]|^<")
 # Kineto cuts the search path off a file's name, so an installed package shows as "transformers/…", as a user's own
 # package would. These are the packages that training scripts import most; any other counts as the user's code.
-_PACKAGES = frozenset(
-    [
-        "absl",
-        "accelerate",
-        "albumentations",
-        "apex",
-        "av",
-        "click",
-        "cv2",
-        "dask",
-        "datasets",
-        "deepspeed",
-        "diffusers",
-        "einops",
-        "fairscale",
-        "fastai",
-        "fbgemm_gpu",
-        "huggingface_hub",
-        "hydra",
-        "ignite",
-        "imageio",
-        "lightning",
-        "lightning_fabric",
-        "matplotlib",
-        "mlflow",
-        "monai",
-        "numpy",
-        "omegaconf",
-        "pandas",
-        "peft",
-        "PIL",
-        "pytorch_lightning",
-        "ray",
-        "safetensors",
-        "scipy",
-        "skimage",
-        "sklearn",
-        "tensorboard",
-        "tensordict",
-        "timm",
-        "tokenizers",
-        "torchao",
-        "torchaudio",
-        "torchdata",
-        "torchmetrics",
-        "torchrec",
-        "torchtext",
-        "torchvision",
-        "tqdm",
-        "transformers",
-        "triton",
-        "trl",
-        "wandb",
-        "webdataset",
-        "xformers",
-    ]
+_PACKAGES = re.compile(
+    r"(?:"
+    r"absl|accelerate|albumentations|apex|av|click|cv2|dask|datasets|deepspeed|diffusers|einops|fairscale"
+    r"|fastai|fbgemm_gpu|huggingface_hub|hydra|ignite|imageio|lightning|lightning_fabric|matplotlib|mlflow"
+    r"|monai|numpy|omegaconf|pandas|peft|PIL|pytorch_lightning|ray|safetensors|scipy|skimage|sklearn"
+    r"|tensorboard|tensordict|timm|tokenizers|torchao|torchaudio|torchdata|torchmetrics|torchrec|torchtext"
+    r"|torchvision|tqdm|transformers|triton|trl|wandb|webdataset|xformers"
+    r")/"
 )
 
 
@@ -105,7 +57,7 @@ def owner(file: str) -> Owner:
         return Owner.LIBRARY
     if _STANDARD.search(file) or (first in sys.stdlib_module_names and not file.startswith("/")):
         return Owner.MACHINERY
-    return Owner.LIBRARY if first in _PACKAGES and "/" in path else Owner.USER
+    return Owner.LIBRARY if _PACKAGES.match(path) else Owner.USER
 
 
 def frame_rows(events: Events, thread: int) -> tuple[Mask, dict[int, tuple[Source, Owner]]]:

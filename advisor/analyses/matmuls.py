@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from advisor.analyses.steps import Steps
-from advisor.computed import Missing
-from advisor.model import OpRow
-from advisor.trace.events import Trace
+import numpy as np
+import numpy.typing as npt
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp64", "other", "unknown"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16", "fp64", "other", "unknown")
+from advisor.analyses.classify import rows_named
+from advisor.analyses.device import Device
+from advisor.analyses.links import Links
+from advisor.analyses.nesting import Nesting
+from advisor.analyses.precision import PRECISIONS, Precision, is_helper, is_matrix_op, is_matrix_work, of_inputs, stated
+from advisor.analyses.steps import Steps
+from advisor.capture.record import Settings
+from advisor.computed import Missing
+from advisor.hardware import lookup
+from advisor.model import OpRow
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.intervals import intersect, total, union
+
+# More unknown than this, and the share of fp32 says nothing.
+_MOST_UNKNOWN = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +34,8 @@ class Matmuls:
     fp32_share     fp32 without TF32, as a share of device-busy time (of the step on a CPU); None where the precision of
                    more than a tenth of their time is unknown
     evidence       dtypes: the ops' recorded input types; names: kernels that state their precision; none
-    tf32_known     whether it is certain that fp32 work did not run in TF32 (flags, architecture or kernel name)
+    tf32_known     whether it is certain that no fp32 work ran in TF32 (flags, architecture or kernel name)
+    why            why fp32_share is None, else ""
     on_device      device time (True) or CPU time
     largest        the costliest kernels or ops, most expensive first; kind is the precision
     """
@@ -33,10 +45,157 @@ class Matmuls:
     fp32_share: float | None
     evidence: Literal["dtypes", "names", "none"]
     tf32_known: bool
+    why: str
     on_device: bool
     largest: tuple[OpRow, ...]
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps) -> Matmuls:
+    def compute(
+        cls,
+        trace: Trace,
+        steps: Steps,
+        device: Device,
+        links: Links,
+        nesting: Nesting,
+        settings: Settings | None,
+    ) -> Matmuls:
         """Precision of the matrix work. Raises Missing where nothing of the kind ran."""
-        raise Missing("this analysis is not written yet")
+        work = _on_device(trace, nesting, links) if device.measured else _on_host(trace, nesting)
+        work = replace(
+            work, rows=(rows := work.rows[links.step[work.rows] >= 0]), ops=work.ops[np.isin(work.rows, rows)]
+        )
+        if not len(work.rows):
+            raise Missing("no matrix product, convolution or attention was recognised in this trace")
+        events = trace.events
+        formats, by_dtype, certain = _formats(events, work, device, settings)
+        spent = {name: _length(events, nesting, work, formats == name, steps, device.measured) for name in PRECISIONS}
+        whole = sum(spent.values())
+        unknown = spent["unknown"] > _MOST_UNKNOWN * whole
+        of = trace.device_work if device.measured else None
+        base = total(intersect(union(events.start_ns[of], events.end_ns[of]), steps.window)) if of is not None else 0
+        weights = nesting.self_ns if not device.measured else events.dur_ns
+        share = spent["fp32"] / (base or steps.window_ns)
+        return cls(
+            by_precision={name: steps.per_step_us(ns) for name, ns in spent.items()},
+            us=steps.per_step_us(whole),
+            fp32_share=None if unknown else share,
+            evidence=_evidence(weights[work.rows], by_dtype, formats),
+            tf32_known=bool(certain.all()),
+            why=_why(spent, whole) if unknown else "",
+            on_device=device.measured,
+            largest=_largest(events, work, formats, weights, steps, base or steps.window_ns),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """Rows of matrix work, and for each the op whose input types count (-1: none around it)."""
+
+    rows: Ints
+    ops: Ints
+    on_device: bool
+
+
+def _matrix_ops(events: Events) -> Mask:
+    return events.of(Category.CPU_OP) & rows_named(events, is_matrix_op)
+
+
+def _on_device(trace: Trace, nesting: Nesting, links: Links) -> _Work:
+    """Kernels that are matrix work by their name, or by the op that launched them."""
+    events = trace.events
+    kernels = np.flatnonzero(events.of(Category.KERNEL))
+    matrix_op = _matrix_ops(events)
+    launch = links.launch[kernels]
+    direct = np.where(launch >= 0, nesting.parent[np.maximum(launch, 0)], -1)
+    around = nesting.ancestor(matrix_op)
+    op = np.where(direct >= 0, around[np.maximum(direct, 0)], -1)
+    named = rows_named(events, is_matrix_work)[kernels]
+    plain = rows_named(events, is_helper)[kernels]
+    launched = (direct >= 0) & matrix_op[np.maximum(direct, 0)] & ~plain
+    chosen = named | launched
+    return _Work(kernels[chosen], op[chosen], True)
+
+
+def _on_host(trace: Trace, nesting: Nesting) -> _Work:
+    """Matrix ops themselves; their self time counts, so nested ones count once."""
+    rows = np.flatnonzero(_matrix_ops(trace.events))
+    return _Work(rows, rows, False)
+
+
+def _formats(
+    events: Events, work: _Work, device: Device, settings: Settings | None
+) -> tuple[npt.NDArray[np.str_], Mask, Mask]:
+    """Number format of each row, whether input types decided it, and whether TF32 is ruled out or stated."""
+    names = {
+        int(i): stated(events.names[i]) if work.on_device else "unknown" for i in np.unique(events.name[work.rows])
+    }
+    by_name = np.array([names[int(i)] for i in events.name[work.rows]], "U8")
+    types = {int(i): of_inputs(events.dtypes_table[i]) for i in np.unique(events.dtypes[work.ops]) if i >= 0}
+    described = (work.ops >= 0) & (events.dtypes[work.ops] >= 0)
+    by_type = np.array(
+        [types[int(events.dtypes[op])] if known else "unknown" for op, known in zip(work.ops, described, strict=True)],
+        "U8",
+    )
+    # What ran is what the kernel's name states; the op's types decide where it states nothing.
+    formats = np.where(by_name != "unknown", by_name, by_type)
+    by_dtype = (by_name == "unknown") & (by_type != "unknown") | (by_type == by_name) & (by_type != "unknown")
+    open_question = (by_name == "unknown") & (by_type == "fp32")
+    if not work.on_device:
+        open_question[:] = False
+    convolution = rows_named(events, lambda name: "conv" in name.lower())[np.maximum(work.ops, 0)]
+    for is_conv in (True, False):
+        here = open_question & (convolution == is_conv)
+        formats[here] = _fp32_or_tf32(device, settings, is_conv)
+    certain = ~open_question | (formats != "unknown")
+    return formats, by_dtype, certain
+
+
+def _fp32_or_tf32(device: Device, settings: Settings | None, convolution: bool) -> Precision:
+    """What fp32 inputs run in on this device with these switches."""
+    hardware = lookup(device.name, device.capability)
+    if hardware is not None and not hardware.tf32:
+        return "fp32"
+    allowed = None
+    if settings is not None:
+        allowed = settings.tf32_cudnn if convolution else settings.tf32_matmul
+        if allowed is None and not convolution and settings.matmul_precision is not None:
+            allowed = settings.matmul_precision != "highest"
+    if allowed is False:
+        return "fp32"
+    return "tf32" if allowed and hardware is not None else "unknown"
+
+
+def _length(events: Events, nesting: Nesting, work: _Work, chosen: Mask, steps: Steps, on_device: bool) -> int:
+    """Time of some rows in W: the union of kernels, the self time of ops."""
+    rows = work.rows[chosen]
+    if on_device:
+        return total(intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window))
+    return int(nesting.self_ns[rows].sum())
+
+
+def _evidence(weight: Ints, by_dtype: Mask, formats: npt.NDArray[np.str_]) -> Literal["dtypes", "names", "none"]:
+    whole = weight.sum()
+    if 2 * weight[by_dtype].sum() >= whole:
+        return "dtypes"
+    return "names" if 2 * weight[formats != "unknown"].sum() >= whole else "none"
+
+
+def _why(spent: dict[Precision, int], whole: int) -> str:
+    share = spent["unknown"] / whole
+    hint = "record with shapes (record_shapes=True), or capture with `advisor run`, to know it"
+    return f"the number format of {share:.0%} of the matrix work is unknown; {hint}"
+
+
+def _largest(
+    events: Events, work: _Work, formats: npt.NDArray[np.str_], time_ns: Ints, steps: Steps, whole_ns: int
+) -> tuple[OpRow, ...]:
+    groups: dict[tuple[str, str], list[float]] = {}
+    for name, kind, ns in zip(
+        events.name[work.rows].tolist(), formats.tolist(), time_ns[work.rows].tolist(), strict=True
+    ):
+        groups.setdefault((events.names[name], kind), []).append(ns)
+    rows = [
+        OpRow(name, kind, steps.per_step_us(sum(ns)), len(ns) / steps.count, sum(ns) / whole_ns)
+        for (name, kind), ns in groups.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.us, row.name))[:10])

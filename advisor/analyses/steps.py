@@ -101,7 +101,8 @@ def _step_rows(trace: Trace) -> Ints:
     rows = rows[events.thread[rows] == threads[np.argmax(number)]]
     reach = np.maximum.accumulate(events.end_ns[rows])
     apart: Mask = np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1]))
-    return rows[apart]
+    whole: Ints = rows[apart]
+    return whole
 
 
 def _windows(spans: Intervals) -> Intervals:
