@@ -61,11 +61,11 @@ def nothing_found(report: Report) -> str:
     return "No rule could judge this input" if report.outcomes else "No rule was applied"
 
 
-def saving(finding: Finding) -> str:
-    """The saving per step as words; says so where there is no number."""
+def saving(finding: Finding, step_us: float | None) -> str:
+    """The saving per step as words, in the unit of the step; says so where there is no number."""
     if finding.saving is None:
         return "saving not computed"
-    return f"{_words.time_range(finding.saving.low_us, finding.saving.high_us)} per step"
+    return f"{_words.time_range(finding.saving.low_us, finding.saving.high_us, step_us)} per step"
 
 
 def saving_share(finding: Finding, step_us: float | None) -> str:
@@ -78,11 +78,11 @@ def saving_share(finding: Finding, step_us: float | None) -> str:
 
 
 def places(finding: Finding) -> tuple[tuple[str, str], ...]:
-    """The user's lines as (file:line, in which function).
+    """The user's lines as (file:line, in which function), each once.
 
     Where only the function is known, its line is its first: the place is then the file, and the text says so.
     """
-    return tuple(_place(source) for source in finding.where)
+    return tuple(dict.fromkeys(_place(source) for source in finding.where))
 
 
 def _place(source: Source) -> tuple[str, str]:

@@ -12,15 +12,17 @@ TAIL_SHARE = 0.10
 # Below 80 % of the step a GPU is not called busy; a loss under 10 % is not the headline's second half.
 _BUSY_SHARE = 0.80
 _WORTH_NAMING = 0.10
+# Deciles of fewer steps than ten are no deciles.
+_SPREAD_STEPS = 10
 
 _DOES = {
-    "exposed_communication": "it only communicates for {}",
-    "exposed_copy": "it only copies for {}",
-    "idle_input": "it waits for the next batch for {}",
-    "idle_sync": "it stands empty after host syncs for {}",
-    "idle_launch": "it waits for the host to launch work for {}",
-    "idle_host": "it waits for Python and other host work for {}",
-    "idle_unknown": "it is idle for {} without a known cause",
+    "exposed_communication": "it only communicates",
+    "exposed_copy": "it only copies",
+    "idle_input": "it waits for the next batch",
+    "idle_sync": "it stands empty after host syncs",
+    "idle_launch": "it waits for the host to launch work",
+    "idle_host": "it waits for Python and other host work",
+    "idle_unknown": "it is idle without a known cause",
 }
 _TAKES = {
     "input": "waiting for the next batch",
@@ -147,7 +149,7 @@ def _basis(report: Report, times: Times, profiled: bool) -> str:
 
 
 def _spread(times: Times) -> str:
-    if times.p10 is None or times.p90 is None or times.n < 3:
+    if times.p10 is None or times.p90 is None or times.n < _SPREAD_STEPS:
         return ""
     return f"8 of 10 steps take {_words.time_range(times.p10, times.p90)}"
 
@@ -183,24 +185,24 @@ def _device_verdict(report: Report) -> str:
         if compute >= _BUSY_SHARE:
             return f"{said}: the work itself is the limit, so only less or cheaper work makes it faster."
         return f"{said}; no single cause holds {_words.share(_WORTH_NAMING)} or more of the rest."
-    causes = [_DOES.get(name, _labels.part(name).name + " {}").format(_words.share(value)) for value, name in named]
-    return f"{said}; {_words.listed(causes)}."
+    causes = [f"for {_words.share(value)} {_DOES.get(name) or _labels.part(name).name}" for value, name in named]
+    return f"{said}; {', and '.join(causes)}."
 
 
 def _cpu_verdict(report: Report) -> str:
     parts = sorted(((item.share, item.id) for item in report.breakdown), reverse=True)
     named = [(value, name) for value, name in parts if value >= _WORTH_NAMING][:2]
     if not named:
-        return f"The {noun(report)} runs on the CPU; no single part holds {_words.share(_WORTH_NAMING)} of it."
+        return f"On the CPU, no single part holds {_words.share(_WORTH_NAMING)} of the {noun(report)}."
     words = [f"{_TAKES.get(name, _labels.part(name).name)} ({_words.share(value)})" for value, name in named]
-    return f"The {noun(report)} runs on the CPU and goes mostly to {_words.listed(words)}."
+    return f"On the CPU, the {noun(report)} goes mostly to {_words.listed(words)}."
 
 
 def _caveats(report: Report) -> tuple[str, ...]:
     said = []
     busy = report.metrics.get("device_busy_share")
     if busy is not None and busy.status == "not_measured" and busy.why:
-        said.append(f"Nothing is said about a GPU: {busy.why.rstrip('.')}.")
+        said.append(f"Nothing is said about a device: {busy.why.rstrip('.')}.")
     if report.replay is not None and report.replay.low_confidence:
         error = _words.share(report.replay.error_share)
         said.append(f"Savings are of low confidence: replaying the unchanged step misses its measured time by {error}.")

@@ -38,37 +38,39 @@ def path(text: str) -> str:
 
 def time(us: float) -> str:
     """A duration with three significant digits: 640 µs, 2.43 ms, 1.24 s."""
-    return " ".join(_scaled(us, us))
+    factor, unit = _unit(us)
+    return f"{significant(us / factor)} {unit}"
 
 
-def time_range(low_us: float, high_us: float, scale_us: float | None = None) -> str:
+def time_range(low_us: float, high_us: float, unit_us: float | None = None) -> str:
     """Two durations in one unit: 0.90 to 1.64 ms; one where they look the same; up to … where the low end is 0.
 
-    `scale_us` picks the unit and the decimals, where the range stands beside another duration.
+    `unit_us` is a duration whose unit is taken, where the range stands beside it.
     """
-    scale = high_us if scale_us is None else scale_us
-    low, high = time_at(low_us, scale).split(" ")[0], time_at(high_us, scale)
+    factor, unit = _unit(high_us if unit_us is None else unit_us)
+    decimals = len(significant(high_us / factor).partition(".")[2])
+    # Hundredths of the unit are finer than any saving is known.
+    low, high = (_fixed(value / factor, min(decimals, 2)) for value in (low_us, high_us))
     if not low.strip("0.<"):
-        return f"up to {high}" if high_us > 0 else high
-    return high if low == high.split(" ")[0] else f"{low} to {high}"
+        return f"up to {high} {unit}" if high_us > 0 else f"{high} {unit}"
+    return f"{high} {unit}" if low == high else f"{low} to {high} {unit}"
 
 
 def time_at(us: float, scale_us: float) -> str:
     """A duration in the unit and with the decimals that fit `scale_us`, so that a column of them lines up."""
-    scale, unit = _scaled(scale_us, scale_us)
-    value, _ = _scaled(us, scale_us, decimals=len(scale.partition(".")[2]))
-    return f"{value} {unit}"
+    factor, unit = _unit(scale_us)
+    return f"{_fixed(us / factor, len(significant(scale_us / factor).partition('.')[2]))} {unit}"
 
 
-def _scaled(us: float, scale_us: float, decimals: int | None = None) -> tuple[str, str]:
-    """`us` as text in the unit that fits `scale_us`: three significant digits, or that many decimals."""
-    factor, unit = (1e6, "s") if scale_us >= 999_500 else (1e3, "ms") if scale_us >= 999.5 else (1.0, "µs")
-    if decimals is None:
-        return significant(us / factor), unit
-    text = f"{us / factor:,.{decimals}f}"
-    # What is there is never shown as nothing.
-    hidden = us > 0 and not text.strip("0.")
-    return (f"<{10**-decimals:.{decimals}f}" if hidden else text), unit
+def _unit(us: float) -> tuple[float, str]:
+    """µs in the unit that fits a duration, and its name; 999.5 shows as 1000 and takes the next."""
+    return (1e6, "s") if us >= 999_500 else (1e3, "ms") if us >= 999.5 else (1.0, "µs")
+
+
+def _fixed(value: float, decimals: int) -> str:
+    """A number with so many decimals; what is there is never shown as nothing."""
+    text = f"{value:,.{decimals}f}"
+    return f"<{10**-decimals:.{decimals}f}" if value > 0 and not text.strip("0.") else text
 
 
 def significant(value: float) -> str:
@@ -183,19 +185,20 @@ def sentence(text: str) -> str:
 
 
 def short(name: str, limit: int = 64) -> str:
-    """A kernel or op name in at most `limit` characters: C++ noise goes first, then the middle."""
+    """A kernel or op name in at most `limit` characters: C++ noise goes first, then the end of a template's
+    arguments, or the middle of a name whose end tells as much as its beginning."""
     text = one_line(name)
     if len(text) <= limit:
         return text
     text = text.removeprefix("void ")
-    for noise in ("at::native::", "(anonymous namespace)::", "at::cuda::", "std::"):
+    for noise in ("at::native::", "(anonymous namespace)::", "at::detail::", "at::cuda::", "std::"):
         text = text.replace(noise, "")
     if text.endswith(")") and len(text) > limit:
         text = _without_arguments(text)
     if len(text) <= limit:
         return text
-    tail = limit // 3
-    return f"{text[: limit - tail - 1]}…{text[-tail:]}"
+    tail = 0 if "<" in text[: limit // 2] else limit // 3
+    return f"{text[: limit - tail - 1]}…{text[len(text) - tail :]}"
 
 
 def _without_arguments(text: str) -> str:

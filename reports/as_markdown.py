@@ -102,9 +102,10 @@ def _findings(report: Report) -> Iterator[str]:
 
 def _finding(report: Report, ranked: _ranking.Ranked) -> Iterator[str]:
     finding = ranked.finding
-    share = _ranking.saving_share(finding, _verdict.headline(report).step_us)
+    step_us = _verdict.headline(report).step_us
+    share = _ranking.saving_share(finding, step_us)
     basis = f", {_labels.BASES[finding.saving.basis].name}" if finding.saving else ""
-    worth = f"{_ranking.saving(finding)}{f' ({share}{basis})' if share else ''}"
+    worth = f"{_ranking.saving(finding, step_us)}{f' ({share}{basis})' if share else ''}"
     yield f"{ranked.number}. **{code(ranked.outcome.rule)}: {worth}.** {text(finding.message)}"
     places = [f"{code(place)} {text(inside)}".strip() for place, inside in _ranking.places(finding)[:3]]
     if places:
@@ -136,7 +137,7 @@ def _apart(report: Report) -> Iterator[str]:
             yield f"### {title}"
             yield ""
             for ranked in group:
-                worth = _ranking.saving(ranked.finding)
+                worth = _ranking.saving(ranked.finding, _verdict.headline(report).step_us)
                 yield f"- {code(ranked.outcome.rule)}: {worth}. {text(ranked.finding.message)}"
             yield ""
 

@@ -51,9 +51,14 @@ def _bars(report: Report) -> Iterator[str]:
         bar = f"{_bar(item.share / widest):{_BAR_COLUMNS}}"
         name = f"{_labels.part(item.id).name[:20]:20}"
         yield f"  {name} {bar} {_words.share(item.share):>6}  {_words.time_at(item.us, scale_us):>9}"
-    small = [_labels.part(item.id).name.lower() for item in report.breakdown if 0 < item.share < _DRAWN_SHARE]
+    small = [_small(_labels.part(item.id).name) for item in report.breakdown if 0 < item.share < _DRAWN_SHARE]
     if small:
         yield from _wrapped(f"under {_words.share(_DRAWN_SHARE)} each: {_words.listed(small)}", "  ", "  ")
+
+
+def _small(name: str) -> str:
+    """A name inside a sentence: only its first letter becomes small, and none of GPU's."""
+    return name if name[:2].isupper() else name[:1].lower() + name[1:]
 
 
 def _bar(part: float) -> str:
@@ -75,7 +80,7 @@ def _actions(report: Report) -> Iterator[str]:
     for ranked in found.best:
         yield from _in_full(report, ranked, step_us)
     for ranked in found.more[:_MORE_LIMIT]:
-        yield _brief(ranked)
+        yield _brief(ranked, step_us)
     hidden = len(found.more) - _MORE_LIMIT
     if hidden > 0:
         yield f"  … and {_words.plural(hidden, 'smaller finding')} in the report"
@@ -84,7 +89,7 @@ def _actions(report: Report) -> Iterator[str]:
 def _in_full(report: Report, ranked: _ranking.Ranked, step_us: float | None) -> Iterator[str]:
     finding, outcome = ranked.finding, ranked.outcome
     part = _ranking.saving_share(finding, step_us)
-    saving = f"{_ranking.saving(finding)}{f', {part}' if part else ''}"
+    saving = f"{_ranking.saving(finding, step_us)}{f', {part}' if part else ''}"
     basis = f" ({_labels.BASES[finding.saving.basis].name})" if finding.saving else ""
     yield from _wrapped(f"{ranked.number}. {_words.one_line(outcome.rule)}: {saving}{basis}", "  ", "     ")
     on = _ranking.ranks(report, finding)
@@ -99,19 +104,20 @@ def _in_full(report: Report, ranked: _ranking.Ranked, step_us: float | None) -> 
         yield from _wrapped(f"fix: {_words.one_line(finding.fix.title)} ({risk})", "     ", "     ")
 
 
-def _brief(ranked: _ranking.Ranked) -> str:
+def _brief(ranked: _ranking.Ranked, step_us: float | None) -> str:
     places = _ranking.places(ranked.finding)
     at = f"  {places[0][0]}" if places else ""
-    text = f"  {ranked.number}. {_words.one_line(ranked.outcome.rule)}: {_ranking.saving(ranked.finding)}{at}"
+    text = f"  {ranked.number}. {_words.one_line(ranked.outcome.rule)}: {_ranking.saving(ranked.finding, step_us)}{at}"
     return _fit(text)
 
 
 def _apart(report: Report) -> Iterator[str]:
     found = _ranking.groups(report)
+    step_us = _verdict.headline(report).step_us
     if found.unconfirmed:
         yield "Not confirmed yet by a real trace or a measured pair"
         for ranked in found.unconfirmed[:_MORE_LIMIT]:
-            yield _brief(ranked)
+            yield _brief(ranked, step_us)
     if found.out_of_reach:
         yield "Costs that no change to the script removes"
         for ranked in found.out_of_reach[:_MORE_LIMIT]:
@@ -120,7 +126,7 @@ def _apart(report: Report) -> Iterator[str]:
 
 def _quiet(report: Report) -> Iterator[str]:
     for reason, rules in _by_reason(_ranking.with_status(report, "skipped")).items():
-        yield from _wrapped(f"skipped: {', '.join(rules)}: {reason}", "", "         ", most=2)
+        yield from _wrapped(f"skipped: {', '.join(rules)}: {reason}", "", "         ", most=3)
     clear = [_words.one_line(outcome.rule) for outcome in _ranking.with_status(report, "clear")]
     if clear:
         yield from _wrapped(f"clear:   {', '.join(clear)}", "", "         ")

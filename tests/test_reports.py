@@ -139,7 +139,7 @@ def many(count: int, text: str) -> Report:
 
 
 def test_markdown_stays_below_the_limit_of_a_comment_and_leaves_nothing_open() -> None:
-    for report in (many(500, "long `text`"), many(500, fixtures.HOSTILE), many(2000, "x" * 3000)):
+    for report in (many(900, "long `text`"), many(500, fixtures.HOSTILE), many(2000, "x" * 3000)):
         text = render("markdown", report)
         assert 30_000 < len(text.encode("utf-8")) <= 60_000
         assert "do not fit here" in text

@@ -52,6 +52,7 @@ def _environment() -> jinja2.Environment:
         short=_words.short,
         sentence=_words.sentence,
         blocks=_prose.blocks,
+        widest=_prose.widest,
         spans=_prose.spans,
     )
     environment.globals.update(labels=_labels, ranking=_ranking, verdict=_verdict, words=_words, charts=_charts)

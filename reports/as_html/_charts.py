@@ -29,6 +29,7 @@ _KINDS = {
     "python": "Python",
     "sync": "Blocking call",
     "launch": "Launch",
+    "runtime": "Runtime call",
     "idle": "Idle",
     "other": "Other",
 }

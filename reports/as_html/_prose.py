@@ -47,6 +47,11 @@ def spans(text: str) -> tuple[Span, ...]:
     return tuple(found)
 
 
+def widest(code: str) -> int:
+    """Characters in the longest line."""
+    return max(map(len, code.splitlines()), default=0)
+
+
 def _chunks(body: str) -> list[list[str]]:
     """Lines grouped at blank lines; a fenced or indented block of code stays one group."""
     chunks: list[list[str]] = [[]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.api import Metric, OpRow, Outcome, RankSummary, Report
+from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times
 from advisor.reports import _labels, _ranking, _verdict, _words
 from advisor.reports.as_html import _charts
 
@@ -107,13 +107,18 @@ def _steps(report: Report) -> tuple[tuple[str, str], ...]:
     if steps.eval_count:
         rows.append(("Evaluation steps, in no figure", _words.count(steps.eval_count)))
     for times, how in ((steps.unprofiled_us, "without the profiler"), (steps.profiled_us, "with the profiler")):
-        known = (("median", times.median), ("mean", times.mean), ("p10", times.p10), ("p90", times.p90))
-        values = [f"{name} {_words.time(value)}" for name, value in known if value is not None]
-        said = f"{', '.join(values)} ({_words.plural(times.n, 'step')})" if values else "not measured"
-        rows.append((f"Step time {how}", said))
+        rows.append((f"Step time {how}", _distribution(times)))
     if steps.dilation is not None:
         rows.append(("The profiler made a step", f"{_words.significant(steps.dilation)} times as long"))
     return tuple(rows)
+
+
+def _distribution(times: Times) -> str:
+    known = (("median", times.median), ("mean", times.mean), ("p10", times.p10), ("p90", times.p90))
+    values = [f"{name} {_words.time(value)}" for name, value in known if value is not None]
+    if times.n == 1 and times.mean is not None:
+        return f"{_words.time(times.mean)} (1 step)"
+    return f"{', '.join(values)} ({_words.plural(times.n, 'step')})" if values else "not measured"
 
 
 def _rank_columns(report: Report) -> tuple[str, ...]:
