@@ -19,19 +19,28 @@ def claim_folder(folder: Path) -> Path:
 
     A folder that holds the user's own files is used as it is, unless a report stands in it: then UsageError.
     """
-    if folder.is_dir() and any(folder.iterdir()):
-        ours = [entry.name.startswith(_OUR_NAMES) for entry in folder.iterdir()]
-        if all(ours):
-            _move_aside(folder)
-        elif any((folder / name).exists() for name in ("report.json", "report.html", "run.json")):
-            raise UsageError(f"{folder} holds a report beside other files; name another folder with --output")
-    elif folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; name another folder with --output")
+    names = _names(folder)
+    if names and all(name.startswith(_OUR_NAMES) for name in names):
+        _move_aside(folder)
+    elif names and names & {"report.json", "report.html", "run.json"}:
+        raise UsageError(f"{folder} holds a report beside other files; name another folder with --output")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as failure:
         raise AdvisorError(f"cannot make {folder}: {failure.strerror}; name another folder with --output") from failure
     return folder
+
+
+def _names(folder: Path) -> set[str]:
+    """What lies in the folder; nothing where there is none (or another run has just moved it)."""
+    try:
+        return {entry.name for entry in folder.iterdir()}
+    except FileNotFoundError:
+        return set()
+    except NotADirectoryError as failure:
+        raise UsageError(f"{folder} is a file; name another folder with --output") from failure
+    except OSError as failure:
+        raise AdvisorError(f"cannot read {folder}: {failure.strerror}; name another with --output") from failure
 
 
 def _move_aside(path: Path) -> None:
