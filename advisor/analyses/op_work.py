@@ -1,0 +1,45 @@
+"""How much arithmetic and memory traffic an op is, from the shapes of its inputs."""
+
+from __future__ import annotations
+
+import json
+import math
+
+Shape = list[int]
+
+# Products of matrices: the positions of the two factors among the inputs.
+_FACTORS = {"aten::mm": (0, 1), "aten::bmm": (0, 1), "aten::addmm": (1, 2), "aten::baddbmm": (1, 2)}
+# Bytes of a number: fp32. Half precision moves half as much, which the range of rates covers.
+_BYTES = 4
+
+
+def shapes(dims: str) -> list[Shape]:
+    """The shapes in the JSON text of `Input Dims`; an input that is no tensor, or a list of tensors, has the shape []."""
+    found = json.loads(dims) if dims else []
+    return [one if all(isinstance(n, int) for n in one) else [] for one in found if isinstance(one, list)]
+
+
+def flops(name: str, inputs: list[Shape]) -> float:
+    """Floating-point operations of a matrix product, or of a convolution's forward and backward together; else 0.
+
+    The forward op of a convolution does not show the size of its output, so all its work is booked on the backward.
+    """
+    if name in _FACTORS and len(inputs) > _FACTORS[name][1]:
+        left, right = (inputs[i] for i in _FACTORS[name])
+        return 2.0 * math.prod(left) * right[-1] if left and right else 0.0
+    if name == "aten::convolution_backward" and len(inputs) > 2:
+        output, weight = inputs[0], inputs[2]
+        # Forward, gradient of the input and gradient of the weight: three times the same number.
+        return 3 * 2.0 * math.prod(output) * math.prod(weight[1:]) if output and weight else 0.0
+    return 0.0
+
+
+def traffic(inputs: list[Shape]) -> float:
+    """Bytes that an elementwise op reads and writes: its inputs, and an output as large as the largest of them."""
+    sizes = [math.prod(shape) for shape in inputs if shape]
+    return float(_BYTES * (sum(sizes) + max(sizes))) if sizes else 0.0
+
+
+def has_batch(inputs: list[Shape], batch: int) -> bool:
+    """Whether an input's first dimension is the batch."""
+    return any(shape and shape[0] == batch for shape in inputs)
