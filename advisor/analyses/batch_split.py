@@ -22,7 +22,7 @@ from advisor.trace.events import Category, Mask, Trace
 # fp32 arithmetic of one CPU core in the convolutions and matrix products of a training step, 10^9 operations a second.
 # Measured on a Xeon with AVX-512: 15 (convolution of 4 small images) to 130 (1024 x 1024 product); its peak is above.
 _CORE_GFLOPS = (15.0, 130.0)
-# Memory traffic of one core in elementwise ops, 10^9 bytes a second: 4 where each op pays for small pieces, 20 streaming.
+# Memory traffic of one core in elementwise ops, 10^9 bytes a second: 4 in small pieces, 20 streaming.
 _CORE_GBS = (4.0, 20.0)
 # Part of the time that a worker needs for a sample when it has a core to itself: 63 µs alone against 100 to 154 µs
 # recorded in runs that shared two cores with two threads.
@@ -36,7 +36,7 @@ class BatchSplit:
     batch_size      samples per step
     fixed_us        (low, high): time of a step that stays when the batch grows
     per_sample_us   (low, high): time that each further sample adds; low goes with the high fixed time
-    loader_known    what a sample costs the loader's workers is part of the per-sample time; False where it was not recorded
+    loader_known    whether the per-sample time holds what a sample costs the loader's workers
     how             how the split was made, one sentence
     """
 
@@ -63,10 +63,10 @@ class BatchSplit:
         """(low, high) µs that the samples of one present step would take less within a batch of that size."""
         part = self.batch_size / batch
         spared = (self.fixed_us[0] * (1 - part), self.fixed_us[1] * (1 - part))
-        return max(0.0, min(spared)), max(0.0, max(spared))
+        return max(0.0, min(spared)), max(0.0, *spared)
 
     @classmethod
-    def compute(
+    def compute(  # noqa: PLR0913, PLR0917 - its parameters are the analyses that it needs
         cls,
         trace: Trace,
         steps: Steps,
@@ -100,8 +100,9 @@ def _batch_of_shapes(trace: Trace, ops: Mask) -> int:
     first: Counter[int] = Counter()
     for row in rows.tolist():
         inputs = shapes(events.dims_table[events.dims[row]])
-        if inputs and inputs[0]:
-            first[inputs[0][0]] += 1
+        factors = inputs[1:] if events.text(row) == "aten::addmm" else inputs
+        if factors and factors[0]:
+            first[factors[0][0]] += 1
     if not first:
         raise Missing("the batch size is not known; capture the script with `advisor run`")
     batch, votes = first.most_common(1)[0]
@@ -110,7 +111,7 @@ def _batch_of_shapes(trace: Trace, ops: Mask) -> int:
     return batch
 
 
-def _on_cpu(
+def _on_cpu(  # noqa: PLR0913, PLR0917 - everything that a CPU step depends on
     trace: Trace,
     steps: Steps,
     scale: Scale,
@@ -145,31 +146,32 @@ def _on_cpu(
 
 
 def _work_per_sample(trace: Trace, steps: Steps, nesting: Nesting, ops: Mask, batch: int) -> tuple[float, float]:
-    """Arithmetic (operations) and memory traffic (bytes) of a step's innermost ops that carry the batch, per sample."""
+    """Arithmetic (operations) and memory traffic (bytes) of a step's ops that carry the batch, per sample."""
     events = trace.events
     holds_op = np.zeros(len(events), bool)
     above = nesting.parent[ops]
     holds_op[above[above >= 0]] = True
-    leaves = np.flatnonzero(ops & ~holds_op & (events.dims >= 0))
-    kinds, counts = np.unique(np.column_stack((events.name[leaves], events.dims[leaves])), axis=0, return_counts=True)
+    rows = np.flatnonzero(ops & (events.dims >= 0))
+    kinds, counts = np.unique(
+        np.column_stack((events.name[rows], events.dims[rows], holds_op[rows])), axis=0, return_counts=True
+    )
     arithmetic = moved = 0.0
-    for (name, dims), number in zip(kinds.tolist(), counts.tolist(), strict=True):
+    for (name, dims, outer), number in zip(kinds.tolist(), counts.tolist(), strict=True):
         inputs: list[Shape] = shapes(events.dims_table[dims])
-        if not has_batch(inputs, batch):
-            # The gradient of a weight sums over the batch, which then is an inner dimension.
-            inner = flops(events.names[name], inputs) if any(batch in shape for shape in inputs) else 0.0
-            arithmetic += number * inner
+        # The gradient of a weight sums over the batch, which then is an inner dimension of the product.
+        if not any(batch in shape for shape in inputs):
             continue
         done = flops(events.names[name], inputs)
         arithmetic += number * done
-        moved += number * (0.0 if done else traffic(inputs))
+        if not done and not outer and has_batch(inputs, batch):
+            moved += number * traffic(events.names[name], inputs)
     return arithmetic / batch / steps.count, moved / batch / steps.count
 
 
 def _on_device(
     trace: Trace, steps: Steps, scale: Scale, device: Device, busy: GpuBusy, links: Links, batch: int
 ) -> BatchSplit:
-    """Idle time is fixed; kernels grow with the batch, those that leave multiprocessors empty only once these are full."""
+    """Idle time is fixed; kernels grow with the batch, those that leave multiprocessors empty once these are full."""
     events = trace.events
     kernels = events.of(Category.KERNEL) & (links.step >= 0)
     whole = int(events.dur_ns[kernels].sum())

@@ -9,12 +9,21 @@ Shape = list[int]
 
 # Products of matrices: the positions of the two factors among the inputs.
 _FACTORS = {"aten::mm": (0, 1), "aten::bmm": (0, 1), "aten::addmm": (1, 2), "aten::baddbmm": (1, 2)}
+# Ops that only look at their input differently.
+_VIEWS = frozenset(
+    f"aten::{name}"
+    for name in (
+        "view", "reshape", "as_strided", "as_strided_", "t", "transpose", "permute", "expand", "detach", "detach_",
+        "squeeze", "unsqueeze", "select", "slice", "narrow", "alias", "flatten", "empty", "empty_like", "empty_strided",
+        "resize_", "result_type", "to", "lift_fresh", "unbind", "split",
+    )
+)  # fmt: skip
 # Bytes of a number: fp32. Half precision moves half as much, which the range of rates covers.
 _BYTES = 4
 
 
 def shapes(dims: str) -> list[Shape]:
-    """The shapes in the JSON text of `Input Dims`; an input that is no tensor, or a list of tensors, has the shape []."""
+    """The shapes in the JSON text of `Input Dims`; what is no single tensor has the shape []."""
     found = json.loads(dims) if dims else []
     return [one if all(isinstance(n, int) for n in one) else [] for one in found if isinstance(one, list)]
 
@@ -34,8 +43,10 @@ def flops(name: str, inputs: list[Shape]) -> float:
     return 0.0
 
 
-def traffic(inputs: list[Shape]) -> float:
+def traffic(name: str, inputs: list[Shape]) -> float:
     """Bytes that an elementwise op reads and writes: its inputs, and an output as large as the largest of them."""
+    if name in _VIEWS:
+        return 0.0
     sizes = [math.prod(shape) for shape in inputs if shape]
     return float(_BYTES * (sum(sizes) + max(sizes))) if sizes else 0.0
 
