@@ -34,6 +34,7 @@ def assemble(parts: list[Columns], tables: Tables, base_ns: int) -> Events:
         dtypes_table=_texts(tables.dtypes),
         stack_table=tuple(tables.stacks),
         collective_table=tuple(tables.collectives),
+        waited_table=tuple(tables.waits),
     )
 
 

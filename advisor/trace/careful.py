@@ -188,6 +188,8 @@ _NUMBERS = {
     "Fwd thread id": "forward",
     "Python id": "python_id",
     "Python parent id": "python_parent",
+    "wait_on_stream": "waited_stream",
+    "wait_on_cuda_event_record_corr_id": "waited_event",
 }
 _OTHERS = {
     "dtype": "dtype",

@@ -59,11 +59,22 @@ class Collective:
     sequence: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """What a synchronisation row says it waited for; -1 where it does not say.
+
+    stream  the stream on which the event was recorded;  event: correlation of the cudaEventRecord call
+    """
+
+    stream: int = -1
+    event: int = -1
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
     """Complete events as parallel columns, sorted by start (longer first on a tie), integer nanoseconds.
 
-    Absent integers are -1. `name`, `dims`, `dtypes`, `stack`, `collective` index the tables of the same trace
+    Absent integers are -1. `name`, `dims`, `dtypes`, `stack`, `collective`, `waited` index the tables of the same trace
     (-1 = absent); `thread` indexes `threads`. `dims`/`dtypes` are the JSON text of `Input Dims`/`Input type`.
     """
 
@@ -86,12 +97,14 @@ class Events:
     stack: Ids
     collective: Ids
     blocks: Ints  # thread blocks of the grid of a kernel
+    waited: Ids  # of synchronisation rows
     names: tuple[str, ...]
     threads: tuple[Thread, ...]
     dims_table: tuple[str, ...] = ()
     dtypes_table: tuple[str, ...] = ()
     stack_table: tuple[str, ...] = ()
     collective_table: tuple[Collective, ...] = ()
+    waited_table: tuple[Waited, ...] = ()
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.trace.dialects import category
-from advisor.trace.events import Category, Collective
+from advisor.trace.events import Category, Collective, Waited
 from advisor.trace.numbers import ABSENT, Ints, integer, integers, times
 from advisor.trace.schema import ExactInstant, Instant, InstantArgs, LabelRow, Row, RowArgs
 
 NO_ARGS = RowArgs()
+NO_WAIT = (-1.0, -1.0)
 NO_DEVICE = 2**31 - 1  # an index beyond this is damage
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -37,6 +38,7 @@ COLUMNS: dict[str, type[np.generic]] = {
     "stack": np.int32,
     "collective": np.int32,
     "blocks": np.int64,
+    "waited": np.int32,
 }
 MEMORY_COLUMNS: dict[str, type[np.generic]] = {
     "time_ns": np.int64,
@@ -74,6 +76,7 @@ class Tables:
     def __init__(self) -> None:
         self.names, self.threads, self.dims, self.dtypes = Table(), Table(), Table(), Table()
         self.stacks, self.collectives, self.categories = Table(), Table(), Categories()
+        self.waits = Table()
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self.dropped: dict[str, int] = {}
 
@@ -185,6 +188,13 @@ def _device(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], 
     columns["bytes"][mask] = integers([arg.bytes for arg in chosen])
     columns["blocks"][mask] = [blocks(arg.grid) if arg.grid else -1 for arg in chosen]
     _collectives(columns, mask, chosen, tables)
+    waits = [(arg.waited_stream, arg.waited_event) for arg in chosen]
+    if any(wait != NO_WAIT for wait in waits):
+        columns["waited"][mask] = [-1 if wait == NO_WAIT else tables.waits[_waited(*wait)] for wait in waits]
+
+
+def _waited(stream: Any, event: Any) -> Waited:
+    return Waited(integer(stream), integer(event))
 
 
 def _texts(raws: list[Any], table: Table) -> npt.NDArray[np.int32]:

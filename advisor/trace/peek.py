@@ -1,0 +1,92 @@
+"""A glance at a trace file: which rank of how many, and when; without reading its events."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.errors import InputError
+from advisor.trace.careful import Careful
+from advisor.trace.heads import facts, no_events
+from advisor.trace.meta import base_ns, meta_of
+from advisor.trace.numbers import ABSENT, nanoseconds
+from advisor.trace.source import BLOCK_BYTES, open_source
+from advisor.trace.split import opening
+
+_TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,19}(?:\.\d{1,9})?)')
+_PHASE = re.compile(rb'"ph"\s*:\s*"')
+# Stamps further than this from the others are stray (rows at time 0 stand in some files): no window is an hour long.
+FAR_NS = 3600 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """What a glance shows. Times are ns on the machine's clock; None where the file does not say."""
+
+    path: Path
+    rank: int | None
+    world_size: int | None
+    start_ns: int | None
+    end_ns: int | None
+
+
+def peek(path: Path, whole: bool = True) -> Peek:
+    """Reads the start and the end of a trace file. Raises InputError, one line, for what is no trace.
+
+    whole: unpack a compressed file up to its end, where rank and last time may stand; else look at its start only.
+    """
+    with open_source(path) as source:
+        blocks = source.blocks()
+        start = opening(blocks, str(path))
+        if start.shape == "none":
+            raise InputError(no_events(start.head, str(path)))
+        first = start.rest or next(blocks, b"")
+        if start.shape == "list" and _PHASE.search(first) is None and first.lstrip()[:1] != b"{":
+            raise InputError(
+                f"{path}: a JSON list without events (a memory timeline?); give the *.pt.trace.json[.gz] file"
+            )
+        last = first
+        if whole:
+            last = _tail(path) or first
+            for block in blocks if last is first else ():
+                last = last[-BLOCK_BYTES:] + block
+    return _peek(path, start.head, first, last, start.shape)
+
+
+def _tail(path: Path) -> bytes:
+    """The last block of a plain file; empty for a packed one."""
+    with path.open("rb") as file:
+        if file.read(2) in (b"\x1f\x8b", b"PK"):
+            return b""
+        file.seek(max(path.stat().st_size - BLOCK_BYTES, 0))
+        return file.read()
+
+
+def _peek(path: Path, head: bytes, first: bytes, last: bytes, shape: str) -> Peek:
+    careful = Careful()
+    known = facts(head, careful, str(path), "list")
+    if shape == "object" and ("distributedInfo" not in known or "baseTimeNanoseconds" not in known):
+        end = last.rfind(b"]", 0, last.find(b'"distributedInfo"') + 1 or None)
+        careful.tail = [last[max(end, 0) :].decode("utf-8", "replace")]
+        known = {**facts(b"", careful, str(path), "list"), **known}
+    meta, base = meta_of(known), base_ns(known)
+    times = [time for text in (first, last) if (time := _time(text)) is not None]
+    # Rows stand roughly in time order; M rows repeat the first time, so both ends are looked at over many rows.
+    low, high = (min(t[0] for t in times), max(t[1] for t in times)) if times else (None, None)
+    return Peek(
+        path,
+        meta.rank,
+        meta.world_size,
+        low + base if low is not None else None,
+        high + base if high is not None else None,
+    )
+
+
+def _time(text: bytes) -> tuple[int, int] | None:
+    stamps = sorted(nanoseconds(found[1].decode()) for found in _TIME.finditer(text))
+    if not stamps:
+        return None
+    middle = stamps[len(stamps) // 2]
+    near = [stamp for stamp in stamps if stamp != ABSENT and abs(stamp - middle) < FAR_NS]
+    return (near[0], near[-1]) if near else None
