@@ -38,6 +38,7 @@ class Recorder(Protocol):
     def open(self, number: int) -> None: ...
     def close(self) -> None: ...
     def stop(self, rows: dict[int, int], partial: bool) -> None: ...
+    def discard(self) -> None: ...
     def compiles(self) -> int: ...
     def too_big(self) -> bool: ...
     def mark(self) -> Any: ...
@@ -217,11 +218,20 @@ class Phases:
         if len(self.before) + len(self.after) >= MOST_TIMES:
             self.phase = DONE
 
-    def interrupt(self) -> None:
-        """Closes an open window at once: the script ends, or starts a profiler of its own."""
-        if self.phase in (RECORD, LINES):
-            self.recorder.close()
+    def interrupt(self, again: bool = False) -> bool:
+        """Closes an open window at once: the script ends, or (again) starts a profiler of its own. True if one was open.
+
+        A window without a whole step is tried again where the script goes on.
+        """
+        if self.phase == READY:
+            self.phase = TIMING
+        if self.phase not in (RECORD, LINES):
+            return False
+        self.recorder.close()
+        if again and not self.rows and self.phase == RECORD:
+            self.recorder.discard()
+            self.phase = TIMING
+        else:
             self.recorder.stop(self.rows, partial=True)
             self._enter_after()
-        elif self.phase == READY:
-            self.phase = TIMING
+        return True

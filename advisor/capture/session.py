@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
 from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
@@ -19,15 +20,19 @@ from . import hooks, probe
 from .collector import Collector
 from .exits import Exits
 from .phases import AFTER, DONE, LINES, RECORD, Phases, plan
+from .timewindow import TimeWindow
 from .tracker import Tracker
 from .window import Window
+
+# Backward passes without a step source after which none is expected: a loop that updates its weights by hand.
+_UNSETTLED = 8
 
 
 def arm(settings: dict[str, Any], role: str) -> None:
     """Installs the hooks: at once in a rank; in any other process when it joins a process group."""
     session = Session(settings)
     if role == "rank":
-        session.begin()
+        session.begin(main=True)
     else:
         hooks.watch_groups(session.begin)
 
@@ -51,10 +56,11 @@ class Session:
         self.collector = Collector()
         self.facts: dict[str, Any] = {}
         self.known: int | None = None
+        self.time_window = TimeWindow(self._without_steps, self._open_time_window, self._close_time_window)
         self.initial = probe.switches()
 
-    def begin(self) -> None:
-        """Starts to listen; once."""
+    def begin(self, main: bool = False) -> None:
+        """Starts to listen; once. main: this process runs the named script, so even a time window is better than none."""
         if self.begun or not self._wanted():
             return
         self.begun = self.live = True
@@ -65,6 +71,8 @@ class Session:
         hooks.in_children(self._forget)
         self.collector.install()
         self.exits = Exits(self.end)
+        if main:
+            self.time_window.watch()
         atexit.register(self.end)
 
     def _wanted(self) -> bool:
@@ -127,14 +135,13 @@ class Session:
     def _profiler_began(self) -> None:
         if self.live and not self.window.changing:
             self.window.theirs = True
-            if self.phases is not None:
-                self._guard(self._give_way)
+            self._guard(self._give_way)
 
     def _give_way(self) -> None:
-        if self.phases is not None and self.phases.phase in (RECORD, LINES):
-            self.notes.append("the script started a profiler of its own inside the window: ours was closed early")
-        if self.phases is not None:
-            self.phases.interrupt()
+        if self.window.role == "window":
+            self.window.discard()
+        if self.phases is not None and self.phases.interrupt(again=True):
+            self.notes.append("the script started a profiler of its own inside our window, which was closed early")
         self.window.profiler = None
 
     def _profiler_ended(self) -> None:
@@ -158,16 +165,48 @@ class Session:
         """Gives up: notes why, writes what there is."""
         self.live = False
         self.notes.append(f"capture ended early: {type(failure).__name__}: {failure}")
-        self.window.abandon()
+        self.window.discard()
         try:
             self._write()
         except Exception as second:
             self.notes.append(str(second))
 
+    # -- the time window
+
+    def _without_steps(self) -> bool:
+        """Steps cannot be told so far. A process whose children do the work (mp.spawn) is not profiled for waiting."""
+        children = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
+        return self.live and not self.tracker.source and not children
+
+    def _open_time_window(self) -> None:
+        settled = self.tracker.backwards and self.tracker.backwards < _UNSETTLED
+        if self._without_steps() and not settled and not self.thread_elsewhere():
+            self._guard(self._start_time_window)
+
+    def _start_time_window(self) -> None:
+        if self.window.prepare() and self.window.start("window"):
+            self.exits.watch()
+
+    def _close_time_window(self) -> None:
+        if self.live and self.window.recording and self.window.role == "window":
+            self._guard(self._keep_time_window)
+
+    def _keep_time_window(self) -> None:
+        self.exits.release()
+        self.window.stop({}, partial=False)
+        self._write()
+
+    def thread_elsewhere(self) -> bool:
+        """The loop runs on another thread than the main one, which is where a time window would look."""
+        return bool(self.thread) and self.thread != get_ident()
+
     # -- the phases
 
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
         if self.phases is None:
+            if self.window.recording:
+                self.window.discard()
+                self.exits.release()
             segment = self.tracker.segment
             known = self.collector.lengths.get(segment.opener) if segment and self.tracker.source == "loader" else None
             self.phases = Phases(self.window, plan(self.settings, known, self.world_size()))
@@ -210,9 +249,13 @@ class Session:
         try:
             if self.phases is not None:
                 self.phases.interrupt()
+            elif self.window.recording:
+                self.window.stop({}, partial=True)
         except Exception as failure:
             self.notes.append(f"the last window was lost: {type(failure).__name__}: {failure}")
         try:
+            if not self.tracker.source:
+                self.tracker.settle_window()
             if self.tracker.backwards or self.window.files:
                 self._look()
             self._write()

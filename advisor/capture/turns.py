@@ -49,8 +49,14 @@ class Turns(Session):
             return
         self.begun = self.live = True
         folder = self.settings["turns"]
-        self.pipe_out = os.open(f"{folder}/answers", os.O_WRONLY)
-        self.pipe_in = os.open(f"{folder}/orders", os.O_RDONLY)
+        try:
+            # Without waiting: a controller that is gone must not leave a process behind that waits for it.
+            self.pipe_out = os.open(f"{folder}/answers", os.O_WRONLY | os.O_NONBLOCK)
+            self.pipe_in = os.open(f"{folder}/orders", os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            os._exit(1)
+        os.set_blocking(self.pipe_out, True)
+        os.set_blocking(self.pipe_in, True)
         hooks.watch_loaders(self._asked, self._given)
         hooks.watch_backward(self._backward)
         hooks.watch_optimizers(self._stepped)

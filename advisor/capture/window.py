@@ -21,6 +21,9 @@ import torch.profiler
 
 _ROW = "advisor:step#"
 _ROW_BYTES = re.compile(rb'"advisor:step#(\d+)"')
+# A trace is shared more freely than its machine's name.
+_HOST = re.compile(rb'("host_name": )"[^"]*"')
+_FOLDER = re.compile(rb'("traceName": )"[^"]*/')
 # Kineto's level above all of its messages.
 _SILENT = "99"
 # A window is not opened with less free space than this: a trace of ten steps is some tens of MB before compression.
@@ -45,6 +48,7 @@ class Window:
         self.files: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.resident = 0
+        self.size = 0
         self.on_stop: Callable[[], None] = lambda: None
 
     def prepare(self) -> bool:
@@ -93,10 +97,13 @@ class Window:
         self.on_stop()
         if not rows and self.role == "lines":
             return
-        path = self.name(self.role)
+        role = "lines" if self.role == "lines" else "profile"
+        path = self.name(role)
         plain = path[: -len(".gz")]
         try:
             profiler.export_chrome_trace(plain)
+            if not self._larger(plain):
+                return
             _compress(plain, path, rows)
         except OSError as failure:
             self.notes.append(f"the {self.role} trace could not be written: {failure.strerror or failure}")
@@ -105,7 +112,18 @@ class Window:
             if os.path.exists(plain):
                 os.unlink(plain)
         steps = {f"ProfilerStep#{iteration}": iteration for iteration in rows.values()}
-        self.files.append({"path": os.path.basename(path), "role": self.role, "steps": steps, "partial": partial})
+        self.files.append({"path": os.path.basename(path), "role": role, "steps": steps, "partial": partial})
+
+    def _larger(self, plain: str) -> bool:
+        """Of several time windows the one with most in it is kept; a window of steps replaces them all."""
+        size = os.path.getsize(plain)
+        if self.role == "window":
+            if size <= self.size:
+                return False
+            self.size = size
+        if self.role != "lines":
+            self.files.clear()
+        return True
 
     def _make_lines(self) -> None:
         from .lines import LineRecorder
@@ -138,8 +156,8 @@ class Window:
     def finished(self) -> None:
         """Replaced by the session."""
 
-    def abandon(self) -> None:
-        """Something of ours failed: leaves no session, no row and no trace function behind."""
+    def discard(self) -> None:
+        """Ends the session without a trace: no session, no row and no trace function are left behind."""
         if self.lines is not None:
             self.lines.stop()
         profiler, self.profiler = self.profiler, None
@@ -152,12 +170,12 @@ class Window:
     def _make(self, role: str) -> Any:
         activities = [torch.profiler.ProfilerActivity.CPU]
         options: dict[str, Any] = {}
-        if role == "profile":
+        if role != "lines":
             options = {"record_shapes": True, "profile_memory": bool(self.settings.get("memory"))}
             activities += _device_activities()
             if len(activities) > 1:
                 options["experimental_config"] = _sync_events()
-        return torch.profiler.profile(activities=activities, **options)
+        return _Profile(activities=activities, **options)
 
     def _quietly(self, call: Callable[[], None]) -> None:
         """Calls the profiler; Kineto reads its log level from the environment when it starts, and only then."""
@@ -175,6 +193,24 @@ class Window:
     def _check_disk(self) -> None:
         if shutil.disk_usage(self.settings["folder"]).free < _FREE_BYTES:
             raise OSError(28, "less than 256 MB are free for the trace")
+
+
+class _Profile(torch.profiler._KinetoProfile):
+    """torch.profiler without its import of torch._inductor, which costs seconds in a script that compiles nothing."""
+
+    def prepare_trace(self) -> None:
+        if "torch._inductor" in sys.modules:
+            super().prepare_trace()
+            return
+        self.profiler = torch.autograd.profiler.profile(
+            use_cpu=True,
+            use_device=self.use_device,
+            record_shapes=self.record_shapes,
+            profile_memory=self.profile_memory,
+            use_kineto=True,
+            experimental_config=self.experimental_config,
+        )
+        self.profiler._prepare_trace()
 
 
 def _device_activities() -> list[Any]:
@@ -214,7 +250,8 @@ def _compress(plain: str, path: str, rows: dict[int, int]) -> None:
         with open(plain, "rb") as source, open(aside, "wb") as target:
             while block := source.readlines(1 << 20):
                 text = b"".join(block).replace(b'"ProfilerStep#', b'"script:ProfilerStep#')
-                target.write(packer.compress(_ROW_BYTES.sub(final, text)))
+                text = _FOLDER.sub(rb'\1"', _HOST.sub(rb'\1""', _ROW_BYTES.sub(final, text)))
+                target.write(packer.compress(text))
             target.write(packer.flush())
         os.replace(aside, path)
     finally:

@@ -151,9 +151,9 @@ def _report(folder: Path, output: Output, args: argparse.Namespace, header: dict
 
     try:
         record = launch.assemble(folder, header)
-        home = _bring_home(folder, output)
         if not any(rank["files"] for rank in record["ranks"]):
-            raise AdvisorError(_why_nothing(record))
+            return _nothing(record, args)
+        home = _bring_home(folder, output)
         return finish(home, replace(output, folder=home) if output.folder else output, args)
     except Exception as failure:
         if args.debug:
@@ -163,13 +163,21 @@ def _report(folder: Path, output: Output, args: argparse.Namespace, header: dict
         return FAILED
 
 
-def _why_nothing(record: dict[str, Any]) -> str:
+def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
+    """Says why there is no trace: 0 where there was nothing to profile, AdvisorError where capture failed."""
+    from advisor.errors import AdvisorError
+
     notes = [note for rank in record["ranks"] for note in rank["notes"]]
     if notes:
-        return f"nothing was profiled: {notes[0]}"
-    if record["exit_status"]:
-        return "nothing was profiled: the script ended before its training steps could be recorded"
-    return "nothing was profiled: no training step was seen (a backward pass, an optimizer's step, a DataLoader)"
+        raise AdvisorError(f"nothing was profiled: {notes[0]}")
+    if not args.quiet:
+        why = "no training step was seen (a backward pass, an optimizer's step, a DataLoader)"
+        if record["exit_status"]:
+            why = "the script ended before its training steps could be recorded"
+        elif record["ranks"]:
+            why = f"the script ended after {record['ranks'][0]['steps']['count']} steps; try --warmup 0 --steps 1"
+        print(f"advisor: nothing was profiled: {why}", file=sys.stderr)
+    return 0
 
 
 def _bring_home(folder: Path, output: Output) -> Path:
