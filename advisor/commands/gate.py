@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Sequence
+import shlex
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from advisor.commands._options import add_common_options
 from advisor.errors import UsageError
 
+if TYPE_CHECKING:
+    from advisor.gate.config import GateConfig
+    from advisor.gate.model import Result
+    from advisor.model import Report
+
 _EXAMPLES = """examples:
-  advisor gate base/report.json head/report.json        two stored reports, no torch needed
+  advisor gate check -- train.py --steps 100           counters against the checked-in baseline
+  advisor gate baseline write -- train.py --steps 100  make or refresh that baseline
+  advisor gate --base main -- train.py --steps 200     step time of the working tree against main
+  advisor gate --base-command "python a.py" --head-command "python b.py"
+  advisor gate base/report.json head/report.json       two stored reports, no torch needed
 """
+_ACTIONS = ("write", "update", "show")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,37 +33,204 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "gate",
         help="compare a change with its base: pass, regression, inconclusive or not comparable",
-        description="Keeps performance regressions out. Exit status: 0 pass, 1 regression, 2 usage, 3 inconclusive, "
-        "not comparable or no baseline, 4 a measured script failed, 70 internal error.",
+        usage="advisor gate [options] (BASE.json HEAD.json | check [REPORT] | baseline write|update|show [REPORT]) "
+        "[-- train.py ...]",
+        description="Keeps performance regressions out. Exit status: 0 pass; 1 regression or budget exceeded; 2 usage; "
+        "3 inconclusive, not comparable or no baseline; 4 a measured script failed; 70 internal error.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("words", nargs="*", metavar="BASE HEAD", help="two stored reports")
-    from advisor.commands._options import add_common_options
-    from advisor.gate.outputs import add_options
-
-    add_options(parser)
+    parser.add_argument("words", nargs="*", metavar="WORDS", help=argparse.SUPPRESS)
+    parser.add_argument("--base", metavar="REF", help="measure this commit against --head, in a worktree")
+    parser.add_argument("--head", metavar="REF", help="default: the working tree as it is, copied")
+    parser.add_argument("--base-command", metavar="COMMAND", help="measure this command line instead of a commit")
+    parser.add_argument("--head-command", metavar="COMMAND", help="the one to hold against it")
+    parser.add_argument(
+        "--baseline", type=Path, metavar="FILE", help="default: perf-baseline.json, or the configuration's"
+    )
+    parser.add_argument("--share", action="append", default=[], metavar="PATH", help="ignored data that both sides see")
+    parser.add_argument("--mode", choices=("lockstep", "blocks"), help="default: lockstep where memory allows")
+    parser.add_argument("--runs", type=int, default=2, metavar="N", help="profiles that a baseline is made of (2)")
+    parser.add_argument("--no-explain", action="store_true", help="do not profile both sides after a regression")
+    _add_output(parser)
     add_common_options(parser)
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=run, command=None)
+    _split_at_dashes(parser)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        action="append",
+        default=[],
+        metavar="FORMAT",
+        help="text, json, markdown, github, sarif or junit; may be repeated; stdout unless --output is given",
+    )
+    parser.add_argument("--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix picks the format")
+
+
+def _split_at_dashes(parser: argparse.ArgumentParser) -> None:
+    """Everything after the first `--` is the measured command, untouched, and stands in `args.command`."""
+    parse = parser.parse_known_args
+
+    def split(args: Any = None, namespace: Any = None) -> Any:
+        words = list(args or ())
+        place = words.index("--") if "--" in words else len(words)
+        found, rest = parse(words[:place], namespace)
+        if rest:
+            # Options may stand between the words; argparse alone would call the later words unknown.
+            options = [word for word in rest if word.startswith("-")]
+            if options:
+                parser.error(f"unrecognized arguments: {' '.join(options)}")
+            found.words = [*found.words, *rest]
+        found.command = words[place + 1 :] if place < len(words) else None
+        return found, []
+
+    parser.parse_known_args = split  # type: ignore[method-assign]
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the gate that the words ask for; returns its exit status."""
-    return _stored(args, args.words)
-
-
-def _stored(args: argparse.Namespace, words: Sequence[str]) -> int:
     from advisor import config
-    from advisor.gate import files, outputs, stored
+    from advisor.gate import outputs
     from advisor.gate.config import parse
 
-    if len(words) != 2:
-        raise UsageError(f"gate needs two reports, BASE.json and HEAD.json; {len(words)} given")
-    outputs.formats_of(args)
     settings = parse(config.find(Path.cwd()).gate)
-    base, head = Path(words[0]), Path(words[1])
-    before, after = files.read_report(base, baseline=True), files.read_report(head, baseline=False)
-    result = stored.compare_reports(before, after, (str(base), str(head)), settings, datetime.date.today())
+    outputs.formats_of(args)
+    if args.command is not None:
+        _check_command(args.command)
+    word = args.words[0] if args.words else ""
+    if word == "baseline":
+        return _baseline(args, settings)
+    if word == "check":
+        result = _check(args, settings)
+    elif args.base or args.head or args.base_command or args.head_command:
+        result = _side_by_side(args, settings)
+    else:
+        result = _stored(args, settings)
     outputs.write(result, args)
     return result.exit_code
+
+
+def _check_command(command: Sequence[str]) -> None:
+    if not command:
+        raise UsageError("nothing stands after --; name a script, such as -- train.py")
+    if command[0].endswith(".py") and not Path(command[0]).is_file():
+        raise UsageError(f"{command[0]}: no such script; name one that exists")
+
+
+def _stored(args: argparse.Namespace, settings: GateConfig) -> Result:
+    from advisor.gate import files, stored
+
+    if args.command is not None:
+        raise UsageError("say what to compare: `gate check -- …` with the baseline, or `gate --base REF -- …`")
+    if len(args.words) != 2:
+        raise UsageError(f"gate needs two reports, BASE.json and HEAD.json; {len(args.words)} given; see --help")
+    base, head = Path(args.words[0]), Path(args.words[1])
+    before, after = files.read_report(base, baseline=True), files.read_report(head, baseline=False)
+    return stored.compare_reports(before, after, (str(base), str(head)), settings, datetime.date.today())
+
+
+def _check(args: argparse.Namespace, settings: GateConfig) -> Result:
+    from advisor.gate import baseline, check
+
+    path = check.baseline_path(args.baseline, settings)
+    held = baseline.read(path)  # first: without a baseline nothing needs to be measured
+    reports, name = _measured(args, args.words[1:], runs=1)
+    return check.check(reports[0], held, settings, datetime.date.today(), (str(path), name))
+
+
+def _baseline(args: argparse.Namespace, settings: GateConfig) -> int:
+    from advisor import output
+    from advisor.gate import baseline, check
+
+    action = args.words[1] if len(args.words) > 1 else ""
+    if action not in _ACTIONS:
+        raise UsageError(f"gate baseline needs one of {', '.join(_ACTIONS)}")
+    path = check.baseline_path(args.baseline, settings)
+    if action == "show":
+        sys.stdout.write(_shown(baseline.read(path)))
+        return 0
+    if action == "write" and path.exists():
+        raise UsageError(f"{path} exists; `advisor gate baseline update` changes it")
+    held = baseline.read(path) if action == "update" else baseline.Baseline()
+    reports, name = _measured(args, args.words[2:], runs=args.runs)
+    entry = baseline.entry_of(reports, datetime.date.today())
+    output.write_file(path, baseline.encode(held.put(entry)), replace=True)
+    left_out = f"; left out because they vary: {', '.join(entry.unsteady)}" if entry.unsteady else ""
+    sys.stdout.write(f"{path}: {len(entry.counters)} counters of '{entry.workload}' from {name}{left_out}\n")
+    return 0
+
+
+def _shown(held: Any) -> str:
+    from advisor.gate import baseline, counters
+
+    lines = []
+    for entry in held.entries:
+        where = ", ".join(f"{key} {value}" for key, value in entry.fingerprint.items())
+        lines += [f"{entry.workload}  ({where})", f"  {baseline.age_note(entry.written, datetime.date.today())}"]
+        lines += [f"  {id_:<32} {value:,g}" for id_, value in entry.counters.items() if counters.DETAIL not in id_]
+        lines += [f"  {id_:<32} varies" for id_ in entry.unsteady if counters.DETAIL not in id_]
+    return "\n".join(lines) + "\n"
+
+
+def _measured(args: argparse.Namespace, words: Sequence[str], runs: int) -> tuple[list[Report], str]:
+    """The reports to judge: a stored one, or `runs` profiles of the command."""
+    from advisor.gate import files, profile
+
+    if (len(words) == 1) == (args.command is not None) or len(words) > 1:
+        raise UsageError("name one stored REPORT, or a command after --: `-- train.py`")
+    if args.command is None:
+        return [files.read_report(Path(words[0]), baseline=False)], str(words[0])
+    if runs < 1:
+        raise UsageError(f"--runs {runs}: a baseline needs one run or more")
+    return [profile.profile(args.command) for _ in range(runs)], " ".join(args.command)
+
+
+def _side_by_side(args: argparse.Namespace, settings: GateConfig) -> Result:
+    if args.words:
+        raise UsageError(f"'{args.words[0]}' is unexpected here; the measured command stands after --")
+    if args.base_command or args.head_command:
+        return _commands(args, settings)
+    from advisor.gate import ab, trees
+    from advisor.gate.pairs import Side, command_of
+    from advisor.gate.turns import environment
+
+    if not args.base:
+        raise UsageError("--head needs --base, the commit to compare with")
+    if not args.command:
+        raise UsageError("say what to measure after --, such as: advisor gate --base main -- train.py")
+    with trees.trees(args.base, args.head, [*settings.share, *args.share]) as both:
+        sides = [
+            Side(name, command_of(args.command), folder, environment(both.python_path(folder)))
+            for name, folder in ((f"base {both.base_name}", both.base), (f"head {both.head_name}", both.head))
+        ]
+        return ab.run(
+            sides[0], sides[1], settings, _say(args), root=both.root, mode=args.mode, explain=not args.no_explain
+        )
+
+
+def _commands(args: argparse.Namespace, settings: GateConfig) -> Result:
+    from advisor.gate import ab
+    from advisor.gate.pairs import Side, command_of
+    from advisor.gate.turns import environment
+
+    if not (args.base_command and args.head_command) or args.base or args.head or args.command:
+        raise UsageError("--base-command and --head-command go together, without --base, --head and --")
+    sides = []
+    for name, line in (("base", args.base_command), ("head", args.head_command)):
+        words = shlex.split(line)
+        _check_command(words)
+        sides.append(Side(f"{name} '{line}'", command_of(words), Path.cwd(), environment()))
+    return ab.run(sides[0], sides[1], settings, _say(args), mode=args.mode, explain=not args.no_explain)
+
+
+def _say(args: argparse.Namespace) -> Callable[[str], None]:
+    """Tells what is being measured, on stderr, unless --quiet."""
+
+    def say(text: str) -> None:
+        if not args.quiet:
+            print(f"advisor: {text}", file=sys.stderr, flush=True)
+
+    return say

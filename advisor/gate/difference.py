@@ -139,3 +139,15 @@ def _section(title: str, rows: Sequence[str]) -> list[str]:
         return []
     more = [f"  and {len(rows) - _MOST_ROWS} more"] if len(rows) > _MOST_ROWS else []
     return ["", title, *(f"  {row}" for row in rows[:_MOST_ROWS]), *more]
+
+
+def causes(base: Report, head: Report) -> list[Cause]:
+    """Why a step takes another time: counters that moved, parts of the step, ops and kernels; each largest first."""
+    rows = counters.compare(counters.counts_of(base), counters.counts_of(head), {})
+    moved = [row for row in rows if row.status in ("worse", "better", "moved")]
+    moved.sort(key=lambda row: (counters.DETAIL in row.id, -abs(row.change or 0.0) / max(row.base or 0.0, 1.0)))
+    found = [Cause("counter", row.id, row.base, row.head, row.unit, row.where) for row in moved[:_MOST_ROWS]]
+    least = _LEAST_SHARE * max(step_us(base) or 0.0, step_us(head) or 0.0)
+    parts = [row for row in _parts(base, head) if abs(row.change or 0.0) > least]
+    found += [Cause("part", row.id, row.base, row.head, row.unit) for row in parts]
+    return [*found, *ops_changed(base, head)]

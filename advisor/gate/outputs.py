@@ -24,18 +24,6 @@ FORMATS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def add_options(parser: argparse._ActionsContainer) -> None:
-    """--format and --output."""
-    parser.add_argument(
-        "--format",
-        action="append",
-        default=[],
-        metavar="FORMAT",
-        help=f"{', '.join(FORMATS)}; may be repeated; goes to stdout unless --output is given",
-    )
-    parser.add_argument("--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix picks the format")
-
-
 def formats_of(args: argparse.Namespace) -> list[str]:
     """The formats asked for, checked. A file name picks its format; a folder without --format takes all."""
     formats = list(dict.fromkeys(name for value in args.format for name in value.split(",")))

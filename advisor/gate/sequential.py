@@ -31,6 +31,8 @@ _AFFORDABLE_PAIRS = 200
 _NEAR_MARGIN = 1.5
 # Where even the last look could only find changes this many times the tolerance, measuring on is a waste of minutes.
 _HOPELESS = 5.0
+# Half of all normal values lie within 1 / 1.4826 of a standard deviation.
+_NORMAL = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +133,11 @@ def improved(result: Look, plan: Plan) -> bool:
 
 
 def noise_floor(self_test: Sequence[float]) -> float:
-    """Noise of base against base in log units; its true mean is zero, so it is not estimated."""
-    values = np.asarray(self_test, np.float64)
-    return float(np.sqrt(np.mean(values**2))) if len(values) else 0.0
+    """Noise of base against base in log units; its true mean is zero. One pair that a neighbour hit must not set it."""
+    values = np.abs(np.asarray(self_test, np.float64))
+    if not len(values):
+        return 0.0
+    return min(float(np.sqrt(np.mean(values**2))), _NORMAL * float(np.median(values)))
 
 
 def detectable(noise: float, pairs: int, plan: Plan) -> float:
@@ -160,8 +164,8 @@ def _hopeless(self_test: Sequence[float], floor: float, plan: Plan) -> Look:
     return Look(
         decision="inconclusive",
         change=0.0,
-        low=-1.0,
-        high=math.inf,
+        low=0.0,
+        high=0.0,
         noise=math.expm1(floor),
         detectable=detectable(floor, last, plan),
         pairs=0,

@@ -1,0 +1,225 @@
+"""Measures one pair: a fresh process of each side, taking turns on one machine; its one number is a log ratio.
+
+Two processes of the same code differ: memory layout, allocator, compiled kernels. So a pair, not a step, is what is
+counted, and every pair starts both sides anew.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from advisor.errors import FAILED
+from advisor.gate.files import GateError
+from advisor.gate.turns import EndedError, Runner
+
+Mode = Literal["lockstep", "blocks"]
+
+# A turn is made of so many steps that handing it over (about 0.1 ms) stays below 2 % of it.
+_TURN_US = 5_000.0
+# A device must not run dry after every single step, or its launches could never run ahead as they do in training.
+_DEVICE_STEPS = 5
+_MOST_STEPS = 20
+# Fewer turns than this give no steady median.
+_FEWEST_TURNS = 20
+# Room for two: what one holds must be free a second time, with a fifth to spare.
+_ROOM = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: what is started, and where."""
+
+    name: str
+    command: tuple[str, ...]
+    folder: Path
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a pair gave. ratio, mean_ratio: log(head / base), of the median and of the mean step; times in µs."""
+
+    ratio: float
+    mean_ratio: float
+    base_us: float
+    head_us: float
+    turns: int
+    steps_per_turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How pairs are measured on this machine: settled by a first run of the base."""
+
+    mode: Mode
+    steps_per_turn: int
+    turns: int
+    warmup: int
+
+
+def command_of(words: Sequence[str]) -> tuple[str, ...]:
+    """The command as the system starts it: a script or `-m module` gets our interpreter, a launcher is itself."""
+    if words and (words[0].endswith(".py") or words[0] in ("-m", "-c")):
+        return (sys.executable, *words)
+    return tuple(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A side as a first short run shows it. strays: modules that it imports from below the user's tree."""
+
+    step_us: float
+    fits_twice: bool
+    on_device: bool
+    source: str
+    strays: tuple[str, ...]
+
+
+def look(side: Side, warmup: int, root: Path | None) -> Look:
+    """Runs a side alone for a moment. Raises GateError (4) at once where it fails or never steps."""
+    with _started(side) as runner:
+        step_us = _turn(runner, side, max(warmup, 1))
+        held, free = runner.device_bytes()
+        return Look(
+            step_us=step_us,
+            fits_twice=runner.resident_bytes() * _ROOM < available_bytes() and held * _ROOM <= free,
+            on_device=held > 0,
+            source=runner.source,
+            strays=tuple(runner.modules_below(root)) if root else (),
+        )
+
+
+def settle(seen: Sequence[Look], turns: int, warmup: int, mode: Mode | None) -> Layout:
+    """How the pairs of these sides are measured."""
+    shortest = min(max(one.step_us, 1.0) for one in seen)
+    steps = min(_MOST_STEPS, max(1, math.ceil(_TURN_US / shortest)))
+    if any(one.on_device for one in seen):
+        steps = max(steps, _DEVICE_STEPS)
+    fits = all(one.fits_twice for one in seen)
+    return Layout(mode or ("lockstep" if fits else "blocks"), steps, turns, warmup)
+
+
+def measure(base: Side, head: Side, layout: Layout, rng: random.Random) -> Pair:
+    """One pair. Raises GateError (4) where a side fails or has too few steps."""
+    times = _lockstep(base, head, layout, rng) if layout.mode == "lockstep" else _blocks(base, head, layout, rng)
+    count = min(len(one) for one in times)
+    if count < min(_FEWEST_TURNS, layout.turns):
+        steps = layout.warmup + count * layout.steps_per_turn
+        needed = layout.warmup + _FEWEST_TURNS * layout.steps_per_turn
+        text = f"the script has about {steps} training steps; the gate needs {needed} or more: give it more batches"
+        raise GateError(text, FAILED)
+    before, after = (one[:count] for one in times)
+    if layout.mode == "lockstep":
+        # Neighbouring turns share the machine's mood: their ratio loses it.
+        ratio = statistics.median(math.log(b / a) for a, b in zip(before, after, strict=True))
+    else:
+        ratio = math.log(statistics.median(after) / statistics.median(before))
+    return Pair(
+        ratio=ratio,
+        mean_ratio=math.log(statistics.fmean(after) / statistics.fmean(before)),
+        base_us=statistics.median(before),
+        head_us=statistics.median(after),
+        turns=count,
+        steps_per_turn=layout.steps_per_turn,
+    )
+
+
+def _lockstep(base: Side, head: Side, layout: Layout, rng: random.Random) -> tuple[list[float], list[float]]:
+    times: tuple[list[float], list[float]] = ([], [])
+    with Runner(base.command, base.folder, base.env) as one, Runner(head.command, head.folder, head.env) as other:
+        sides = ((one, base), (other, head))
+        for runner, side in sides:
+            _ready(runner, side)
+            _turn(runner, side, max(layout.warmup, 1))
+        for _ in range(layout.turns):
+            order = [0, 1]
+            rng.shuffle(order)
+            try:
+                took = {index: sides[index][0].turn(layout.steps_per_turn) for index in order}
+            except EndedError as ended:
+                _check_ended(ended, base, head)
+                break
+            for index, us in took.items():
+                times[index].append(us)
+    return times
+
+
+def _blocks(base: Side, head: Side, layout: Layout, rng: random.Random) -> tuple[list[float], list[float]]:
+    times: tuple[list[float], list[float]] = ([], [])
+    order = [0, 1]
+    rng.shuffle(order)
+    for index in order:
+        side = (base, head)[index]
+        with _started(side) as runner:
+            _turn(runner, side, max(layout.warmup, 1))
+            try:
+                while len(times[index]) < layout.turns:
+                    times[index].append(runner.turn(layout.steps_per_turn))
+            except EndedError as ended:
+                _check_ended(ended, side, side)
+    return times
+
+
+def _started(side: Side) -> Runner:
+    runner = Runner(side.command, side.folder, side.env)
+    try:
+        _ready(runner, side)
+    except BaseException:
+        runner.close()
+        raise
+    return runner
+
+
+def _ready(runner: Runner, side: Side) -> None:
+    try:
+        runner.ready()
+    except EndedError as ended:
+        raise GateError(_why_ended(ended, side, "before its second training step"), FAILED) from ended
+
+
+def _turn(runner: Runner, side: Side, steps: int) -> float:
+    try:
+        return runner.turn(steps)
+    except EndedError as ended:
+        raise GateError(_why_ended(ended, side, f"before {steps} steps of warm-up were over"), FAILED) from ended
+
+
+def _check_ended(ended: EndedError, *sides: Side) -> None:
+    """A script that ends well has simply run out of steps; one that fails fails the gate."""
+    if ended.status != 0:
+        names = " or ".join(dict.fromkeys(side.name for side in sides))
+        raise GateError(f"the {names} failed with status {ended.status}: {ended.last}", FAILED) from ended
+
+
+def _why_ended(ended: EndedError, side: Side, when: str) -> str:
+    last = f": {ended.last}" if ended.last else ""
+    if ended.status:
+        return f"the {side.name} failed with status {ended.status}{last}"
+    return f"the {side.name} ended {when}, so there was nothing to measure; give it more batches{last}"
+
+
+def available_bytes() -> int:
+    """Memory that is free for another process; 0 where the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return min(int(line.split()[1]) * 1024, _cgroup_left())
+    except OSError:
+        pass
+    return 0
+
+
+def _cgroup_left() -> int:
+    root = Path("/sys/fs/cgroup")
+    try:
+        limit, used = (root / "memory.max").read_text().strip(), (root / "memory.current").read_text()
+        return sys.maxsize if limit == "max" else int(limit) - int(used)
+    except (OSError, ValueError):
+        return sys.maxsize

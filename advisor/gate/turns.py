@@ -1,0 +1,187 @@
+"""A process that runs a training script in turns, seen from the controller's side."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from advisor.errors import FAILED
+from advisor.gate.files import GateError
+
+# A turn that has not come back by then hangs: no step of a gate's script takes ten minutes.
+_TURN_TIMEOUT_S = 600
+_START_TIMEOUT_S = 1800  # the first compile of a large model is slow
+
+
+class EndedError(Exception):
+    """The script has ended; `status` is its exit status, `last` the last line that it printed."""
+
+    def __init__(self, status: int, last: str) -> None:
+        super().__init__(f"the script ended with status {status}")
+        self.status = status
+        self.last = last
+
+
+class Runner:
+    """One process of one side. It stands stopped except during its turns."""
+
+    def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+        """`command` as the system starts it; `env` must lead to `advisor.capture.turns` in the child (see `launch`)."""
+        self.name = " ".join(command[-3:])
+        self._scratch = tempfile.TemporaryDirectory(prefix="advisor-turns-")
+        place = Path(self._scratch.name)
+        for pipe in ("orders", "answers"):
+            os.mkfifo(place / pipe)
+        # Read-write, so that opening never waits for the child, which may be long in coming or never come.
+        self._orders = os.open(place / "orders", os.O_RDWR)
+        self._answers = os.open(place / "answers", os.O_RDWR | os.O_NONBLOCK)
+        self._log = (place / "log").open("w+b")
+        self._rest = b""
+        self.source = ""
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**env, **_setting(place, command, folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            # A group of its own, in our session: stopped and ended whole, and freed by the kernel if we die.
+            process_group=0,
+        )
+
+    def ready(self) -> None:
+        """Waits until the loop's steps are told apart and the script stands at the start of one; then stops it."""
+        word, rest = self._answer(_START_TIMEOUT_S)
+        if word != "ready":
+            raise GateError(f"{self.name}: cannot be measured in turns ({rest or word})", FAILED)
+        self.source = rest
+        self._stop()
+
+    def turn(self, steps: int) -> float:
+        """Runs that many training steps and returns their mean time in µs. Raises EndedError when the script ends."""
+        self._continue()
+        while True:
+            self._order(f"run {steps}")
+            word, rest = self._answer(_TURN_TIMEOUT_S)
+            if word == "ran":
+                break
+            if word == "failed":
+                raise GateError(f"{self.name}: the hooks failed ({rest})", FAILED)
+        self._stop()
+        took_ns, count = rest.split()
+        return int(took_ns) / int(count) / 1e3
+
+    def modules_below(self, folder: Path) -> list[str]:
+        """Files of modules that the script has imported from `folder`."""
+        found: list[str] = json.loads(self._ask(f"modules {folder}"))
+        return found
+
+    def device_bytes(self) -> tuple[int, int]:
+        """Accelerator memory that the script holds, and what its device has left; zeros without one."""
+        held, free = self._ask("memory").split()
+        return int(held), int(free)
+
+    def resident_bytes(self) -> int:
+        """Memory of the script's processes, shared pages counted in each; 0 where the system does not say."""
+        return sum(_resident(pid) for pid in _group(self.process.pid))
+
+    def _ask(self, order: str) -> str:
+        self._continue()
+        self._order(order)
+        _, rest = self._answer(_TURN_TIMEOUT_S)
+        self._stop()
+        return rest
+
+    def _order(self, text: str) -> None:
+        os.write(self._orders, text.encode() + b"\n")
+
+    def _answer(self, timeout_s: float) -> tuple[str, str]:
+        """The next line of the child, as its first word and the rest."""
+        until = time.monotonic() + timeout_s
+        while b"\n" not in self._rest:
+            readable, _, _ = select.select([self._answers], [], [], 0.2)
+            if readable:
+                self._rest += os.read(self._answers, 1 << 16)
+            elif self.process.poll() is not None:
+                raise EndedError(self.process.returncode, self._last_line())
+            elif time.monotonic() > until:
+                raise GateError(f"{self.name}: no step for {timeout_s:.0f} s; it hangs or never trains", FAILED)
+        line, _, self._rest = self._rest.partition(b"\n")
+        word, _, rest = line.decode().partition(" ")
+        return word, rest
+
+    def _last_line(self) -> str:
+        self._log.flush()
+        with contextlib.suppress(OSError):
+            self._log.seek(0)
+            lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+            return lines[-1][:300] if lines else ""
+        return ""
+
+    def _stop(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def _continue(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """Ends the script and everything that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for pipe in (self._orders, self._answers):
+            os.close(pipe)
+        self._log.close()
+        self._scratch.cleanup()
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _setting(place: Path, command: Sequence[str], folder: Path) -> dict[str, str]:
+    # A launcher starts the script as a grandchild: it is known by the path of its script.
+    scripts = [os.path.realpath(folder / word) for word in command if word.endswith(".py")]
+    setting = {"folder": str(place), "turns": str(place), "parent": os.getpid(), "targets": scripts}
+    return {"TORCH_ADVISOR_CAPTURE": json.dumps(setting)}
+
+
+def _group(leader: int) -> list[int]:
+    """Processes of the leader's group."""
+    members = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name may hold spaces and brackets; the fields after its last bracket are state, parent, group.
+            if int((entry / "stat").read_text().rpartition(")")[2].split()[2]) == leader:
+                members.append(int(entry.name))
+    return members
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def environment(extra_path: Sequence[str] = ()) -> dict[str, str]:
+    """The environment of a measured process: ours, with the boot folder of capture first on PYTHONPATH."""
+    boot = Path(__file__).resolve().parents[1] / "capture" / "boot"
+    known = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(boot), *extra_path, *([known] if known else [])])
+    return {**os.environ, "PYTHONPATH": path}
