@@ -270,7 +270,7 @@ EXAMPLES = [
             B=Ev("aten::mm", **_FP32),  # type: ignore[arg-type]
         ),
         facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
-        saves_us=(2200, 6000),
+        saves_us=(2800, 7000),
         says=("the CPU has instructions for bf16",),
     ),
 ]

@@ -101,7 +101,8 @@ def _fix(compiled: bool | None, graphs: bool) -> Fix:
     )
 
 
-_SHORT = {"F": Ev("aten::add", times=20), "K": Ev(ELEMENTWISE.name, "kernel", times=20, fill=0.2)}
+_ADDS = Ev("aten::add", times=20)
+_SHORT = Ev(ELEMENTWISE.name, "kernel", times=20, fill=0.2)
 
 EXAMPLES = [
     Example(
@@ -113,7 +114,8 @@ EXAMPLES = [
             gpu 7   [K                   ][K                  ]
             """,
             us=25,
-            **_SHORT,
+            F=_ADDS,
+            K=_SHORT,
         ),
         saves_us=(0, 550),
         says=("20 launches a step", "100 % of them under 10 µs"),
@@ -127,7 +129,8 @@ EXAMPLES = [
             gpu 7   [K                   ][K                  ]
             """,
             us=25,
-            **_SHORT,
+            F=_ADDS,
+            K=_SHORT,
         ),
         facts={"settings": {"compiled": True}},
         saves_us=(0, 550),
@@ -141,7 +144,7 @@ EXAMPLES = [
             gpu 7   [K                   ][K                  ]
             """,
             us=25,
-            F=_SHORT["F"],
+            F=_ADDS,
             K=Ev(ELEMENTWISE.name, "kernel", times=20),
         ),
         saves_us=None,

@@ -118,7 +118,7 @@ def _fix(name: str, known: Optimizer | None) -> Fix:
 
 
 _ADAM = Ev("Optimizer.step#AdamW.step", "user_annotation")
-_LOOP = {"A": Ev("aten::mul_", times=60), "F": FORWARD, "B": BACKWARD}
+_UPDATES = Ev("aten::mul_", times=60)
 
 EXAMPLES = [
     Example(
@@ -131,7 +131,9 @@ EXAMPLES = [
             """,
             us=100,
             O=_ADAM,
-            **_LOOP,
+            A=_UPDATES,
+            F=FORWARD,
+            B=BACKWARD,
         ),
         facts={"optimizers": [{"name": "AdamW", "tensors": 10}]},
         saves_us=(900, 1400),
@@ -150,7 +152,9 @@ EXAMPLES = [
             O=_ADAM,
             K=GEMM,
             U=Ev(ELEMENTWISE.name, "kernel", times=60, fill=0.2),
-            **_LOOP,
+            A=_UPDATES,
+            F=FORWARD,
+            B=BACKWARD,
         ),
         saves_us=(0, 1300),
         says=("one by one",),

@@ -10,6 +10,7 @@ import numpy as np
 from advisor.analyses.device import Device
 from advisor.analyses.facts import LoaderFacts
 from advisor.analyses.gpu_busy import GpuBusy
+from advisor.analyses.gpu_idle import GpuIdle
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.op_work import Shape, flops, has_batch, shapes, traffic
@@ -74,6 +75,7 @@ class BatchSplit:
         device: Device,
         nesting: Nesting,
         links: Links,
+        idle: GpuIdle | None,
         busy: GpuBusy | None,
         loader: LoaderFacts | None,
         settings: Settings | None,
@@ -82,8 +84,8 @@ class BatchSplit:
         facts = loader.loader if loader else None
         inside = trace.events.of(Category.CPU_OP) & (links.step >= 0)
         batch = (facts.batch_size if facts else None) or _batch_of_shapes(trace, inside)
-        if busy is not None:
-            return _on_device(trace, steps, scale, device, busy, links, batch)
+        if busy is not None and idle is not None:
+            return _on_device(trace, steps, scale, device, busy, idle, links, batch)
         if not inside.any() or not (trace.events.dims[inside] >= 0).any():
             raise Missing(
                 "the ops' shapes were not recorded, so their work per sample is not known; use record_shapes=True"
@@ -168,21 +170,23 @@ def _work_per_sample(trace: Trace, steps: Steps, nesting: Nesting, ops: Mask, ba
     return arithmetic / batch / steps.count, moved / batch / steps.count
 
 
-def _on_device(
-    trace: Trace, steps: Steps, scale: Scale, device: Device, busy: GpuBusy, links: Links, batch: int
+def _on_device(  # noqa: PLR0913, PLR0917 - everything that a step on a device depends on
+    trace: Trace, steps: Steps, scale: Scale, device: Device, busy: GpuBusy, idle: GpuIdle, links: Links, batch: int
 ) -> BatchSplit:
-    """Idle time is fixed; kernels grow with the batch, those that leave multiprocessors empty once these are full."""
+    """Waits for launches stay; waits for input grow; kernels grow once they fill the device."""
     events = trace.events
     kernels = events.of(Category.KERNEL) & (links.step >= 0)
     whole = int(events.dur_ns[kernels].sum())
     if not whole:
         raise Missing("no kernel ran in the steps, so nothing tells what a sample costs")
-    busy_us = scale.scaled(steps.per_step_us(busy.busy_ns))
-    high = busy_us / batch
     blocks = events.blocks[kernels]
-    filled = (blocks < 0) | (blocks >= (device.multiprocessors or 1))
     # A kernel with a block for a part of the multiprocessors takes as long with as many blocks as there are.
+    filled = (blocks < 0) | (blocks >= (device.multiprocessors or 1))
     growing = float(events.dur_ns[kernels][filled].sum()) / whole
-    low = high * growing
-    how = "idle time stays, kernels that fill the device grow with the batch, the others at most as much"
+    busy_us = steps.per_step_us(busy.busy_ns)
+    input_us, host_us = idle.by_cause_us["idle_input"], idle.by_cause_us["idle_host"]
+    # What the host does of its own may be work per sample (a loop over the batch) or not.
+    high = scale.scaled(busy_us + input_us + host_us) / batch
+    low = scale.scaled(busy_us * growing + input_us) / batch
+    how = "waits for launches stay; kernels that fill the device and waits for input grow with the batch"
     return BatchSplit(batch, (scale.step_us - batch * high, scale.step_us - batch * low), (low, high), True, how)

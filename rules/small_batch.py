@@ -1,0 +1,254 @@
+"""Batch is too small to pay for the step's fixed cost.
+
+## What it looks at
+The part of a step that does not depend on the batch (Python, op by op overhead, the optimizer, kernel launches)
+against the time that each sample adds. The second is worked out from the shapes of the ops and, where capture
+reached the loader's workers, from the time to load a sample; on a GPU from the kernels and how far they fill the
+device.
+
+## Why it costs time
+Every step pays the fixed cost once. With a batch of four it is shared by four samples, with a batch of 64 by 64.
+
+## How to fix it
+Raise `batch_size` to the number given, and the learning rate with it: for SGD by the same factor (with some epochs
+of warm-up), for Adam by its square root. The number of epochs stays; there are fewer, larger steps. If memory runs
+out, half the number still gets most of the gain.
+
+## When to leave it
+A batch size that belongs to the method or to a published result. Small data sets, where larger batches leave too
+few steps per epoch. A task whose accuracy falls with large batches: compare the loss after the change, not only the
+speed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    ELEMENTWISE,
+    GEMM,
+    BatchSplit,
+    Breakdown,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Loader,
+    LoaderFacts,
+    Missing,
+    OptimizerWork,
+    PeakMemory,
+    Saving,
+    Scale,
+    Source,
+    draw,
+)
+
+from ._words import count, loader_call, percent, time
+
+CONFIRMED = "measured pair: a small CNN on two cores, batch 4 against the number given"
+
+# A split seen at one batch size says little about one far away, and so does the rule for the learning rate.
+_MOST_TIMES = 16
+# With fewer steps an epoch has hardly room for a learning-rate schedule.
+_LEAST_STEPS = 20
+# Activations grow with the batch and are not all of the memory, so this leaves room for the allocator.
+_MEMORY_USED = 0.8
+# The fixed cost should be a fifth of the step at the new size: from there on doubling gains less than a tenth.
+_TARGET_FIXED = 0.2
+
+
+def check(
+    split: BatchSplit,
+    work: OptimizerWork,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    loader: LoaderFacts | None,
+    memory: PeakMemory | None,
+    *,
+    min_gain: float = 0.15,  # share of the step, at the low end of the range: the training changes, so it has to pay
+) -> Iterator[Finding]:
+    facts = loader.loader if loader else None
+    batch = split.batch_size
+    target = _target(split, facts, device, memory)
+    low_us, high_us = split.saving_us(target)
+    if target <= batch or low_us < min_gain * scale.step_us:
+        return
+    if not split.loader_known:
+        raise Missing("what a sample costs the loader is not known, so no batch size can be promised anything")
+    slow, fast = split.samples_per_second(target)
+    mean_us = scale.unprofiled.mean or scale.step_us
+    # A tail that the present steps have may stay.
+    slow *= min(1.0, scale.step_us / mean_us)
+    now = batch / mean_us * 1e6
+    least, most = (percent(share) for share in _fixed(split, scale))
+    memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
+    yield Finding(
+        message=(
+            f"A step of {time(scale.step_us)} trains on {count(batch)} samples, though {least} to {most} of it "
+            f"do not depend on them: batch_size={target} promises {_per_second(slow)} to {_per_second(fast)} "
+            f"samples/s instead of {_per_second(now)}"
+            f"{'' if memory_known else ', if the memory of the device allows'}."
+        ),
+        saving=Saving(
+            min(low_us, scale.step_us),
+            min(high_us, scale.step_us),
+            "modelled",
+            f"time of {count(batch)} samples now less their part of a step of {count(target)}; {split.how}",
+        ),
+        where=(Source(facts.file, facts.line),) if facts and facts.file else (),
+        facts={
+            "batch_size": batch,
+            "suggested_batch_size": target,
+            "samples_per_second": now,
+            "promised_samples_per_second": [slow, fast],
+            "fixed_us": list(split.fixed_us),
+            "per_sample_us": list(split.per_sample_us),
+        },
+        fix=_fix(batch, target, facts, work.name),
+        claims=_claims(breakdown.on_device),
+        at_most="high" if memory_known else "medium",
+    )
+
+
+def _target(split: BatchSplit, facts: Loader | None, device: Device, memory: PeakMemory | None) -> int:
+    """The batch size to try: a power of two times the present one."""
+    fixed = math.sqrt(max(split.fixed_us[0], 1.0) * max(split.fixed_us[1], 1.0))
+    sample = math.sqrt(max(split.per_sample_us[0], 0.1) * max(split.per_sample_us[1], 0.1))
+    wanted = fixed / sample * (1 - _TARGET_FIXED) / _TARGET_FIXED
+    most = float(split.batch_size * _MOST_TIMES)
+    if facts and facts.dataset_size:
+        most = min(most, facts.dataset_size / _LEAST_STEPS)
+    if memory and device.memory_bytes:
+        most = min(most, split.batch_size * _MEMORY_USED * device.memory_bytes / max(memory.bytes, 1.0))
+    doublings = math.floor(math.log2(max(min(wanted, most) / split.batch_size, 1.0)) + 1e-9)
+    return split.batch_size * 2**doublings
+
+
+def _fixed(split: BatchSplit, scale: Scale) -> tuple[float, float]:
+    """The fixed share of the step, low and high."""
+    return max(0.0, split.fixed_us[0] / scale.step_us), min(1.0, split.fixed_us[1] / scale.step_us)
+
+
+def _per_second(rate: float) -> str:
+    """A rate with two digits that count."""
+    digits = max(0, math.floor(math.log10(rate)) - 1) if rate >= 1 else 0
+    return f"{round(rate, -digits):,.0f}"
+
+
+def _fix(batch: int, target: int, facts: Loader | None, optimizer: str) -> Fix:
+    times = target // batch
+    if "Adam" in optimizer:
+        rate = f"lr = lr * {times**0.5:.3g}  # Adam: the square root of {times}; check the loss"
+    else:
+        rate = f"lr = lr * {times}  # SGD: as much as the batch, after a warm-up; check the loss"
+    before = {} if facts and facts.batch_size else {"batch_size": batch}
+    return Fix(
+        f"Train with batch_size={target} and a learning rate to match",
+        "semantics",
+        loader_call(facts, **before),
+        f"{loader_call(facts, batch_size=target)}\n{rate}",
+    )
+
+
+def _claims(on_device: bool) -> tuple[str, ...]:
+    if on_device:
+        return ("idle_launch", "idle_sync", "idle_host", "idle_unknown", "compute")
+    return ("forward", "backward", "optimizer", "other_ops", "host")
+
+
+def _layer(batch: int, width: int) -> Ev:
+    return Ev("aten::addmm", dims=[[width], [batch, width], [width, width]], dtypes=["float"] * 3)
+
+
+def _backward(batch: int, width: int) -> Ev:
+    return Ev("aten::mm", dims=[[width, batch], [batch, width]], dtypes=["float"] * 2)
+
+
+_STEPS = """
+    step   [1                         ][2                         ]
+    cpu    [F        ]        [O     ] [F        ]        [O     ]
+    cpu 2             [B     ]                    [B     ]
+    """
+_OPTIMIZER = Ev("Optimizer.step#SGD.step", "user_annotation")
+_FACTS = {
+    "settings": {"cores": 2, "threads": 2},
+    "loaders": [{"batch_size": 4, "num_workers": 0, "sample_us": 20.0, "dataset_size": 2000}],
+}
+
+
+def _known(batch: int) -> dict[str, object]:
+    return _FACTS | {"loaders": [_FACTS["loaders"][0] | {"batch_size": batch}]}  # type: ignore[operator,index]
+
+
+EXAMPLES = [
+    Example(
+        "four samples of a small model on a CPU",
+        draw(_STEPS, us=100, F=_layer(4, 256), B=_backward(4, 256), O=_OPTIMIZER),
+        facts=_known(4),
+        saves_us=(2000, 2800),
+        says=("batch_size=64", "samples/s instead of"),
+    ),
+    Example(
+        "the same with 512 samples: the samples are the cost",
+        draw(_STEPS, us=100, F=_layer(512, 256), B=_backward(512, 256), O=_OPTIMIZER),
+        facts=_known(512),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "four samples of a model that is large enough to need the whole step",
+        draw(_STEPS, us=100, F=_layer(4, 4096), B=_backward(4, 4096), O=_OPTIMIZER),
+        facts=_known(4),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a GPU that waits for launches",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F        ]        [O     ] [F        ]        [O     ]
+            cpu 2             [B     ]                    [B     ]
+            gpu 7  [K        ][K     ]         [K        ][K     ]
+            """,
+            us=100,
+            F=_layer(4, 256),
+            B=_backward(4, 256),
+            O=_OPTIMIZER,
+            K=Ev(ELEMENTWISE.name, "kernel", fill=0.2),
+        ),
+        facts=_known(4),
+        saves_us=(1300, 2200),
+        says=("if the memory of the device allows",),
+    ),
+    Example(
+        "a GPU that is busy all the time",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F  ]        [O     ]       [F  ]        [O     ]
+            cpu 2       [B     ]                    [B     ]
+            gpu 7   [K               ][K       ][K               ][K      ]
+            """,
+            us=100,
+            F=_layer(4, 256),
+            B=_backward(4, 256),
+            O=_OPTIMIZER,
+            K=GEMM,
+        ),
+        facts=_known(4),
+        saves_us=None,
+    ),
+    Example(
+        "inference: no optimizer steps",
+        draw(_STEPS.replace("[O     ]", "        "), us=100, F=_layer(4, 256), B=BACKWARD),
+        facts=_known(4),
+        saves_us=None,
+        near_miss=True,
+    ),
+]
