@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from advisor.api import Report, Times
+from advisor.api import BreakdownItem, Report, Times
 from advisor.reports import _labels, _words
 
 # From this difference on, mean and median tell two stories: throughput follows the mean, so the tail is named.
@@ -118,6 +118,17 @@ def reach(report: Report) -> Reach | None:
         saved=_words.share_range(joint.low_us / step_us, joint.high_us / step_us),
         basis=_labels.BASES[joint.basis].name,
     )
+
+
+def parts(report: Report) -> tuple[BreakdownItem, ...]:
+    """The breakdown on the scale of the headline: shares as measured, times as those shares of the step time.
+
+    So that a part and the saving that it bounds show the same number, although profiled steps are slower.
+    """
+    step_us = headline(report).step_us
+    if step_us is None:
+        return report.breakdown
+    return tuple(replace(item, us=item.share * step_us) for item in report.breakdown)
 
 
 def is_on_device(report: Report) -> bool:

@@ -75,12 +75,13 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _breakdown(report: Report) -> Iterator[str]:
-    if not report.breakdown:
+    parts = _verdict.parts(report)
+    if not parts:
         return
     yield f"| Part of the {_verdict.noun(report)} | Share | Time |"
     yield "|---|---:|---:|"
-    scale_us = max(item.us for item in report.breakdown)
-    for item in report.breakdown:
+    scale_us = max(item.us for item in parts)
+    for item in parts:
         if item.share > 0:
             time = _words.time_at(item.us, scale_us)
             yield f"| {text(_labels.part(item.id).name)} | {_words.share(item.share)} | {time} |"

@@ -40,7 +40,7 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _bars(report: Report) -> Iterator[str]:
-    drawn = [item for item in report.breakdown if item.share >= _DRAWN_SHARE]
+    drawn = [item for item in _verdict.parts(report) if item.share >= _DRAWN_SHARE]
     if not drawn:
         return
     yield f"Where the {_verdict.noun(report)} goes"

@@ -87,10 +87,10 @@ class Browser:
             raise RuntimeError(result["exceptionDetails"].get("exception", {}).get("description", "script failed"))
         return result["result"].get("value")
 
-    def press(self, key: str, code: int) -> None:
-        """Presses and releases one key."""
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """Presses and releases one key; `text` is what it types."""
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
     def picture(self, *, whole: bool = True) -> bytes:
         """The page as PNG."""

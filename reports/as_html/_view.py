@@ -81,7 +81,7 @@ def page(report: Report) -> Page:
         reach=_verdict.reach(report),
         noun=_verdict.noun(report),
         on_device=_verdict.is_on_device(report),
-        bar=_charts.bar(report.breakdown),
+        bar=_charts.bar(_verdict.parts(report)),
         groups=_ranking.groups(report),
         timeline=_charts.timeline(report.timeline),
         strip=_charts.strip(report),
