@@ -12,6 +12,7 @@ from advisor.analyses.device import Device
 from advisor.analyses.lines import LinesTrace
 from advisor.analyses.ops import Ops
 from advisor.analyses.scale import Scale
+from advisor.analyses.step_counts import StepCounts
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.computed import Computed, Missing
@@ -63,6 +64,7 @@ class _RankResult:
     timeline: Timeline | None
     kernels: tuple[OpRow, ...]
     ops: tuple[OpRow, ...]
+    counts: StepCounts | None
     devices: tuple[str, ...]
     step_us: float
     known_us: dict[str, float]
@@ -102,6 +104,8 @@ def analyse(
         timeline=reference.timeline,
         kernels=reference.kernels,
         ops=reference.ops,
+        counters=reference.counts.counters if reference.counts else (),
+        lines=reference.counts.lines if reference.counts else (),
     )
 
 
@@ -141,6 +145,7 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResul
         timeline=timeline_view.timeline(computed),
         kernels=ops.kernels if ops else (),
         ops=ops.top if ops else (),
+        counts=computed.find(StepCounts),
         devices=(device.name,) if device.name else (),
         step_us=scale.step_us,
         known_us=known_us,

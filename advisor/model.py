@@ -264,6 +264,7 @@ class Report:
     kernels: tuple[OpRow, ...] = ()
     ops: tuple[OpRow, ...] = ()
     counters: tuple[Counter, ...] = ()
+    lines: tuple[OpRow, ...] = ()  # by the user's line (`train.py:88 train`), on the loop's thread
     schema: str = SCHEMA
     version: int = VERSION
 
