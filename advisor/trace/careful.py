@@ -7,6 +7,7 @@ counted; what cannot is skipped and counted.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,9 @@ LONG_ATTEMPTS = 64
 LONG_EVENT = 1 << 20
 _SKIPPED = frozenset("stfCNODRPvVc(),n")
 _PAST = " \t\r\n,\x00\ufeff"
+# What may follow the end of the list of events: other keys, the end of the object, the end of the file.
+END = re.compile(r'\]\s*(?:,\s*"[^"\n]+"\s*:|\}|\x00*\Z)')
+EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
 DECODER = json.JSONDecoder(strict=False, parse_float=Decimal)
 
 
@@ -32,6 +36,7 @@ class Careful:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.carry = ""
+        self.documents = 0  # further lists of events that were written into the middle of this one
         self.tail: list[str] | None = None
         self._open: dict[tuple[Any, Any], list[Row]] = {}
 
@@ -52,7 +57,7 @@ class Careful:
             if text[position] in _PAST:
                 position += 1
                 continue
-            if text[position] == "]":
+            if text[position] == "]" and END.match(text, position):
                 self.tail = [text[position + 1 :]]
                 break
             boundary = BOUNDARY.search(text, position)
@@ -66,8 +71,7 @@ class Careful:
             if event is None and not boundary:
                 end, event = self._last(text, position, last)
             elif event is None:
-                event = mended(text[position:end])
-                self.count("repaired" if event is not None else "lost")
+                event = self._mend(text[position:end])
             if event is not None:
                 self._row(event, rows)
             position = end
@@ -97,15 +101,19 @@ class Careful:
         """The rest of a slice without another boundary: an event cut in two, or a damaged one before the list's end."""
         closing = _closing(text, position)
         if closing is not None:
-            event = mended(text[position:closing])
-            self.count("repaired" if event is not None else "lost")
-            return closing, event
+            return closing, self._mend(text[position:closing])
         if not last and len(text) - position < LONG_EVENT:
             self.carry = text[position:]
             return len(text), None
-        event = mended(text[position:])
-        self.count("repaired" if event is not None else "cut off" if last else "lost")
-        return len(text), event
+        return len(text), self._mend(text[position:], "cut off" if last else "lost")
+
+    def _mend(self, text: str, otherwise: str = "lost") -> Any:
+        """A damaged event, mended if it can be; counted either way."""
+        event = mended(text)
+        self.count("repaired" if event is not None else otherwise)
+        if event is None:
+            self.documents += len(EVENTS.findall(text))
+        return event
 
     def _row(self, event: Any, rows: list[Any]) -> None:
         if not isinstance(event, Mapping):

@@ -22,8 +22,8 @@ _EVENTS = re.compile(r'"traceEvents"\s*:')
 def facts(head: bytes, careful: Careful, path: str, shape: str) -> dict[str, Any]:
     """The top-level keys. Raises InputError where several documents were written into one file."""
     tail = "".join(careful.tail or ())
-    if shape == "object" and _EVENTS.search(tail):
-        lists = len(_EVENTS.findall(tail)) + 1
+    lists = 1 + careful.documents + len(_EVENTS.findall(tail))
+    if shape == "object" and lists > 1:
         raise InputError(
             f"{path}: {lists} traces in one file: several ranks wrote to one path; record again with one path per rank"
         )

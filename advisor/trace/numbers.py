@@ -31,7 +31,8 @@ def times(values: list[Any]) -> Ints:
     """
     floats = _floats(values)
     whole = np.floor(floats)
-    fraction = floats - whole
+    with np.errstate(invalid="ignore"):  # infinity is no time; it is marked below
+        fraction = floats - whole
     large = np.abs(floats) >= EXACT_US
     if large.any():
         if not all(type(value) is float for value in values):

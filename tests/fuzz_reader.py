@@ -1,0 +1,170 @@
+# ruff: noqa: E402 - the tests' own modules are found beside this file
+"""Feeds the reader damaged traces: it must read them or refuse them in one line, never crash, hang or invent time.
+
+    python tests/fuzz_reader.py 200000          # inputs; prints a line every 10,000, and the seed that fails
+    python tests/fuzz_reader.py 1 --seed 4711   # one input again
+
+Inputs are the generated variants, other layouts, and (where they lie beside the checkout) slices of real
+traces, mutated by bytes, blocks, brackets, numbers and splices. A seeded part runs in the suite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import resource
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+import kineto_dialects as made
+
+from advisor.errors import InputError
+from advisor.trace import intervals
+from advisor.trace.load import load
+
+REAL = Path(__file__).parents[1].parent / "shared" / "traces"
+# The longest input is some 60 KB; a second for it is a hang.
+HANG_SECONDS = 5
+TOKENS = [
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\n",
+    b"\0",
+    b"\xff",
+    b"null",
+    b"-1",
+    b"1e999",
+    b"NaN",
+    b'"ph": "X"',
+]
+NUMBERS = [
+    b"0",
+    b"-1",
+    b"9007199254740993",
+    b"99999999999999999999999",
+    b"1e308",
+    b"-0.0005",
+    b'"7"',
+    b"true",
+    b"[]",
+    b"{}",
+]
+
+
+def corpus(limit: int = 20_000) -> list[bytes]:
+    """The sound and odd inputs that mutations start from."""
+    inputs = [variant.data[:limit] for variant in made.VARIANTS]
+    inputs += [made.text(made.rows(era="1.8"), {}).encode(), json.dumps({"traceEvents": made.rows()}).encode()]
+    for path in sorted(REAL.rglob("*.gz"))[:8] if REAL.is_dir() else ():
+        with gzip.open(path) as file:
+            text = file.read(2_000_000)
+        at = text.find(b'"traceEvents"')
+        inputs.append(text[:400] + b"\n" + text[at : at + 8_000] if at > 400 else text[at - 2 : at + 8_000])
+        inputs.append(text[: at + 30] + text[-8_000:])
+    return inputs
+
+
+def mutated(rng: random.Random, inputs: list[bytes]) -> bytes:
+    """One damaged input."""
+    data = bytearray(rng.choice(inputs))
+    for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
+        at = rng.randrange(len(data) + 1)
+        kind = rng.randrange(8)
+        if kind == 0 and data:
+            data[at - 1] = rng.randrange(256)
+        elif kind == 1:
+            data[at:at] = rng.choice(TOKENS)
+        elif kind == 2:
+            del data[at : at + rng.choice((1, 3, 40, 2000))]
+        elif kind == 3:
+            data[at:at] = data[at : at + rng.choice((5, 300, 3000))]
+        elif kind == 4:
+            del data[at:]
+        elif kind == 5:
+            other = rng.choice(inputs)
+            start = rng.randrange(len(other) + 1)
+            data[at:at] = other[start : start + rng.choice((10, 500, 5000))]
+        elif kind == 6:
+            _number(data, rng)
+        else:
+            data[at:at] = rng.choice(TOKENS) * rng.choice((2, 50, 3000))
+    return gzip.compress(bytes(data), 1) if rng.random() < 0.05 else bytes(data)
+
+
+def _number(data: bytearray, rng: random.Random) -> None:
+    """Puts a hostile value behind some key."""
+    found = data.find(b'": ', rng.randrange(len(data) + 1))
+    if found >= 0:
+        end = min((e for e in (data.find(b",", found), data.find(b"}", found)) if e >= 0), default=found + 3)
+        data[found + 3 : end] = rng.choice(NUMBERS)
+
+
+def check(path: Path) -> str:
+    """Reads one input; what it came to. Raises AssertionError where the reader says nonsense."""
+    try:
+        trace = load(path)
+    except InputError as refusal:
+        assert "\n" not in str(refusal)
+        return "refused"
+    events = trace.events
+    assert (events.dur_ns >= 0).all()
+    assert (np.diff(events.start_ns) >= 0).all()
+    for ids, table in ((events.name, events.names), (events.thread, events.threads), (events.dims, events.dims_table)):
+        assert len(ids) == 0 or (ids.min() >= -1 and ids.max() < len(table))
+    "".join(events.names).encode()
+    if len(events):
+        work = trace.device_work
+        busy = intervals.union(events.start_ns[work], events.end_ns[work])
+        window = np.array([[events.start_ns.min(), max(events.end_ns.max(), events.start_ns.min() + 1)]])
+        share = intervals.total(intervals.intersect(busy, window)) / intervals.total(window)
+        assert 0 <= share <= 1, share
+    return "damaged" if trace.health else "whole"
+
+
+def run(count: int, seed: int, folder: Path, inputs: list[bytes]) -> dict[str, int]:
+    """Reads `count` inputs of consecutive seeds; how many came to what. Stops at the first failure."""
+    path, seen = folder / "fuzz.json", {"whole": 0, "damaged": 0, "refused": 0}
+    for number in range(seed, seed + count):
+        path.write_bytes(mutated(random.Random(number), inputs))
+        signal.alarm(HANG_SECONDS)
+        try:
+            seen[check(path)] += 1
+        except BaseException:
+            sys.stderr.write(f"seed {number} fails; input kept at {path}\n")
+            raise
+        finally:
+            signal.alarm(0)
+        if (number - seed + 1) % 10_000 == 0:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+            sys.stdout.write(f"{number - seed + 1} inputs, {seen}, peak {peak} MB\n")
+            sys.stdout.flush()
+    return seen
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    started = time.monotonic()
+    seen = run(args.count, args.seed, Path(tempfile.mkdtemp(prefix="fuzz-reader-")), corpus())
+    sys.stdout.write(f"{sum(seen.values())} inputs in {time.monotonic() - started:.0f} s: {seen}\n")
+
+
+if __name__ == "__main__":
+    main()
