@@ -1,0 +1,146 @@
+"""What a step would take without some of its work or waits: the trace's dependency graph, played again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.analyses.device import Device
+from advisor.analyses.links import Links
+from advisor.analyses.nesting import Nesting
+from advisor.analyses.scale import Scale
+from advisor.analyses.steps import Steps
+from advisor.computed import Missing
+from advisor.model import ReplayCheck, Saving
+from advisor.replay.edits import Edit, Editor
+from advisor.replay.graph import Graph, build, longest_run
+from advisor.replay.overhead import Overhead
+from advisor.replay.plan import Plan, prepare
+from advisor.replay.points import Kind
+from advisor.replay.simulate import Played, Weights, play_once, step_ns, weights_of
+from advisor.trace.events import Trace
+
+# Past this error of the unedited replay a saving is no more than a guess (published replays: 3 to 8 %).
+_TRUSTED_ERROR = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSaving(Saving):
+    """A saving that a replay computed, with the edits that gave it: several of them can be replayed together."""
+
+    edits: tuple[Edit, ...] = ()
+
+    def plain(self) -> Saving:
+        """The saving as a report holds it."""
+        return Saving(self.low_us, self.high_us, self.basis, self.how)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """The dependency graph of the whole steps of a trace, replayed.
+
+    error_share      largest error of the unedited replay: of the window of the steps, and of the time until all work
+                     that they launched was done; each as a share of the measured value
+    start_error_us   median error of the starts of device work, µs; None without device work
+    step_us          replayed step in the steady state, profiled µs
+    low_confidence   the error is above 5 %, or there is but one step
+    notes            what was inferred because the trace does not state it
+    """
+
+    error_share: float
+    start_error_us: float | None
+    step_us: float
+    low_confidence: bool
+    notes: tuple[str, ...]
+    plan: Plan
+    editor: Editor
+    scale: Scale
+    hypotheses: tuple[Weights, ...]
+    before_ns: tuple[float, ...]
+
+    @property
+    def check(self) -> ReplayCheck:
+        """How far the replay can be trusted, as a report holds it."""
+        return ReplayCheck(self.error_share, self.low_confidence)
+
+    def saving(self, *edits: Edit, how: str) -> ReplayedSaving:
+        """What these edits give back together, on the scale of step_time_us; never more than the step.
+
+        The range spans the trace as profiled and the trace without the profiler's own cost per event, widened by the
+        measured error of the replay.
+        """
+        pairs = zip(self.before_ns, self._after_ns(edits), strict=True)
+        shares = [1 - after / before for before, after in pairs if before > 0] or [0.0]
+        error = min(self.error_share, 1.0)
+        low, high = max(min(shares), 0.0) * (1 - error), max(*shares, 0.0) * (1 + error)
+        step = self.scale.step_us
+        return ReplayedSaving(min(low, 1.0) * step, min(high, 1.0) * step, "replayed", how, edits)
+
+    def step_after_us(self, *edits: Edit) -> float:
+        """The profiled step with these edits, steady state, µs."""
+        return self._after_ns(edits)[0] / 1e3
+
+    def _after_ns(self, edits: Sequence[Edit]) -> list[float]:
+        """The step with the edits under each hypothesis about the profiler's own cost."""
+        after = [self.editor.apply(weights, edits) for weights in self.hypotheses]
+        return [max(step_ns(self.plan, edited.weights), edited.floor_ns) for edited in after]
+
+    @classmethod
+    def compute(
+        cls, trace: Trace, steps: Steps, scale: Scale, links: Links, nesting: Nesting, device: Device
+    ) -> Replay:
+        """The replay of a trace. Missing for an accelerator whose work cannot be told apart, and without a loop."""
+        if device.kind == "foreign":
+            raise Missing(device.why)
+        if steps.main_thread < 0:
+            raise Missing("the trace holds no host rows, so nothing is known of what launched its work")
+        graph = build(trace, steps, links, nesting)
+        plan, weights = prepare(graph), weights_of(graph)
+        played = play_once(plan, weights)
+        error, before = _error_share(graph, played), step_ns(plan, weights)
+        opens = longest_run(steps)[0][0]
+        unprofiled_ns = scale.unprofiled.median or scale.unprofiled.mean
+        calm = Overhead(graph, trace.events, opens).calibrated(
+            plan, weights, None if unprofiled_ns is None else unprofiled_ns * 1e3
+        )
+        return cls(
+            error_share=error,
+            start_error_us=_start_error_us(graph, played),
+            step_us=before / 1e3,
+            low_confidence=error > _TRUSTED_ERROR or graph.steps < 2 or steps.source == "window",
+            notes=graph.notes,
+            plan=plan,
+            editor=Editor(graph, trace.events, opens),
+            scale=scale,
+            hypotheses=(weights, calm),
+            before_ns=(before, step_ns(plan, calm)),
+        )
+
+
+def _error_share(graph: Graph, played: Played) -> float:
+    """The larger of the errors of the window and of the time until the last work that it launched was done."""
+    of_loop = (graph.points.thread == 0) & (graph.points.kind == Kind.STEP)
+    times = played.point_time[of_loop]
+    window = float(times[-1] - times[0])
+    measured_end, replayed_end = float(graph.length_ns), float(times[-1])
+    if graph.loader:
+        measured_end = max(measured_end, float(graph.work.end[: graph.loader].max()))
+        replayed_end = max(replayed_end, float(played.work_end[: graph.loader].max()))
+    return max(abs(window / graph.length_ns - 1), abs(replayed_end / measured_end - 1))
+
+
+def _start_error_us(graph: Graph, played: Played) -> float | None:
+    """Median distance between replayed and measured starts of device work."""
+    if not graph.loader:
+        return None
+    work = slice(graph.loader)
+    replayed = played.work_end[work] - graph.work.dur[work]
+    return float(np.median(np.abs(replayed - graph.work.start[work]))) / 1e3
+
+
+def joined(replay: Replay, savings: Sequence[ReplayedSaving]) -> Saving:
+    """All these savings' edits replayed together."""
+    edits = [edit for saving in savings for edit in saving.edits]
+    return replay.saving(*edits, how="all accepted fixes replayed together").plain()

@@ -1,0 +1,201 @@
+"""Who waits for the device: blocking copies, synchronisations, streams that wait for events, full launch queues."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.replay.queues import Queues
+from advisor.replay.work import Work
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+
+SYNC = re.compile(r"^(cuda|hip|cu|ze|ur|mu)\w*Synchronize", re.IGNORECASE)
+# Freeing device memory waits for the whole device.
+_FREE = re.compile(r"^(cuda|hip|cu)(Mem)?Free(Host)?(_v2)?$")
+_STREAM_WAIT = re.compile(r"StreamWaitEvent", re.IGNORECASE)
+# Host and device clocks of one trace agree to some µs.
+_CLOCK_NS = 5_000
+# A call shorter than this did not wait for a full queue.
+_BLOCKED_NS = 50_000
+# Times of one device are exact to a microsecond in older traces.
+_AT_ONCE_NS = 1_000
+# What begins this soon after the end of work on another stream was waiting for it.
+_COINCIDENCE_NS = 30_000
+# A queue of fewer launches than this is never full on known devices (CUDA: 1,024; it shows 1,022 in traces).
+_SMALLEST_QUEUE = 256
+
+
+def named_like(events: Events, pattern: re.Pattern[str]) -> Mask:
+    """Which runtime calls have a name of this pattern."""
+    hits = np.fromiter((pattern.search(name) is not None for name in events.names), bool, len(events.names))
+    return np.asarray(hits[events.name] & (events.category == Category.RUNTIME))
+
+
+def blocking_copies(trace: Trace, work: Work, opens: int) -> Mask:
+    """Copies whose call lasted at least until the data began to move: from or to memory that is not page-locked."""
+    events = trace.events
+    call = np.maximum(work.launch, 0)
+    is_copy = (events.category[work.row] == Category.MEMCPY) & (work.launch >= 0)
+    on_host = events.named("HtoD", "DtoH", "Host", "CopyDeviceToHost", "CopyHostToDevice")[work.row]
+    pinned = events.named("Pinned")[work.row]
+    return np.asarray(is_copy & on_host & ~pinned & (events.end_ns[call] - opens >= work.start))
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A host call that waits for work: its row, and the works (indices) it waits for (none = it did not wait)."""
+
+    row: int
+    works: tuple[int, ...]
+    guessed: bool = False
+
+
+def syncs(trace: Trace, queues: Queues, window: tuple[int, int]) -> Iterator[Sync]:
+    """The synchronisations of the window with the work that each waits for.
+
+    A device synchronisation (and freeing memory) waits for the last work of every stream, a stream synchronisation for
+    its stream: that of its `cuda_sync` row, else of the last work that its thread launched. An event synchronisation
+    waits for the work before the event where the trace names it, else for the last work that ended before it returned.
+    What cannot have been waited for is left out.
+    """
+    events, (opens, closes) = trace.events, window
+    rows = np.flatnonzero(named_like(events, SYNC) | named_like(events, _FREE))
+    rows = rows[(events.start_ns[rows] >= opens) & (events.end_ns[rows] <= closes)]
+    stated = np.flatnonzero((events.category == Category.SYNC) & (events.correlation > 0))
+    row_of = {int(events.correlation[row]): int(row) for row in stated}
+    for row in rows.tolist():
+        kind = events.text(row).lower()
+        start, stop = int(events.start_ns[row]) - opens, int(events.end_ns[row]) - opens
+        says = row_of.get(int(events.correlation[row]), -1)
+        if "event" in kind:
+            found, guessed = _event_work(queues, says, start, stop)
+        elif "stream" in kind:
+            stream = int(events.stream[says]) if says >= 0 else int(events.stream[row])
+            queue = queues.queue_of_stream(stream)
+            last = queues.launched_by_thread(row, after=False)
+            guessed = queue < 0
+            queue = int(queues.work.queue[last]) if guessed and last >= 0 else queue
+            found = [queues.last_before(queue, start)] if queue >= 0 else []
+        else:
+            found, guessed = [queues.last_before(queue, start) for queue in queues.all()], False
+        yield Sync(row, tuple(at for at in found if at >= 0 and queues.work.end[at] <= stop + _CLOCK_NS), guessed)
+
+
+def _event_work(queues: Queues, says: int, start: int, stop: int) -> tuple[list[int], bool]:
+    """What an event synchronisation waited for, and whether that had to be guessed."""
+    named = queues.recorded(says) if says >= 0 else -1
+    if named >= 0:
+        return [named], False
+    done = [queues.last_done(queue, stop + _CLOCK_NS) for queue in queues.all()]
+    done = [at for at in done if at >= 0 and queues.work.end[at] > start]
+    return [max(done, key=lambda at: int(queues.work.end[at]))] if done else [], True
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWaits:
+    """Pairs of works: `target` waits for `source` of another stream; `inferred` of them are not stated by the trace."""
+
+    source: Ints
+    target: Ints
+    inferred: int
+
+
+def stream_waits(trace: Trace, queues: Queues, window: tuple[int, int]) -> StreamWaits:
+    """Waits between streams: as `cuda_sync` rows state them, else inferred from calls to cudaStreamWaitEvent.
+
+    Those calls name no stream: the next work that the calling thread launches is taken to wait for the last work that
+    had been launched on each other stream, as far as the times of the trace allow.
+    """
+    events, (opens, closes) = trace.events, window
+    stated, calls_stated = _stated_waits(events, queues, window)
+    calls = np.flatnonzero(named_like(events, _STREAM_WAIT))
+    calls = calls[(events.start_ns[calls] >= opens) & (events.start_ns[calls] < closes)]
+    inferred = set(_coincidences(queues))
+    for call in calls[~np.isin(events.correlation[calls], list(calls_stated))].tolist():
+        target = queues.launched_by_thread(call, after=True)
+        if target < 0:
+            continue
+        called, begun = int(events.start_ns[call]) - opens, int(queues.work.start[target])
+        for queue in queues.all():
+            source = queues.last_before(queue, called) if queue != queues.work.queue[target] else -1
+            # The event may have been recorded before later launches: go back to what had ended when the target began.
+            source = min(source, queues.last_done(queue, begun + _AT_ONCE_NS))
+            if source >= 0:
+                inferred.add((source, target))
+    inferred -= stated
+    found = np.array(sorted(stated | inferred), np.int64).reshape(-1, 2)
+    return StreamWaits(found[:, 0], found[:, 1], len(inferred))
+
+
+def _stated_waits(events: Events, queues: Queues, window: tuple[int, int]) -> tuple[set[tuple[int, int]], set[int]]:
+    """Pairs of works that `Stream Wait Event` rows name, and the correlations of the calls that they explain."""
+    rows = np.flatnonzero((events.category == Category.SYNC) & events.named("Stream Wait Event") & (events.waited >= 0))
+    pairs, calls = set(), set()
+    for row in rows[(events.start_ns[rows] >= window[0]) & (events.start_ns[rows] < window[1])].tolist():
+        source, queue = queues.recorded(row), queues.queue_of_stream(int(events.stream[row]))
+        if queue < 0 or events.waited_table[int(events.waited[row])].event < 0:
+            continue
+        calls.add(int(events.correlation[row]))
+        target = queues.first_after(queue, int(events.start_ns[row]) - window[0])
+        if source >= 0 and target >= 0 and queues.work.queue[source] != queue:
+            pairs.add((source, target))
+    return pairs, calls
+
+
+def _coincidences(queues: Queues) -> Iterator[tuple[int, int]]:
+    """Work without a launch in the window that began right after work of another stream ended while its own was idle.
+
+    The call that made it wait was not recorded; that it began within microseconds of that end is all that tells.
+    """
+    work = queues.work
+    previous_end = work.previous_end
+    alone = (work.launch < 0) & (work.start - previous_end > _COINCIDENCE_NS) & ~work.first
+    for target in np.flatnonzero(alone).tolist():
+        start = int(work.start[target])
+        for queue in queues.all():
+            source = queues.last_done(queue, start + _AT_ONCE_NS) if queue != work.queue[target] else -1
+            if source >= 0 and work.end[source] > max(previous_end[target], start - _COINCIDENCE_NS):
+                yield source, target
+
+
+@dataclass(frozen=True, slots=True)
+class FullQueue:
+    """Launches that find their queue full: `launch` (a work's index) waits until `place` (an earlier work) is done."""
+
+    launch: Ints
+    place: Ints
+    usual_ns: float  # what such a call takes when it need not wait
+    depth: int  # works that fit into the queue; 0 = it was never seen full
+
+
+def full_queue(trace: Trace, work: Work, opens: int) -> FullQueue:
+    """Launches behind a full queue, found where long calls return at one and the same depth of the queue."""
+    events = trace.events
+    none = FullQueue(np.empty(0, np.int64), np.empty(0, np.int64), 0.0, 0)
+    order = [np.flatnonzero(work.queue == q) for q in range(work.queues)]
+    calls = work.launch[work.launch >= 0]
+    if not len(calls):
+        return none
+    usual = float(np.median(events.dur_ns[calls]))
+    depths, ranks = [], {}
+    for queue, mine in enumerate(order):
+        linked = mine[work.launch[mine] >= 0]
+        begun = np.searchsorted(work.start[mine], events.end_ns[work.launch[linked]] - opens, side="right")
+        rank = np.searchsorted(mine, linked)
+        ranks[queue] = (mine, linked, rank)
+        long = events.dur_ns[work.launch[linked]] > max(_BLOCKED_NS, 10 * usual)
+        depths.append((rank + 1 - begun)[long])
+    seen = np.concatenate(depths) if depths else np.empty(0)
+    seen = seen[seen >= _SMALLEST_QUEUE]
+    if len(seen) < 10 or np.ptp(np.percentile(seen, (25, 75))) > 0.02 * np.median(seen):
+        return none
+    depth = int(np.median(seen))
+    launch, place = [], []
+    for mine, linked, rank in ranks.values():
+        late = rank - depth - 1 >= 0
+        launch.append(linked[late])
+        place.append(mine[rank[late] - depth - 1])
+    return FullQueue(np.concatenate(launch), np.concatenate(place), usual, depth)

@@ -1,0 +1,225 @@
+"""The dependency graph of a trace as arrays: work on the device, points of the host threads, edges between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.analyses.links import Links
+from advisor.analyses.nesting import Nesting
+from advisor.analyses.steps import Steps
+from advisor.replay import device_waits
+from advisor.replay.edges import EdgeDraft, Edges, Why
+from advisor.replay.loader import batches
+from advisor.replay.points import Draft, Kind, Points
+from advisor.replay.queues import Queues
+from advisor.replay.threads import Burst, bursts
+from advisor.replay.work import Delays, Work, collect, fit_delays
+from advisor.trace.events import Ints, Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """What a window of whole steps did and what waited for what. Times in ns from the start of the window.
+
+    work, points, edges   the nodes and what holds them back besides the order of their own queue
+    delays        the two fitted constants: launch and queue
+    steps         number of steps;  length_ns: of the window
+    threads       index into `events.threads` of each host queue; the first is the loop's
+    loader        works[loader:] are batches that the loader's workers made (queue of their own, no device)
+    notes         how dependencies were found that the trace does not state
+    """
+
+    work: Work
+    points: Points
+    edges: Edges
+    delays: Delays
+    steps: int
+    length_ns: int
+    threads: tuple[int, ...]
+    loader: int
+    notes: tuple[str, ...]
+
+
+def build(trace: Trace, steps: Steps, links: Links, nesting: Nesting) -> Graph:
+    """The graph of the longest run of consecutive steps of a trace."""
+    window, starts = longest_run(steps)
+    work = collect(trace, links.launch, window)
+    builder = _Builder(trace, steps.main_thread, window, work, len(starts))
+    builder.threads_of(nesting)
+    builder.launches()
+    builder.copies()
+    builder.syncs()
+    builder.stream_waits()
+    builder.fetches()
+    builder.steps(starts)
+    return builder.graph(len(starts))
+
+
+def longest_run(steps: Steps) -> tuple[tuple[int, int], Ints]:
+    """The window with most steps (start, end) and the starts of its steps, all absolute ns."""
+    inside = [(steps.spans[:, 0] >= lo) & (steps.spans[:, 0] < hi) for lo, hi in steps.window]
+    best = int(np.argmax([mask.sum() for mask in inside]))
+    lo, hi = steps.window[best]
+    return (int(lo), int(hi)), steps.spans[inside[best], 0]
+
+
+class _Builder:
+    """Gathers points and edges, one kind of dependency after the other."""
+
+    def __init__(self, trace: Trace, main: int, window: tuple[int, int], work: Work, steps: int) -> None:
+        self.trace, self.main, self.window, self.work = trace, main, window, work
+        self.events, self.opens = trace.events, window[0]
+        self.lookup = Queues(trace.events, work, window[0])
+        self.draft, self.edges = Draft(), EdgeDraft()
+        self.queue_of_thread = {main: 0}
+        self.notes: list[str] = []
+        self.blocking = device_waits.blocking_copies(trace, work, self.opens)
+        self.delays = fit_delays(trace, work, self.opens, self.blocking)
+        self.batches = batches(trace, main, window, steps)
+
+    def threads_of(self, nesting: Nesting) -> None:
+        """Threads besides the loop's, each burst released by the loop and most of them awaited by it."""
+        events = self.events
+        calls = np.zeros(len(events), bool)
+        calls[self.work.launch[self.work.launch >= 0]] = True
+        calls |= device_waits.named_like(events, device_waits.SYNC)
+        for burst in bursts(self.trace, self.main, nesting.parent, calls, self.window):
+            queue = self.queue_of_thread.setdefault(burst.thread, len(self.queue_of_thread))
+            self._burst(burst, queue)
+
+    def _burst(self, burst: Burst, queue: int) -> None:
+        release = self.draft.add(0, burst.start, Kind.RELEASE, -1)
+        begin = self.draft.add(queue, burst.start, Kind.BEGIN, -1, waits_from=burst.start)
+        self.edges.add(Why.THREAD, release, begin, from_point=True, to_point=True)
+        if burst.joined:
+            leave = self.draft.add(queue, burst.end, Kind.LEAVE, -1)
+            join = self.draft.add(0, burst.end, Kind.JOIN, -1, waits_from=burst.start)
+            self.edges.add(Why.THREAD, leave, join, from_point=True, to_point=True)
+
+    def launches(self) -> None:
+        """Calls that return without waiting for their work, but for those that find the queue full."""
+        events, work = self.events, self.work
+        full = device_waits.full_queue(self.trace, work, self.opens)
+        linked = (work.launch >= 0) & ~self.blocking
+        calls = np.unique(work.launch[linked])
+        held = np.unique(work.launch[full.launch])
+        blocked = held[events.dur_ns[held] > 3 * full.usual_ns]
+        point_of_call = np.full(len(events), -1, np.int64)
+        for thread in np.unique(events.thread[calls]):
+            queue = self.queue_of_thread.get(int(thread))
+            if queue is None:
+                continue
+            mine = calls[events.thread[calls] == thread]
+            end = events.end_ns[mine] - self.opens
+            since = np.where(np.isin(mine, held), end, -1)
+            short = events.start_ns[mine] - self.opens + int(full.usual_ns)
+            since = np.where(np.isin(mine, blocked), np.minimum(short, end), since)
+            point_of_call[mine] = self.draft.add(queue, end, Kind.LAUNCH, mine, waits_from=since)
+        works = np.flatnonzero(linked & (point_of_call[np.maximum(work.launch, 0)] >= 0))
+        self.edges.add(
+            Why.LAUNCH, point_of_call[work.launch[works]], works, self.delays.launch, from_point=True, to_point=False
+        )
+        known = point_of_call[work.launch[full.launch]] >= 0
+        if known.any():
+            points = point_of_call[work.launch[full.launch[known]]]
+            self.edges.add(Why.FULL, full.place[known], points, self.delays.queue, from_point=False, to_point=True)
+            self.notes.append(
+                f"a stream takes {full.depth} launches before the host has to wait (seen in long launches)"
+            )
+
+    def copies(self) -> None:
+        """Copies that keep the host: the data moves after the call began, the call returns once it has moved."""
+        events, work = self.events, self.work
+        for at in np.flatnonzero(self.blocking):
+            row = int(work.launch[at])
+            queue = self.queue_of_thread.get(int(events.thread[row]))
+            if queue is None:
+                continue
+            start, end = int(events.start_ns[row]) - self.opens, int(events.end_ns[row]) - self.opens
+            # On an empty stream the data waits only for the host that gathers it into page-locked memory: host work.
+            staged = int(work.start[at]) - start if work.previous_end[at] <= start else self.delays.launch
+            done = int(work.end[at])
+            call = self.draft.add(queue, start, Kind.LAUNCH, row)
+            back = self.draft.add(queue, end, Kind.WAIT, row, waits_from=start, tail=max(end - done, 0))
+            self.edges.add(Why.LAUNCH, call, at, max(staged, 0), from_point=True, to_point=False)
+            self.edges.add(Why.COPY, at, back, min(end - done, 0), from_point=False, to_point=True)
+
+    def syncs(self) -> None:
+        """Host calls that wait for work of the device; what they take after it is done is their own work."""
+        guessed = 0
+        for sync in device_waits.syncs(self.trace, self.lookup, self.window):
+            row = sync.row
+            queue = self.queue_of_thread.get(int(self.events.thread[row]))
+            if queue is None or not sync.works:
+                continue
+            start, end = int(self.events.start_ns[row]) - self.opens, int(self.events.end_ns[row]) - self.opens
+            done = max(int(self.work.end[at]) for at in sync.works)
+            tail = max(end - max(done, start), 0)
+            back = self.draft.add(queue, end, Kind.WAIT, row, waits_from=start, tail=tail)
+            for at in sync.works:
+                self.edges.add(Why.SYNC, at, back, from_point=False, to_point=True)
+            guessed += sync.guessed
+        if guessed:
+            self.notes.append(
+                f"{guessed} synchronisations do not name their stream or event; it was inferred from times"
+            )
+
+    def stream_waits(self) -> None:
+        """Streams that wait for events of others."""
+        found = device_waits.stream_waits(self.trace, self.lookup, self.window)
+        if len(found.target):
+            self.edges.add(Why.EVENT, found.source, found.target, from_point=False, to_point=False)
+        if found.inferred:
+            self.notes.append(f"{found.inferred} waits between streams were inferred from calls and times")
+
+    def fetches(self) -> None:
+        """Batches of worker processes that the loop had to wait for."""
+        for number, batch in enumerate(self.batches.awaited):
+            point = self.draft.add(0, batch.end, Kind.FETCH, batch.row, waits_from=batch.start, tail=batch.own)
+            self.edges.add(Why.LOADER, len(self.work.row) + number, point, from_point=False, to_point=True)
+
+    def steps(self, starts: Ints) -> None:
+        """Starts of the steps and the end of the last."""
+        times = np.append(starts, self.window[1]) - self.opens
+        self.draft.add(0, times, Kind.STEP, -1)
+
+    def graph(self, steps: int) -> Graph:
+        """Everything, numbered."""
+        work = self._with_loader()
+        points, index = self.draft.sorted()
+        return Graph(
+            work=work,
+            points=points,
+            edges=self.edges.edges(index, len(work.row)),
+            delays=self.delays,
+            steps=steps,
+            length_ns=self.window[1] - self.opens,
+            threads=tuple(self.queue_of_thread),
+            loader=len(self.work.row),
+            notes=tuple(self.notes),
+        )
+
+    def _with_loader(self) -> Work:
+        """Device work followed by the batches that workers made, as one more queue."""
+        work, made = self.work, self.batches.awaited
+        if not made:
+            return work
+        # The last node is what the workers did for the next batch: nobody waits for it inside the window.
+        making = np.array([batch.making for batch in made] + [self.batches.rest], np.int64)
+        rows = np.array([batch.row for batch in made] + [made[-1].row], np.int64)
+        count = len(rows)
+
+        def join(a: Ints, b: Ints) -> Ints:
+            return np.concatenate((a, b)).astype(np.int64)
+
+        return Work(
+            row=join(work.row, rows),
+            queue=join(work.queue, np.full(count, work.queues)),
+            start=join(work.start, np.cumsum(making) - making),
+            dur=join(work.dur, making),
+            launch=join(work.launch, np.full(count, -1)),
+            early=np.concatenate((work.early, np.zeros(count, bool))),
+            queues=work.queues + 1,
+        )

@@ -1,0 +1,65 @@
+"""The profiler's own cost: what every recorded row added to the host's work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.replay.edges import Floats
+from advisor.replay.graph import Graph
+from advisor.replay.plan import Plan
+from advisor.replay.simulate import Weights, step_ns
+from advisor.trace.events import Category, Events
+
+# What a recorded row cost on CPU models where that was measured: 280 ns on one, about 1,000 ns on another.
+_USUAL_NS = 280.0
+# No row costs more; where the un-profiled step is still shorter, something else differs between the two.
+_MOST_NS = 5_000.0
+# At least this share of a stretch is work of its own, however many rows it holds.
+_LEAST_LEFT = 0.2
+# An un-profiled step this near to the profiled one asks for no correction.
+_ALIKE = 0.01
+_HALVINGS = 10
+
+
+class Overhead:
+    """How many recorded rows lie in the host work that leads to each point."""
+
+    def __init__(self, graph: Graph, events: Events, opens: int) -> None:
+        self._rows = _rows_in_leads(graph, events, opens)
+
+    def without(self, weights: Weights, row_ns: float) -> Weights:
+        """The weights with `row_ns` taken off for every recorded row."""
+        left = np.maximum(weights.lead - row_ns * self._rows, _LEAST_LEFT * weights.lead)
+        return replace(weights, lead=left)
+
+    def calibrated(self, plan: Plan, weights: Weights, unprofiled_ns: float | None) -> Weights:
+        """The weights without the profiler: rows cost what makes the replayed step as long as the un-profiled one.
+
+        Without un-profiled times the usual cost of a row is taken off.
+        """
+        if unprofiled_ns is None:
+            return self.without(weights, _USUAL_NS)
+        if step_ns(plan, weights) <= unprofiled_ns * (1 + _ALIKE):
+            return weights
+        low, high = 0.0, _MOST_NS
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            longer = step_ns(plan, self.without(weights, middle)) > unprofiled_ns
+            low, high = (middle, high) if longer else (low, middle)
+        return self.without(weights, high)
+
+
+def _rows_in_leads(graph: Graph, events: Events, opens: int) -> Floats:
+    """Recorded host rows that begin in each point's lead, on its thread."""
+    points = graph.points
+    recorded = events.of(Category.CPU_OP, Category.ANNOTATION, Category.PYTHON, Category.RUNTIME)
+    count = np.zeros(len(points))
+    for queue, thread in enumerate(graph.threads):
+        starts = events.start_ns[recorded & (events.thread == thread)] - opens
+        mine = points.thread == queue
+        low = np.searchsorted(starts, points.lead_start[mine], side="left")
+        high = np.searchsorted(starts, points.lead_end[mine], side="left")
+        count[mine] = np.maximum(high - low, 0)
+    return count

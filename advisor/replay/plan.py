@@ -1,0 +1,123 @@
+"""A graph in an order in which it can be played."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.replay.graph import Graph
+from advisor.trace.events import Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A graph prepared for playing: only works and waiting points are visited, in an order that respects all edges.
+
+    Positions: first one slot per queue (where it stands when the pass begins), then the visited nodes in order.
+    slot_of_work, slot_of_point   position of each work, and of the visited point that each point's time derives from
+    before       position of the predecessor in the same queue, for each visited node
+    target, source_slot   of each edge, as positions;  source_point: the point whose offset adds to it, -1 for works
+    """
+
+    graph: Graph
+    order: Ints
+    slot_of_work: Ints
+    slot_of_point: Ints
+    before: Ints
+    target: Ints
+    source_slot: Ints
+    source_point: Ints
+    last: Ints
+
+    @property
+    def queues(self) -> int:
+        """Number of queues: host threads, then streams."""
+        return len(self.graph.threads) + self.graph.work.queues
+
+
+def prepare(graph: Graph) -> Plan:
+    """Numbers the nodes in an order in which everything stands after what it waits for."""
+    works, points, edges = len(graph.work.row), graph.points, graph.edges
+    threads = len(graph.threads)
+    queues = threads + graph.work.queues
+    anchor = _anchors(graph)  # the node (works, points, then queue slots) that a point's time derives from
+    visited_points = np.flatnonzero(points.waits)
+    visited = np.concatenate((np.arange(works), works + visited_points))
+    start_of = works + len(points)  # queue slots are numbered after all nodes
+    previous = np.concatenate(([0], np.arange(works - 1))).astype(np.int64)[:works]
+    previous[graph.work.first] = start_of + threads + graph.work.queue[graph.work.first]
+    point_before = visited_points - 1
+    has_before = (point_before >= 0) & (points.thread[point_before] == points.thread[visited_points])
+    before_point = np.where(has_before, anchor[np.maximum(point_before, 0)], start_of + points.thread[visited_points])
+    before = np.concatenate((previous, before_point)).astype(np.int64)
+    is_point = edges.source >= works
+    source = np.where(is_point, anchor[np.maximum(edges.source - works, 0)], edges.source)
+    order = _topological(visited, before, edges.target, source, start_of, start_of + queues)
+    position = np.full(start_of + queues, -1, np.int64)
+    position[start_of:] = np.arange(queues)
+    position[order] = queues + np.arange(len(order))
+    before_of = np.full(start_of, -1, np.int64)
+    before_of[visited] = before
+    last = np.arange(queues)
+    if works:
+        ends = np.append(np.flatnonzero(graph.work.first)[1:], works) - 1
+        last[threads + graph.work.queue[ends]] = position[ends]
+    return Plan(
+        graph=graph,
+        order=order,
+        slot_of_work=position[:works],
+        slot_of_point=position[anchor],
+        before=position[before_of[order]],
+        target=position[edges.target],
+        source_slot=position[source],
+        source_point=np.where(is_point, edges.source - works, -1),
+        last=last,
+    )
+
+
+def _anchors(graph: Graph) -> Ints:
+    """For each point the node that its time derives from: the last waiting point of its thread, itself included."""
+    points, works = graph.points, len(graph.work.row)
+    first = np.concatenate(([True], points.thread[1:] != points.thread[:-1]))
+    at = np.maximum.accumulate(np.where(points.waits | first, np.arange(len(points)), 0))
+    return np.where(points.waits[at], works + at, works + len(points) + points.thread)
+
+
+def _topological(visited: Ints, before: Ints, target: Ints, source: Ints, first_slot: int, size: int) -> Ints:
+    """The visited nodes in an order that respects the order of every queue and, but for circles, every edge.
+
+    Contradictory times in a trace can make nodes wait for each other in a circle; then the first node whose queue is
+    ready goes on, and the edges that it ignores have their source behind it.
+    """
+    heads, tails = np.concatenate((before, source)), np.concatenate((visited, target))
+    real = heads < first_slot
+    heads, tails = heads[real], tails[real]
+    waiting = np.bincount(tails, minlength=size).tolist()
+    by_head = np.argsort(heads, kind="stable")
+    follower = tails[by_head].tolist()
+    begin = np.searchsorted(heads[by_head], np.arange(size + 1)).tolist()
+    queue_before = dict(zip(visited.tolist(), before.tolist(), strict=True))
+    ready = [node for node in visited.tolist() if not waiting[node]]
+    placed = bytearray(size)
+    done: list[int] = []
+    while len(done) < len(queue_before):
+        if not ready:
+            ready.append(_first_of_circle(queue_before, placed, first_slot))
+        node = ready.pop()
+        if placed[node]:
+            continue
+        placed[node] = 1
+        done.append(node)
+        for next_node in follower[begin[node] : begin[node + 1]]:
+            waiting[next_node] -= 1
+            if not waiting[next_node]:
+                ready.append(next_node)
+    return np.array(done, np.int64)
+
+
+def _first_of_circle(queue_before: dict[int, int], placed: bytearray, first_slot: int) -> int:
+    """A node that is not placed yet while what stands before it in its queue is."""
+    return next(
+        node for node, before in queue_before.items() if not placed[node] and (before >= first_slot or placed[before])
+    )

@@ -1,0 +1,103 @@
+"""The host side of the graph: the instants of each thread at which it touches the device or another thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.trace.events import Ints, Mask
+
+
+class Kind(IntEnum):
+    """What a host thread does at a point."""
+
+    STEP = 0  # a step begins, or the last one ends
+    LAUNCH = 1  # a call has handed work to the device
+    WAIT = 2  # a call returns that waited for the device
+    RELEASE = 3  # another thread may go on
+    BEGIN = 4  # a thread starts what another one released
+    LEAVE = 5  # a thread has done what another one waits for
+    JOIN = 6  # a thread goes on after another one is done
+    FETCH = 7  # a batch from the loader's workers has arrived
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Points sorted by thread and time. Times in ns from the start of the window.
+
+    thread  index of the host queue, 0 = the loop's thread
+    time    when the point was reached in the trace
+    lead_start, lead_end   the host work that leads to it: what the thread did since its last point
+    tail    own work after what it waits for (a sync's return, for example), ns
+    waits   the point may have to wait for nodes of other queues
+    row     the event that the point belongs to, -1 where none
+    """
+
+    thread: Ints
+    time: Ints
+    lead_start: Ints
+    lead_end: Ints
+    tail: Ints
+    waits: Mask
+    kind: npt.NDArray[np.int8]
+    row: Ints
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def lead(self) -> Ints:
+        """Host work that leads to each point, ns."""
+        lead: Ints = np.maximum(self.lead_end - self.lead_start, 0)
+        return lead
+
+
+class Draft:
+    """Collects points in any order; `sorted()` gives them with the work between them."""
+
+    def __init__(self) -> None:
+        self.columns: list[list[npt.NDArray[np.int64]]] = [[] for _ in range(6)]
+        self.count = 0
+
+    def add(
+        self,
+        thread: int,
+        time: npt.ArrayLike,
+        kind: Kind,
+        row: npt.ArrayLike,
+        waits_from: npt.ArrayLike | None = None,
+        tail: npt.ArrayLike = 0,
+    ) -> Ints:
+        """Adds points of one thread; returns their ids. waits_from: since when they waited (None = not)."""
+        times = np.atleast_1d(np.asarray(time, np.int64))
+        size = len(times)
+        waits = np.full(size, -1) if waits_from is None else np.asarray(waits_from, np.int64)
+        for column, value in zip(self.columns, (thread, times, int(kind), row, waits, tail), strict=True):
+            column.append(np.broadcast_to(np.asarray(value, np.int64), (size,)))
+        ids = np.arange(self.count, self.count + size)
+        self.count += size
+        return ids
+
+    def sorted(self) -> tuple[Points, Ints]:
+        """The points, and for each id that `add` gave the index of its point."""
+        if not self.count:
+            self.add(0, np.empty(0, np.int64), Kind.STEP, -1)
+        thread, time, kind, row, waits_from, tail = (np.concatenate(column) for column in self.columns)
+        # At one instant a thread begins before it works and leaves last: the order in which points are added.
+        order = np.lexsort((time, thread))
+        index = np.empty(len(order), np.int64)
+        index[order] = np.arange(len(order))
+        thread, time, kind, row = thread[order], time[order], kind[order], row[order]
+        waits_from, tail = waits_from[order], tail[order]
+        previous = np.concatenate(([0], time[:-1])).astype(np.int64)
+        if len(thread):
+            previous[np.concatenate(([True], thread[1:] != thread[:-1]))] = 0
+        waits = waits_from >= 0
+        lead_end = np.where(waits, np.minimum(waits_from, time), time)
+        # What a thread begins on another one's word has no work before it: it was waiting.
+        lead_end = np.where(kind == Kind.BEGIN, previous, lead_end)
+        points = Points(thread, time, previous, lead_end, tail, waits, kind.astype(np.int8), row)
+        return points, index

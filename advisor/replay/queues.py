@@ -1,0 +1,85 @@
+"""Look-ups in the streams of a window: what had been launched, and what had ended, before an instant."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from advisor.replay.work import Work
+from advisor.trace.events import Category, Events
+
+
+class Queues:
+    """The streams of a window with their works in order. Times in ns from the start of the window."""
+
+    def __init__(self, events: Events, work: Work, opens: int) -> None:
+        self._events, self.work, self._opens = events, work, opens
+        linked = work.launch >= 0
+        launched = np.where(linked, events.start_ns[np.maximum(work.launch, 0)] - opens, -1)
+        bounds = [*np.flatnonzero(work.first).tolist(), len(work.row)]
+        self.ranges = list(pairwise(bounds))
+        # Work of an unknown launch was launched no later than what follows it in its stream.
+        self._reach = [np.maximum.accumulate(launched[lo:hi]) for lo, hi in self.ranges]
+        self.streams = [int(events.stream[work.row[lo]]) for lo, _ in self.ranges]
+        calls = work.launch[linked]
+        works = np.flatnonzero(linked)
+        order = np.lexsort((work.start[works], events.start_ns[calls], events.thread[calls]))
+        self._calls, self._works = calls[order], works[order]
+        self._threads = events.thread[self._calls].astype(np.int64)
+        self._records: dict[int, int] | None = None
+
+    def all(self) -> range:
+        """Indices of the streams."""
+        return range(len(self.ranges))
+
+    def queue_of_stream(self, stream: int) -> int:
+        """Index of a stream by the number that the trace gives it, -1 where it ran nothing in the window."""
+        return self.streams.index(stream) if stream in self.streams else -1
+
+    def last_before(self, queue: int, time: int) -> int:
+        """Index of the last work of a queue that was launched before `time`, -1 where there is none."""
+        at = int(np.searchsorted(self._reach[queue], time, side="left")) - 1
+        return self.ranges[queue][0] + at if at >= 0 else -1
+
+    def first_after(self, queue: int, time: int) -> int:
+        """Index of the first work of a queue that was launched at or after `time`, -1 where there is none."""
+        lo, hi = self.ranges[queue]
+        at = lo + int(np.searchsorted(self._reach[queue], time, side="left"))
+        return at if at < hi else -1
+
+    def last_done(self, queue: int, time: int) -> int:
+        """Index of the last work of a queue that ended by `time`, -1 where there is none."""
+        lo, hi = self.ranges[queue]
+        at = int(np.searchsorted(self.work.end[lo:hi], time, side="right")) - 1
+        return lo + at if at >= 0 else -1
+
+    def launched_by_thread(self, row: int, *, after: bool) -> int:
+        """The work that the thread of a host row launched last before it, or first after it; -1 where there is none."""
+        thread, start = int(self._events.thread[row]), int(self._events.start_ns[row])
+        lo = int(np.searchsorted(self._threads, thread, side="left"))
+        hi = int(np.searchsorted(self._threads, thread, side="right"))
+        starts = self._events.start_ns[self._calls[lo:hi]]
+        at = lo + int(np.searchsorted(starts, start, side="right" if after else "left")) - (not after)
+        return int(self._works[at]) if lo <= at < hi else -1
+
+    def recorded(self, row: int) -> int:
+        """The work that a synchronisation row (`cuda_sync`) says was waited for, -1 where it does not say."""
+        at = int(self._events.waited[row])
+        if at < 0:
+            return -1
+        waited = self._events.waited_table[at]
+        record = self._record_calls().get(waited.event, -1)
+        if record < 0:
+            return -1
+        queue = self.queue_of_stream(waited.stream)
+        if queue < 0:
+            return self.launched_by_thread(record, after=False)
+        return self.last_before(queue, int(self._events.start_ns[record]) - self._opens)
+
+    def _record_calls(self) -> dict[int, int]:
+        """Correlation -> row of the calls that recorded an event."""
+        if self._records is None:
+            calls = np.flatnonzero((self._events.category == Category.RUNTIME) & self._events.named("EventRecord"))
+            self._records = {int(self._events.correlation[call]): int(call) for call in calls}
+        return self._records
