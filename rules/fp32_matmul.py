@@ -108,7 +108,7 @@ def check(
             "largest": [row.name for row in matmuls.largest if row.kind == "fp32"][:3],
         },
         fix=way.fix,
-        claims=("compute",) if matmuls.on_device else ("forward", "backward"),
+        claims=("compute",) if matmuls.on_device else ("forward", "backward", "other_ops"),
         at_most="high" if settings.matmul_precision_set is False else "medium",
     )
 

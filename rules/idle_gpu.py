@@ -50,6 +50,8 @@ CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessi
 _PLACES = 3
 # What the trace says of Python that none of its rows names.
 _NAMELESS = ("", "Python")
+# Ops in which the host itself moves a batch: from pageable memory it stands in them until the data are on their way.
+_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda", "aten::pin_memory")
 
 
 def check(
@@ -88,16 +90,29 @@ def _named(group: IdleGroup, busy_us: float, step_us: float, scale: Scale) -> Fi
         ),
         where=(group.where,) if group.where else (),
         facts={"idle_us": group.us, "gaps_per_step": group.gaps_per_step, "host": group.host},
-        fix=Fix("Take this work out of the loop, or into the loader's workers", "exact"),
+        fix=_fix(group.host),
         claims=("idle_host",),
     )
+
+
+def _fix(host: str) -> Fix:
+    if host in _COPIES:
+        return Fix(
+            "Copy from pinned memory and without waiting",
+            "exact",
+            "DataLoader(dataset, ...)\nx = x.to(device)",
+            "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",
+        )
+    return Fix("Take this work out of the loop, or into the loader's workers", "exact")
 
 
 def _what(where: Source | None, host: str) -> str:
     if where is None:
         return f"`{host}`"
     place = f"{where.file.rpartition('/')[2]}:{where.line}"
-    if where.function:
+    if host.startswith("aten::"):
+        return f"`{host}` at {place}"
+    if where.function and not where.function.startswith("<"):
         place = f"`{where.function}` in {place}"
     return place if where.precision == "call" else f"{place} (the line is where the function starts)"
 

@@ -71,7 +71,7 @@ def check(
         return
     known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
     if breakdown.on_device:
-        low_us, high_us, claim = 0.0, _idle_us(phases, breakdown, steps), "idle_launch"
+        low_us, high_us, claim = 0.0, min(_idle_us(phases, breakdown, steps), work.us), "idle_launch"
         how = "at most the idle time between the optimizer's launches; nothing if the device is behind anyway"
     else:
         low_us, high_us = _on_cpu(work, known)

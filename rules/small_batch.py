@@ -79,7 +79,7 @@ def check(
     if target <= batch or low_us < min_gain * scale.step_us:
         return
     if not split.loader_known:
-        raise Missing("what a sample costs the loader is not known, so no batch size can be promised anything")
+        raise Missing("what loading a sample costs is not known, so no batch size promises anything; use `advisor run`")
     slow, fast = split.samples_per_second(target)
     mean_us = scale.unprofiled.mean or scale.step_us
     # A tail that the present steps have may stay.
@@ -126,7 +126,7 @@ def _target(split: BatchSplit, facts: Loader | None, device: Device, memory: Pea
     if memory and device.memory_bytes:
         most = min(most, split.batch_size * _MEMORY_USED * device.memory_bytes / max(memory.bytes, 1.0))
     doublings = math.floor(math.log2(max(min(wanted, most) / split.batch_size, 1.0)) + 1e-9)
-    return split.batch_size * 2**doublings
+    return int(split.batch_size * 2**doublings)
 
 
 def _fixed(split: BatchSplit, scale: Scale) -> tuple[float, float]:
@@ -175,14 +175,11 @@ _STEPS = """
     cpu 2             [B     ]                    [B     ]
     """
 _OPTIMIZER = Ev("Optimizer.step#SGD.step", "user_annotation")
-_FACTS = {
-    "settings": {"cores": 2, "threads": 2},
-    "loaders": [{"batch_size": 4, "num_workers": 0, "sample_us": 20.0, "dataset_size": 2000}],
-}
 
 
 def _known(batch: int) -> dict[str, object]:
-    return _FACTS | {"loaders": [_FACTS["loaders"][0] | {"batch_size": batch}]}  # type: ignore[operator,index]
+    loader = {"batch_size": batch, "num_workers": 0, "sample_us": 20.0, "dataset_size": 2000}
+    return {"settings": {"cores": 2, "threads": 2}, "loaders": [loader]}
 
 
 EXAMPLES = [

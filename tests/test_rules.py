@@ -1,0 +1,210 @@
+"""Every rule: its examples, its page, its thresholds, and the words it uses."""
+
+import dataclasses
+import inspect
+import re
+
+import pytest
+
+from advisor.api import Finding, Saving
+from advisor.engine import apply
+from advisor.registry import load_rules
+from advisor.rule import SECTIONS, Example
+from advisor.testing import ExampleError, check_example, computed, examples, run_example
+
+RULES = load_rules().rules
+BUILTIN = [rule for rule in RULES if rule.pack == "builtin"]
+CASES = [(rule, example) for rule in BUILTIN for example in rule.examples]
+FOUND = [(rule, example) for rule, example in CASES if example.saves_us is not None]
+OWNERS = {
+    "idle_input": "input-bound",
+    "input": "input-bound",
+    "idle_sync": "sync-in-loop",
+    "idle_host": "idle-gpu",
+    "idle_unknown": "idle-gpu",
+    "exposed_communication": "exposed-communication",
+    "communication": "exposed-communication",
+}
+MISSION = {
+    "idle-gpu",
+    "input-bound",
+    "pageable-copies",
+    "blocking-copies",
+    "small-batch",
+    "fp32-matmul",
+    "exposed-communication",
+    "sync-in-loop",
+    "launch-bound",
+    "loop-optimizer",
+    "unused-accelerator",
+    "thread-oversubscription",
+}
+
+
+def of_rule(rule):
+    return rule.id
+
+
+def of_case(value):
+    return value.id if hasattr(value, "id") else value.title.replace(" ", "-")
+
+
+@pytest.mark.parametrize(("rule", "example"), CASES, ids=of_case)
+def test_example(rule, example):
+    check_example(rule, example)
+
+
+def test_the_rules_of_the_mission_are_there_and_nothing_is_broken():
+    assert {rule.id for rule in BUILTIN} >= MISSION
+    assert [broken for broken in load_rules().broken if broken.reason.startswith("advisor.rules")] == []
+
+
+@pytest.mark.parametrize("rule", BUILTIN, ids=of_rule)
+def test_the_page_has_its_four_sections_in_order(rule):
+    assert tuple(re.findall(r"^## (.+)$", rule.page, re.MULTILINE)) == SECTIONS
+    assert all(len(rule.section(title)) > 60 for title in SECTIONS)
+    assert len(rule.title) < 80
+
+
+@pytest.mark.parametrize("rule", BUILTIN, ids=of_rule)
+def test_the_page_is_plain_prose(rule):
+    assert not re.search(
+        r"\b(simply|just|easily|obviously|leverage|utilize|utilise|blazing)\b", rule.page, re.IGNORECASE
+    )
+    assert "!" not in rule.page
+    assert "TODO" not in rule.page
+
+
+@pytest.mark.parametrize("rule", BUILTIN, ids=of_rule)
+def test_each_threshold_has_its_reason_beside_it(rule):
+    reasons = rule.threshold_reasons()
+    assert set(reasons) == set(rule.thresholds)
+    assert all(len(reason) > 20 for reason in reasons.values())
+
+
+@pytest.mark.parametrize("rule", BUILTIN, ids=of_rule)
+def test_there_are_a_bad_a_good_and_a_near_miss_example(rule):
+    assert any(example.saves_us is not None for example in rule.examples)
+    assert any(example.saves_us is None and not example.near_miss for example in rule.examples)
+    assert any(example.saves_us is None and example.near_miss for example in rule.examples)
+    titles = [example.title for example in rule.examples]
+    assert len(set(titles)) == len(titles)
+
+
+@pytest.mark.parametrize("rule", BUILTIN, ids=of_rule)
+def test_the_id_is_a_noun_phrase_of_the_problem(rule):
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.id)
+    assert not rule.id.startswith(("no-", "use-", "avoid-", "set-", "enable-"))
+
+
+@pytest.mark.parametrize(("rule", "example"), FOUND, ids=of_case)
+def test_a_message_is_one_sentence_with_numbers(rule, example):
+    for finding in run_example(rule, example):
+        assert re.search(r"\d", finding.message)
+        assert finding.message.endswith(".")
+        assert "\n" not in finding.message
+        assert "nan" not in finding.message.lower()
+        assert len(finding.message) < 300
+
+
+@pytest.mark.parametrize(("rule", "example"), FOUND, ids=of_case)
+def test_a_saving_says_how_and_stays_within_the_step(rule, example):
+    from advisor.analyses.scale import Scale
+
+    step_us = computed(example).get(Scale).step_us
+    for finding in run_example(rule, example):
+        if finding.saving:
+            assert finding.saving.how
+            assert finding.saving.high_us <= step_us
+
+
+@pytest.mark.parametrize(("rule", "example"), FOUND, ids=of_case)
+def test_a_saving_is_bounded_by_the_time_it_claims(rule, example):
+    from advisor.analyses.breakdown import Breakdown
+    from advisor.analyses.scale import Scale
+
+    known = computed(example)
+    breakdown, scale = known.get(Breakdown), known.get(Scale)
+    for finding in run_example(rule, example):
+        if finding.saving and finding.claims:
+            claimed = sum(breakdown.us(part) for part in finding.claims) * scale.factor
+            assert finding.saving.high_us <= claimed * 1.001
+
+
+@pytest.mark.parametrize(("rule", "example"), FOUND, ids=of_case)
+def test_each_part_of_the_step_has_one_owner(rule, example):
+    if rule.id == "small-batch":  # what it shrinks is the whole fixed part of the step
+        return
+    for finding in run_example(rule, example):
+        for part in finding.claims:
+            assert OWNERS.get(part, rule.id) == rule.id
+
+
+@pytest.mark.parametrize(("rule", "example"), FOUND, ids=of_case)
+def test_a_fix_can_be_copied_and_says_what_it_risks(rule, example):
+    for finding in run_example(rule, example):
+        if finding.fix:
+            assert finding.fix.risk in ("exact", "numerics", "semantics")
+            assert finding.fix.title[0].isupper()
+            assert not finding.fix.title.endswith(".")
+            assert "=None" not in finding.fix.before + finding.fix.after
+
+
+HEALTHY = [(rule, example) for rule, example in CASES if example.saves_us is None and not example.near_miss]
+
+
+@pytest.mark.parametrize(("rule", "example"), HEALTHY, ids=of_case)
+def test_no_rule_breaks_on_the_examples_of_another(rule, example):
+    known = computed(example)
+    for other in BUILTIN:
+        assert apply(other, known, {}).status != "error", apply(other, known, {}).reason
+
+
+@pytest.mark.parametrize("rule", BUILTIN, ids=of_rule)
+def test_a_check_reads_as_a_list_of_what_it_needs(rule):
+    source = inspect.getsource(inspect.getmodule(rule.check))
+    assert len(source.splitlines()) < 330
+    assert "advisor." not in re.sub(r"^from advisor\.api import", "", source, flags=re.MULTILINE).replace(
+        "advisor.api", ""
+    )
+
+
+def test_check_example_tells_a_wrong_claim():
+    rule, example = FOUND[0]
+    wrong = dataclasses.replace(example, saves_us=None, says=())
+    with pytest.raises(ExampleError, match="should stay silent"):
+        check_example(rule, wrong)
+    silent, quiet = next((rule, example) for rule, example in CASES if example.saves_us is None)
+    with pytest.raises(ExampleError, match="should be found"):
+        check_example(silent, dataclasses.replace(quiet, saves_us=(0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("saving", "claim", "fits"),
+    [
+        ((100, 200), (100, 200), True),
+        ((99, 200), (100, 200), False),
+        ((100, 201), (100, 200), False),
+        (None, "unknown", True),
+        ((0, 1), "unknown", False),
+        (None, (0, 1), False),
+    ],
+)
+def test_both_ends_of_a_saving_lie_in_the_claimed_range(saving, claim, fits):
+    made = Saving(*saving, "modelled", "drawn") if saving else None
+
+    def check():
+        yield Finding("1 thing.", saving=made)
+
+    rule = dataclasses.replace(BUILTIN[0], check=check)
+    example = Example("drawn", BUILTIN[0].examples[0].trace, saves_us=claim)
+    if fits:
+        check_example(rule, example)
+    else:
+        with pytest.raises(ExampleError, match="claims a saving"):
+            check_example(rule, example)
+
+
+def test_examples_can_be_had_by_pack():
+    assert {rule.pack for rule, _ in examples("builtin")} == {"builtin"}
+    assert list(examples("no such pack")) == []
