@@ -51,7 +51,7 @@ def time_range(low_us: float, high_us: float, unit_us: float | None = None) -> s
     decimals = len(significant(high_us / factor).partition(".")[2])
     # Hundredths of the unit are finer than any saving is known.
     low, high = (_fixed(value / factor, min(decimals, 2)) for value in (low_us, high_us))
-    if not low.strip("0.<"):
+    if low.startswith("<") or not low.strip("0."):
         return f"up to {high} {unit}" if high_us > 0 else f"{high} {unit}"
     return f"{high} {unit}" if low == high else f"{low} to {high} {unit}"
 

@@ -14,8 +14,8 @@ from advisor.reports import _labels, _words
 
 # A share is written into its piece of the bar from this width on: "44 %" needs 40 of 400 pixels.
 _LABEL_SHARE = 0.10
-# Segments from this part of the step on carry a tooltip; a page holds a few hundred of them.
-_NAMED_SHARE = 0.004
+# Segments from this part of the step on (ten pixels: a pointer finds them) carry a tooltip.
+_NAMED_SHARE = 0.01
 # Text inside a segment needs about fifty pixels.
 _TEXT_SHARE = 0.05
 _LANE_HEIGHT, _LANE_PITCH, _AXIS_HEIGHT = 26, 52, 26
@@ -187,14 +187,16 @@ def _box(segment: Segment, dur_us: float) -> Box:
     width = min(max(segment.dur_us / dur_us, 0.0), 1.0 - start)
     named = width >= _NAMED_SHARE
     name = _segment_name(segment)
-    tip = f"{_words.short(name, 160)}: {_words.time(segment.dur_us)} from {_words.time_at(segment.start_us, dur_us)}"
+    tip = f"{_words.short(name, 100)}: {_words.time(segment.dur_us)} from {_words.time_at(segment.start_us, dur_us)}"
     label = _words.short(name, 48) if width >= _TEXT_SHARE else ""
     return Box(kind_class(segment.kind), percent(start), percent(width), label, tip if named else "")
 
 
 def _row(segment: Segment, dur_us: float) -> Row:
     start = _words.time_at(segment.start_us, dur_us)
-    return Row(start, _words.time(segment.dur_us), _KINDS[kind_class(segment.kind)], _segment_name(segment))
+    return Row(
+        start, _words.time(segment.dur_us), _KINDS[kind_class(segment.kind)], _words.short(_segment_name(segment), 100)
+    )
 
 
 def _segment_name(segment: Segment) -> str:
