@@ -245,7 +245,7 @@ def strip(report: Report) -> Strip | None:
 
 
 def _height(value: float, top: float) -> str:
-    return f"{100 - min(value / top, 1.0) * 100:.4g}"
+    return f"{round(100 - min(value / top, 1.0) * 100, 2):g}"
 
 
 def _levels(times: Times, top: float) -> tuple[tuple[str, str, str], ...]:
