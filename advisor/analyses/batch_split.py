@@ -8,15 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.analyses.device import Device
-from advisor.analyses.facts import LoaderFacts
-from advisor.analyses.gpu_busy import GpuBusy
 from advisor.analyses.gpu_idle import GpuIdle
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.op_work import Shape, flops, has_batch, shapes, traffic
 from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
-from advisor.capture.record import Loader, Settings
+from advisor.capture.record import Loader, RankRecord, Settings
 from advisor.computed import Missing
 from advisor.trace.events import Category, Mask, Trace
 
@@ -76,21 +74,19 @@ class BatchSplit:
         nesting: Nesting,
         links: Links,
         idle: GpuIdle | None,
-        busy: GpuBusy | None,
-        loader: LoaderFacts | None,
-        settings: Settings | None,
+        record: RankRecord | None,
     ) -> BatchSplit:
         """The split. Raises Missing where the batch size or the shapes are not known."""
-        facts = loader.loader if loader else None
+        facts = record.loaders[0] if record and record.loaders else None
         inside = trace.events.of(Category.CPU_OP) & (links.step >= 0)
         batch = (facts.batch_size if facts else None) or _batch_of_shapes(trace, inside)
-        if busy is not None and idle is not None:
-            return _on_device(trace, steps, scale, device, busy, idle, links, batch)
+        if idle is not None:
+            return _on_device(trace, steps, scale, device, idle, links, batch)
         if not inside.any() or not (trace.events.dims[inside] >= 0).any():
             raise Missing(
                 "the ops' shapes were not recorded, so their work per sample is not known; use record_shapes=True"
             )
-        return _on_cpu(trace, steps, scale, nesting, inside, batch, facts, settings or Settings())
+        return _on_cpu(trace, steps, scale, nesting, inside, batch, facts, record.settings if record else Settings())
 
 
 def _batch_of_shapes(trace: Trace, ops: Mask) -> int:
@@ -170,8 +166,8 @@ def _work_per_sample(trace: Trace, steps: Steps, nesting: Nesting, ops: Mask, ba
     return arithmetic / batch / steps.count, moved / batch / steps.count
 
 
-def _on_device(  # noqa: PLR0913, PLR0917 - everything that a step on a device depends on
-    trace: Trace, steps: Steps, scale: Scale, device: Device, busy: GpuBusy, idle: GpuIdle, links: Links, batch: int
+def _on_device(
+    trace: Trace, steps: Steps, scale: Scale, device: Device, idle: GpuIdle, links: Links, batch: int
 ) -> BatchSplit:
     """Waits for launches stay; waits for input grow; kernels grow once they fill the device."""
     events = trace.events
@@ -183,7 +179,7 @@ def _on_device(  # noqa: PLR0913, PLR0917 - everything that a step on a device d
     # A kernel with a block for a part of the multiprocessors takes as long with as many blocks as there are.
     filled = (blocks < 0) | (blocks >= (device.multiprocessors or 1))
     growing = float(events.dur_ns[kernels][filled].sum()) / whole
-    busy_us = steps.per_step_us(busy.busy_ns)
+    busy_us = steps.step_us * (1 - idle.share)
     input_us, host_us = idle.by_cause_us["idle_input"], idle.by_cause_us["idle_host"]
     # What the host does of its own may be work per sample (a loop over the batch) or not.
     high = scale.scaled(busy_us + input_us + host_us) / batch

@@ -14,10 +14,12 @@ from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Trace
-from advisor.trace.intervals import Intervals
+from advisor.trace.intervals import Intervals, overlap_of_each, union
 
 # What `host` says of a stretch in which no op ran and no Python frame was recorded.
 PYTHON = "Python"
+# The profiler's own name for a run of the cyclic garbage collector.
+GARBAGE = "Python GC"
 
 
 class Neighbours:
@@ -58,8 +60,9 @@ Named = tuple[str, Source | None]
 class Hosts:
     """Names the host work of stretches of idleness.
 
-    top      rows of the outermost ops of all threads, by start
-    fetches  rows of the loop's fetches
+    top         rows of the outermost ops of all threads, by start
+    fetches     rows of the loop's fetches
+    collecting  when Python's garbage collector ran, where it was recorded
     """
 
     events: Events
@@ -69,6 +72,7 @@ class Hosts:
     drains: Drains
     top: Ints
     fetches: Ints
+    collecting: Intervals
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, lines: Lines, links: Links, drains: Drains) -> Hosts:
@@ -76,7 +80,10 @@ class Hosts:
         events = trace.events
         outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
         fetches = fetch_rows(events) & (events.thread == steps.main_thread)
-        return cls(events, lines, nesting, links, drains, np.flatnonzero(outermost), np.flatnonzero(fetches))
+        garbage = events.of(Category.PYTHON) & events.exactly(GARBAGE)
+        collecting = union(events.start_ns[garbage], events.end_ns[garbage])
+        tables = (np.flatnonzero(outermost), np.flatnonzero(fetches), collecting)
+        return cls(events, lines, nesting, links, drains, *tables)
 
     def of(self, cause: str, pieces: Intervals, gap: Ints, before: Ints) -> list[Named]:
         """Host work and the user's line of each piece. `gap`: the gap it lies in; `before`: row of the next work."""
@@ -120,6 +127,8 @@ class Hosts:
         near = self.top[max(0, stop - _NEAR) : stop]
         overlap = np.minimum(events.end_ns[near], end_ns) - np.maximum(events.start_ns[near], start_ns)
         where = self.lines.where_span(start_ns, end_ns)
+        if 2 * int(overlap_of_each([start_ns], [end_ns], self.collecting)[0]) > end_ns - start_ns:
+            return GARBAGE, where
         if len(near) and 2 * int(overlap.max()) > end_ns - start_ns:
             row = int(near[int(np.argmax(overlap))])
             return events.text(row), self.lines.where_op(row) or where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class StepCounts:
         record: RankRecord | None,
     ) -> StepCounts:
         """Counts of this rank."""
-        tally = _Tally(trace.events, steps, links.step)
+        tally = _Tally(trace.events, steps, links.step, lines)
         found = [*_host(tally, nesting), *_graph_breaks(record)]
         if trace.events.of(Category.RUNTIME).any():
             found += [*_calls(tally), *_syncs(tally, drains, lines)]
@@ -66,19 +66,21 @@ class _Tally:
     events: Events
     steps: Steps
     step: Ints
+    lines: Lines
 
     def of(self, id_: str, rows: Mask, unit: Unit = "count", weights: Ints | None = None) -> Counter:
-        """The counter of these rows; rows outside the steps count for nothing."""
-        inside = rows & (self.step >= 0)
+        """The counter of these rows; rows outside the steps count for nothing. Its place is that of the last row."""
+        inside = np.flatnonzero(rows & (self.step >= 0))
         summed = None if weights is None else weights[inside]
         per_step = np.bincount(self.step[inside], weights=summed, minlength=self.steps.count)
-        return Counter(id_, unit, tuple(float(value) for value in per_step))
+        where = self.lines.where_op(int(inside[-1])) if len(inside) else None
+        return Counter(id_, unit, tuple(float(value) for value in per_step), where)
 
 
 def _host(tally: _Tally, nesting: Nesting) -> Iterator[Counter]:
     events = tally.events
     ops = events.of(Category.CPU_OP) & ~events.named(*_MARKS)
-    yield tally.of("cpu_ops", ops)
+    yield replace(tally.of("cpu_ops", ops), where=None)  # of everything, so of no place
     in_optimizer = nesting.ancestor(events.named("Optimizer.step#")) >= 0
     yield tally.of("scalar_reads", events.exactly("aten::item") & ~in_optimizer)
     talks = communication_rows(events) & events.of(Category.ANNOTATION, Category.CPU_OP)
@@ -114,8 +116,7 @@ def _syncs(tally: _Tally, drains: Drains, lines: Lines) -> Iterator[Counter]:
     for id_, (rows, where) in sites.items():
         mine = np.zeros(len(events), np.bool_)
         mine[rows] = True
-        counted = tally.of(id_, mine)
-        yield Counter(counted.id, counted.unit, counted.per_step, where)
+        yield replace(tally.of(id_, mine), where=where)
 
 
 def _device(tally: _Tally) -> Iterator[Counter]:
