@@ -12,6 +12,8 @@ TAIL_SHARE = 0.10
 # Below 80 % of the step a GPU is not called busy; a loss under 10 % is not the headline's second half.
 _BUSY_SHARE = 0.80
 _WORTH_NAMING = 0.10
+# Below half a per cent a joint saving is as good as none: no single figure is promised.
+_SURE_SHARE = 0.005
 # Deciles of fewer steps than ten are no deciles.
 _SPREAD_STEPS = 10
 
@@ -58,11 +60,11 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The step after all fixes together: its range, its middle, the part of the step saved, and how sure."""
+    """The step after all fixes together, in words.
 
-    low_us: float
-    high_us: float
-    after_us: float
+    about is "" where the fixes may also give nothing: then only the range is said.
+    """
+
     range: str
     about: str
     saved: str
@@ -109,13 +111,12 @@ def reach(report: Report) -> Reach | None:
     if joint is None or not step_us or joint.high_us <= 0:
         return None
     low, high = max(step_us - joint.high_us, 0.0), max(step_us - joint.low_us, 0.0)
+    sure = joint.low_us >= _SURE_SHARE * step_us
+    saved = _words.share_range(joint.low_us / step_us, joint.high_us / step_us)
     return Reach(
-        low_us=low,
-        high_us=high,
-        after_us=joint.step_us_after,
         range=_words.time_range(low, high, step_us),
-        about=_words.time_at(joint.step_us_after, step_us),
-        saved=_words.share_range(joint.low_us / step_us, joint.high_us / step_us),
+        about=_words.time_at(joint.step_us_after, step_us) if sure else "",
+        saved=saved if sure else f"up to {_words.share(joint.high_us / step_us)}",
         basis=_labels.BASES[joint.basis].name,
     )
 

@@ -66,7 +66,8 @@ def _head(report: Report) -> Iterator[str]:
     reach = _verdict.reach(report)
     if reach:
         yield ""
-        yield f"All findings together: about **{reach.about}** ({reach.range}), {reach.saved} less, {reach.basis}."
+        after = f"about **{reach.about}** ({reach.range})" if reach.about else f"**{reach.range}**"
+        yield f"All findings together: {after}, {reach.saved} less, {reach.basis}."
     for sentence in (said.tail, *said.caveats):
         if sentence:
             yield ""

@@ -75,7 +75,8 @@ def _actions(report: Report) -> Iterator[str]:
     yield "What to change first"
     reach = _verdict.reach(report)
     if reach:
-        text = f"all fixes together: about {reach.about} per step ({reach.range}), {reach.saved} less ({reach.basis})"
+        after = f"about {reach.about} per step ({reach.range})" if reach.about else f"{reach.range} per step"
+        text = f"all fixes together: {after}, {reach.saved} less ({reach.basis})"
         yield from _wrapped(text, "  ", "  ")
     for ranked in found.best:
         yield from _in_full(report, ranked, step_us)

@@ -199,6 +199,10 @@ def canonical() -> Report:
             OpRow(KERNEL, "compute", 9_400, 310.5, 0.094),
             OpRow("Memcpy HtoD (Pageable -> Device)", "copy", 4_000, 2, 0.04),
         ),
+        lines=(
+            OpRow("train.py:95 train_one_epoch", "line", 10_000, 1, 0.1),
+            OpRow("train.py:88", "line", 40_000, 1, 0.4),
+        ),
         ops=(OpRow("aten::conv2d", "cpu_op", 20_000, 53, 0.2), OpRow("aten::item", "cpu_op", 10_000, 1, 0.1)),
     )
 

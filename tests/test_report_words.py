@@ -239,6 +239,9 @@ def test_what_can_be_reached_comes_from_the_joint_saving_alone() -> None:
     reach = verdict.reach(replace(fixtures.canonical(), joint=Joint(38_400, 58_400, 50_000)))
     assert (reach.range, reach.about, reach.saved) == ("40.0 to 60.0 ms", "50.0 ms", "39 to 59 %")
     assert verdict.reach(replace(fixtures.canonical(), metrics={}, joint=Joint(1, 2, 3))) is None
+    # Where all of it may give nothing, no single figure is promised.
+    reach = verdict.reach(replace(fixtures.canonical(), joint=Joint(0, 58_400, 70_000)))
+    assert (reach.range, reach.about, reach.saved) == ("40.0 to 98.4 ms", "", "up to 59 %")
 
 
 def test_low_confidence_is_a_caveat() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times
 from advisor.reports import _labels, _ranking, _verdict, _words
@@ -57,6 +57,7 @@ class Page:
     timeline: _charts.DrawnTimeline | None
     strip: _charts.Strip | None
     steps: tuple[tuple[str, str], ...]
+    lines: tuple[tuple[OpRow, str], ...]
     kernels: tuple[tuple[OpRow, str], ...]
     ops: tuple[tuple[OpRow, str], ...]
     rank_columns: tuple[str, ...]
@@ -86,6 +87,7 @@ def page(report: Report) -> Page:
         timeline=_charts.timeline(report.timeline),
         strip=_charts.strip(report),
         steps=_steps(report),
+        lines=_charts.rows([replace(row, name=_words.path(row.name)) for row in report.lines[:_ROWS]]),
         kernels=_charts.rows(report.kernels[:_ROWS]),
         ops=_charts.rows(report.ops[:_ROWS]),
         rank_columns=tuple(_labels.metric(column).name for column in columns),
