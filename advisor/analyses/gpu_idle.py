@@ -60,12 +60,13 @@ class GpuIdle:
     """W minus device work, each instant with one cause, decided by evidence in this order:
 
     idle_input    the loop's thread stands in a fetch from its loader
-    idle_sync     the queue drained in a blocking host call that really waited; lasts until the next device work, except
-                  for stretches of a millisecond or more in which the host did work of its own
+    idle_unknown  the next work was queued already when the gap began, or the trace holds no host rows there
+    idle_sync     the queue drained in a blocking host call that really waited; lasts until the next device work, but no
+                  longer than the wait (the host would have been that much ahead), and without stretches of a
+                  millisecond or more in which the host did work of its own
     idle_host     the host did something else than launching: a stretch of 100 µs or more without op or runtime call,
-                  or an op of a millisecond or more that launched nothing
-    idle_launch   the host was on its way to the next launch, op by op, and the device had nothing queued
-    idle_unknown  everything else: the next work was queued already, or the trace holds no host rows there
+                  an op of a millisecond or more that launched nothing, a runtime call as long that waits for nothing
+    idle_launch   everything else: the host was on its way to the next launch, op by op, and nothing was queued
 
     gaps          one Gap per stretch of one cause, in order
     intervals     cause -> Intervals; disjoint, their union is W minus busy
@@ -132,15 +133,16 @@ def _causes(
     at_loader = union(events.start_ns[fetches], events.end_ns[fetches])
     found = {"idle_input": intersect(idle, at_loader)}
     left = subtract(idle, at_loader)
+    # With work in the queue the host is not in the way, whatever it does meanwhile.
+    dark = merge(_queued(idle, around), subtract(steps.window, activity.known))
+    found["idle_unknown"] = intersect(left, dark)
+    left = subtract(left, dark)
     own = activity.python[activity.python[:, 1] - activity.python[:, 0] >= _OWN_WORK_NS]
     own = merge(own, activity.cpu_work)
     found["idle_sync"] = intersect(subtract(left, own), _drained(drains))
     left = subtract(left, found["idle_sync"])
     found["idle_host"] = intersect(left, merge(activity.python, activity.cpu_work))
-    left = subtract(left, found["idle_host"])
-    dark = merge(_queued(idle, around), subtract(steps.window, activity.known))
-    found["idle_unknown"] = intersect(left, dark)
-    found["idle_launch"] = subtract(left, dark)
+    found["idle_launch"] = subtract(left, found["idle_host"])
     return {cause: found[cause] for cause in CAUSES}
 
 
