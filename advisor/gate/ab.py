@@ -16,6 +16,7 @@ from advisor.gate import pairs, sequential, verdict
 from advisor.gate.config import GateConfig
 from advisor.gate.difference import causes
 from advisor.gate.model import Result, StepTime
+from advisor.gate.moved_lines import changed_lines
 from advisor.gate.pairs import Mode, Pair, Side
 from advisor.gate.profile import profile
 from advisor.gate.stored import findings_changed
@@ -158,4 +159,7 @@ def _explained(result: Result, base: Side, head: Side, say: Say) -> Result:
             # The verdict stands without its explanation.
             return replace(result, notes=(*result.notes, f"no explanation: {str(failure).splitlines()[0]}"))
     new, gone = findings_changed(*reports)
-    return replace(result, causes=tuple(causes(*reports)), new_findings=tuple(new), gone_findings=tuple(gone))
+    step_us = result.step_time.base_us if result.step_time else 0.0
+    lines = changed_lines(reports[0], reports[1], base.folder, head.folder, step_us)
+    why = (*lines, *causes(*reports))
+    return replace(result, causes=why, new_findings=tuple(new), gone_findings=tuple(gone))

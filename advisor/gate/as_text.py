@@ -45,7 +45,9 @@ def describe(row: Row) -> str:
         numbers = (
             f"{words.value(row.base, row.unit)} -> {words.value(row.head, row.unit)}  {words.change(row)}".rstrip()
         )
-    judged = f"{row.status} ({row.limit})" if row.gated and row.limit else row.status
+    budget = row.base is None and bool(row.limit)
+    judged: str = "over" if budget and row.status == "worse" else row.status
+    judged += f" ({row.limit})" if row.limit and (row.gated or budget) else ""
     why = f": {row.why}" if row.why else ""
     return f"{numbers}  {judged}{why}{'  ' + row.where if row.where else ''}"
 

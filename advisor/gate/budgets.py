@@ -20,7 +20,7 @@ def rows(budgets: Iterable[Budget], metrics: dict[str, Metric], counts: dict[str
 
 
 def _rows(budget: Budget, metrics: dict[str, Metric], counts: dict[str, Count]) -> list[Row]:
-    value, why = _value(budget.id, metrics, counts)
+    value, why = value_of(budget.id, metrics, counts)
     unit = UNITS[budget.id]
     result = []
     for gated, limit in ((True, budget.hard), (False, budget.soft)):
@@ -36,7 +36,8 @@ def _rows(budget: Budget, metrics: dict[str, Metric], counts: dict[str, Count]) 
     return result
 
 
-def _value(id_: str, metrics: dict[str, Metric], counts: dict[str, Count]) -> tuple[float | None, str]:
+def value_of(id_: str, metrics: dict[str, Metric], counts: dict[str, Count]) -> tuple[float | None, str]:
+    """The value of a metric or counter; None and the reason where this run did not measure it."""
     metric, count = metrics.get(id_), counts.get(id_)
     if metric and metric.status == "measured":
         return metric.value, ""

@@ -7,6 +7,9 @@ import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from advisor import output
 from advisor.config import known
@@ -56,8 +59,18 @@ def write(result: Result, args: argparse.Namespace) -> None:
 
 
 def render(result: Result, name: str) -> str:
-    """The result in that format."""
-    return str(importlib.import_module(FORMATS[name][0]).render(result))
+    """The result in that format, as text that any file can hold."""
+    clean = msgspec.convert(_clean(msgspec.to_builtins(result)), Result)
+    return str(importlib.import_module(FORMATS[name][0]).render(clean))
+
+
+def _clean(value: Any) -> Any:
+    """The same with every text encodable: a file name of undecodable bytes carries lone surrogates."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: _clean(item) for key, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _is_folder(path: Path) -> bool:
