@@ -70,6 +70,7 @@ def look(initial: dict[str, Any], collector: Any) -> dict[str, Any]:
         "threads": attempt(torch.get_num_threads),
         "interop_threads": attempt(torch.get_num_interop_threads),
         "cores": cores(),
+        "cpu_bf16": attempt(cpu_bf16),
         "model_device": _device_of(params),
         "compiled": _compiled(),
         "ddp": (found.get("ddp") or [None])[0],
@@ -156,6 +157,13 @@ def cores() -> int | None:
     if quota:
         count = min(count, max(1, int(quota + 0.5)))
     return count or None
+
+
+def cpu_bf16() -> bool | None:
+    """Whether this CPU multiplies bf16 in hardware; None where the system does not say."""
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+        flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return any(flag in flags.split() for flag in ("amx_bf16", "avx512_bf16", "bf16")) if flags else None
 
 
 def _quota() -> float | None:
