@@ -248,6 +248,9 @@ def _rank_health(one: RankInput, steps: Steps, scale: Scale, device: Device) -> 
     if steps.source == "window":
         text = "no step boundaries were found; all figures describe the whole recorded window as one step"
         said.append(Health("steps", "note", text))
+    if steps.cut_off:
+        text = "the last step row holds no op: the recording ended as that step began, and it is not counted"
+        said.append(Health("last-step", "note", text))
     if device.why:
         said.append(Health("device", "note", device.why))
     if one.record is None:

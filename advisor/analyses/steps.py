@@ -9,7 +9,7 @@ import numpy as np
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
 from advisor.model import StepSource
-from advisor.trace.events import DEVICE_WORK, Category, Ints, Mask, Trace
+from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, total, union
 
 
@@ -25,6 +25,7 @@ class Steps:
     source       what marked the steps: user | loader | optimizer | window
     count        number of steps, at least 1
     eval_count   segments without a backward that capture saw; in no training figure
+    cut_off      whether a last `ProfilerStep` row without an op or call in it was left out: it ended as it began
     main_thread  index into `events.threads` of the thread that runs the loop
     profiled_us  duration of each step, µs
     """
@@ -37,6 +38,7 @@ class Steps:
     eval_count: int
     main_thread: int
     profiled_us: tuple[float, ...]
+    cut_off: bool = False
 
     @property
     def window_ns(self) -> int:
@@ -76,6 +78,8 @@ class Steps:
             length_us = (float(window[0, 1] - window[0, 0]) / 1e3,)
             main = _busiest_thread(trace)
             return cls(window, ("window",), window, "window", 1, recorded.eval_count, main, length_us)
+        cut_off = len(rows) > 1 and _is_empty(events, int(rows[-1]))
+        rows = rows[:-1] if cut_off else rows
         spans = np.column_stack((events.start_ns[rows], events.end_ns[rows]))
         return cls(
             spans=spans,
@@ -87,6 +91,7 @@ class Steps:
             eval_count=recorded.eval_count,
             main_thread=int(events.thread[rows[0]]),
             profiled_us=tuple(float(us) for us in (spans[:, 1] - spans[:, 0]) / 1e3),
+            cut_off=cut_off,
         )
 
 
@@ -103,6 +108,12 @@ def _step_rows(trace: Trace) -> Ints:
     apart: Mask = np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1]))
     whole: Ints = rows[apart]
     return whole
+
+
+def _is_empty(events: Events, row: int) -> bool:
+    """Whether nothing was called in a step: the profiler opened it after the last batch, and stopped."""
+    inside = (events.start_ns >= events.start_ns[row]) & (events.start_ns < events.end_ns[row])
+    return not (inside & events.of(Category.CPU_OP, Category.RUNTIME, *DEVICE_WORK)).any()
 
 
 def _windows(spans: Intervals) -> Intervals:
