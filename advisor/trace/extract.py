@@ -107,10 +107,7 @@ def _complete(rows: list[Row], tables: Tables) -> Columns:
     start, dur = times([row.ts for row in rows]), times([row.dur for row in rows])
     lost = start == ABSENT
     if lost.any():
-        tables.count("without a time stamp left out", int(lost.sum()))
         rows, start, dur = list(compress(rows, (~lost).tobytes())), start[~lost], dur[~lost]
-    tables.count("without a duration taken as 0 long", int((dur == ABSENT).sum()))
-    tables.count("with a negative duration taken as 0 long", int(((dur < 0) & (dur != ABSENT)).sum()))
     kinds = np.array(list(map(tables.categories.__getitem__, [row.cat for row in rows])), np.int8)
     columns: Columns = {
         "start_ns": start,
@@ -129,6 +126,10 @@ def _complete(rows: list[Row], tables: Tables) -> Columns:
     _python(columns, python, args)
     _linked(columns, runtime, args)
     _device(columns, ~(host | python | runtime), args, tables)
+    # Counted last: what raises before this is decoded a second time.
+    tables.count("without a time stamp left out", int(lost.sum()))
+    tables.count("without a duration taken as 0 long", int((dur == ABSENT).sum()))
+    tables.count("with a negative duration taken as 0 long", int(((dur < 0) & (dur != ABSENT)).sum()))
     return columns
 
 

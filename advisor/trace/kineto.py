@@ -6,21 +6,20 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import msgspec
-
 from advisor.errors import InputError
 from advisor.trace import checks, heads, meta
 from advisor.trace.assemble import assemble, assemble_memory
 from advisor.trace.careful import Careful
 from advisor.trace.events import Trace
 from advisor.trace.extract import Columns, Tables, extract
+from advisor.trace.heads import no_events
+from advisor.trace.helper import REFUSED, Helper
 from advisor.trace.numbers import TooLargeError
 from advisor.trace.schema import decoder
 from advisor.trace.split import halves, opening, slices
 
 # A refused slice is halved until it is this small; then its events are read one by one.
 SMALL_BYTES = 1 << 14
-_REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TooLargeError)
 
 
 class Rows:
@@ -32,34 +31,35 @@ class Rows:
         self.memory: list[Columns] = []
         self.careful = Careful()
         self._decoder = decoder(exact=False)
-        self._exact = False
+        self.exact = False
 
     def add(self, piece: bytes, last: bool = False) -> None:
         """Adds the rows of a slice of whole events."""
         if self.careful.tail is not None or self.careful.carry:
-            return self._keep(extract(self.careful.read(piece[1:-1], last), self.tables))
+            return self.keep(extract(self.careful.read(piece[1:-1], last), self.tables))
         try:
-            self._keep(self.fast(piece))
-        except _REFUSED:
+            self.keep(self.fast(piece))
+        except REFUSED:
             parts = halves(piece) if len(piece) > SMALL_BYTES else None
             if parts is None:
-                return self._keep(extract(self.careful.read(piece[1:-1], last), self.tables))
+                return self.keep(extract(self.careful.read(piece[1:-1], last), self.tables))
             self.add(parts[0])
             self.add(parts[1], last)
         return None
 
     def fast(self, piece: bytes) -> tuple[Columns, Columns]:
-        """The columns of a slice without any oddity. Raises one of _REFUSED for every other."""
+        """The columns of a slice without any oddity. Raises one of REFUSED for every other."""
         try:
             return extract(self._decoder.decode(piece), self.tables)
         except TooLargeError:
-            if self._exact:
+            if self.exact:
                 raise
             # The whole file is of the era that wrote such times.
-            self._exact, self._decoder = True, decoder(exact=True)
+            self.exact, self._decoder = True, decoder(exact=True)
             return extract(self._decoder.decode(piece), self.tables)
 
-    def _keep(self, columns: tuple[Columns, Columns]) -> None:
+    def keep(self, columns: tuple[Columns, Columns]) -> None:
+        """Adds columns that are decoded already."""
         complete, memory = columns
         if len(complete["start_ns"]):
             self.parts.append(complete)
@@ -67,27 +67,70 @@ class Rows:
             self.memory.append(memory)
 
 
-def read_blocks(blocks: Iterator[bytes], path: str, cut_short: Callable[[], str] = str) -> Trace:
+def read_blocks(
+    blocks: Iterator[bytes], path: str, cut_short: Callable[[], str] = str, helper: Helper | None = None
+) -> Trace:
     """The trace in a stream of JSON text. Raises InputError where it is no trace.
 
     cut_short: asked after the last block why the stream ended early; empty where it did not.
+    helper: a second process that takes slices while this one is busy.
     """
     with collector_off():
         start = opening(blocks, path)
         if start.shape == "none":
             why = cut_short()
-            raise InputError(
-                f"{path}: {why} before the first event; copy it again" if why else heads.no_events(start.head, path)
-            )
-        rows = Rows()
-        previous: bytes | None = None
-        for piece in slices(start.rest, blocks, path):
-            if previous is not None:
-                rows.add(previous)
-            previous = piece
-        if previous is not None:
-            rows.add(previous, last=True)
+            what = f"{path}: {why} before the first event; copy it again"
+            raise InputError(what if why else no_events(start.head, path))
+        pieces = slices(start.rest, blocks, path)
+        rows = _in_turn(pieces) if helper is None else _beside(pieces, helper)
         return finish(rows, start.head, path, start.shape, cut_short())
+
+
+def _in_turn(pieces: Iterator[bytes]) -> Rows:
+    rows = Rows()
+    previous = next(pieces, b"[]")
+    for piece in pieces:
+        rows.add(previous)
+        previous = piece
+    rows.add(previous, last=True)
+    return rows
+
+
+def _beside(pieces: Iterator[bytes], helper: Helper) -> Rows:
+    """The same with a second process. Slices that are not plain wait until all others are done, then go in order."""
+    rows = Rows()
+    done: dict[int, tuple[Columns, Columns]] = {}
+    odd: dict[int, bytes] = {}
+    number = -1
+    for number, piece in enumerate(pieces):
+        _collect(helper.results(rows.tables), done, odd)
+        # The first slice shows the era; when its times do not fit into floats, the helper is of no use.
+        if number == 0 or rows.exact or not helper.give(number, piece):
+            try:
+                done[number] = rows.fast(piece)
+            except REFUSED:
+                odd[number] = piece
+    _collect(helper.results(rows.tables, wait=True), done, odd)
+    for reason, count in helper.dropped.items():
+        rows.tables.count(reason, count)
+    for index in range(number + 1):
+        if index in done:
+            rows.keep(done.pop(index))
+        else:
+            rows.add(odd.pop(index), last=index == number)
+    return rows
+
+
+def _collect(
+    results: list[tuple[int, tuple[Columns, Columns] | bytes]],
+    done: dict[int, tuple[Columns, Columns]],
+    odd: dict[int, bytes],
+) -> None:
+    for index, result in results:
+        if isinstance(result, bytes):
+            odd[index] = result
+        else:
+            done[index] = result
 
 
 def finish(rows: Rows, head: bytes, path: str, shape: str, cut_short: str) -> Trace:

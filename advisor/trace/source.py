@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -28,7 +29,9 @@ class Source:
     def __init__(self, file: IO[bytes], path: Path, size: int, progress: Progress | None) -> None:
         self.name = str(path)
         self.cut_short = ""
-        self._file, self._size, self._progress = file, size, progress
+        self.size = size
+        self.packed = file.peek(2)[:2] in (b"\x1f\x8b", b"PK") if isinstance(file, io.BufferedReader) else False
+        self._file, self._progress = file, progress
 
     def blocks(self) -> Iterator[bytes]:
         """The text, decompressed and in UTF-8. Raises InputError for what is no trace."""
@@ -49,7 +52,7 @@ class Source:
             done += len(block)
             yield block
             if self._progress is not None:
-                self._progress(done, self._size)
+                self._progress(done, self.size)
 
     def _gzip(self, packed: Iterator[bytes]) -> Iterator[bytes]:
         """All members one after the other; what could be unpacked before damage is kept."""
@@ -97,7 +100,7 @@ class Source:
             given = 0
             while block := member.read(BLOCK_BYTES):
                 given += len(block)
-                self._refuse_bombs(self._size, given)
+                self._refuse_bombs(self.size, given)
                 yield block
 
         blocks = checked()
