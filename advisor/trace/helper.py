@@ -32,8 +32,16 @@ SLOTS = 2
 # A slice is one block of 1 MB and what was left of the block before; its columns take about a third of it.
 SLOT_BYTES = 4 << 20
 REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TooLargeError)
-TABLES = ("names", "threads", "dims", "dtypes", "stacks", "collectives")
-_COLUMN_OF = {"names": "name", "threads": "thread", "stacks": "stack", "collectives": "collective"}
+# Table of a file -> the column that indexes it.
+TABLES = {
+    "names": "name",
+    "threads": "thread",
+    "dims": "dims",
+    "dtypes": "dtypes",
+    "stacks": "stack",
+    "collectives": "collective",
+    "waits": "waited",
+}
 
 
 class Helper:
@@ -103,8 +111,7 @@ class Helper:
             added = np.array([table[value] for value in values], np.int32)
             # The last entry stands for -1, absent, which indexes it from behind.
             self._maps[name] = np.concatenate((self._maps[name][:-1], added, self._maps[name][-1:]))
-        for name in TABLES:
-            column = _COLUMN_OF.get(name, name)
+        for name, column in TABLES.items():
             complete[column] = self._maps[name][complete[column]]
         tables.thread_names.update(labels)
         return complete, memory
