@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,8 +73,17 @@ def targets_of(command: Sequence[str]) -> tuple[str, ...]:
 
 def start(target: Target, folder: Path, options: Options) -> subprocess.Popen[bytes]:
     """Starts the command with capture in its environment. Raises OSError when it cannot be started."""
+    # Descriptors that the caller passed on to us are the script's, as they would be without us.
+    return subprocess.Popen(target.command, env=environment(target, folder, options, os.environ), close_fds=False)
+
+
+def environment(target: Target, folder: Path, options: Options, known: Mapping[str, str]) -> dict[str, str]:
+    """`known` with what reaches the script and all that a launcher starts: one variable and one entry of PYTHONPATH.
+
+    The process that calls this must be the one that starts a direct target.
+    """
     settings = {
-        "folder": str(folder),
+        "folder": str(folder.absolute()),
         "parent": os.getpid() if target.direct else 0,
         "targets": list(target.targets),
         "steps": options.steps,
@@ -84,12 +93,12 @@ def start(target: Target, folder: Path, options: Options) -> subprocess.Popen[by
         "memory": options.memory,
         "rank": list(options.ranks) if options.ranks is not None else None,
     }
-    environment = dict(os.environ)
-    environment["TORCH_ADVISOR_CAPTURE"] = json.dumps(settings)
-    known = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = f"{_BOOT}{os.pathsep}{known}" if known else str(_BOOT)
-    # Descriptors that the caller passed on to us are the script's, as they would be without us.
-    return subprocess.Popen(target.command, env=environment, close_fds=False)
+    path = known.get("PYTHONPATH")
+    return {
+        **known,
+        "TORCH_ADVISOR_CAPTURE": json.dumps(settings),
+        "PYTHONPATH": f"{_BOOT}{os.pathsep}{path}" if path else str(_BOOT),
+    }
 
 
 def wait(process: subprocess.Popen[bytes]) -> Ended:

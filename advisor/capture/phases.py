@@ -20,6 +20,10 @@ _UNKNOWN_WARMUP, _FULL_WARMUP = 3, 10
 # The un-profiled phase before the window ends after two seconds once it has five steps: a script of slow steps is not
 # held up, and five give a median.
 _TIMING_NS, _FEW = 2_000_000_000, 5
+# Steps of less than 20 ms are recorded ten at a time.
+_SHORT_STEPS = 10
+# Steps that an epoch needs beside warm-up, timing and window: the profiler's own warm-up, the lines, one to spare.
+_RESERVE = 4
 # Steps that compile extend the warm-up, but not for ever: a script that recompiles in every step is profiled as it is.
 _MOST_COMPILING = 30
 # The first steps after a window pay for its export (caches, collected garbage).
@@ -54,20 +58,22 @@ class Plan:
     steps: int
     lines: bool
     ranks: int = 1
+    most: int = 5
 
 
 def plan(options: dict[str, Any], known: int | None, ranks: int) -> Plan:
     """The plan for a loop whose epoch has `known` batches (None: unknown). Short epochs get short phases."""
     steps = int(options.get("steps") or 0)
-    lines = bool(options.get("lines", True))
-    warmup, timing = _UNKNOWN_WARMUP, _UNKNOWN_TIMING
+    chosen = options.get("warmup")
+    warmup = _UNKNOWN_WARMUP if chosen is None else int(chosen)
+    timing, most = _UNKNOWN_TIMING, _SHORT_STEPS
     if known is not None:
-        spare = known - ((steps or 5) + 4)
-        warmup = max(1, min(_FULL_WARMUP, spare // 4))
+        most = steps or max(_FEW, min(_SHORT_STEPS, known // 4))
+        spare = known - most - _RESERVE
+        if chosen is None:
+            warmup = max(1, min(_FULL_WARMUP, spare // 4))
         timing = max(1, min(_FULL_TIMING, spare - warmup))
-    if options.get("warmup") is not None:
-        warmup = int(options["warmup"])
-    return Plan(warmup, timing, steps, lines, ranks)
+    return Plan(warmup, timing, steps, bool(options.get("lines", True)), ranks, most)
 
 
 def window_steps(plan_: Plan, step_ns: float) -> int:
@@ -78,8 +84,8 @@ def window_steps(plan_: Plan, step_ns: float) -> int:
     if plan_.steps:
         return plan_.steps
     if plan_.ranks > 1 or not step_ns:
-        return 5
-    return 10 if step_ns < 20e6 else 5 if step_ns < 2e9 else 3
+        return _FEW
+    return plan_.most if step_ns < 20e6 else _FEW if step_ns < 2e9 else 3
 
 
 class Phases:

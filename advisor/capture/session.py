@@ -204,9 +204,9 @@ class Session:
 
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
         if self.phases is None:
-            if self.window.recording:
-                self.window.discard()
-                self.exits.release()
+            self.window.forget()
+            self.facts.clear()
+            self.exits.release()
             segment = self.tracker.segment
             known = self.collector.lengths.get(segment.opener) if segment and self.tracker.source == "loader" else None
             self.phases = Phases(self.window, plan(self.settings, known, self.world_size()))
@@ -256,6 +256,8 @@ class Session:
         try:
             if not self.tracker.source:
                 self.tracker.settle_window()
+            if self.window.refused and not self.window.files:
+                self.notes.append("the script's own profiler was at work, so that no window of ours could be opened")
             if self.tracker.backwards or self.window.files:
                 self._look()
             self._write()

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter_ns
 
-# Boundaries of one source that settle it: two whole segments show a cycle, one could be a coincidence.
+# Steps of an optimizer or of the script's profiler that settle them. A loader settles with its first whole segment:
+# batch, backward, next batch asked for; a script may have no more than three.
 _SETTLED = 2
 # Optimizer steps inside one loader segment after which the loader is taken for a feeder of inner loops.
 _INNER_STEPS = 50
@@ -139,7 +140,7 @@ class Tracker:
         self.loader_segments += 1
         if not self.source:
             self.count += 1
-            if self.loader_segments >= _SETTLED:
+            if self.loader_segments >= _SETTLED or not self.user_steps:
                 user = self.user_steps >= _SETTLED
                 self._settle("user" if user else "loader", self.user_steps if user else self.loader_segments)
         elif self.source == "loader":

@@ -55,6 +55,7 @@ class Turns(Session):
             self.pipe_in = os.open(f"{folder}/orders", os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
             os._exit(1)
+        _die_with_parent()
         os.set_blocking(self.pipe_out, True)
         os.set_blocking(self.pipe_in, True)
         hooks.watch_loaders(self._asked, self._given)
@@ -112,6 +113,19 @@ class Turns(Session):
 
     def _say(self, text: str) -> None:
         os.write(self.pipe_out, text.replace("\n", " ").encode() + b"\n")
+
+
+def _die_with_parent() -> None:
+    """Linux ends this process when the controller dies, however that happens: a stopped one could not do it itself.
+
+    The kernel then hangs up its process group, and with it the loader workers that were stopped too.
+    """
+    if sys.platform == "linux":
+        import ctypes
+        import signal
+
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(signal.SIGKILL))
 
 
 def _nothing() -> None:

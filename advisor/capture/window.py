@@ -49,11 +49,13 @@ class Window:
         self.notes: list[str] = []
         self.resident = 0
         self.size = 0
+        self.refused = False
         self.on_stop: Callable[[], None] = lambda: None
 
     def prepare(self) -> bool:
         """Readies the profiler (its warm-up); False while the script's own profiler is at work."""
         if self.theirs or torch.autograd._profiler_enabled():
+            self.refused = True
             return False
         self._check_disk()
         self.profiler = self._make("profile")
@@ -155,6 +157,13 @@ class Window:
 
     def finished(self) -> None:
         """Replaced by the session."""
+
+    def forget(self) -> None:
+        """Steps were found: what a time window recorded before them is of no use."""
+        self.discard()
+        for file in self.files:
+            os.unlink(os.path.join(self.settings["folder"], file["path"]))
+        self.files.clear()
 
     def discard(self) -> None:
         """Ends the session without a trace: no session, no row and no trace function are left behind."""

@@ -1,0 +1,163 @@
+"""The script never notices: wrapped against bare, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import capture_runs
+import pytest
+from capture_runs import COMMAND, SCRIPTS, Done, advised, bare
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+# Everything after the script is the script's, whatever it looks like.
+WORDS = ("-q", "--output", "x", "--help", "--", "", "a b", "--steps=3", "-m", "-c", "--quiet")
+
+
+def both(tmp_path: Path, *words: str, stdin: bytes = b"", options: tuple[str, ...] = ()) -> tuple[Done, Done]:
+    """The bare run and the run under `advisor run --quiet`, each in the same folder."""
+    plain = bare(sys.executable, *words, cwd=tmp_path, stdin=stdin)
+    return plain, advised("--quiet", *options, *words, cwd=tmp_path, stdin=stdin)
+
+
+def equal(plain: Done, wrapped: Done) -> None:
+    assert wrapped.err.decode() == plain.err.decode()
+    assert wrapped.out.decode() == plain.out.decode()
+    assert wrapped.status == plain.status
+
+
+@pytest.mark.slow
+def test_a_script_sees_nothing_of_us(tmp_path: Path) -> None:
+    """argv, __main__, sys.path, environment, stdin, pickling, frames, threads, pools of all three start methods."""
+    shutil.copy(SCRIPTS / "facts.py", tmp_path)
+    for name in ("advisor", "rules", "reports"):
+        (tmp_path / f"{name}.py").write_text("mine = True\n")
+    plain, wrapped = both(tmp_path, "facts.py", *WORDS, stdin=b"a line\n")
+    equal(plain, wrapped)
+    seen = json.loads(wrapped.out)
+    assert seen["argv"] == ["facts.py", *WORDS]
+    assert seen["spawn"] == seen["fork"] == seen["forkserver"] == [4, 9]
+
+
+def test_modules_and_code_run_as_they_would(tmp_path: Path) -> None:
+    """-m package and -c code: names, arguments and paths; the user's own `advisor` module is the user's."""
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    show = (
+        "import sys, advisor, torch\nprint(sys.argv, __name__, __spec__ and __spec__.name, sys.path[0], advisor.mine)\n"
+    )
+    (package / "__main__.py").write_text(show)
+    (tmp_path / "advisor.py").write_text("mine = 'the user own module'\n")
+    for words in (("-m", "mine", "--quiet", ""), ("-c", show, "-m", "x")):
+        plain = bare(sys.executable, *words, cwd=tmp_path)
+        wrapped = advised("--quiet", *words, cwd=tmp_path)
+        equal(plain, wrapped)
+        assert b"the user own module" in plain.out
+
+
+@pytest.mark.parametrize(
+    "how", ["return", "exit", "exit0", "exit3", "exit-text", "raise", "_exit", "term", "interrupt"]
+)
+def test_every_end_is_the_scripts_own(tmp_path: Path, how: str) -> None:
+    """Status, output and traceback as bare, though the window was open; what was recorded is kept."""
+    shutil.copy(SCRIPTS / "ends.py", tmp_path)
+    options = ("--steps", "1000", "--warmup", "1")
+    plain, wrapped = both(tmp_path, "ends.py", how, options=options)
+    equal(plain, wrapped)
+    if how == "_exit":
+        return  # the kernel ends the process on the spot: nothing of anybody runs
+    record = json.loads((tmp_path / "advisor-report" / "run.json").read_text())
+    (rank,) = record["ranks"]
+    (file,) = [one for one in rank["files"] if one["role"] == "profile"]
+    assert file["partial"]
+    assert len(file["steps"]) > 3
+    assert record["exit_status"] == (128 - plain.status if plain.status < 0 else plain.status)
+
+
+def test_a_signal_to_us_reaches_the_script(tmp_path: Path) -> None:
+    """A script that handles SIGTERM decides how it ends, once."""
+    script = tmp_path / "handles.py"
+    script.write_text(
+        "import signal, sys, time\n"
+        "def bye(number, frame):\n    print('bye', flush=True)\n    sys.exit(7)\n"
+        "signal.signal(signal.SIGTERM, bye)\nprint('ready', flush=True)\ntime.sleep(60)\n"
+    )
+    process = subprocess.Popen([*COMMAND, "run", "--quiet", str(script)], stdout=subprocess.PIPE, cwd=tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.read() == b"bye\n"
+    assert process.wait(30) == 7
+
+
+def test_what_a_script_sets_before_torch_still_works(tmp_path: Path) -> None:
+    """OMP_NUM_THREADS from inside the script: torch is not there before the script asks for it."""
+    script = tmp_path / "threads.py"
+    script.write_text(
+        "import os, sys\nassert 'torch' not in sys.modules\nos.environ['OMP_NUM_THREADS'] = '3'\n"
+        "import torch\nprint(torch.get_num_threads())\n"
+    )
+    done = advised("--quiet", str(script), cwd=tmp_path)
+    assert (done.status, done.out) == (0, b"3\n"), done.err
+
+
+def test_losses_and_weights_are_bitwise_the_same(tmp_path: Path) -> None:
+    """Random numbers, shuffling, dropout and workers under seeds: every bit as in the bare run."""
+    shutil.copy(SCRIPTS / "seeded.py", tmp_path)
+    plain, wrapped = both(tmp_path, "seeded.py")
+    equal(plain, wrapped)
+    assert plain.status == 0
+    assert len(plain.out.splitlines()) > 20
+    assert (tmp_path / "advisor-report" / "report.json").is_file()
+
+
+def test_a_sitecustomize_of_the_users_still_runs(tmp_path: Path) -> None:
+    """Ours hides it on the path, so ours runs it, and a mistake in it looks as it would without us."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("import sys\nsys.custom = __file__\n")
+    script = tmp_path / "asks.py"
+    script.write_text("import sys\nprint(sys.custom, sys.modules['sitecustomize'].__file__)\n")
+    env = {"PYTHONPATH": str(folder)}
+    plain = bare(sys.executable, str(script), cwd=tmp_path, env=env)
+    wrapped = advised("--quiet", str(script), cwd=tmp_path, env=env)
+    equal(plain, wrapped)
+    assert str(folder) in plain.out.decode()
+    (folder / "sitecustomize.py").write_text("raise RuntimeError('broken on purpose')\n")
+    script.write_text("print('runs all the same')\n")
+    plain = bare(sys.executable, str(script), cwd=tmp_path, env=env)
+    wrapped = advised("--quiet", str(script), cwd=tmp_path, env=env)
+    # The interpreter of `advisor` itself is a Python too, and says the same about that file before it starts ours.
+    assert (wrapped.out, wrapped.err) == (plain.out, 2 * plain.err)
+
+
+def test_errors_inside_loader_backward_and_optimizer_look_as_bare(tmp_path: Path) -> None:
+    """No frame of ours is on the stack where the user's code or torch raises."""
+    shutil.copy(SCRIPTS / "mistakes.py", tmp_path)
+    plain, wrapped = both(tmp_path, "mistakes.py")
+    equal(plain, wrapped)
+    assert plain.out.count(b"Traceback") == 6
+    assert b"torch_advisor" not in wrapped.out
+    assert os.path.join("advisor", "capture") not in wrapped.out.decode()
+
+
+def test_environment_names_nothing_else_of_us() -> None:
+    """One variable and one entry of PYTHONPATH."""
+    from advisor.capture import launch
+
+    target = launch.Target(("python", "x.py"), True)
+    known = {"PATH": "/bin", "PYTHONPATH": "/own"}
+    made = launch.environment(target, Path("folder"), launch.Options(), known)
+    assert set(made) == {"PATH", "PYTHONPATH", "TORCH_ADVISOR_CAPTURE"}
+    assert made["PYTHONPATH"].split(os.pathsep)[1:] == ["/own"]
+    assert capture_runs.environment(None)["PATH"] == os.environ["PATH"]

@@ -1,0 +1,167 @@
+"""Steps, told apart in loops of every shape: counted as the script counts them, timed, and marked in the trace."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capture_runs import SCRIPTS, Captured, capture
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+
+def loop(tmp_path: Path, *words: str, **options: Any) -> tuple[Captured, dict[str, int]]:
+    """A loop of scripts/loops.py under capture, and what it says it did."""
+    done = capture(tmp_path / "out", SCRIPTS / "loops.py", *words, **options)
+    assert done.status == 0, done.err
+    # Kineto talks on stderr when a script profiles itself before we did; nothing else may be there.
+    assert [line for line in done.err.splitlines() if not re.match(r"[A-Z]+:\d{4}-\d\d-\d\d ", line)] == []
+    return done, json.loads(done.out.splitlines()[-1])
+
+
+def check(done: Captured, did: dict[str, int], source: str) -> dict[str, Any]:
+    """What holds for every loop with steps."""
+    steps = done.rank["steps"]
+    assert done.rank["notes"] == []
+    assert steps["source"] == source
+    assert steps["optimizer_steps"] == did["optimizer_steps"]
+    rows = done.step_rows()
+    (file,) = [one for one in done.rank["files"] if one["role"] == "profile"]
+    assert {row["name"]: int(row["name"].split("#")[1]) for row in rows} == file["steps"]
+    assert len(rows) == len(file["steps"]) == len(steps["profiled_us"]) > 0
+    # Two clocks saw the same steps: Kineto's row and ours differ by what opening and closing a row costs.
+    differences = [row["dur"] - seen for row, seen in zip(rows, steps["profiled_us"], strict=True)]
+    assert abs(statistics.median(differences)) < 100
+    for row in rows:
+        inside = [one["name"] for one in done.events() if row["ts"] <= one["ts"] < row["ts"] + row["dur"]]
+        assert any("Backward" in name for name in inside), "a step without a backward is no training step"
+    assert steps["unprofiled_us"]
+    assert min(steps["unprofiled_us"]) > 0
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("plain", "loader"),
+        ("gan", "optimizer"),
+        ("accumulation", "loader"),
+        ("scaler", "loader"),
+        ("lbfgs", "loader"),
+        ("no_loader", "optimizer"),
+        ("iterable", "loader"),
+        ("zipped", "loader"),
+        ("recreated", "loader"),
+        ("full_batch", "loader"),
+        ("workers", "loader"),
+        ("own_steps", "user"),
+    ],
+)
+def test_loops_of_every_shape(tmp_path: Path, name: str, source: str) -> None:
+    done, did = loop(tmp_path, name)
+    steps = check(done, did, source)
+    # The last iteration has no boundary after it where the loop just ends.
+    assert did["iterations"] - steps["count"] in ((0,) if source == "user" else (0, 1))
+    assert steps["eval_count"] == 0
+    assert not any(file["partial"] for file in done.rank["files"])
+
+
+def test_evaluation_is_counted_and_in_no_figure(tmp_path: Path) -> None:
+    """Validation before, inside and after: its batches are counted, no step holds one."""
+    done, did = loop(tmp_path, "evaluation", steps=20)
+    steps = check(done, did, "loader")
+    assert steps["eval_count"] == did["eval"] > 0
+    assert steps["count"] == did["iterations"]
+    between = [row for row in done.events() if row["name"].startswith("advisor:between#")]
+    assert between, "the window of 20 steps spans an evaluation of every 15"
+    fetches = [row["ts"] for row in done.events() if row["name"].startswith("enumerate(DataLoader)")]
+    for row in done.step_rows():
+        assert sum(row["ts"] <= ts < row["ts"] + row["dur"] for ts in fetches) == 1
+
+
+def test_accumulation_has_a_quarter_of_an_optimizer_step_per_step(tmp_path: Path) -> None:
+    done, _ = loop(tmp_path, "accumulation")
+    steps = done.rank["steps"]
+    assert steps["optimizer_steps"] / steps["count"] == pytest.approx(0.25, abs=0.01)
+
+
+def test_fewer_steps_than_the_window(tmp_path: Path) -> None:
+    """Three steps in all: the trace holds what there was and says that it is partial."""
+    done, _ = loop(tmp_path, "few")
+    (file,) = [one for one in done.rank["files"] if one["role"] == "profile"]
+    assert file["partial"]
+    assert len(done.step_rows()) == 1
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 2), (50, 52), (2, 59)])
+def test_a_script_with_a_profiler_of_its_own(tmp_path: Path, first: int, last: int) -> None:
+    """Before, inside or all over our window: theirs is whole, ours gives way, the process lives."""
+    done, did = loop(tmp_path, "records", str(first), str(last), steps=10)
+    assert did["own_backwards"] == did["own_expected"]
+    assert did["iterations"] == 60
+    traces = [file for file in done.rank["files"] if file["role"] == "profile"]
+    if first == 2:
+        assert traces == []
+        assert any("profiler" in note for note in done.rank["notes"])
+        return
+    (file,) = traces
+    assert file["partial"] == (first == 50)
+    assert all(int(name.split("#")[1]) not in range(first, last + 1) for name in file["steps"])
+
+
+def test_no_optimizer_and_no_loader_give_a_time_window(tmp_path: Path) -> None:
+    done, _ = loop(tmp_path, "by_hand")
+    assert done.rank["steps"]["source"] == "window"
+    assert done.rank["steps"]["count"] == 0
+    names = {row["name"] for row in done.events()}
+    assert any("MmBackward" in name for name in names)
+    assert done.step_rows() == []
+
+
+def test_inference_is_not_called_training(tmp_path: Path) -> None:
+    done, did = loop(tmp_path, "inference")
+    steps = done.rank["steps"]
+    assert (steps["source"], steps["count"], steps["eval_count"]) == ("window", 0, did["eval"])
+
+
+def test_unprofiled_times_agree_with_the_scripts_own_clock(tmp_path: Path) -> None:
+    """The script times its steps itself; the distribution beside the profiled one is the same within a part."""
+    script = tmp_path / "timed.py"
+    script.write_text(
+        "import json, sys, time\nimport torch\ntorch.set_num_threads(1)\n"
+        "from torch.utils.data import DataLoader\nmodel = torch.nn.Linear(8, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\ntimes = []\nlast = None\n"
+        "for batch in DataLoader(torch.randn(80, 8), batch_size=1):\n"
+        "    now = time.perf_counter()\n    times += [now - last] if last else []\n    last = now\n"
+        "    model(batch).sum().backward()\n    optimizer.step()\n    time.sleep(0.01)\n"
+        "print(json.dumps(times))\n"
+    )
+    done = capture(tmp_path / "out", script)
+    own_us = [1e6 * one for one in json.loads(done.out)]
+    seen_us = done.rank["steps"]["unprofiled_us"]
+    assert len(seen_us) > 30
+    # A loaded machine stretches single steps, the same ones on both clocks: medians of the same steps are compared.
+    assert statistics.median(seen_us) == pytest.approx(statistics.median(own_us), rel=0.1)
+
+
+def test_stop_after_profile_ends_the_script_once_its_trace_is_whole(tmp_path: Path) -> None:
+    done = capture(tmp_path / "out", SCRIPTS / "loops.py", "plain", stop=True, steps=5, warmup=2)
+    assert done.status == 0
+    assert done.out == "", "the script went on after its profile"
+    assert len(done.step_rows()) == 5
+    assert {file["role"] for file in done.rank["files"]} == {"profile", "lines"}
+
+
+def test_options(tmp_path: Path) -> None:
+    """--steps, --warmup, --no-lines, --memory and --rank."""
+    done = capture(tmp_path / "a", SCRIPTS / "loops.py", "plain", steps=3, warmup=20, lines=False, memory=True)
+    (file,) = done.rank["files"]
+    assert len(file["steps"]) == 3
+    assert min(file["steps"].values()) >= 20
+    other = capture(tmp_path / "b", SCRIPTS / "loops.py", "plain", ranks=(1,))
+    assert (other.status, other.record["ranks"]) == (0, [])
