@@ -3,11 +3,11 @@
     python tests/benchmarks/gate_real.py --out gate_real.jsonl              # resumes where it was ended
     python tests/benchmarks/gate_real.py --out gate_real.jsonl --summary
 
-The script is a small training on a CPU with a step of some milliseconds. Its update is written by hand: torch.optim would
-import torch._dynamo, two seconds for each of the thousand processes that are started here. Time cases run the whole A/B
-gate (self-test, pairs, sequential test) on the script and on a copy that spends a fixed share more of each step; counter
-cases run `advisor gate check` on a copy with one line more. One JSON line per gate. With --lock FILE each gate holds that
-file locked, so that other measurements on the machine wait.
+The script is a small training on a CPU with a step of some milliseconds. Its update is written by hand, because
+torch.optim imports torch._dynamo: two seconds for each of the thousand processes that are started here. Time cases run
+the whole A/B gate (self-test, pairs, sequential test) on the script and on a copy that spends a fixed share more of
+each step; counter cases run `advisor gate check` on a copy with one line more. One JSON line per gate. With --lock FILE
+each gate holds that file locked, so that other measurements on the machine wait.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def counter_gate(folder: Path, changes: dict[str, str]) -> dict[str, object]:
     began = time.monotonic()
     done = _advisor(folder, "gate", "check", "--baseline", str(held), "--format", "json", "--", "train.py")
     if done.returncode not in (0, 1, 3):
-        return {"verdict": f"exit {done.returncode}", "reason": done.stderr.strip().splitlines()[-1:]}
+        return {"verdict": f"exit {done.returncode}", "reason": done.stderr.strip().splitlines()[-3:]}
     document = json.loads(done.stdout)
     moved = {row["id"]: [row["base"], row["head"]] for row in document["counters"] if row["status"] == "worse"}
     seconds = round(time.monotonic() - began, 1)

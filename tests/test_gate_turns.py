@@ -1,0 +1,316 @@
+"""Step time side by side, with real processes: turns, pairs, worktrees, failures. No duration is asserted."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor import cli
+from advisor.errors import UsageError
+from advisor.gate import pairs, trees
+from advisor.gate.files import GateError
+from advisor.gate.moved_lines import changed_lines
+from advisor.gate.pairs import Layout, Look, Pair, Side
+from advisor.gate.turns import EndedError, Runner, environment
+from advisor.model import OpRow, Report, RunInfo, StepsSummary
+
+needs_torch = pytest.mark.torch
+
+TRAIN = """
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+model = nn.Linear(8, 2)
+data = torch.utils.data.TensorDataset(torch.randn({samples}, 8))
+for epoch in range(2):
+    for (x,) in torch.utils.data.DataLoader(data, batch_size=4):
+        model(x).sum().backward()
+        {added}
+"""
+
+
+def train(folder: Path, *, samples: int = 2000, added: str = "pass", name: str = "train.py") -> Side:
+    """A side that trains a tiny model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(TRAIN.format(samples=samples, added=added))
+    return Side(folder.name, (sys.executable, name), folder, environment())
+
+
+@pytest.fixture(autouse=True)
+def _torch(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("torch"):
+        pytest.importorskip("torch")
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    """A training that stands at the start of a step."""
+    side = train(tmp_path / "base")
+    with Runner(side.command, side.folder, side.env) as process:
+        process.ready()
+        yield process
+
+
+def state(pid: int) -> str:
+    """The scheduler's letter for a process."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@needs_torch
+def test_a_side_runs_only_in_its_turns(runner: Runner) -> None:
+    assert runner.source == "loader"
+    time.sleep(0.05)  # the signal that stops it may still be on its way
+    assert state(runner.process.pid) == "T"
+    assert runner.turn(3) > 0
+    time.sleep(0.05)
+    assert state(runner.process.pid) == "T"
+    assert runner.resident_bytes() > 10_000_000
+    assert runner.device_bytes() == (0, 0)
+
+
+@needs_torch
+def test_a_script_that_runs_out_of_steps_ends_the_turns(tmp_path: Path) -> None:
+    side = train(tmp_path / "base", samples=40)  # two epochs of ten steps
+    with Runner(side.command, side.folder, side.env) as process:
+        process.ready()
+        times: list[float] = []
+        with pytest.raises(EndedError) as ended:
+            times.extend(process.turn(1) for _ in range(100))
+        assert ended.value.status == 0
+
+
+@needs_torch
+def test_no_process_survives_its_controller(tmp_path: Path) -> None:
+    side = train(tmp_path / "base", samples=400_000)
+    code = f"""
+        import os, sys
+        from pathlib import Path
+        from advisor.gate.turns import Runner, environment
+        runner = Runner({side.command!r}, Path({str(side.folder)!r}), environment())
+        runner.ready()
+        runner.turn(1)
+        print(runner.process.pid, flush=True)
+        os.kill(os.getpid(), {int(signal.SIGKILL)})
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60, check=False
+    )
+    pid = int(done.stdout)
+    for _ in range(100):
+        if not Path(f"/proc/{pid}").exists() or state(pid) == "Z":
+            return
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    raise AssertionError("the stopped training is still there after ten seconds")
+
+
+@needs_torch
+@pytest.mark.parametrize("mode", ["lockstep", "blocks"])
+def test_a_pair_sees_a_large_change(tmp_path: Path, mode: pairs.Mode) -> None:
+    base = train(tmp_path / "base")
+    head = train(tmp_path / "head", added="import time; time.sleep(0.01)")
+    pair = pairs.measure(base, head, Layout(mode, 1, 20, 2), random.Random(1))
+    assert pair.turns == 20
+    # Ten milliseconds more per step: the change is in the script, not in the machine.
+    assert pair.head_us - pair.base_us > 8_000
+    assert pair.ratio > 0
+
+
+@needs_torch
+def test_a_side_that_fails_or_never_steps_is_named(tmp_path: Path) -> None:
+    broken = train(tmp_path / "head", added="raise ValueError('no such loss')")
+    with pytest.raises(GateError, match=r"the head failed with status 1: ValueError: no such loss") as failure:
+        pairs.look(broken, 2, None)
+    assert failure.value.exit_code == 4
+    (tmp_path / "head" / "train.py").write_text("import torch\nprint('done')\n")
+    with pytest.raises(GateError, match=r"the head ended before its second training step.*: done"):
+        pairs.look(broken, 2, None)
+    short = train(tmp_path / "base", samples=20)
+    with pytest.raises(GateError, match="give it more batches"):
+        pairs.measure(short, short, Layout("lockstep", 1, 60, 2), random.Random(1))
+
+
+@needs_torch
+def test_a_side_that_imports_from_the_users_tree_is_found_out(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "helper.py").write_text("x = 1\n")
+    side = train(tmp_path / "base", added="import sys; sys.path.append('../tree'); import helper")
+    seen = pairs.look(side, 2, tmp_path / "tree")
+    assert [Path(file).name for file in seen.strays] == ["helper.py"]
+    assert pairs.look(side, 2, tmp_path / "elsewhere").strays == ()
+
+
+def test_the_layout_follows_step_and_memory() -> None:
+    def look(step_us: float, fits: bool = True, device: bool = False) -> Look:
+        return Look(step_us, fits, device, "loader", ())
+
+    assert pairs.settle([look(50_000)], 60, 10, None) == Layout("lockstep", 1, 60, 10)
+    assert pairs.settle([look(900), look(1_000)], 60, 10, None).steps_per_turn == 6
+    assert pairs.settle([look(50_000, device=True)], 60, 10, None).steps_per_turn == 5
+    assert pairs.settle([look(50_000), look(50_000, fits=False)], 60, 10, None).mode == "blocks"
+    assert pairs.settle([look(50_000, fits=False)], 60, 10, "lockstep").mode == "lockstep"
+
+
+# -- the whole gate, with pairs that are given instead of measured
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Log ratios of the pairs to come, self-test first; the sides are looked at, not run."""
+    ratios: list[float] = []
+
+    def measure(*_: object) -> Pair:
+        ratio = ratios.pop(0)
+        return Pair(ratio, ratio, 8000.0, 8000.0 * 2.718281828**ratio, 60, 1)
+
+    monkeypatch.setattr(pairs, "measure", measure)
+    monkeypatch.setattr(pairs, "look", lambda *_: Look(8000.0, True, False, "loader", ()))
+    return ratios
+
+
+def commands(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, object]]:
+    """Runs `gate --base-command --head-command` on two scripts that exist."""
+    status = cli.main(["gate", "--base-command", __file__, "--head-command", __file__, "--format", "json", "--quiet",
+                       "--no-explain", *more])  # fmt: skip
+    return status, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("pairs_given", "status", "verdict", "count"),
+    [
+        ([0.001, -0.002, 0.001, -0.001, 0.002, 0.0], 0, "pass", 6),
+        ([0.061, 0.058, 0.06, 0.062, 0.059, 0.06], 1, "regression", 6),
+        ([-0.061, -0.058, -0.06, -0.062, -0.059, -0.06], 0, "pass", 6),
+        ([0.2, -0.15, 0.1, -0.2, 0.15, -0.1, 0.2, -0.2] * 2, 3, "inconclusive", 16),
+    ],
+)
+def test_verdicts_of_the_whole_gate(
+    given: list[float],
+    capsys: pytest.CaptureFixture[str],
+    pairs_given: list[float],
+    status: int,
+    verdict: str,
+    count: int,
+) -> None:
+    given.extend([0.002, -0.001, 0.001, -0.002, *pairs_given])
+    code, document = commands(capsys)
+    assert (code, document["verdict"]) == (status, verdict)
+    step = document["step_time"]
+    assert isinstance(step, dict)
+    assert step["pairs"] == count
+    assert not given
+    if pairs_given[0] < 0:
+        assert "it is faster by the same rule" in str(document["reason"])
+
+
+def test_a_machine_too_noisy_is_told_before_the_comparison(
+    given: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given.extend([0.5, -0.4, 0.6, -0.5])
+    code, document = commands(capsys)
+    assert (code, document["verdict"]) == (3, "inconclusive")
+    assert "too noisy" in str(document["notes"])
+
+
+# -- worktrees
+
+
+def git(folder: Path, *words: str) -> str:
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b",
+           "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}  # fmt: skip
+    return subprocess.run(["git", *words], cwd=folder, env=env, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a commit, then a change, a new file and ignored data."""
+    root = tmp_path / "repo"
+    (root / "src").mkdir(parents=True)
+    git(root, "init", "-q", "-b", "main")
+    (root / "src" / "train.py").write_text("before\n")
+    (root / "gone.py").write_text("x\n")
+    (root / ".gitignore").write_text("data/\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "first")
+    (root / "src" / "train.py").write_text("after\n")
+    (root / "src" / "new.py").write_text("new\n")
+    (root / "gone.py").unlink()
+    (root / "data").mkdir()
+    (root / "data" / "set.bin").write_text("1")
+    monkeypatch.chdir(root / "src")
+    return root
+
+
+def test_trees_hold_the_commit_and_the_working_tree_and_vanish(repository: Path) -> None:
+    before = git(repository, "status", "--porcelain")
+    with trees.trees("main", None, ["data"]) as both:
+        assert (both.base / "train.py").read_text() == "before\n"
+        assert (both.head / "train.py").read_text() == "after\n"
+        assert not (both.base / "new.py").exists()
+        assert (both.head / "new.py").read_text() == "new\n"
+        assert (both.base.parent / "gone.py").exists()
+        assert not (both.head.parent / "gone.py").exists()
+        assert (both.base.parent / "data" / "set.bin").read_text() == "1"
+        (both.head / "train.py").write_text("scribble\n")
+        assert git(repository, "status", "--porcelain") == before
+        places = both.base, both.head
+    assert (repository / "src" / "train.py").read_text() == "after\n"
+    assert (repository / "data" / "set.bin").exists()
+    assert not any(place.exists() for place in places)
+    assert git(repository, "worktree", "list").count("\n") == 1
+    assert git(repository, "status", "--porcelain") == before
+
+
+def test_an_unknown_ref_is_a_usage_error(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["gate", "--base", "no-such-branch", "--", "train.py"]) == 2
+    err = capsys.readouterr().err
+    assert "unknown ref 'no-such-branch'" in err
+    assert err.count("\n") == 1
+    with pytest.raises(UsageError, match="no nothing in repo"), trees.trees("main", None, ["nothing"]):
+        pass
+    assert git(repository, "worktree", "list").count("\n") == 1
+
+
+def test_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="needs a git repository"), trees.trees("main", None, []):
+        pass
+
+
+def test_packages_installed_editable_are_found_in_each_tree(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(repository / "src"))
+    with trees.trees("main", None, []) as both:
+        assert both.python_path(both.base.parent) == [str(both.base)]
+
+
+# -- lines of an explanation
+
+
+def test_lines_are_matched_through_the_change(tmp_path: Path) -> None:
+    def report(*lines: tuple[str, float]) -> Report:
+        rows = tuple(OpRow(name, "line", us, 1.0, 0.1) for name, us in lines)
+        return Report(RunInfo(), (), StepsSummary(), {}, (), (), lines=rows)
+
+    for side, text in (("base", "a\nb\nc\nd\n"), ("head", "a\nnew\nb\nc\n")):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "train.py").write_text(text)
+    base = report(("train.py:2 step", 100.0), ("train.py:3 step", 500.0), ("train.py:4 step", 80.0))
+    head = report(("train.py:2 step", 300.0), ("train.py:3 step", 101.0), ("train.py:4 step", 700.0))
+    causes = changed_lines(base, head, tmp_path / "base", tmp_path / "head", 1000.0)
+    assert [(cause.name, round(cause.change)) for cause in causes] == [
+        ("train.py:2 step (new)", 300),
+        ("train.py:4 step", 200),
+        ("train.py:4 step (gone)", -80),
+    ]
+    assert [cause.where for cause in causes] == ["train.py:2", "train.py:4", ""]
