@@ -25,6 +25,7 @@ from advisor.analyses.ops import Ops
 from advisor.analyses.optimizer_work import OptimizerWork
 from advisor.analyses.phases import Phases
 from advisor.analyses.rates import Rates
+from advisor.analyses.replay import Replay, replayed_or
 from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
 from advisor.analyses.syncs import Syncs, SyncSite
@@ -78,6 +79,7 @@ from advisor.model import (
     Times,
     finding_order,
 )
+from advisor.replay import edits
 from advisor.reportfile import encode as encode_report
 from advisor.rule import Example, Rule
 from advisor.timeline import draw
@@ -151,6 +153,7 @@ __all__ = [
     "RankRecord",
     "RankSummary",
     "Rates",
+    "Replay",
     "ReplayCheck",
     "Report",
     "Rule",
@@ -171,11 +174,13 @@ __all__ = [
     "Times",
     "Trace",
     "draw",
+    "edits",
     "encode_report",
     "finding_order",
     "intersect",
     "is_communication",
     "lookup",
+    "replayed_or",
     "subtract",
     "total",
     "union",

@@ -11,6 +11,7 @@ from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.device import Device
 from advisor.analyses.lines import LinesTrace
 from advisor.analyses.ops import Ops
+from advisor.analyses.replay import Replay, ReplayedSaving, together
 from advisor.analyses.scale import Scale
 from advisor.analyses.step_counts import StepCounts
 from advisor.analyses.steps import Steps
@@ -24,8 +25,10 @@ from advisor.model import (
     OpRow,
     Outcome,
     RankSummary,
+    ReplayCheck,
     Report,
     RunInfo,
+    Saving,
     Severity,
     StepsSummary,
     Timeline,
@@ -41,6 +44,8 @@ _SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high")
 _HIGH_SHARE, _MEDIUM_SHARE = 0.10, 0.03
 # The profiler alone inflates op-heavy steps by up to 2.1 times (measured); beyond that something else disturbed them.
 _DISTURBED = 1 / 2.1
+# Fixes replayed together; beyond the largest twenty the rest would not be seen in the sum.
+_MOST_EDITS = 20
 # Points of the step strip: enough to see a tail, small enough for the page.
 _SERIES_LIMIT = 500
 
@@ -68,6 +73,8 @@ class _RankResult:
     devices: tuple[str, ...]
     step_us: float
     known_us: dict[str, float]
+    replay: ReplayCheck | None
+    replayed: Saving | None  # what all accepted fixes with a replayed saving give back at once
 
 
 def analyse(
@@ -99,7 +106,8 @@ def analyse(
         metrics=reference.summary.metrics,
         breakdown=reference.summary.breakdown,
         outcomes=tuple(outcomes),
-        joint=joint.joint(accepted, reference.known_us, step_us) if step_us > 0 else None,
+        joint=joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None,
+        replay=reference.replay,
         ranks=tuple(result.summary for result in results),
         timeline=reference.timeline,
         kernels=reference.kernels,
@@ -132,6 +140,8 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResul
     factor = scale.factor
     known_us = {item.id: item.us * factor for item in items}
     outcomes = tuple(apply(rule, computed, config.thresholds.get(rule.id, {}), one.rank) for rule in rules)
+    replay = computed.find(Replay)
+    replayed = _replayed_together(replay, outcomes)
     return _RankResult(
         summary=RankSummary(
             rank=one.rank,
@@ -140,8 +150,8 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResul
             steps=_steps_summary(steps, scale, one.record),
             breakdown=items,
         ),
-        outcomes=tuple(_with_severity(outcome, scale.step_us, known_us) for outcome in outcomes),
-        health=_rank_health(one, steps, scale, device),
+        outcomes=tuple(_with_severity(_plain(outcome), scale.step_us, known_us) for outcome in outcomes),
+        health=_rank_health(one, steps, scale, device, replay),
         timeline=timeline_view.timeline(computed),
         kernels=ops.kernels if ops else (),
         ops=ops.top if ops else (),
@@ -149,7 +159,27 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResul
         devices=(device.name,) if device.name else (),
         step_us=scale.step_us,
         known_us=known_us,
+        replay=replay.check if replay else None,
+        replayed=replayed,
     )
+
+
+def _replayed_together(replay: Replay | None, outcomes: Sequence[Outcome]) -> Saving | None:
+    """What the accepted fixes that were replayed one by one give back at once; None where there are none."""
+    findings = [f for o in outcomes if o.confirmed for f in o.findings if f.recoverable]
+    savings = [f.saving for f in findings if isinstance(f.saving, ReplayedSaving)]
+    if replay is None or not savings:
+        return None
+    largest = sorted(savings, key=lambda saving: -saving.high_us)[:_MOST_EDITS]
+    return together(replay, largest)
+
+
+def _plain(outcome: Outcome) -> Outcome:
+    """The outcome without the edits behind its savings: they speak of rows of this one trace."""
+    findings = (
+        replace(f, saving=f.saving.plain()) if isinstance(f.saving, ReplayedSaving) else f for f in outcome.findings
+    )
+    return replace(outcome, findings=tuple(findings))
 
 
 def apply(rule: Rule, computed: Computed, thresholds: object, rank: int = 0) -> Outcome:
@@ -243,7 +273,9 @@ def times(values: Sequence[float]) -> Times:
     return Times(statistics.fmean(values), statistics.median(values), deciles[0], deciles[-1], len(values))
 
 
-def _rank_health(one: RankInput, steps: Steps, scale: Scale, device: Device) -> tuple[Health, ...]:
+def _rank_health(
+    one: RankInput, steps: Steps, scale: Scale, device: Device, replay: Replay | None
+) -> tuple[Health, ...]:
     said = list(one.trace.health)
     if steps.source == "window":
         text = "no step boundaries were found; all figures describe the whole recorded window as one step"
@@ -262,6 +294,9 @@ def _rank_health(one: RankInput, steps: Steps, scale: Scale, device: Device) -> 
             "the shares describe the profiled steps; run again on a quiet machine"
         )
         said.append(Health("dilation", "warning", text))
+    if replay is not None and replay.notes:
+        text = f"savings by replay rest on dependencies that this trace does not state: {'; '.join(replay.notes)}"
+        said.append(Health("replay", "note", text))
     said.extend(Health("capture", "note", note) for note in (one.record.notes if one.record else ()))
     return tuple(said)
 

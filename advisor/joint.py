@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from advisor.model import Finding, Joint
+from advisor.model import Basis, Finding, Joint, Saving
 
 
-def joint(findings: Sequence[Finding], parts_us: Mapping[str, float], step_us: float) -> Joint | None:
+def joint(
+    findings: Sequence[Finding], parts_us: Mapping[str, float], step_us: float, replayed: Saving | None = None
+) -> Joint | None:
     """The range of the joint saving on the scale of `step_us`, or None where nothing can be computed.
 
     Each finding claims parts of the breakdown (`parts_us`, disjoint pieces of the step). Findings that share a part
     compete for it: together they give no more than their parts hold (or than the largest of them, where it claims
     more). Groups that share nothing shrink different pieces of the step, so their upper bounds add; the lower bound
     stays that of the best single fix, because shortening one piece may uncover another. These are bounds, not a
-    replay: `basis` says modelled.
+    replay: `basis` says modelled. `replayed` is what all findings with a replayed saving give back at once: it takes
+    their place, and is the whole answer where there are no others.
     """
     with_saving = [finding for finding in findings if finding.saving is not None]
     if not with_saving:
         return None
+    basis: Basis = "modelled"
+    if replayed is not None:
+        alone = [finding for finding in with_saving if finding.saving and finding.saving.basis == "replayed"]
+        others = [finding for finding in with_saving if finding.saving and finding.saving.basis != "replayed"]
+        claims = tuple(dict.fromkeys(claim for finding in alone for claim in finding.claims))
+        with_saving = [*others, Finding("replayed together", saving=replayed, claims=claims)]
+        basis = "modelled" if others else "replayed"
     low = max(finding.saving.low_us for finding in with_saving if finding.saving)
     high = min(sum(_group_high(group, parts_us) for group in _groups(with_saving)), step_us)
     low = min(low, high)
-    return Joint(low_us=low, high_us=high, step_us_after=step_us - (low + high) / 2)
+    return Joint(low_us=low, high_us=high, step_us_after=step_us - (low + high) / 2, basis=basis)
 
 
 def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:

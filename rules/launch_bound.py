@@ -35,8 +35,11 @@ from advisor.api import (
     GpuIdle,
     Launches,
     RankRecord,
+    Replay,
     Scale,
     draw,
+    edits,
+    replayed_or,
 )
 
 from ._words import count, percent, time
@@ -48,6 +51,7 @@ def check(
     breakdown: Breakdown,
     scale: Scale,
     record: RankRecord | None,
+    replay: Replay | None,
     *,
     min_share: float = 0.05,  # the remedy is a compiler: less than 5 % of the step is not worth its surprises
 ) -> Iterator[Finding]:
@@ -55,6 +59,21 @@ def check(
     if share < min_share:
         return
     compiled = record.settings.compiled if record else None
+    fused = [edits.fuse(replay.launching, into=replay.steps)] if replay else []
+    saving = replayed_or(
+        scale.saving(
+            0.0,
+            idle_us,
+            "nothing where regions cannot be captured (changing shapes, syncs inside); at most all these gaps",
+        ),
+        replay,
+        [],
+        fused,
+        "low: regions cannot be captured (changing shapes, syncs inside); high: the step replayed with one launch",
+        scale.scaled(idle_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
     places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
     yield Finding(
         message=(
@@ -62,11 +81,7 @@ def check(
             f"{count(launches.per_step)} launches a step start kernels with a median of {time(launches.kernel_us)}, "
             f"{percent(launches.short_share)} of them under 10 µs."
         ),
-        saving=scale.saving(
-            0.0,
-            idle_us,
-            "nothing where regions cannot be captured (changing shapes, syncs inside); at most all these gaps",
-        ),
+        saving=saving,
         where=places,
         facts={
             "idle_launch_us": idle_us,

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from advisor.api import (
     BACKWARD,
     D2H_PAGEABLE,
@@ -35,12 +37,16 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
+    Replay,
+    Saving,
     Scale,
     Source,
     Steps,
     Syncs,
     SyncSite,
     draw,
+    edits,
+    replayed_or,
 )
 
 from ._words import count, percent, time
@@ -52,6 +58,7 @@ def check(
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
+    replay: Replay | None,
     *,
     min_share: float = 0.01,  # one moved line; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -59,13 +66,38 @@ def check(
     for site in syncs.sites:
         cost_us = min(site.gives_back_us, bound_us)
         if site.from_user and cost_us >= min_share * steps.step_us:
-            yield _finding(site, cost_us, busy, steps, scale)
+            saving = _saving(site, cost_us, bound_us, busy, steps, scale, replay)
+            # The wait may only move: to the next sync, or to a device that is busy all the same.
+            if saving.high_us >= min_share * scale.step_us:
+                yield _finding(site, cost_us, saving, steps, scale)
 
 
-def _finding(site: SyncSite, cost_us: float, busy: GpuBusy, steps: Steps, scale: Scale) -> Finding:
+def _saving(
+    site: SyncSite,
+    cost_us: float,
+    bound_us: float,
+    busy: GpuBusy,
+    steps: Steps,
+    scale: Scale,
+    replay: Replay | None,
+) -> Saving:
+    """The step without these waits: replayed, else bounded."""
     # Without the sync the host needs at least the time it now spends outside it, the device at least its busy time.
     others_us = max(steps.step_us - site.us, steps.per_step_us(busy.busy_ns))
     low_us = min(cost_us, max(0.0, steps.step_us - others_us))
+    how = "low: the rest of the host's work becomes the limit; high: the idle time that the wait explains"
+    without = edits.unsync(np.array(site.rows, int))
+    return replayed_or(
+        scale.saving(low_us, cost_us, how),
+        replay,
+        [without],
+        [without],
+        "the step replayed without these waits",
+        scale.scaled(bound_us),
+    )
+
+
+def _finding(site: SyncSite, cost_us: float, saving: Saving, steps: Steps, scale: Scale) -> Finding:
     place = f" at {_place(site.where)}" if site.where else ""
     times = "once" if site.calls == 1 else f"{count(site.calls)} times"
     return Finding(
@@ -73,11 +105,7 @@ def _finding(site: SyncSite, cost_us: float, busy: GpuBusy, steps: Steps, scale:
             f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step; the GPU then idles "
             f"{time(scale.scaled(site.idle_after_us))} of each step ({percent(site.idle_after_us / steps.step_us)})."
         ),
-        saving=scale.saving(
-            low_us,
-            cost_us,
-            "low: the rest of the host's work becomes the limit; high: the idle time that the wait explains",
-        ),
+        saving=saving,
         where=(site.where,) if site.where else (),
         facts={
             "syncs_per_step": site.calls,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class CopySite:
     pinned      page-locked host memory; None where the trace does not say
     to_device   H2D (True) or D2H (False)
     where       the user's line, where known
+    rows        the copies on the device;  ops_rows: the ops (else calls) on the host that made them
     """
 
     op: str
@@ -38,6 +39,8 @@ class CopySite:
     pinned: bool | None
     to_device: bool
     where: Source | None = None
+    rows: tuple[int, ...] = field(default=(), repr=False)
+    ops_rows: tuple[int, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +129,8 @@ def _sites(
             pinned=_pinned({events.text(row) for row in rows[members]}),
             to_device=to_device,
             where=where,
+            rows=tuple(rows[members].tolist()),
+            ops_rows=tuple(outer[members].tolist()),
         )
         for (op, where, to_device), members in groups.items()
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class InputWaits:
     fetches         per step
     longest_us      the longest single fetch
     where           the user's line that fetched, where known
+    rows            the fetches themselves
     """
 
     spans: Intervals
@@ -40,6 +41,7 @@ class InputWaits:
     fetches: float
     longest_us: float
     where: Source | None
+    rows: tuple[int, ...] = field(default=(), repr=False)
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, lines: Lines, busy: GpuBusy | None) -> InputWaits:
@@ -69,6 +71,7 @@ class InputWaits:
             fetches=len(inside) / steps.count,
             longest_us=float(events.dur_ns[longest]) / 1e3 if len(inside) else 0.0,
             where=lines.where_op(int(longest)),
+            rows=tuple(inside.tolist()),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class OptimizerWork:
     tensors    parameters it updates, from the capture or estimated from the ops; None where neither says
     loop       one op per parameter (neither `_foreach_` nor `_fused_` ops); None where it cannot be told
     where      the user's line, where known
+    rows       the ops directly inside the spans
     """
 
     name: str
@@ -40,6 +41,7 @@ class OptimizerWork:
     tensors: int | None
     loop: bool | None
     where: Source | None
+    rows: tuple[int, ...] = field(default=(), repr=False)
 
     @classmethod
     def compute(
@@ -67,6 +69,7 @@ class OptimizerWork:
             tensors=_tensors(events, ops, max(len(stepped), 1), record),
             loop=_loops(events, ops),
             where=lines.where_op(int(widest)),
+            rows=tuple(np.flatnonzero(ops & (nesting.outer_op == np.arange(len(events)))).tolist()),
         )
 
 

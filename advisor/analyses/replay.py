@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from advisor.replay.overhead import Overhead
 from advisor.replay.plan import Plan, prepare
 from advisor.replay.points import Kind
 from advisor.replay.simulate import Played, Weights, play_once, step_ns, weights_of
-from advisor.trace.events import Trace
+from advisor.trace.events import Category, Ints, Trace
 
 # Past this error of the unedited replay a saving is no more than a guess (published replays: 3 to 8 %).
 _TRUSTED_ERROR = 0.05
@@ -28,9 +28,10 @@ _TRUSTED_ERROR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ReplayedSaving(Saving):
-    """A saving that a replay computed, with the edits that gave it: several of them can be replayed together."""
+    """A saving that a replay computed, with the edits behind both of its ends: several can be replayed together."""
 
-    edits: tuple[Edit, ...] = ()
+    low_edits: tuple[Edit, ...] = ()
+    high_edits: tuple[Edit, ...] = ()
 
     def plain(self) -> Saving:
         """The saving as a report holds it."""
@@ -47,6 +48,8 @@ class Replay:
     step_us          replayed step in the steady state, profiled µs
     low_confidence   the error is above 5 %, or there is but one step
     notes            what was inferred because the trace does not state it
+    steps            how many steps were replayed
+    launching        rows: the outermost ops (else calls) that launch kernels and wait for nothing
     """
 
     error_share: float
@@ -54,6 +57,8 @@ class Replay:
     step_us: float
     low_confidence: bool
     notes: tuple[str, ...]
+    launching: Ints
+    steps: int
     plan: Plan
     editor: Editor
     scale: Scale
@@ -76,7 +81,13 @@ class Replay:
         error = min(self.error_share, 1.0)
         low, high = max(min(shares), 0.0) * (1 - error), max(*shares, 0.0) * (1 + error)
         step = self.scale.step_us
-        return ReplayedSaving(min(low, 1.0) * step, min(high, 1.0) * step, "replayed", how, edits)
+        return ReplayedSaving(min(low, 1.0) * step, min(high, 1.0) * step, "replayed", how, edits, edits)
+
+    def between(self, low: Sequence[Edit], high: Sequence[Edit], how: str) -> ReplayedSaving:
+        """A saving from what is sure (`low`) to what is possible (`high`); no edits at all save nothing."""
+        one, other = self.saving(*low, how=how), self.saving(*high, how=how)
+        least, most = min(one.low_us, other.low_us), max(one.high_us, other.high_us)
+        return ReplayedSaving(least, most, "replayed", how, tuple(low), tuple(high))
 
     def step_after_us(self, *edits: Edit) -> float:
         """The profiled step with these edits, steady state, µs."""
@@ -96,9 +107,13 @@ class Replay:
             raise Missing(device.why)
         if steps.main_thread < 0:
             raise Missing("the trace holds no host rows, so nothing is known of what launched its work")
-        graph = build(trace, steps, links, nesting)
-        plan, weights = prepare(graph), weights_of(graph)
-        played = play_once(plan, weights)
+        try:
+            graph = build(trace, steps, links, nesting)
+            plan, weights = prepare(graph), weights_of(graph)
+            played = play_once(plan, weights)
+        except (ValueError, IndexError, KeyError) as failure:
+            # A trace that contradicts itself in a way not met before must not take the rules with it.
+            raise Missing(f"the dependencies of this trace could not be replayed ({failure})") from failure
         error, before = _error_share(graph, played), step_ns(plan, weights)
         opens = longest_run(steps)[0][0]
         unprofiled_ns = scale.unprofiled.median or scale.unprofiled.mean
@@ -111,6 +126,8 @@ class Replay:
             step_us=before / 1e3,
             low_confidence=error > _TRUSTED_ERROR or graph.steps < 2 or steps.source == "window",
             notes=graph.notes,
+            launching=_launching(trace, graph, nesting),
+            steps=graph.steps,
             plan=plan,
             editor=Editor(graph, trace.events, opens),
             scale=scale,
@@ -140,7 +157,32 @@ def _start_error_us(graph: Graph, played: Played) -> float | None:
     return float(np.median(np.abs(replayed - graph.work.start[work]))) / 1e3
 
 
-def joined(replay: Replay, savings: Sequence[ReplayedSaving]) -> Saving:
-    """All these savings' edits replayed together."""
-    edits = [edit for saving in savings for edit in saving.edits]
-    return replay.saving(*edits, how="all accepted fixes replayed together").plain()
+def _launching(trace: Trace, graph: Graph, nesting: Nesting) -> Ints:
+    """Outermost ops that launch kernels, without those inside which the host waits for the device."""
+    events, work, points = trace.events, graph.work, graph.points
+    kernels = (work.launch >= 0) & (events.category[work.row] == Category.KERNEL)
+    calls = np.unique(work.launch[kernels])
+    ops = np.where(nesting.outer_op[calls] >= 0, nesting.outer_op[calls], calls)
+    waits = points.row[(points.kind == Kind.WAIT) & (points.row >= 0)]
+    return np.setdiff1d(ops, nesting.outer_op[waits]).astype(np.int64)
+
+
+def replayed_or(
+    modelled: Saving, replay: Replay | None, low: Sequence[Edit], high: Sequence[Edit], how: str, claimed_us: float
+) -> Saving:
+    """The replayed range where the replay can be trusted, else the modelled one.
+
+    claimed_us: the parts of the breakdown that the finding claims, on the scale of step_time_us. A replay may find
+    that a fix shortens other parts as well; those have owners of their own, and only the joint saving counts them.
+    """
+    if replay is None or replay.low_confidence:
+        return modelled
+    found = replay.between(low, high, how)
+    return replace(found, low_us=min(found.low_us, claimed_us), high_us=min(found.high_us, claimed_us))
+
+
+def together(replay: Replay, savings: Sequence[ReplayedSaving]) -> Saving:
+    """All these fixes replayed at once."""
+    low = [edit for saving in savings for edit in saving.low_edits]
+    high = [edit for saving in savings for edit in saving.high_edits]
+    return replay.between(low, high, "all accepted fixes replayed together").plain()

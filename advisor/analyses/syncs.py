@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class SyncSite:
     gives_back_us  at most what going without them gives back: of each the smaller of its wait and the idle after it
     where          the user's line, where known
     from_user      False for syncs that the framework makes on its own account (profiler, DDP, data loader)
+    rows           the blocking calls themselves
     """
 
     op: str
@@ -37,6 +38,7 @@ class SyncSite:
     gives_back_us: float = 0.0
     where: Source | None = None
     from_user: bool = True
+    rows: tuple[int, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +82,7 @@ class Syncs:
                     gives_back_us=steps.per_step_us(int(back.sum())),
                     where=where,
                     from_user=not _FRAMEWORK.match(op),
+                    rows=tuple(drains.call[rows].tolist()),
                 )
             )
         sites.sort(key=lambda site: (-site.idle_after_us, -site.us, site.op))

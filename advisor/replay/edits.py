@@ -167,7 +167,8 @@ class Editor:
         """Work per step that leaves the critical path."""
         graph = self.graph
         host = self._spans_by_thread([edit])
-        device = float(graph.work.dur[np.isin(graph.work.row, edit.rows)].sum())
+        mine = np.isin(graph.work.row, edit.rows) & ~graph.work.early
+        device = float(graph.work.dur[mine].sum())
         return (float((graph.points.lead * self._share(host)).sum()) + device) / graph.steps
 
     def _spans_by_thread(self, edits: Sequence[Edit]) -> dict[int, Intervals]:
