@@ -109,5 +109,9 @@ def check_again(finding: Finding, step_us: float | None) -> str:
         shrink = f": {parts} should shrink" if parts else ""
         return f"Run again after the change and compare the two reports{shrink}."
     low, high = max(step_us - finding.saving.high_us, 0.0), max(step_us - finding.saving.low_us, 0.0)
+    after = _words.time_range(low, high, step_us).replace("up to", "at most")
     shrink = f", and {parts} should shrink" if parts else ""
-    return f"Run again after the change: a step should take {_words.time_range(low, high, step_us)}{shrink}."
+    # A fix that changes the training may change how many samples a step has (a larger batch).
+    semantics = finding.fix is not None and finding.fix.risk == "semantics"
+    what = "the samples of one step of today" if semantics else "a step"
+    return f"Run again after the change: {what} should take {after}{shrink}."

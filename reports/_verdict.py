@@ -97,6 +97,12 @@ def subject(report: Report) -> str:
     return _words.path(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
 
 
+def _changes_steps(report: Report) -> bool:
+    """Whether a fix behind the joint saving changes the training, and so perhaps what a step is (a larger batch)."""
+    found = (f for o in report.outcomes if o.confirmed for f in o.findings if f.recoverable and f.saving)
+    return any(finding.fix is not None and finding.fix.risk == "semantics" for finding in found)
+
+
 def step_words(report: Report) -> str:
     """The step time with what it is the time of."""
     said = headline(report)
@@ -112,12 +118,18 @@ def reach(report: Report) -> Reach | None:
         return None
     low, high = max(step_us - joint.high_us, 0.0), max(step_us - joint.low_us, 0.0)
     sure = joint.low_us >= _SURE_SHARE * step_us
-    saved = _words.share_range(joint.low_us / step_us, joint.high_us / step_us)
+    today = ", for the samples of a step of today" if _changes_steps(report) else ""
+    least, most = joint.low_us / step_us, min(joint.high_us / step_us, 1.0)
+    if not sure:
+        saved = f"up to {_words.share(most)}"
+    else:
+        saved = _words.share_range(least, most) if most < 1 - _SURE_SHARE else f"at least {_words.share(least)}"
     return Reach(
-        range=_words.time_range(low, high, step_us),
+        range=_words.time_range(low, high, step_us).replace("up to", "at most"),
         about=_words.time_at(joint.step_us_after, step_us) if sure else "",
-        saved=saved if sure else f"up to {_words.share(joint.high_us / step_us)}",
-        basis=_labels.BASES[joint.basis].name,
+        saved=saved,
+        basis=_labels.BASES[joint.basis].name
+        + (", for the samples of a step of today" if _changes_steps(report) else ""),
     )
 
 

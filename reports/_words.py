@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 # ANSI sequences: colours and cursor moves (CSI), window titles and links (OSC), and two-character escapes.
@@ -135,15 +135,27 @@ def metric(value: float, unit: str) -> str:
 
 
 def fact(name: str, value: Any) -> tuple[str, str]:
-    """A piece of evidence as (what, value); the unit is the suffix of its name."""
+    """A piece of evidence as (what, value); the unit is the suffix of its name, two rising numbers are a range."""
     label, _, suffix = name.rpartition("_")
-    say = {"us": time, "bytes": size, "share": share}.get(suffix)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if say and label and number:
-        return label.replace("_", " "), say(value)
-    if suffix == "ns" and label and number:
-        return label.replace("_", " "), time(value / 1e3)
-    return one_line(name).replace("_", " "), plain(value)
+    say = _SUFFIXES.get(suffix) if label else None
+    if _is_number(value):
+        said = (say or count)(value)
+    elif _is_range(value):
+        low, high = value
+        said = time_range(low, high) if suffix == "us" and label else f"{(say or count)(low)} to {(say or count)(high)}"
+    else:
+        return one_line(name).replace("_", " "), plain(value)
+    # A duration speaks for itself; what a share or a size is of needs its word.
+    shown = label if suffix in ("us", "ns") and label else name
+    return one_line(shown).replace("_", " "), said
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_number, value)) and value[0] <= value[1]
 
 
 def plain(value: Any) -> str:
@@ -199,6 +211,15 @@ def short(name: str, limit: int = 64) -> str:
         return text
     tail = 0 if "<" in text[: limit // 2] else limit // 3
     return f"{text[: limit - tail - 1]}…{text[len(text) - tail :]}"
+
+
+# What a fact's name may end in, and how its value is then said.
+_SUFFIXES: dict[str, Callable[[float], str]] = {
+    "us": time,
+    "ns": lambda ns: time(ns / 1e3),
+    "bytes": size,
+    "share": share,
+}
 
 
 def _without_arguments(text: str) -> str:

@@ -123,8 +123,12 @@ def test_counts(value: float, said: str) -> None:
     ("name", "value", "said"),
     [
         ("idle_us", 40_000.0, ("idle", "40.0 ms")),
-        ("h2d_bytes", 38_535_168, ("h2d", "38.5 MB")),
-        ("input_share", 0.4, ("input", "40 %")),
+        ("h2d_bytes", 38_535_168, ("h2d bytes", "38.5 MB")),
+        ("input_share", 0.4, ("input share", "40 %")),
+        ("fixed_us", [4211, 5800], ("fixed", "4.21 to 5.80 ms")),
+        ("promised_per_second", (431, 6966), ("promised per second", "431 to 6,966")),
+        ("sizes", [3, 2], ("sizes", "3, 2")),
+        ("gap_ns", 1500, ("gap", "1.50 µs")),
         ("workers", 0, ("workers", "0")),
         ("pinned", False, ("pinned", "no")),
         ("dtypes", ["float", "half"], ("dtypes", "float, half")),
@@ -242,6 +246,19 @@ def test_what_can_be_reached_comes_from_the_joint_saving_alone() -> None:
     # Where all of it may give nothing, no single figure is promised.
     reach = verdict.reach(replace(fixtures.canonical(), joint=Joint(0, 58_400, 70_000)))
     assert (reach.range, reach.about, reach.saved) == ("40.0 to 98.4 ms", "", "up to 59 %")
+
+
+def test_no_step_is_promised_to_vanish() -> None:
+    reach = verdict.reach(replace(fixtures.canonical(), joint=Joint(49_200, 98_400, 24_600)))
+    assert (reach.range, reach.saved) == ("at most 49.2 ms", "at least 50 %")
+
+
+def test_a_larger_batch_is_verified_by_the_samples_of_today() -> None:
+    cpu = fixtures.on_cpu()
+    (outcome,) = (outcome for outcome in cpu.outcomes if outcome.rule == "small-batch")
+    again = ranking.check_again(outcome.findings[0], 2_430)
+    assert "the samples of one step of today should take 0.73 to 0.93 ms" in again
+    assert "samples of a step of today" in verdict.reach(cpu).basis
 
 
 def test_low_confidence_is_a_caveat() -> None:

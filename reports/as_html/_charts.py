@@ -99,7 +99,7 @@ class DrawnTimeline:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Step times in order. path: bars in a box of `n` by 100 units; levels: (y in %, text); clipped: sentence or ""."""
+    """Step times in order. path: bars in a box of `n` by 100; levels: (name, y, text); clipped: a sentence or ""."""
 
     n: int
     path: str
@@ -249,12 +249,14 @@ def _height(value: float, top: float) -> str:
 
 
 def _levels(times: Times, top: float) -> tuple[tuple[str, str, str], ...]:
-    """Lines for median and mean: (name, y, text)."""
+    """Lines for median and mean: (name, y, text); y is "" for a line above the drawing."""
     known = (("median", times.median), ("mean", times.mean))
     return tuple(
         (name, percent(1 - value / top), f"{name} {_words.time(value)}")
+        if value <= top
+        else (name, "", f"{name} {_words.time(value)}, above this drawing")
         for name, value in known
-        if value is not None and value <= top
+        if value is not None
     )
 
 
