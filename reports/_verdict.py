@@ -128,8 +128,7 @@ def reach(report: Report) -> Reach | None:
         range=_words.time_range(low, high, step_us).replace("up to", "at most"),
         about=_words.time_at(joint.step_us_after, step_us) if sure else "",
         saved=saved,
-        basis=_labels.BASES[joint.basis].name
-        + (", for the samples of a step of today" if _changes_steps(report) else ""),
+        basis=_labels.BASES[joint.basis].name + today,
     )
 
 
