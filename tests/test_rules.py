@@ -163,7 +163,6 @@ def test_no_rule_breaks_on_the_examples_of_another(rule, example):
 @pytest.mark.parametrize("rule", BUILTIN, ids=of_rule)
 def test_a_check_reads_as_a_list_of_what_it_needs(rule):
     source = inspect.getsource(inspect.getmodule(rule.check))
-    assert len(source.splitlines()) < 330
     assert "advisor." not in re.sub(r"^from advisor\.api import", "", source, flags=re.MULTILINE).replace(
         "advisor.api", ""
     )
