@@ -77,6 +77,8 @@ class BatchSplit:
         record: RankRecord | None,
     ) -> BatchSplit:
         """The split. Raises Missing where the batch size or the shapes are not known."""
+        if device.kind == "foreign":
+            raise Missing(device.why)
         facts = record.loaders[0] if record and record.loaders else None
         inside = trace.events.of(Category.CPU_OP) & (links.step >= 0)
         batch = (facts.batch_size if facts else None) or _batch_of_shapes(trace, inside)
@@ -92,9 +94,8 @@ class BatchSplit:
 def _batch_of_shapes(trace: Trace, ops: Mask) -> int:
     """The batch size that the inputs of convolutions and matrix products agree on."""
     events = trace.events
-    rows = np.flatnonzero(
-        ops & (events.dims >= 0) & events.exactly("aten::convolution", "aten::conv2d", "aten::linear")
-    )
+    layers = events.exactly("aten::convolution", "aten::conv2d", "aten::linear", "aten::addmm")
+    rows = np.flatnonzero(ops & (events.dims >= 0) & layers)
     first: Counter[int] = Counter()
     for row in rows.tolist():
         inputs = shapes(events.dims_table[events.dims[row]])
