@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.model import Health
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
@@ -191,3 +194,9 @@ class Trace:
     def info(self) -> dict[str, Any]:
         """Facts for people: file and number of events."""
         return {"file": self.path, "events": len(self.events)}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The events as a DataFrame, one row each; columns and units: `advisor.trace.frame.to_pandas`."""
+        from advisor.trace.frame import to_pandas
+
+        return to_pandas(self)

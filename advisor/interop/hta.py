@@ -1,0 +1,78 @@
+"""Hands traces to HolisticTraceAnalysis: `trace_analysis(paths)` gives its `TraceAnalysis` on the same data.
+
+    from advisor.interop.hta import trace_analysis
+    analysis = trace_analysis("traces/")            # files, a folder, or loaded traces
+    analysis.get_temporal_breakdown(visualize=False)
+
+HTA reads files. Each trace is written for it in today's spelling into a temporary folder, so that it gets the very rows
+that our figures come from: whatever the era, the packing or the damage of the file that they were read from.
+HTA is an extra with an environment of its own: `pip install "torch-advisor[hta]"` (it needs pandas < 3).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import InputError, UsageError
+from advisor.trace.events import Trace
+from advisor.trace.load import load
+from advisor.trace.write import write_json
+
+Given = str | os.PathLike[str] | Trace
+
+
+def trace_analysis(given: Given | Iterable[Given], **options: Any) -> Any:
+    """HTA's `TraceAnalysis` of one job.
+
+    given: a path, a loaded Trace, or several, one per rank. options: HTA's own (`include_last_profiler_step` …).
+    Raises UsageError where HTA is not installed, InputError where a path holds no trace or two jobs.
+    """
+    try:
+        from hta.trace_analysis import TraceAnalysis
+    except ImportError as missing:
+        what = (
+            'HolisticTraceAnalysis is not installed here; make an environment with `pip install "torch-advisor[hta]"`'
+        )
+        raise UsageError(what) from missing
+    with tempfile.TemporaryDirectory(prefix="advisor-hta-") as folder:
+        files = _files([given] if isinstance(given, str | os.PathLike | Trace) else list(given), Path(folder))
+        # HTA reads all rows into memory while it is made; the folder is not needed after that.
+        return TraceAnalysis(trace_files=files, trace_dir=folder, **options)
+
+
+def _files(given: list[Given], folder: Path) -> dict[int, str]:
+    """One file per rank, absolute, each of which HTA can read."""
+    traces = _traces(given)
+    if not traces:
+        raise InputError("no trace given; give paths or loaded traces")
+    starts = [int(trace.events.start_ns.min()) for trace in traces.values() if len(trace.events)]
+    files = {}
+    for rank, trace in traces.items():
+        files[rank] = str(folder / f"rank{rank}.json.gz")
+        # One base for all ranks, because HTA does not add it and aligns ranks by what is left.
+        write_json(trace, Path(files[rank]), min(starts, default=0))
+    return files
+
+
+def _traces(given: list[Given]) -> dict[int, Trace]:
+    loaded = [item for item in given if isinstance(item, Trace)]
+    paths = [item for item in given if not isinstance(item, Trace)]
+    traces = {_rank(trace, number): trace for number, trace in enumerate(loaded)}
+    if paths:
+        from advisor import jobs
+
+        found = jobs.find(paths)
+        if len(found) > 1:
+            raise InputError(f"{len(found)} unrelated jobs ({'; '.join(job.name for job in found)}); give one of them")
+        traces |= {one.rank: load(one.profile) for one in found[0].traces}
+    if len(traces) < len(loaded):
+        raise InputError("two of these traces are of the same rank; give one per rank")
+    return traces
+
+
+def _rank(trace: Trace, number: int) -> int:
+    return trace.meta.rank if trace.meta.rank is not None else number
