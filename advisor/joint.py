@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from advisor.model import Basis, Finding, Joint, Saving
 
@@ -27,7 +28,12 @@ def joint(
         alone = [finding for finding in with_saving if finding.saving and finding.saving.basis == "replayed"]
         others = [finding for finding in with_saving if finding.saving and finding.saving.basis != "replayed"]
         claims = tuple(dict.fromkeys(claim for finding in alone for claim in finding.claims))
-        with_saving = [*others, Finding("replayed together", saving=replayed, claims=claims)]
+        # What all of them give back cannot be less than what the best of them is sure to give back, nor surer.
+        sure_us = min(max((f.saving.low_us for f in alone if f.saving), default=0.0), replayed.high_us)
+        with_saving = [
+            *others,
+            Finding("replayed together", saving=replace(replayed, low_us=sure_us), claims=claims),
+        ]
         basis = "modelled" if others else "replayed"
     low = max(finding.saving.low_us for finding in with_saving if finding.saving)
     high = min(sum(_group_high(group, parts_us) for group in _groups(with_saving)), step_us)

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from advisor.api import (
     BACKWARD,
     FORWARD,
@@ -37,9 +39,13 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Replay,
+    Saving,
     Scale,
     Steps,
     draw,
+    edits,
+    replayed_or,
 )
 
 from ._words import count, percent, size, time
@@ -53,6 +59,7 @@ def check(
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
+    replay: Replay | None,
     *,
     min_share: float = 0.01,  # one word in one line; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -60,7 +67,22 @@ def check(
     for site in copies.blocking:
         cost_us = min(site.us, site.blocked_us, bound_us)
         if _ours(site) and cost_us >= min_share * steps.step_us:
-            yield _finding(site, cost_us, steps, scale)
+            saving = _saving(site, cost_us, scale, replay)
+            if saving.high_us >= min_share * scale.step_us:
+                yield _finding(site, cost_us, saving, steps, scale)
+
+
+def _saving(site: CopySite, cost_us: float, scale: Scale, replay: Replay | None) -> Saving:
+    how = "nothing if the next kernel needs these very data; at most the copy's exposed time"
+    beside = [edits.unsync(np.array(site.ops_rows, int)), edits.move(np.array(site.rows, int))]
+    return replayed_or(
+        scale.saving(0.0, cost_us, how),
+        replay,
+        [],
+        beside,
+        "low: the next kernel needs these very data; high: the step replayed with the copy beside it",
+        scale.scaled(cost_us),
+    )
 
 
 def _ours(site: CopySite) -> bool:
@@ -69,7 +91,7 @@ def _ours(site: CopySite) -> bool:
     return large and (site.pinned is True or not site.to_device)
 
 
-def _finding(site: CopySite, cost_us: float, steps: Steps, scale: Scale) -> Finding:
+def _finding(site: CopySite, cost_us: float, saving: Saving, steps: Steps, scale: Scale) -> Finding:
     way = "to" if site.to_device else "from"
     amount = f" of {size(site.bytes)}" if site.bytes is not None else ""
     number = "A copy" if site.calls == 1 else f"{count(site.calls)} copies"
@@ -79,9 +101,7 @@ def _finding(site: CopySite, cost_us: float, steps: Steps, scale: Scale) -> Find
             f"{time(scale.scaled(site.blocked_us))}, and for {time(scale.scaled(cost_us))} of each step "
             f"({percent(cost_us / steps.step_us)}) no kernel runs meanwhile."
         ),
-        saving=scale.saving(
-            0.0, cost_us, "nothing if the next kernel needs these very data; at most the copy's exposed time"
-        ),
+        saving=saving,
         where=(site.where,) if site.where else (),
         facts={"copies": site.calls, "bytes": site.bytes, "blocked_us": site.blocked_us, "exposed_us": cost_us},
         fix=_fix(site.to_device),

@@ -22,6 +22,7 @@ the next launch and cannot be made faster.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from advisor.api import (
     BACKWARD,
@@ -36,10 +37,15 @@ from advisor.api import (
     GpuBusy,
     GpuIdle,
     IdleGroup,
+    Replay,
+    Saving,
     Scale,
     Source,
     Steps,
     draw,
+    edits,
+    replayed_or,
+    union,
 )
 
 from ._words import percent, time
@@ -60,6 +66,7 @@ def check(
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
+    replay: Replay | None,
     *,
     min_share: float = 0.03,  # below 3 % of the step a saving drowns in the noise between steps
 ) -> Iterator[Finding]:
@@ -69,25 +76,35 @@ def check(
     for group in idle.top("idle_host", _PLACES):
         if (group.where or group.host not in _NAMELESS) and group.us >= min_share * step_us:
             named_us += group.us
-            yield _named(group, busy_us, step_us, scale)
+            yield _named(group, _saving(group, idle, busy_us, scale, replay), step_us, scale)
     # Where the next work was queued already, the device itself needed the time: nothing in the script gives it back.
     rest_us = host_us - named_us + breakdown.us("idle_unknown") - idle.queued_us
     if rest_us >= min_share * step_us:
         yield _rest(rest_us, idle, breakdown, step_us, scale)
 
 
-def _named(group: IdleGroup, busy_us: float, step_us: float, scale: Scale) -> Finding:
-    idle_us = scale.scaled(group.us)
+def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, scale: Scale, replay: Replay | None) -> Saving:
     # Beside the device's work at most that much can be hidden; all of it goes if the work itself goes.
-    hidden_us = min(group.us, busy_us)
+    modelled = scale.saving(
+        min(group.us, busy_us),
+        group.us,
+        "low: the work runs beside the device's own; high: it leaves the loop altogether",
+    )
+    mine = [gap for gap in idle.gaps if (gap.cause, gap.host, gap.where) == ("idle_host", group.host, group.where)]
+    gone = edits.remove_time(union([gap.start_ns for gap in mine], [gap.end_ns for gap in mine]))
+    how = "low: the work runs beside the device's own; high: the step replayed without it"
+    found = replayed_or(modelled, replay, [gone], [gone], how, scale.scaled(group.us))
+    return replace(found, low_us=min(found.low_us, modelled.low_us))
+
+
+def _named(group: IdleGroup, saving: Saving, step_us: float, scale: Scale) -> Finding:
+    idle_us = scale.scaled(group.us)
     what = _what(group.where, group.host)
     return Finding(
         message=(
             f"The GPU idles {time(idle_us)} of each step ({percent(group.us / step_us)}) while the host runs {what}."
         ),
-        saving=scale.saving(
-            hidden_us, group.us, "low: the work runs beside the device's own; high: it leaves the loop altogether"
-        ),
+        saving=saving,
         where=(group.where,) if group.where else (),
         facts={"idle_us": group.us, "gaps_per_step": group.gaps_per_step, "host": group.host},
         fix=_fix(group.host),

@@ -23,6 +23,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
 
 from advisor.api import (
     BACKWARD,
@@ -39,10 +42,12 @@ from advisor.api import (
     Loader,
     LoaderFacts,
     RankRecord,
+    Replay,
     Saving,
     Scale,
     Steps,
     draw,
+    edits,
 )
 
 from ._words import loader_call, percent, plural, time
@@ -61,6 +66,7 @@ def check(
     scale: Scale,
     loader: LoaderFacts | None,
     record: RankRecord | None,
+    replay: Replay | None,
     *,
     min_share: float = 0.005,  # one argument of the loader; 0.8 % is what four workers left in the recorded pair
 ) -> Iterator[Finding]:
@@ -78,6 +84,8 @@ def check(
         saving, fix = None, _keep_workers(facts, workers)
     else:
         saving = _saving(scale, wait_us, rest_us, workers, wanted, free, breakdown.on_device)
+        possible = _possible(workers, wanted, free, breakdown.on_device)
+        saving = _replayed(saving, replay, waits, workers, possible, breakdown.on_device)
         fix = _fix(facts, workers, wanted, free, breakdown.on_device)
     yield Finding(
         message=_message(breakdown.on_device, scale.scaled(wait_us), share, workers, stall, waits.longest_us),
@@ -160,6 +168,36 @@ def _saving(
         how = f"the wait at the pace of {plural(possible, 'worker')} instead of {workers}"
         return scale.saving(max(0.0, wait_us - left_us) * _SEEN_RECOVERED, wait_us, how)
     return scale.saving(0.0, wait_us, "at most the whole wait; how cheap a sample can be made is not known")
+
+
+def _replayed(
+    modelled: Saving,
+    replay: Replay | None,
+    waits: InputWaits,
+    workers: int | None,
+    possible: int | None,
+    on_device: bool,
+) -> Saving:
+    """The step replayed with the batches made beside it; as modelled where no number of workers can be named."""
+    if possible is None or workers is None or replay is None or replay.low_confidence:
+        return modelled
+    fetches = np.array(waits.rows, int)
+    edit = edits.scale(fetches, workers / possible) if workers else edits.move(fetches, lanes=possible)
+    how = f"the step replayed with batches made by {plural(possible, 'worker')}; low end as a recorded pair"
+    found = replay.between([edit], [edit], how)
+    high_us = min(found.high_us, modelled.high_us)
+    # Without a device the workers take cores from the training itself, so nothing is certain.
+    low_us = min(found.low_us * _SEEN_RECOVERED, high_us) if on_device else 0.0
+    return replace(found, low_us=low_us, high_us=high_us)
+
+
+def _possible(workers: int | None, wanted: int | None, free: int | None, on_device: bool) -> int | None:
+    """Workers whose effect can be worked out: those that are wanted and have a core; None where that is not known."""
+    if workers == 0 and (free is None or free >= 1):
+        return min(free or 1, wanted or 1)
+    if wanted is not None and workers and free is not None and on_device and free > workers:
+        return min(free, wanted)
+    return None
 
 
 def _fix(facts: Loader | None, workers: int | None, wanted: int | None, free: int | None, on_device: bool) -> Fix:

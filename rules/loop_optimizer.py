@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from advisor.api import (
     BACKWARD,
     ELEMENTWISE,
@@ -37,10 +39,13 @@ from advisor.api import (
     OptimizerFacts,
     OptimizerWork,
     Phases,
+    Replay,
     Scale,
     Steps,
     draw,
+    edits,
     intersect,
+    replayed_or,
     total,
 )
 
@@ -62,6 +67,7 @@ def check(
     breakdown: Breakdown,
     scale: Scale,
     facts: OptimizerFacts | None,
+    replay: Replay | None,
     *,
     min_share: float = 0.01,  # one argument of the constructor; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -76,7 +82,13 @@ def check(
     else:
         low_us, high_us = _on_cpu(work, known)
         claim, how = "optimizer", "as fused=True gained over the loop in measurements of this optimizer on a CPU"
-    if high_us < min_share * steps.step_us:
+    saving = scale.saving(low_us, high_us, how)
+    if breakdown.on_device:
+        fused = edits.fuse(np.array(work.rows, int), into=max(round(work.calls * steps.count), 1))
+        how = "low: the device is behind anyway; high: the step replayed with one launch for the whole update"
+        claimed_us = scale.scaled(min(work.us, breakdown.us("idle_launch")))
+        saving = replayed_or(saving, replay, [], [fused], how, claimed_us)
+    if saving.high_us < min_share * scale.step_us:
         return
     tensors = f"{count(work.tensors)} parameters" if work.tensors else "the parameters"
     yield Finding(
@@ -84,7 +96,7 @@ def check(
             f"{work.name or 'The optimizer'} updates {tensors} one by one, in {count(work.ops)} ops a step: "
             f"{time(scale.scaled(work.us))} of the host's time in each step ({percent(work.us / steps.step_us)})."
         ),
-        saving=scale.saving(low_us, high_us, how),
+        saving=saving,
         where=(work.where,) if work.where else (),
         facts={"optimizer_us": work.us, "ops": work.ops, "kernels": work.kernels, "tensors": work.tensors},
         fix=_fix(work.name, known),

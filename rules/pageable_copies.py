@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from advisor.api import (
     BACKWARD,
     FORWARD,
@@ -37,9 +39,12 @@ from advisor.api import (
     Loader,
     LoaderFacts,
     Missing,
+    Replay,
     Scale,
     Steps,
     draw,
+    edits,
+    replayed_or,
 )
 
 from ._words import count, loader_call, percent, size, time
@@ -53,6 +58,7 @@ def check(
     breakdown: Breakdown,
     scale: Scale,
     loader: LoaderFacts | None,
+    replay: Replay | None,
     *,
     min_share: float = 0.01,  # two words in two lines; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -60,6 +66,21 @@ def check(
         raise Missing("this trace does not tell pageable from pinned memory; the vendor's profiler leaves it out")
     exposed_us = min(copies.pageable_us, copies.exposed_us, breakdown.us("exposed_copy"))
     if exposed_us < min_share * steps.step_us:
+        return
+    sites = [site for site in copies.blocking if site.to_device and site.pinned is False]
+    ops = np.array([row for site in sites for row in site.ops_rows], int)
+    data = np.array([row for site in sites for row in site.rows], int)
+    saving = replayed_or(
+        scale.saving(
+            0.0, exposed_us, "nothing if the copy stays in the way and as slow as now; at most its exposed time"
+        ),
+        replay if sites else None,
+        [],
+        [edits.unsync(ops), edits.move(data)],
+        "low: the copy stays in the way and as slow as now; high: the step replayed with the copy beside it",
+        scale.scaled(exposed_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
         return
     facts = loader.loader if loader else None
     rate = copies.h2d_pageable_bytes / copies.pageable_us * 1e6
@@ -71,14 +92,8 @@ def check(
             f"for {time(scale.scaled(exposed_us))} of each step "
             f"({percent(exposed_us / steps.step_us)}) it does nothing else."
         ),
-        saving=scale.saving(
-            0.0,
-            exposed_us,
-            "nothing if the copy stays in the way and as slow as now; at most its exposed time",
-        ),
-        where=tuple(site.where for site in copies.blocking if site.to_device and site.where and site.pinned is False)[
-            :3
-        ],
+        saving=saving,
+        where=tuple(site.where for site in sites if site.where)[:3],
         facts={
             "h2d_pageable_bytes": copies.h2d_pageable_bytes,
             "pageable_us": copies.pageable_us,
