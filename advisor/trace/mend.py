@@ -58,30 +58,26 @@ def _keys(text: str) -> str:
 def _quotes(text: str) -> str:
     """Quotes inside strings: escaped, unless what follows shows that the string ends there."""
     parts: list[str] = []
-    inside, at = False, 0
+    inside, done = False, 0
     lists: list[str] = []
-    while at < len(text):
-        char = text[at]
-        if inside and char == "\\":
-            parts.append(text[at : at + 2])
-            at += 2
-            continue
-        if char == '"':
-            if not inside:
-                inside = True
-            elif _ends(text, at + 1, bool(lists) and lists[-1] == "["):
-                inside = False
-            else:
-                char = '\\"'
+    for mark in _MARKS.finditer(text):
+        at, char = mark.start(), mark[0][0]
+        if char == '"' and not inside:
+            inside = True
+        elif char == '"' and _ends(text, at + 1, bool(lists) and lists[-1] == "["):
+            inside = False
+        elif char == '"':
+            parts += (text[done:at], "\\")
+            done = at
         elif not inside and char in "[{":
             lists.append(char)
         elif not inside and char in "]}" and lists:
             lists.pop()
-        parts.append(char)
-        at += 1
-    return "".join(parts)
+    return "".join((*parts, text[done:]))
 
 
+# What decides where a string ends; a backslash takes the next character with it.
+_MARKS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 _END_IN_OBJECT = re.compile(r'\s*(?::\s*[-\d"\[{tfn]|\}|,\s*"[^"\n]*"\s*:|$)')
 _END_IN_LIST = re.compile(r'\s*(?:\]|,\s*["\d\[{tfn-]|$)')
 
