@@ -169,7 +169,7 @@ def plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{one_line(key)}: {plain(item)}" for key, item in value.items())
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-        return ", ".join(plain(item) for item in value)
+        return ", ".join(short(plain(item)) for item in value)
     return one_line(value)
 
 

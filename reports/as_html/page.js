@@ -24,7 +24,7 @@
   }
   let opened = [];
   addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
+    opened = [...document.querySelectorAll("details:not([open], .page, .table, .long)")];
     for (const one of opened) one.open = true;
   });
   addEventListener("afterprint", () => {
