@@ -19,8 +19,10 @@ from advisor.analyses.host_gaps import HostGaps
 from advisor.analyses.input_wait import InputWaits
 from advisor.analyses.launches import Launches
 from advisor.analyses.lines import Lines, LinesTrace, LineTime
+from advisor.analyses.links import Links
 from advisor.analyses.matmuls import Matmuls
 from advisor.analyses.memory import PeakMemory
+from advisor.analyses.nesting import Nesting
 from advisor.analyses.ops import Ops
 from advisor.analyses.optimizer_work import OptimizerWork
 from advisor.analyses.phases import Phases
@@ -137,11 +139,13 @@ __all__ = [
     "LineTime",
     "Lines",
     "LinesTrace",
+    "Links",
     "Loader",
     "LoaderFacts",
     "Matmuls",
     "Metric",
     "Missing",
+    "Nesting",
     "OpRow",
     "Ops",
     "Optimizer",

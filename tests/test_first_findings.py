@@ -150,3 +150,16 @@ def test_idle_time_of_workers0_is_mostly_input(report_of):
         pytest.skip("the recorded traces are not beside this checkout")
     breakdown = Computed(trace=load(path)).get(Breakdown)
     assert breakdown.share("idle_input") > 0.3
+
+
+def test_attention_by_hand_costs_what_its_kernels_take(report_of):
+    report = report_of("timesformer_inference_h100.json.gz")
+    finding = first(report, "unfused-attention")
+    # Softmax, the two products and the scaling of the 24 layers: 69 + 43 + 16 ms in the table of kernels.
+    assert finding.facts["forward_us"] == pytest.approx(130_000, rel=0.03)
+    assert "unfused-attention" not in found(report_of("qwen_generation_h100.json.gz"))
+
+
+def test_checkpointed_blocks_are_seen_to_run_twice(report_of):
+    finding = first(report_of("resnet_checkpointing_ddp_mi300_rank0of8.json.gz"), "recomputed-activations")
+    assert finding.saving.high_us < finding.facts["recomputed_us"], "communication hides most of it"
