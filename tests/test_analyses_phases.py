@@ -103,6 +103,24 @@ def test_communication_that_computing_hides_is_not_counted() -> None:
     assert found["backward"] == 600
 
 
+def test_an_op_that_waits_for_communication_does_not_hide_it() -> None:
+    """As DDP on gloo writes it: c10d::allreduce_ inside a node of the engine, the transfer on another thread."""
+    drawing = draw(
+        """
+        step   [1                     ]
+        cpu    [F   ][B              ]
+        cpu            [A          ]
+        cpu 2          [G           ]
+        """,
+        us=100,
+        F=FORWARD,
+        B=BACKWARD,
+        A=Ev("c10d::allreduce_", launches=""),
+        G=GLOO,
+    )
+    assert parts(drawing)["communication"] == 1300
+
+
 def test_python_of_the_optimizer_is_the_optimizers() -> None:
     drawing = draw(
         "step [1          ]\ncpu  [O         ]\ncpu   [A]  [A]", us=100, O=OPTIMIZER, A=Ev("aten::add_", launches="")

@@ -51,8 +51,10 @@ class Phases:
         updating = subtract(spans(optimizer_rows(events) & on_loop), backward)
         ops = spans(on_loop & events.of(Category.CPU_OP))
         forward = intersect(_forward_spans(events, kinds), ops)
-        # Elsewhere the loop's thread computes, so communication on another thread is hidden behind it.
-        computing = spans(on_loop & events.of(Category.CPU_OP) & ~communication_rows(events) & ~_waiting(events))
+        # While the loop's thread computes, communication on another thread is hidden behind it; inside an op that
+        # hands work to that thread, or waits for it, it does not compute.
+        computing = spans(on_loop & events.of(Category.CPU_OP) & ~communication_rows(events))
+        computing = subtract(computing, spans(on_loop & _waiting(events)))
         talking = subtract(talk.spans, computing)
         parts = _first_match(
             window,

@@ -76,6 +76,8 @@ class Replay:
         The range spans the trace as profiled and the trace without the profiler's own cost per event, widened by the
         measured error of the replay.
         """
+        if not edits:
+            return ReplayedSaving(0.0, 0.0, "replayed", how)
         pairs = zip(self.before_ns, self._after_ns(edits), strict=True)
         shares = [1 - after / before for before, after in pairs if before > 0] or [0.0]
         error = min(self.error_share, 1.0)
@@ -85,7 +87,8 @@ class Replay:
 
     def between(self, low: Sequence[Edit], high: Sequence[Edit], how: str) -> ReplayedSaving:
         """A saving from what is sure (`low`) to what is possible (`high`); no edits at all save nothing."""
-        one, other = self.saving(*low, how=how), self.saving(*high, how=how)
+        other = self.saving(*high, how=how)
+        one = other if list(low) == list(high) else self.saving(*low, how=how)
         least, most = min(one.low_us, other.low_us), max(one.high_us, other.high_us)
         return ReplayedSaving(least, most, "replayed", how, tuple(low), tuple(high))
 
