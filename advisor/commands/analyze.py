@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(text)
     homes = {path.resolve() for path in args.paths if path.is_dir()}
     for job, target in zip(found, _targets(output, found), strict=True):
-        report = report_of(job, config, quiet=args.quiet or not sys.stderr.isatty())
+        report = report_of(job, config, quiet=args.quiet)
         folder = target.folder
         if folder and not (job.run and folder.resolve() in homes):
             # A run's own folder is added to; any other is made anew.
@@ -67,7 +67,7 @@ def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
     from advisor import jobs
 
     job = jobs.find([folder])[0]
-    report = report_of(job, _options.config_of(args), quiet=args.quiet or not sys.stderr.isatty())
+    report = report_of(job, _options.config_of(args), quiet=args.quiet)
     deliver(report, output, sys.stderr, args)
     return 0
 
@@ -81,11 +81,14 @@ def report_of(job: Job, config: Config, *, quiet: bool) -> Report:
 
 def _inputs(job: Job, quiet: bool) -> Iterator[RankInput]:
     from advisor.engine import RankInput
+    from advisor.progress import reading
     from advisor.trace.load import load
 
     for one in job.traces:
         lines = load(one.lines) if one.lines else None
-        yield RankInput(one.rank, one.profile.name, load(one.profile), one.record, lines)
+        with reading(one.profile.name, sys.stderr, quiet=quiet) as progress:
+            profile = load(one.profile, progress)
+        yield RankInput(one.rank, one.profile.name, profile, one.record, lines)
 
 
 def _targets(output: Output, found: list[Job]) -> list[Output]:

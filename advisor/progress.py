@@ -1,0 +1,89 @@
+"""Progress of reading: a bar with bytes and rate on a terminal, plain lines elsewhere, nothing for what is quick."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from advisor.trace.source import Progress
+
+# What ends within this needs no bar: it would only flicker.
+QUIET_SECONDS = 1.0
+# Lines in a log are for the next day's reader, who wants few.
+LINE_SECONDS = 10.0
+
+
+@contextmanager
+def reading(name: str, stream: TextIO, *, quiet: bool = False) -> Iterator[Progress | None]:
+    """A callback for `advisor.load(path, progress=…)` that shows how far the file named `name` is read.
+
+    The bar appears after a second and goes away at the end; without a terminal a line is written every ten seconds.
+    """
+    if quiet:
+        yield None
+        return
+    shown = _Bar(name, stream) if stream.isatty() else _Lines(name, stream)
+    try:
+        yield shown
+    finally:
+        shown.close()
+
+
+class _Lines:
+    """Plain lines: `reading x: 350 of 1000 MB, 170 MB/s`."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        self._name, self._stream = name, stream
+        self._started = self._last = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._last >= LINE_SECONDS:
+            self._last = now
+            rate = done / 1e6 / (now - self._started)
+            self._stream.write(f"reading {self._name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB, {rate:.0f} MB/s\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing is left to tidy."""
+
+
+class _Bar:
+    """A bar of rich, made when a second has passed."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        from rich.console import Console
+
+        self._name, self._console = name, Console(file=stream)
+        self._started = time.monotonic()
+        self._update: Progress | None = None
+        self._stop: Callable[[], None] = _nothing
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._update is None and time.monotonic() - self._started >= QUIET_SECONDS:
+            self._open(total)
+        if self._update is not None:
+            self._update(done, total)
+
+    def _open(self, total: int) -> None:
+        from rich.markup import escape
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+        from rich.progress import Progress as RichProgress
+
+        columns = (TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        bar = RichProgress(*columns, console=self._console, transient=True)
+        bar.start()
+        task = bar.add_task(escape(self._name), total=total)
+        self._update = lambda done, _total: bar.update(task, completed=done)
+        self._stop = bar.stop
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        self._stop()
+
+
+def _nothing() -> None:
+    """Takes away a bar that was never drawn."""
