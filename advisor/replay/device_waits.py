@@ -18,14 +18,16 @@ _FREE = re.compile(r"^(cuda|hip|cu)(Mem)?Free(Host)?(_v2)?$")
 _STREAM_WAIT = re.compile(r"StreamWaitEvent", re.IGNORECASE)
 # Host and device clocks of one trace agree to some µs.
 _CLOCK_NS = 5_000
-# A call shorter than this did not wait for a full queue.
-_BLOCKED_NS = 50_000
 # Times of one device are exact to a microsecond in older traces.
 _AT_ONCE_NS = 1_000
 # What begins this soon after the end of work on another stream was waiting for it.
 _COINCIDENCE_NS = 30_000
 # A queue of fewer launches than this is never full on known devices (CUDA: 1,024; it shows 1,022 in traces).
 _SMALLEST_QUEUE = 256
+# A full queue is met again and again, at a depth that varies by a launch or two, in calls that take longer than others.
+_DEPTH_JITTER = 2
+_OFTEN = 10
+_LONGER = 2.0
 
 
 def named_like(events: Events, pattern: re.Pattern[str]) -> Mask:
@@ -81,7 +83,7 @@ def syncs(trace: Trace, queues: Queues, window: tuple[int, int]) -> Iterator[Syn
             found = [queues.last_before(queue, start)] if queue >= 0 else []
         else:
             found, guessed = [queues.last_before(queue, start) for queue in queues.all()], False
-        yield Sync(row, tuple(at for at in found if at >= 0 and queues.work.end[at] <= stop + _CLOCK_NS), guessed)
+        yield Sync(row, tuple(at for at in found if at >= 0 and queues.end[at] <= stop + _CLOCK_NS), guessed)
 
 
 def _event_work(queues: Queues, says: int, start: int, stop: int) -> tuple[list[int], bool]:
@@ -90,8 +92,8 @@ def _event_work(queues: Queues, says: int, start: int, stop: int) -> tuple[list[
     if named >= 0:
         return [named], False
     done = [queues.last_done(queue, stop + _CLOCK_NS) for queue in queues.all()]
-    done = [at for at in done if at >= 0 and queues.work.end[at] > start]
-    return [max(done, key=lambda at: int(queues.work.end[at]))] if done else [], True
+    done = [at for at in done if at >= 0 and queues.end[at] > start]
+    return [max(done, key=lambda at: int(queues.end[at]))] if done else [], True
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def stream_waits(trace: Trace, queues: Queues, window: tuple[int, int]) -> Strea
         target = queues.launched_by_thread(call, after=True)
         if target < 0:
             continue
-        called, begun = int(events.start_ns[call]) - opens, int(queues.work.start[target])
+        called, begun = int(events.start_ns[call]) - opens, int(queues.start[target])
         for queue in queues.all():
             source = queues.last_before(queue, called) if queue != queues.work.queue[target] else -1
             # The event may have been recorded before later launches: go back to what had ended when the target began.
@@ -157,7 +159,7 @@ def _coincidences(queues: Queues) -> Iterator[tuple[int, int]]:
         start = int(work.start[target])
         for queue in queues.all():
             source = queues.last_done(queue, start + _AT_ONCE_NS) if queue != work.queue[target] else -1
-            if source >= 0 and work.end[source] > max(previous_end[target], start - _COINCIDENCE_NS):
+            if source >= 0 and queues.end[source] > max(previous_end[target], start - _COINCIDENCE_NS):
                 yield source, target
 
 
@@ -172,30 +174,31 @@ class FullQueue:
 
 
 def full_queue(trace: Trace, work: Work, opens: int) -> FullQueue:
-    """Launches behind a full queue, found where long calls return at one and the same depth of the queue."""
+    """Launches behind a full queue: many calls return at one greatest depth, and take longer than others."""
     events = trace.events
+    streams, depths, linked_works = [], [], []
+    for queue in range(work.queues):
+        mine = np.flatnonzero(work.queue == queue)
+        rank = np.flatnonzero(work.launch[mine] >= 0)
+        begun = np.searchsorted(work.start[mine], events.end_ns[work.launch[mine[rank]]] - opens, side="right")
+        streams.append((mine, rank))
+        depths.append(rank + 1 - begun)
+        linked_works.append(mine[rank])
+    depth_of = np.concatenate([*depths, np.empty(0, np.int64)])
+    took = events.dur_ns[work.launch[np.concatenate([*linked_works, np.empty(0, np.int64)]).astype(np.int64)]]
     none = FullQueue(np.empty(0, np.int64), np.empty(0, np.int64), 0.0, 0)
-    order = [np.flatnonzero(work.queue == q) for q in range(work.queues)]
-    calls = work.launch[work.launch >= 0]
-    if not len(calls):
+    depth = int(depth_of.max()) if len(depth_of) else 0
+    full = depth_of >= depth - _DEPTH_JITTER
+    if depth < _SMALLEST_QUEUE or full.sum() < _OFTEN or full.all():
         return none
-    usual = float(np.median(events.dur_ns[calls]))
-    depths, ranks = [], {}
-    for queue, mine in enumerate(order):
-        linked = mine[work.launch[mine] >= 0]
-        begun = np.searchsorted(work.start[mine], events.end_ns[work.launch[linked]] - opens, side="right")
-        rank = np.searchsorted(mine, linked)
-        ranks[queue] = (mine, linked, rank)
-        long = events.dur_ns[work.launch[linked]] > max(_BLOCKED_NS, 10 * usual)
-        depths.append((rank + 1 - begun)[long])
-    seen = np.concatenate(depths) if depths else np.empty(0)
-    seen = seen[seen >= _SMALLEST_QUEUE]
-    if len(seen) < 10 or np.ptp(np.percentile(seen, (25, 75))) > 0.02 * np.median(seen):
+    usual = float(np.median(took[~full]))
+    if took[full].mean() < _LONGER * usual:
         return none
-    depth = int(np.median(seen))
-    launch, place = [], []
-    for mine, linked, rank in ranks.values():
-        late = rank - depth - 1 >= 0
-        launch.append(linked[late])
-        place.append(mine[rank[late] - depth - 1])
-    return FullQueue(np.concatenate(launch), np.concatenate(place), usual, depth)
+    depth = int(np.median(depth_of[full]))
+    late = [rank[rank > depth] for _, rank in streams]
+    return FullQueue(
+        np.concatenate([mine[rank] for (mine, _), rank in zip(streams, late, strict=True)]),
+        np.concatenate([mine[rank - depth - 1] for (mine, _), rank in zip(streams, late, strict=True)]),
+        usual,
+        depth,
+    )

@@ -105,7 +105,7 @@ class _Builder:
         linked = (work.launch >= 0) & ~self.blocking
         calls = np.unique(work.launch[linked])
         held = np.unique(work.launch[full.launch])
-        blocked = held[events.dur_ns[held] > 3 * full.usual_ns]
+        blocked = held[events.dur_ns[held] > 2 * full.usual_ns]
         point_of_call = np.full(len(events), -1, np.int64)
         for thread in np.unique(events.thread[calls]):
             queue = self.queue_of_thread.get(int(thread))

@@ -15,6 +15,7 @@ class Queues:
 
     def __init__(self, events: Events, work: Work, opens: int) -> None:
         self._events, self.work, self._opens = events, work, opens
+        self.start, self.end = work.start, work.end
         linked = work.launch >= 0
         launched = np.where(linked, events.start_ns[np.maximum(work.launch, 0)] - opens, -1)
         bounds = [*np.flatnonzero(work.first).tolist(), len(work.row)]
@@ -51,7 +52,7 @@ class Queues:
     def last_done(self, queue: int, time: int) -> int:
         """Index of the last work of a queue that ended by `time`, -1 where there is none."""
         lo, hi = self.ranges[queue]
-        at = int(np.searchsorted(self.work.end[lo:hi], time, side="right")) - 1
+        at = int(np.searchsorted(self.end[lo:hi], time, side="right")) - 1
         return lo + at if at >= 0 else -1
 
     def launched_by_thread(self, row: int, *, after: bool) -> int:
