@@ -89,6 +89,14 @@ def test_a_gap_without_ops_gets_the_line_that_ran_between_its_neighbours() -> No
     assert hot.calls == 1
 
 
+def test_backward_on_another_thread_has_the_line_that_called_it() -> None:
+    node = row("autograd::engine::evaluate_function: MmBackward0", 1050, 10)
+    other = row("aten::mul", 1050, 10)
+    lines, made = lines_of([*PROFILED, {**node, "tid": 2}, {**other, "tid": 3}], RECORDED)
+    assert lines.where_op(row_of(made, "autograd::engine::evaluate_function: MmBackward0")).line == 20
+    assert lines.where_op(row_of(made, "aten::mul")) is None  # a thread of its own, such as a pinning one
+
+
 def test_a_step_with_other_ops_still_finds_the_lines_of_the_common_ones() -> None:
     """The profiled step ran one op less and one more than the recorded one."""
     other = [row("aten::relu", 1005, 2), *(one for one in PROFILED if one["ts"] != 1020)]

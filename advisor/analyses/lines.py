@@ -11,7 +11,7 @@ from advisor.analyses.line_records import line_spans
 from advisor.analyses.nesting import nearest, parents
 from advisor.analyses.steps import Steps
 from advisor.model import Source
-from advisor.trace.events import Category, Events, Ids, Ints, Trace
+from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect
 
 # A frame answers for a span when it covers this much of it: the rest is entering and leaving it.
@@ -52,7 +52,7 @@ class Lines:
 
     available   whether any source of lines exists;  why   else why not
     sources     the places that occur
-    op_source   for each event the index of its place, -1 where unknown (the loop's thread only; all threads for stacks)
+    op_source   for each event the index of its place, -1 where unknown; for autograd's threads the line that called it
     spans, span_source   the innermost place at each instant of the loop's thread, where known; in order, disjoint
     """
 
@@ -104,13 +104,19 @@ class Lines:
             spans, who, sources = line_spans(trace, steps, recorded.trace)
             if len(spans):
                 rows = _at(spans, who, events.start_ns + events.dur_ns // 2)
-                rows[events.thread != steps.main_thread] = -1
+                rows[(events.thread != steps.main_thread) & ~_on_engine_threads(events)] = -1
                 return cls(True, "", steps.count, sources, rows, spans, who)
         if events.of(Category.PYTHON).any():
             return _from_frames(events, steps)
         if (events.stack >= 0).any():
             return _from_stacks(events, steps)
         return cls(False, _NO_LINES)
+
+
+def _on_engine_threads(events: Events) -> Mask:
+    """Rows of threads on which autograd runs: meanwhile the loop's thread stands in the line that called it."""
+    nodes = events.named("autograd::engine::evaluate_function")
+    return np.isin(events.thread, np.unique(events.thread[nodes]))
 
 
 def _at(spans: Intervals, who: Ints, time_ns: Ints) -> Ints:
@@ -170,7 +176,10 @@ def _from_frames(events: Events, steps: Steps) -> Lines:
     around_any, around_own = enclosing(events, rows, on_loop), enclosing(events, own, on_loop)
     around = np.where(around_own >= 0, around_own, around_any)
     op_source = np.where(around >= 0, by_name[events.name[np.maximum(around, 0)]], -1)
-    return Lines(True, "", steps.count, sources, op_source, spans, by_name[events.name[who]], tree)
+    span_source = by_name[events.name[who]]
+    engine = _on_engine_threads(events) & (events.thread != steps.main_thread)
+    op_source = np.where(engine, _at(spans, span_source, events.start_ns + events.dur_ns // 2), op_source)
+    return Lines(True, "", steps.count, sources, op_source, spans, span_source, tree)
 
 
 def _from_stacks(events: Events, steps: Steps) -> Lines:
