@@ -1,0 +1,147 @@
+"""How fast and how large: reading a trace here, in plain Python, and with peers, on the same file in the same run.
+
+    python tests/benchmarks/reading.py --sizes 10 200 1000 --hta PATH_TO_PYTHON_WITH_HTA
+
+Prints a Markdown table. Each measurement is a process of its own: CPU seconds of its whole process tree (user and
+system, imports included), wall time, and the peak of the proportional set size over the tree (Linux), sampled.
+`analyze` is the whole command: read, analyse, rules, JSON report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from made_traces import write
+
+SAMPLE_SECONDS = 0.05
+JSON = "import json, sys; json.load(open(sys.argv[1], 'rb'))"
+READ = "import sys; from advisor.trace.load import load; load(sys.argv[1])"
+ALONE = "import sys; from advisor.trace import load as l; l.HELPED_BYTES = l.HELPED_PACKED_BYTES = 1 << 60; l.load(sys.argv[1])"
+START = "import advisor.trace.load"
+HTA = """
+import sys, warnings, logging
+warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)
+from hta.trace_analysis import TraceAnalysis
+a = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir="/")
+for name in ("temporal_breakdown", "gpu_kernel_breakdown", "idle_time_breakdown", "comm_comp_overlap"):
+    getattr(a, "get_" + name)(visualize=False)
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one process tree used."""
+
+    cpu_s: float
+    wall_s: float
+    peak_bytes: int
+    code: int
+
+
+def measured(command: list[str]) -> Cost:
+    """Runs a command to its end."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak = [0]
+    ended = threading.Event()
+    sampler = threading.Thread(target=_sample, args=(process.pid, peak, ended))
+    sampler.start()
+    code = process.wait()
+    wall = time.monotonic() - started
+    ended.set()
+    sampler.join()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(cpu, wall, peak[0], code)
+
+
+def _sample(pid: int, peak: list[int], ended: threading.Event) -> None:
+    while not ended.wait(SAMPLE_SECONDS):
+        peak[0] = max(peak[0], sum(map(_pss, [pid, *_descendants(pid)])))
+
+
+def _descendants(pid: int) -> list[int]:
+    try:
+        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [*children, *(below for child in children for below in _descendants(child))]
+
+
+def _pss(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")), 0)
+
+
+def commands(path: Path, hta: str | None, out: Path) -> dict[str, list[str]]:
+    """What is compared, by name."""
+    here = [sys.executable, "-c"]
+    analyze = [
+        sys.executable,
+        "-m",
+        "advisor",
+        "analyze",
+        str(path),
+        "--format",
+        "json",
+        "--output",
+        str(out),
+        "--quiet",
+    ]
+    rows = {
+        "read (two processes where large)": [*here, READ, str(path)],
+        "read (one process)": [*here, ALONE, str(path)],
+        "analyze, whole command": analyze,
+        "json.load": [*here, JSON, str(path)],
+    }
+    if hta:
+        rows["HTA: load and breakdowns"] = [hta, "-c", HTA, str(path)]
+    return rows
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=float, nargs="+", default=[10, 200], help="megabytes of text")
+    parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
+    parser.add_argument("--hta-largest", type=float, default=200, help="the largest size that HTA is given")
+    parser.add_argument("--only", default="", help="measure only rows whose name contains this")
+    args = parser.parse_args()
+    say = sys.stdout.write
+    say(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ")
+    say(f"load {os.getloadavg()[0]:.1f}, {time.strftime('%Y-%m-%d')}\n\n")
+    start = measured([sys.executable, "-c", START])
+    say(f"start-up (imports of the reader): {start.cpu_s:.2f} CPU s\n\n")
+    say("| trace | what | CPU s | wall s | MB/s of CPU | peak memory | x file |\n|---|---|---|---|---|---|---|\n")
+    with tempfile.TemporaryDirectory(prefix="reading-") as folder:
+        for size in args.sizes:
+            path = Path(folder) / "trace.json"
+            real = write(path, size)
+            for name, command in commands(path, args.hta, Path(folder) / "out.json").items():
+                if args.only not in name or (name.startswith("HTA") and size > args.hta_largest):
+                    continue
+                (Path(folder) / "out.json").unlink(missing_ok=True)
+                cost = measured(command)
+                failed = "" if cost.code == 0 else f" (exit {cost.code})"
+                say(
+                    f"| {real / 1e6:.0f} MB | {name}{failed} | {cost.cpu_s:.2f} | {cost.wall_s:.2f} | "
+                    f"{real / 1e6 / cost.cpu_s:.0f} | {cost.peak_bytes / 1e6:.0f} MB | {cost.peak_bytes / real:.2f} |\n"
+                )
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
