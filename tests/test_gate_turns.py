@@ -44,7 +44,7 @@ def train(folder: Path, *, samples: int = 2000, added: str = "pass", name: str =
     """A side that trains a tiny model."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(TRAIN.format(samples=samples, added=added))
-    return Side(folder.name, (sys.executable, name), folder, environment())
+    return Side("head" if folder.name == "head" else "base", (sys.executable, name), folder, environment())
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ threads and loader workers included. The controller writes lines to one pipe and
     modules P   answers `modules [files of imported modules below folder P]` as JSON
     memory      answers `memory HELD FREE`: bytes that the accelerator's allocator holds and that the device has left
 
-The first line, `ready SOURCE`, says what the steps are told apart by.
+The first line, `ready SOURCE PID`, says what the steps are told apart by, and which process runs them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Turns(Session):
 
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
         if not self.wanted:
-            self._say(f"ready {self.tracker.source}")
+            self._say(f"ready {self.tracker.source} {os.getpid()}")
             self._wait()
             return
         self.void = self.void or not (trained and clean)
@@ -89,9 +89,13 @@ class Turns(Session):
 
     def _wait(self) -> None:
         """Stands still until the next turn begins."""
+        cores = _cores()
         while True:
             word, _, rest = self._line().partition(" ")
             if word == "run":
+                if cores is not None:
+                    # The controller has woken this thread on a core of its choice; from here on it is free again.
+                    os.sched_setaffinity(0, cores)
                 self.left = self.wanted = int(rest)
                 self.void = False
                 self.began_ns = perf_counter_ns()
@@ -126,6 +130,11 @@ def _die_with_parent() -> None:
 
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(signal.SIGKILL))
+
+
+def _cores() -> set[int] | None:
+    """The cores that this thread may use; None where the system does not say."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
 def _nothing() -> None:

@@ -202,13 +202,10 @@ def _side_by_side(args: argparse.Namespace, settings: GateConfig) -> Result:
     if not args.command:
         raise UsageError("say what to measure after --, such as: advisor gate --base main -- train.py")
     with trees.trees(args.base, args.head, [*settings.share, *args.share]) as both:
-        sides = [
-            Side(name, command_of(args.command), folder, environment(both.python_path(folder)))
-            for name, folder in ((f"base {both.base_name}", both.base), (f"head {both.head_name}", both.head))
-        ]
-        return ab.run(
-            sides[0], sides[1], settings, _say(args), root=both.root, mode=args.mode, explain=not args.no_explain
-        )
+        command = command_of(args.command)
+        base = Side("base", command, both.base, environment(both.python_path(both.base)), both.base_name)
+        head = Side("head", command, both.head, environment(both.python_path(both.head)), both.head_name)
+        return ab.run(base, head, settings, _say(args), root=both.root, mode=args.mode, explain=not args.no_explain)
 
 
 def _commands(args: argparse.Namespace, settings: GateConfig) -> Result:
@@ -218,12 +215,12 @@ def _commands(args: argparse.Namespace, settings: GateConfig) -> Result:
 
     if not (args.base_command and args.head_command) or args.base or args.head or args.command:
         raise UsageError("--base-command and --head-command go together, without --base, --head and --")
-    sides = []
-    for name, line in (("base", args.base_command), ("head", args.head_command)):
-        words = shlex.split(line)
-        _check_command(words)
-        sides.append(Side(f"{name} '{line}'", command_of(words), Path.cwd(), environment()))
-    return ab.run(sides[0], sides[1], settings, _say(args), mode=args.mode, explain=not args.no_explain)
+    commands = [shlex.split(line) for line in (args.base_command, args.head_command)]
+    for command in commands:
+        _check_command(command)
+    base = Side("base", command_of(commands[0]), Path.cwd(), environment(), args.base_command)
+    head = Side("head", command_of(commands[1]), Path.cwd(), environment(), args.head_command)
+    return ab.run(base, head, settings, _say(args), mode=args.mode, explain=not args.no_explain)
 
 
 def _say(args: argparse.Namespace) -> Callable[[str], None]:

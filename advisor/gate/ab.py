@@ -48,11 +48,11 @@ def run(  # noqa: PLR0913 - what a comparison is made of
         if one.strays:
             text = f"the {side.name} imports {Path(one.strays[0]).name} from the working tree, not from its own"
             return Result(
-                "not comparable", f"{text}; install it non-editable, or use --base-command", base.name, head.name
+                "not comparable", f"{text}; install it non-editable, or use --base-command", base.label, head.label
             )
     if seen[0].source != seen[1].source:
         text = f"steps are told apart by {seen[0].source} in the base and by {seen[1].source} in the head"
-        return Result("not comparable", text, base.name, head.name)
+        return Result("not comparable", text, base.label, head.label)
     layout = pairs.settle(seen, limits.steps, limits.warmup, mode)
     measured = _Series(base, head, layout, rng or random.Random(), say)
     alone = [
@@ -61,7 +61,7 @@ def run(  # noqa: PLR0913 - what a comparison is made of
     decided = sequential.run(measured.next_ratio, config.plan, [pair.ratio for pair in alone])
     step_time = _step_time(decided, measured.given, alone, config.plan, layout, time.monotonic() - began)
     final, reason = verdict.combine([verdict.of_step_time(step_time)])
-    result = Result(final, reason, base.name, head.name, step_time=step_time, notes=tuple(_notes(step_time, alone)))
+    result = Result(final, reason, base.label, head.label, step_time=step_time, notes=tuple(_notes(step_time, alone)))
     return _explained(result, base, head, say) if explain and _worth_explaining(step_time) else result
 
 

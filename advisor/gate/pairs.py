@@ -34,12 +34,13 @@ _ROOM = 1.2
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison: what is started, and where."""
+    """One side of a comparison: what is started, and where. label: the commit or command line, for people."""
 
-    name: str
+    name: Literal["base", "head"]
     command: tuple[str, ...]
     folder: Path
     env: Mapping[str, str]
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +139,13 @@ def _lockstep(base: Side, head: Side, layout: Layout, rng: random.Random) -> tup
         for runner, side in sides:
             _ready(runner, side)
             _turn(runner, side, max(layout.warmup, 1))
+        cores = one.cores()
         for _ in range(layout.turns):
             order = [0, 1]
             rng.shuffle(order)
+            core = rng.choice(cores) if cores else None
             try:
-                took = {index: sides[index][0].turn(layout.steps_per_turn) for index in order}
+                took = {index: sides[index][0].turn(layout.steps_per_turn, core) for index in order}
             except EndedError as ended:
                 _check_ended(ended, base, head)
                 break

@@ -47,6 +47,7 @@ class Runner:
         self._log = (place / "log").open("w+b")
         self._rest = b""
         self.source = ""
+        self._pid = 0
         self.process = subprocess.Popen(
             command,
             cwd=folder,
@@ -63,11 +64,19 @@ class Runner:
         word, rest = self._answer(_START_TIMEOUT_S)
         if word != "ready":
             raise GateError(f"{self.name}: cannot be measured in turns ({rest or word})", FAILED)
-        self.source = rest
+        self.source, _, pid = rest.partition(" ")
+        self._pid = int(pid)
         self._stop()
 
-    def turn(self, steps: int) -> float:
-        """Runs that many training steps and returns their mean time in µs. Raises EndedError when the script ends."""
+    def turn(self, steps: int, core: int | None = None) -> float:
+        """Runs that many training steps and returns their mean time in µs. Raises EndedError when the script ends.
+
+        core: where the loop's thread wakes; from there the system moves it as it likes. Two sides that wake on the
+        same core share its neighbours; left alone, each stays for long on one, and one of the two may be crowded.
+        """
+        if core is not None:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(self._pid, {core})
         self._continue()
         while True:
             self._order(f"run {steps}")
@@ -79,6 +88,12 @@ class Runner:
         self._stop()
         took_ns, count = rest.split()
         return int(took_ns) / int(count) / 1e3
+
+    def cores(self) -> list[int]:
+        """Cores that the loop's thread may use; empty where the system does not say."""
+        with contextlib.suppress(OSError, AttributeError):
+            return sorted(os.sched_getaffinity(self._pid))
+        return []
 
     def modules_below(self, folder: Path) -> list[str]:
         """Files of modules that the script has imported from `folder`."""

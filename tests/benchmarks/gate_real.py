@@ -90,8 +90,8 @@ def time_gate(folder: Path, factor: float | None) -> dict[str, object]:
         place.mkdir(parents=True)
         (place / "train.py").write_text(script(added=added))
     command = pairs.command_of(["train.py"])
-    sides = [Side(place.name, command, place, environment()) for place in (base, head)]
-    result = ab.run(sides[0], sides[1], parse({}), lambda _text: None, explain=False)
+    sides = Side("base", command, base, environment()), Side("head", command, head, environment())
+    result = ab.run(*sides, parse({}), lambda _text: None, explain=False)
     time_ = result.step_time
     assert time_ is not None
     return {
