@@ -144,7 +144,7 @@ def fact(name: str, value: Any) -> tuple[str, str]:
         low, high = value
         said = time_range(low, high) if suffix == "us" and label else f"{(say or count)(low)} to {(say or count)(high)}"
     else:
-        return one_line(name).replace("_", " "), plain(value)
+        said = plain(value)
     # A duration speaks for itself; what a share or a size is of needs its word.
     shown = label if suffix in ("us", "ns") and label else name
     return one_line(shown).replace("_", " "), said

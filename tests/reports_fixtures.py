@@ -127,7 +127,11 @@ def findings() -> tuple[Outcome, ...]:
         claims=("idle_sync",),
         severity="medium",
     )
-    copies = Finding("Batches of 38.5 MB are copied from pageable memory.", Saving(900, 1_100, "modelled", "copies"))
+    copies = Finding(
+        "Batches of 38.5 MB are copied from pageable memory.",
+        Saving(900, 1_100, "modelled", "copies"),
+        facts={"copies": 2},
+    )
     graph = Finding("412 kernels a step are shorter than 10 µs.", Saving(500, 2_500, "assumed", "launch gaps"))
     limit = Finding("The disk delivers 80 MB/s, which is all it can.", recoverable=False)
     return (

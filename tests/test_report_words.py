@@ -132,7 +132,7 @@ def test_counts(value: float, said: str) -> None:
         ("workers", 0, ("workers", "0")),
         ("pinned", False, ("pinned", "no")),
         ("dtypes", ["float", "half"], ("dtypes", "float, half")),
-        ("where_us", None, ("where us", "unknown")),
+        ("sample_us", None, ("sample", "unknown")),
         ("share", 0.4, ("share", "0.4")),
     ],
 )
