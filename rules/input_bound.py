@@ -21,7 +21,6 @@ A short wait at the start of each epoch only.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -50,6 +49,7 @@ from advisor.api import (
     edits,
 )
 
+from . import _workers
 from ._words import loader_call, percent, plural, time
 
 CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4"
@@ -57,6 +57,8 @@ CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and 
 # Of the wait that workers could hide, the recorded pair (ResNet-50, V100, 0 -> 4 workers) got back 64 %: handing a
 # batch from process to process costs time too. The low end of a promise is a little below that.
 _SEEN_RECOVERED = 0.6
+# Taking a batch that workers have ready costs time as well. Below this share of the step that may be all there is.
+_HANDED_OVER = 0.03
 
 
 def check(
@@ -75,20 +77,26 @@ def check(
     if share < min_share:
         return
     facts = loader.loader if loader else None
-    workers = _workers(waits, facts)
+    workers = _workers.in_use(waits, facts)
     rest_us = max(steps.step_us - wait_us, 0.0)
     stall = _single_stall(waits, steps, wait_us)
-    wanted = _wanted_workers(waits, workers, wait_us, rest_us, facts)
-    free = _free_cores(record)
+    wanted = _workers.that_keep_up(waits, workers, wait_us, rest_us, facts)
+    free = _workers.free_cores(record)
+    ready = workers != 0 and share < _HANDED_OVER
     if stall:
         saving, fix = None, _keep_workers(facts, workers)
+    elif ready:
+        saving, fix = (
+            scale.saving(0.0, wait_us, "at most all of it; a batch that is ready costs some time to take"),
+            None,
+        )
     else:
         saving = _saving(scale, wait_us, rest_us, workers, wanted, free, breakdown.on_device)
-        possible = _possible(workers, wanted, free, breakdown.on_device)
+        possible = _workers.possible(workers, wanted, free, breakdown.on_device)
         saving = _replayed(saving, replay, waits, workers, possible, breakdown.on_device)
         fix = _fix(facts, workers, wanted, free, breakdown.on_device)
     yield Finding(
-        message=_message(breakdown.on_device, scale.scaled(wait_us), share, workers, stall, waits.longest_us),
+        message=_message(breakdown.on_device, scale.scaled(wait_us), share, workers, ready, stall, waits.longest_us),
         saving=saving,
         where=tuple(where for where in (waits.where,) if where),
         facts={
@@ -102,48 +110,13 @@ def check(
         },
         fix=fix,
         claims=(part,),
-        at_most="medium" if stall else "high",
+        at_most="medium" if stall else "low" if ready else "high",
     )
-
-
-def _workers(waits: InputWaits, facts: Loader | None) -> int | None:
-    """Workers in use; None where only their presence is known."""
-    if facts and facts.num_workers is not None:
-        return facts.num_workers
-    return 0 if waits.single_process else None
 
 
 def _single_stall(waits: InputWaits, steps: Steps, wait_us: float) -> bool:
     """Most of the wait is one fetch among several: the start of an epoch, not the pace of the loader."""
     return steps.count >= 3 and waits.longest_us > 0.75 * wait_us * steps.count
-
-
-def _batch_us(waits: InputWaits, workers: int | None, step_us: float, facts: Loader | None) -> float | None:
-    """What one process needs to make the batches of a step, µs; None where nothing tells."""
-    if workers == 0:
-        return waits.us
-    if facts and facts.sample_us is not None and facts.batch_size:
-        return facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)
-    # Workers that the loop waits for are never idle: together they make one batch per step.
-    return workers * step_us if workers else None
-
-
-def _wanted_workers(
-    waits: InputWaits, workers: int | None, wait_us: float, rest_us: float, facts: Loader | None
-) -> int | None:
-    """The workers that would keep up with the rest of the step; None where nothing tells."""
-    batch_us = _batch_us(waits, workers, wait_us + rest_us, facts)
-    if batch_us is None or rest_us <= 0:
-        return None
-    # One more than the average needs, or a single slow batch is waited for again.
-    return math.ceil(batch_us / rest_us) + 1
-
-
-def _free_cores(record: RankRecord | None) -> int | None:
-    """Cores for this rank's workers: its share of the machine less one for its own loop; None where unknown."""
-    if record is None or record.settings.cores is None:
-        return None
-    return max(record.settings.cores // max(record.world_size, 1) - 1, 0)
 
 
 def _saving(
@@ -191,15 +164,6 @@ def _replayed(
     return replace(found, low_us=low_us, high_us=high_us)
 
 
-def _possible(workers: int | None, wanted: int | None, free: int | None, on_device: bool) -> int | None:
-    """Workers whose effect can be worked out: those that are wanted and have a core; None where that is not known."""
-    if workers == 0 and (free is None or free >= 1):
-        return min(free or 1, wanted or 1)
-    if wanted is not None and workers and free is not None and on_device and free > workers:
-        return min(free, wanted)
-    return None
-
-
 def _fix(facts: Loader | None, workers: int | None, wanted: int | None, free: int | None, on_device: bool) -> Fix:
     if workers is None:
         after = "DataLoader(dataset, ..., num_workers=N)  # more than now, at most one per free core"
@@ -232,19 +196,20 @@ def _keep_workers(facts: Loader | None, workers: int | None) -> Fix | None:
     )
 
 
-def _message(on_device: bool, wait_us: float, share: float, workers: int | None, stall: bool, longest_us: float) -> str:
+def _message(
+    on_device: bool, wait_us: float, share: float, workers: int | None, ready: bool, stall: bool, longest_us: float
+) -> str:
     who = "The GPU" if on_device else "The training loop"
     said = f"{who} waits {time(wait_us)} of each step ({percent(share)}) for the next batch"
     if stall:
         return f"{said}; a single fetch of {time(longest_us)} holds most of it, as at the start of an epoch."
     if workers == 0:
         return f"{said}: batches are made in the training process itself (num_workers=0)."
-    by = (
-        "the loader's workers make"
-        if workers is None
-        else f"{plural(workers, 'worker')} " + ("makes" if workers == 1 else "make")
-    )
-    return f"{said}: {by} batches more slowly than the step uses them."
+    if ready:
+        return f"{said}, although workers make the batches: mostly it is ready."
+    if workers is None:
+        return f"{said}: the loader's workers make batches more slowly than the step uses them."
+    return f"{said}: {plural(workers, 'worker')} {'makes' if workers == 1 else 'make'} them too slowly."
 
 
 _ON_GPU = """
@@ -271,7 +236,7 @@ EXAMPLES = [
         draw(_ON_GPU, us=1000, D=NEXT_WORKERS, F=FORWARD, K=GEMM),
         facts={"settings": {"cores": 16}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
         saves_us=(4000, 11000),
-        says=("2 workers make",),
+        says=("2 workers make them too slowly",),
     ),
     Example(
         "two workers are too slow and no core is free",
@@ -325,6 +290,23 @@ EXAMPLES = [
         ),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "two workers, and a short wait",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [F ][D                            ] [F ][D                            ]
+            gpu 7   [K                              ]   [K                              ]
+            """,
+            us=1000,
+            D=NEXT_WORKERS,
+            F=FORWARD,
+            K=GEMM,
+        ),
+        facts={"settings": {"cores": 16}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
+        saves_us=(0, 1100),
+        says=("mostly it is ready",),
     ),
     Example(
         "workers have the batch ready",

@@ -37,6 +37,7 @@ from advisor.api import (
     RankRecord,
     Replay,
     Scale,
+    Trace,
     draw,
     edits,
     replayed_or,
@@ -46,6 +47,7 @@ from ._words import count, percent, time
 
 
 def check(
+    trace: Trace,
     launches: Launches,
     idle: GpuIdle,
     breakdown: Breakdown,
@@ -58,7 +60,9 @@ def check(
     idle_us, share = breakdown.us("idle_launch"), breakdown.share("idle_launch")
     if share < min_share:
         return
-    compiled = record.settings.compiled if record else None
+    # A compiled region that ran has its row, whoever recorded the trace.
+    ran = bool(trace.events.named("CompiledFunction", "Torch-Compiled Region").any())
+    compiled = True if ran else record.settings.compiled if record else None
     fused = [edits.fuse(replay.launching, into=replay.steps)] if replay else []
     saving = replayed_or(
         scale.saving(

@@ -30,6 +30,7 @@ from advisor.api import (
     GEMM,
     OPTIMIZER,
     Breakdown,
+    Device,
     Ev,
     Example,
     Finding,
@@ -62,6 +63,7 @@ _OPS_WORTH_FUSING = 2
 
 def check(
     work: OptimizerWork,
+    device: Device,
     phases: Phases,
     steps: Steps,
     breakdown: Breakdown,
@@ -73,7 +75,7 @@ def check(
 ) -> Iterator[Finding]:
     if work.loop is None:
         raise Missing("the trace does not show which ops the optimizer ran; record it with CPU activities")
-    if not work.loop:
+    if not work.loop or device.kind == "foreign":
         return
     known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
     if breakdown.on_device:

@@ -1,0 +1,121 @@
+"""The split of a step into fixed and per-sample time, against work counted by hand."""
+
+import json
+
+import pytest
+
+from advisor.analyses.batch_split import _CORE_GFLOPS, BatchSplit
+from advisor.analyses.op_work import flops, shapes, traffic
+from advisor.analyses.scale import Scale
+from advisor.api import GEMM, Ev, draw
+from advisor.computed import Missing
+from advisor.rule import Example
+from advisor.testing import computed
+
+STEPS = """
+    step   [1                         ][2                         ]
+    cpu    [F        ]        [O     ] [F        ]        [O     ]
+    cpu 2             [B     ]                    [B     ]
+    """
+
+
+def layer(batch, width):
+    return Ev("aten::addmm", dims=[[width], [batch, width], [width, width]])
+
+
+def gradient(batch, width):
+    return Ev("aten::mm", dims=[[width, batch], [batch, width]])
+
+
+def split_of(batch, width, **facts):
+    drawing = draw(STEPS, us=100, F=layer(batch, width), B=gradient(batch, width), O="Optimizer.step#SGD.step")
+    recorded = {"loaders": [{"batch_size": batch, "num_workers": 0}], "settings": {"cores": 1, "threads": 1}} | facts
+    return computed(Example("drawn", drawing, None, facts=recorded))
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "expected"),
+    [
+        ("aten::mm", [[2, 3], [3, 5]], 2 * 2 * 3 * 5),
+        ("aten::addmm", [[5], [2, 3], [3, 5], [], []], 2 * 2 * 3 * 5),
+        ("aten::bmm", [[7, 2, 3], [7, 3, 5]], 2 * 7 * 2 * 3 * 5),
+        # LeNet's first layer on 4 pictures: 6 x 28 x 28 outputs of 3 x 5 x 5 products each; forward and two gradients.
+        ("aten::convolution_backward", [[4, 6, 28, 28], [4, 3, 32, 32], [6, 3, 5, 5]], 3 * 2 * 4 * 6 * 28 * 28 * 75),
+        ("aten::relu", [[4, 10]], 0),
+    ],
+)
+def test_arithmetic_by_hand(name, inputs, expected):
+    assert flops(name, inputs) == expected
+
+
+def test_traffic_is_inputs_and_an_output_in_bytes():
+    assert traffic("aten::add", [[4, 10], [4, 10]]) == 4 * (40 + 40 + 40)
+    assert traffic("aten::view", [[4, 10]]) == 0
+    assert traffic("aten::add", []) == 0
+
+
+def test_inputs_that_are_no_single_tensor_have_no_shape():
+    assert shapes(json.dumps([[2, 3], [], [[2, 3], [4]], "", 7])) == [[2, 3], [], []]
+    assert shapes("") == []
+
+
+def test_fixed_and_per_sample_time_make_up_the_present_step():
+    known = split_of(4, 256)
+    split, step_us = known.get(BatchSplit), known.get(Scale).step_us
+    assert split.step_us(4) == pytest.approx((step_us, step_us))
+    assert split.saving_us(4) == (0, 0)
+    for batch in (8, 64, 1024):
+        low, high = split.saving_us(batch)
+        slow, fast = split.step_us(batch)[1], split.step_us(batch)[0]
+        assert low == pytest.approx(step_us - slow * 4 / batch)
+        assert high == pytest.approx(step_us - fast * 4 / batch)
+        rates = split.samples_per_second(batch)
+        assert rates == pytest.approx((batch / slow * 1e6, batch / fast * 1e6))
+
+
+def test_work_per_sample_is_counted_from_the_shapes():
+    split = split_of(8, 512).get(BatchSplit)
+    by_hand = 2 * 512 * 512 + 2 * 512 * 512  # one product forward, one for the gradient of the weight
+    slow, fast = (by_hand / rate / 1e3 for rate in _CORE_GFLOPS)
+    assert split.per_sample_us == pytest.approx((fast, slow))
+
+
+def test_loading_a_sample_counts_as_per_sample_time():
+    without = split_of(8, 512).get(BatchSplit)
+    loader = {"batch_size": 8, "num_workers": 0, "sample_us": 100.0}
+    with_samples = split_of(8, 512, loaders=[loader]).get(BatchSplit)
+    assert with_samples.per_sample_us[1] == pytest.approx(without.per_sample_us[1] + 100)
+
+
+def test_the_samples_never_take_more_than_the_step():
+    split = split_of(4, 8192).get(BatchSplit)
+    assert split.fixed_us[0] == pytest.approx(0)
+    assert split.saving_us(64)[0] == pytest.approx(0)
+
+
+def test_unknown_loading_cost_is_said():
+    loader = {"batch_size": 8, "num_workers": 2}
+    assert not split_of(8, 512, loaders=[loader]).get(BatchSplit).loader_known
+
+
+def test_without_shapes_or_batch_size_there_is_no_split():
+    bare = draw(STEPS, us=100, F="aten::linear", B="aten::mm", O="Optimizer.step#SGD.step")
+    with pytest.raises(Missing):
+        computed(Example("drawn", bare, None)).get(BatchSplit)
+
+
+def test_on_a_device_kernels_grow_and_python_may():
+    drawing = draw(
+        """
+        step   [1                 ][2                 ]
+        cpu    [F   ]              [F   ]
+        gpu 7   [K       ]          [K       ]
+        """,
+        us=100,
+        F=layer(4, 256),
+        K=GEMM,
+    )
+    split = computed(Example("drawn", drawing, None, facts={"loaders": [{"batch_size": 4}]})).get(BatchSplit)
+    # 1,000 µs of 2,000 are kernels, the gap in the middle (900 µs) is Python that may loop over samples: at worst both double.
+    assert split.step_us(8)[1] == pytest.approx(2000 + 1000 + 900)
+    assert split.step_us(8)[0] == pytest.approx(2000 + 1000)

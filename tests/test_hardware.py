@@ -1,0 +1,56 @@
+"""What accelerators can do, by vendor and name."""
+
+import pytest
+
+from advisor.api import lookup
+
+
+@pytest.mark.parametrize(
+    ("name", "tf32", "fp16", "bf16"),
+    [
+        ("Tesla V100-SXM2-32GB", False, True, False),
+        ("Tesla V100-DGXS-32GB", False, True, False),
+        ("Tesla T4", False, True, False),
+        ("NVIDIA GeForce RTX 2080 Ti", False, True, False),
+        ("NVIDIA GeForce GTX 1660 Ti", False, False, False),
+        ("NVIDIA GeForce GTX 1080", False, False, False),
+        ("Tesla P100-SXM2-16GB", False, False, False),
+        ("NVIDIA A100-SXM4-80GB", True, True, True),
+        ("NVIDIA A10G", True, True, True),
+        ("NVIDIA GeForce RTX 4090", True, True, True),
+        ("NVIDIA RTX A6000", True, True, True),
+        ("NVIDIA H100 80GB HBM3", True, True, True),
+        ("NVIDIA H200", True, True, True),
+        ("NVIDIA GB200", True, True, True),
+        ("AMD Instinct MI300X", False, True, True),
+        ("AMD Instinct MI250X", False, True, True),
+    ],
+)
+def test_formats_of_known_devices(name, tf32, fp16, bf16):
+    found = lookup(name)
+    assert (found.tf32, found.fp16, found.bf16) == (tf32, fp16, bf16)
+
+
+def test_variants_of_one_name_are_told_apart():
+    assert lookup("NVIDIA A100-SXM4-80GB").bandwidth_gbs > lookup("NVIDIA A100-SXM4-40GB").bandwidth_gbs
+    assert lookup("NVIDIA H100 PCIe").fp32_tflops < lookup("NVIDIA H100 80GB HBM3").fp32_tflops
+    assert lookup("NVIDIA L40S").tf32_tflops > lookup("NVIDIA L40").tf32_tflops
+    assert lookup("NVIDIA L4").fp32_tflops < lookup("NVIDIA L40").fp32_tflops
+    assert lookup("NVIDIA A10").fp32_tflops == 31.2
+
+
+def test_the_capability_speaks_for_nvidia_alone():
+    assert lookup("NVIDIA Something New", (12, 0)).tf32
+    assert not lookup("NVIDIA Something Old", (6, 1)).fp16
+    assert lookup("NVIDIA Something Turing", (7, 5)) is None, "a GTX 16 has no tensor cores, other Turing devices have"
+    assert lookup("AMD Instinct MI999", (9, 4)) is None
+    assert lookup("Unknown Accelerator", (9, 0)) is None
+    assert lookup("", (9, 0)) is None
+
+
+def test_peaks_are_plausible():
+    for name in ("V100", "T4", "A100", "A30", "A40", "L4", "L40S", "H100", "H200", "MI300X", "MI250X"):
+        found = lookup(name)
+        assert found.half_tflops > found.fp32_tflops
+        if found.tf32_tflops:
+            assert found.half_tflops == pytest.approx(2 * found.tf32_tflops, rel=0.03)
