@@ -116,6 +116,6 @@ def test_on_a_device_kernels_grow_and_python_may():
         K=GEMM,
     )
     split = computed(Example("drawn", drawing, None, facts={"loaders": [{"batch_size": 4}]})).get(BatchSplit)
-    # 1,000 µs of 2,000 are kernels, the gap in the middle (900 µs) is Python that may loop over samples: at worst both double.
+    # 1,000 µs of 2,000 are kernels; the gap of 900 µs is Python that may loop over samples: at worst both double.
     assert split.step_us(8)[1] == pytest.approx(2000 + 1000 + 900)
     assert split.step_us(8)[0] == pytest.approx(2000 + 1000)
