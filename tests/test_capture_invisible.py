@@ -148,7 +148,7 @@ def test_errors_inside_loader_backward_and_optimizer_look_as_bare(tmp_path: Path
     equal(plain, wrapped)
     assert plain.out.count(b"Traceback") == 6
     assert b"torch_advisor" not in wrapped.out
-    assert os.path.join("advisor", "capture") not in wrapped.out.decode()
+    assert str(Path("advisor", "capture")) not in wrapped.out.decode()
 
 
 def test_environment_names_nothing_else_of_us() -> None:

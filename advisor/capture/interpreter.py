@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from advisor.errors import UsageError
 
 _ASK = "import importlib.util as u; print(u.find_spec('torch') is not None)"
+_VERSION = "import importlib.metadata as m; print(m.version('torch'))"
 _INSTALL = "install it there (pip install torch), or name the script's interpreter with --python"
 
 
@@ -33,6 +35,20 @@ def find(asked: str | None) -> str:
         if _has_torch(path):
             return path
     raise UsageError(f"this environment has no torch; {_INSTALL}")
+
+
+def torch_version(path: str) -> str | None:
+    """The version of that interpreter's torch, from its package's metadata; None where it is not known."""
+    if path == sys.executable:
+        try:
+            return importlib.metadata.version("torch")
+        except importlib.metadata.PackageNotFoundError:
+            return None
+    try:
+        done = subprocess.run([path, "-c", _VERSION], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
 
 
 def _active() -> list[str]:

@@ -166,9 +166,14 @@ def assemble(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
     for part in parts:
         record["versions"] = {**part.pop("versions", {}), **record.get("versions", {})}
         record["ranks"].append(part)
-    aside = folder / ".run.json.tmp"
-    aside.write_text(json.dumps(record, indent=1), encoding="utf-8")
-    aside.replace(folder / "run.json")
+    write_record(folder, record)
     for path in folder.glob("rank*.part.json"):
         path.unlink()
     return record
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Writes run.json aside, then renames it."""
+    aside = folder / ".run.json.tmp"
+    aside.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    aside.replace(folder / "run.json")

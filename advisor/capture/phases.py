@@ -225,7 +225,7 @@ class Phases:
             self.phase = DONE
 
     def interrupt(self, again: bool = False) -> bool:
-        """Closes an open window at once: the script ends, or (again) starts a profiler of its own. True if one was open.
+        """Closes an open window at once: the script ends, or (again) profiles itself. True if one was open.
 
         A window without a whole step is tried again where the script goes on.
         """

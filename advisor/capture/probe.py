@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
-import os
 import platform
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from . import cores
 
 # torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
 _MEMORY = {
@@ -69,9 +70,11 @@ def look(initial: dict[str, Any], collector: Any) -> dict[str, Any]:
         "grad_scaler": bool(found.get("scalers")) if found else None,
         "threads": attempt(torch.get_num_threads),
         "interop_threads": attempt(torch.get_num_interop_threads),
-        "cores": cores(),
+        "cores": attempt(lambda: cores.available()[0]),
         "cpu_bf16": attempt(cpu_bf16),
         "model_device": _device_of(params),
+        "accelerator_available": True if torch.cuda.is_initialized() else None,
+        "accelerator_name": attempt(torch.cuda.get_device_name) if torch.cuda.is_initialized() else None,
         "compiled": _compiled(),
         "ddp": (found.get("ddp") or [None])[0],
     }
@@ -147,38 +150,11 @@ def durations(before: list[Any], after: list[Any]) -> tuple[list[float], str, fl
     return times, "device", None
 
 
-def cores() -> int | None:
-    """Cores this process may use: the smaller of its affinity and its control group's quota."""
-    try:
-        count = len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        count = os.cpu_count() or 0
-    quota = attempt(_quota)
-    if quota:
-        count = min(count, max(1, int(quota + 0.5)))
-    return count or None
-
-
 def cpu_bf16() -> bool | None:
     """Whether this CPU multiplies bf16 in hardware; None where the system does not say."""
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
         flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return any(flag in flags.split() for flag in ("amx_bf16", "avx512_bf16", "bf16")) if flags else None
-
-
-def _quota() -> float | None:
-    """Cores that the control group grants (v2, then v1)."""
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            limit, period = file.read().split()[:2]
-        return None if limit == "max" else int(limit) / int(period)
-    except OSError:
-        pass
-    with open("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", encoding="ascii") as file:
-        limit_us = int(file.read())
-    with open("/sys/fs/cgroup/cpu/cpu.cfs_period_us", encoding="ascii") as file:
-        period_us = int(file.read())
-    return limit_us / period_us if limit_us > 0 else None
 
 
 def _device_of(params: list[Any]) -> str | None:
@@ -188,14 +164,14 @@ def _device_of(params: list[Any]) -> str | None:
 
 
 def _compiled() -> bool | None:
-    utils = sys.modules.get("torch._dynamo.utils")
-    return bool(utils.counters["stats"]["unique_graphs"]) if utils is not None else False
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return bool(counters["stats"]["unique_graphs"]) if counters else False
 
 
 def _compile_facts() -> dict[str, Any] | None:
     """Counters of torch.compile, with the reasons of graph breaks and of recompilations."""
     utils = sys.modules.get("torch._dynamo.utils")
-    if utils is None or not utils.counters:
+    if not getattr(utils, "counters", None):  # absent while the module is half imported
         return None
     counters = utils.counters
     metrics = attempt(utils.get_compilation_metrics) or []

@@ -32,7 +32,9 @@ def arm(settings: dict[str, Any], role: str) -> None:
     """Installs the hooks: at once in a rank; in any other process when it joins a process group."""
     session = Session(settings)
     if role == "rank":
-        session.begin(main=True)
+        session.begin()
+        # The named script without a step: even a time window is better than nothing.
+        session.time_window.watch()
     else:
         hooks.watch_groups(session.begin)
 
@@ -59,8 +61,8 @@ class Session:
         self.time_window = TimeWindow(self._without_steps, self._open_time_window, self._close_time_window)
         self.initial = probe.switches()
 
-    def begin(self, main: bool = False) -> None:
-        """Starts to listen; once. main: this process runs the named script, so even a time window is better than none."""
+    def begin(self) -> None:
+        """Starts to listen; once."""
         if self.begun or not self._wanted():
             return
         self.begun = self.live = True
@@ -71,8 +73,6 @@ class Session:
         hooks.in_children(self._forget)
         self.collector.install()
         self.exits = Exits(self.end)
-        if main:
-            self.time_window.watch()
         atexit.register(self.end)
 
     def _wanted(self) -> bool:

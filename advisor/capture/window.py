@@ -96,6 +96,10 @@ class Window:
         """Stops to record and writes the trace. rows: the rows that were whole training steps -> iteration."""
         profiler, self.profiler, self.recording = self.profiler, None, False
         self._quietly(profiler.stop_trace)
+        if self.role == "lines" and self.lines.cut:
+            self.notes.append(
+                f"the lines step ran more than {self.lines.events} lines: its later ones are not recorded"
+            )
         self.on_stop()
         if not rows and self.role == "lines":
             return
@@ -111,8 +115,9 @@ class Window:
             self.notes.append(f"the {self.role} trace could not be written: {failure.strerror or failure}")
             return
         finally:
-            if os.path.exists(plain):
-                os.unlink(plain)
+            for left in (plain, f"{plain}.tmp"):  # Kineto writes aside too, and leaves that on a full disk
+                if os.path.exists(left):
+                    os.unlink(left)
         steps = {f"ProfilerStep#{iteration}": iteration for iteration in rows.values()}
         self.files.append({"path": os.path.basename(path), "role": role, "steps": steps, "partial": partial})
 
@@ -140,8 +145,9 @@ class Window:
 
     def compiles(self) -> int:
         """Graphs that torch.compile has made so far; 0 while it is not in use."""
-        utils = sys.modules.get("torch._dynamo.utils")
-        return int(utils.counters["stats"]["unique_graphs"]) if utils is not None else 0
+        # The module may be half imported when a hook asks: then nothing was compiled.
+        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+        return int(counters["stats"]["unique_graphs"]) if counters else 0
 
     def too_big(self) -> bool:
         """The profiler holds more memory than it may."""
@@ -204,7 +210,7 @@ class Window:
             raise OSError(28, "less than 256 MB are free for the trace")
 
 
-class _Profile(torch.profiler._KinetoProfile):
+class _Profile(torch.profiler._KinetoProfile):  # type: ignore[misc]
     """torch.profiler without its import of torch._inductor, which costs seconds in a script that compiles nothing."""
 
     def prepare_trace(self) -> None:

@@ -1,8 +1,13 @@
-"""`advisor doctor`: can this machine record what an accelerator does, and if not, why."""
+"""`advisor doctor`: can this machine be profiled, and if not, why."""
 
 from __future__ import annotations
 
 import argparse
+import json
+
+from advisor.commands import _options
+
+_MARKS = {"ok": "ok     ", "note": "note   ", "warning": "warning", "error": "error  "}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -10,15 +15,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "doctor",
         help="check whether this machine can be profiled",
-        description="Says whether device events can be recorded here and, if not, the cause and the exact fix.",
+        description="Says whether a training script can be profiled here, whether device events can be recorded and, "
+        "if not, the cause and the fix.",
         epilog="example: advisor doctor",
         allow_abbrev=False,
     )
     parser.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    _options.add_common_options(parser)
     parser.set_defaults(handler=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line per check."""
-    raise NotImplementedError
+    from advisor.capture import checkup
+
+    checks = checkup.all_checks(args.python)
+    if args.json:
+        print(json.dumps([{"id": one.id, "status": one.status, "message": one.message} for one in checks], indent=1))
+        return 0
+    for one in checks:
+        if not (args.quiet and one.status in ("ok", "note")):
+            print(f"{_MARKS[one.status]}  {one.id}: {one.message}")
+    return 0

@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
     options = launch.Options(
         args.steps, args.warmup, args.stop_after_profile, not args.no_lines, args.memory, args.rank
     )
+    python = target.command[0] if target.direct else sys.executable
     folder = Path(tempfile.mkdtemp(prefix="torch-advisor-"))
     try:
         ended = _captured(target, folder, options)
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             "environment": secrets.allowed(os.environ),
             "exit_status": ended.status,
         }
-        failed = _report(folder, output, args, header)
+        failed = _report(folder, output, args, header, python)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if ended.signal:
@@ -143,7 +144,7 @@ def _captured(target: Target, folder: Path, options: Options) -> Ended:
     return launch.wait(process)
 
 
-def _report(folder: Path, output: Output, args: argparse.Namespace, header: dict[str, Any]) -> int:
+def _report(folder: Path, output: Output, args: argparse.Namespace, header: dict[str, Any], python: str) -> int:
     """Moves the traces home and reports on them; our own failures are one line and status 4."""
     from advisor.capture import launch
     from advisor.commands.analyze import finish
@@ -153,6 +154,7 @@ def _report(folder: Path, output: Output, args: argparse.Namespace, header: dict
         record = launch.assemble(folder, header)
         if not any(rank["files"] for rank in record["ranks"]):
             return _nothing(record, args)
+        _add_preflight(folder, record, python)
         home = _bring_home(folder, output)
         return finish(home, replace(output, folder=home) if output.folder else output, args)
     except Exception as failure:
@@ -161,6 +163,23 @@ def _report(folder: Path, output: Output, args: argparse.Namespace, header: dict
         text = str(failure) if isinstance(failure, AdvisorError) else f"{type(failure).__name__}: {failure}"
         print(f"advisor: {text.splitlines()[0]}", file=sys.stderr)
         return FAILED
+
+
+def _add_preflight(folder: Path, record: dict[str, Any], python: str) -> None:
+    """Says in run.json whether device events can be recorded here, and whether an accelerator stood unused.
+
+    Asked after the script: a process that brings up a device beside it would disturb what is measured.
+    """
+    from advisor.capture import launch, preflight
+
+    found = preflight.check(python, os.environ)
+    record["preflight"] = [{"id": one.id, "status": one.status, "message": one.message} for one in found.checks]
+    for rank in record["ranks"]:
+        settings = rank.get("settings")
+        if settings and settings.get("accelerator_available") is None:
+            settings["accelerator_available"] = found.accelerator
+            settings["accelerator_name"] = found.name or None
+    launch.write_record(folder, record)
 
 
 def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ def square(number: int) -> int:
 def facts() -> dict:
     main = sys.modules["__main__"]
     copied = pickle.loads(pickle.dumps(Thing(7)))
-    seen = {
+    return {
         "argv": sys.argv,
         "orig_argv": sys.orig_argv[1:],
         "file": getattr(main, "__file__", None),
@@ -52,7 +52,6 @@ def facts() -> dict:
         "own": [name for name in ("advisor", "rules", "reports") if name in sys.modules],
         "threads": torch.get_num_threads(),
     }
-    return seen
 
 
 def iter_frames():
