@@ -130,7 +130,7 @@ def _quiet(report: Report) -> Iterator[str]:
         yield from _wrapped(f"skipped: {', '.join(rules)}: {reason}", "", "         ", most=3)
     clear = [_words.one_line(outcome.rule) for outcome in _ranking.with_status(report, "clear")]
     if clear:
-        yield from _wrapped(f"clear:   {', '.join(clear)}", "", "         ")
+        yield from _wrapped(f"clear:   {', '.join(clear)}", "", "         ", most=2)
     for outcome in _ranking.with_status(report, "error"):
         text = f"failed:  {_words.one_line(outcome.rule)}: {_words.one_line(outcome.reason)}"
         yield from _wrapped(text, "", "         ", most=2)
