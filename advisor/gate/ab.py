@@ -14,7 +14,7 @@ from pathlib import Path
 
 from advisor.gate import pairs, sequential, verdict
 from advisor.gate.config import GateConfig
-from advisor.gate.difference import causes
+from advisor.gate.difference import MOST_OF_A_KIND, causes
 from advisor.gate.model import Result, StepTime
 from advisor.gate.moved_lines import changed_lines
 from advisor.gate.pairs import Mode, Pair, Side
@@ -136,7 +136,7 @@ def _notes(result: StepTime, alone: Sequence[Pair]) -> list[str]:
         said.append(f"self-test, base against base: {shown}; noise {result.self_test_noise:.1%} per pair")
     if not result.pairs:
         said.append("the comparison was not begun: this machine is too noisy for it; use a quieter one, or counters")
-    if result.mean_change is not None and abs(result.mean_change - result.change) > _TAIL:
+    if result.mean_change is not None and abs((1 + result.mean_change) / (1 + result.change) - 1) > _TAIL:
         said.append(f"the mean step changed by {result.mean_change:+.1%}: long steps differ, look at the tail")
     if result.confirmed is False:
         said.append("a first series said regression near the margin, a second one did not confirm it")
@@ -161,5 +161,5 @@ def _explained(result: Result, base: Side, head: Side, say: Say) -> Result:
     new, gone = findings_changed(*reports)
     step_us = result.step_time.base_us if result.step_time else 0.0
     lines = changed_lines(reports[0], reports[1], base.folder, head.folder, step_us)
-    why = (*lines, *causes(*reports))
+    why = (*lines[:MOST_OF_A_KIND], *causes(*reports))
     return replace(result, causes=why, new_findings=tuple(new), gone_findings=tuple(gone))

@@ -56,14 +56,18 @@ def _causes(causes: Sequence[Cause]) -> list[str]:
     if not causes:
         return []
     lines = ["", "  what changed between the two profiles (per step)"]
-    for cause in causes[:_MOST]:
-        sign = "+" if cause.change >= 0 else "-"
-        numbers = f"{words.value(cause.base, cause.unit)} -> {words.value(cause.head, cause.unit)}"
-        where = f"  {cause.where}" if cause.where else ""
-        lines.append(
-            f"    {cause.kind:<8} {cause.name}  {sign}{words.value(abs(cause.change), cause.unit)}  ({numbers}){where}"
-        )
+    lines += [f"    {cause.kind:<8} {cause.name}  {moved(cause)}" for cause in causes]
     return lines
+
+
+def moved(cause: Cause) -> str:
+    """The change of a cause, with both sides where there are two: `+458 ms (new)`."""
+    sign = "+" if cause.change >= 0 else "-"
+    change = f"{sign}{words.value(abs(cause.change), cause.unit)}"
+    where = f"  {cause.where}" if cause.where else ""
+    if cause.base is None or cause.head is None:
+        return change + where
+    return f"{change}  ({words.value(cause.base, cause.unit)} -> {words.value(cause.head, cause.unit)}){where}"
 
 
 def _findings(title: str, flags: Sequence[Flagged]) -> list[str]:

@@ -15,6 +15,8 @@ from advisor.model import OpRow, Report
 # Differences of a part or an op below this share of the step are the noise of two single profiles.
 _LEAST_SHARE = 0.002
 _MOST_ROWS = 12
+# Of each kind of cause the first few say it; the two reports hold the rest.
+MOST_OF_A_KIND = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +144,14 @@ def _section(title: str, rows: Sequence[str]) -> list[str]:
 
 
 def causes(base: Report, head: Report) -> list[Cause]:
-    """Why a step takes another time: counters that moved, parts of the step, ops and kernels; each largest first."""
+    """Why a step takes another time: parts of the step, ops and kernels, counters that moved; each largest first."""
+    least = _LEAST_SHARE * max(step_us(base) or 0.0, step_us(head) or 0.0)
+    parts = [row for row in _parts(base, head) if abs(row.change or 0.0) > least]
     rows = counters.compare(counters.counts_of(base), counters.counts_of(head), {})
     moved = [row for row in rows if row.status in ("worse", "better", "moved")]
     moved.sort(key=lambda row: (counters.DETAIL in row.id, -abs(row.change or 0.0) / max(row.base or 0.0, 1.0)))
-    found = [Cause("counter", row.id, row.base, row.head, row.unit, row.where) for row in moved[:_MOST_ROWS]]
-    least = _LEAST_SHARE * max(step_us(base) or 0.0, step_us(head) or 0.0)
-    parts = [row for row in _parts(base, head) if abs(row.change or 0.0) > least]
-    found += [Cause("part", row.id, row.base, row.head, row.unit) for row in parts]
-    return [*found, *ops_changed(base, head)]
+    return [
+        *(Cause("part", row.id, row.base, row.head, row.unit) for row in parts[:MOST_OF_A_KIND]),
+        *ops_changed(base, head)[:MOST_OF_A_KIND],
+        *(Cause("counter", row.id, row.base, row.head, row.unit, row.where) for row in moved[: 2 * MOST_OF_A_KIND]),
+    ]
