@@ -63,6 +63,18 @@ def test_without_steps_the_window_spans_ops_and_device_work() -> None:
     assert (steps.source, steps.count, steps.window.tolist()) == ("window", 1, [[100_000, 200_000]])
 
 
+def test_without_steps_the_loop_is_the_thread_that_is_longest_in_ops() -> None:
+    many = [row("aten::empty", 100 + i, 1, tid=3) for i in range(0, 40, 2)]
+    steps = analysed([row("aten::mm", 100, 90, tid=2), *many]).get(Steps)
+    made = read_bytes(json.dumps({"traceEvents": [row("aten::mm", 100, 90, tid=2), *many]}).encode(), "made")
+    assert made.events.threads[steps.main_thread].tid == "2"
+    # A thread that fetches or steps an optimizer is the loop's, however short.
+    fetch = row("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 150, 1, "user_annotation", 3)
+    rows = [row("aten::mm", 100, 90, tid=2), *many, fetch]
+    made = read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")
+    assert made.events.threads[analysed(rows).get(Steps).main_thread].tid == "3"
+
+
 def test_a_trace_without_work_has_no_steps() -> None:
     with pytest.raises(Missing, match="neither CPU ops nor device work"):
         analysed([row("PyTorch Profiler (0)", 0, 900, "Trace")]).get(Steps)

@@ -137,7 +137,7 @@ def _whole(trace: Trace) -> Intervals:
 
 
 def _busiest_thread(trace: Trace) -> int:
-    """Without steps: the thread that fetched or stepped an optimizer, else that with most CPU ops outside backward."""
+    """Without steps: the thread that fetched or stepped an optimizer, else that which is longest in CPU ops."""
     events = trace.events
     for used in (
         events.of(Category.ANNOTATION) & events.named("enumerate(DataLoader)#", "Optimizer.step#"),
@@ -145,8 +145,15 @@ def _busiest_thread(trace: Trace) -> int:
         events.of(Category.PYTHON, Category.RUNTIME),
     ):
         if used.any():
-            return int(np.argmax(np.bincount(events.thread[used])))
+            covered = {int(thread): _covered(events, used, thread) for thread in np.unique(events.thread[used])}
+            return max(covered, key=covered.__getitem__)
     return -1
+
+
+def _covered(events: Events, rows: Mask, thread: int) -> int:
+    """Time in which at least one of the rows runs on a thread, ns."""
+    mine = rows & (events.thread == thread)
+    return total(union(events.start_ns[mine], events.end_ns[mine]))
 
 
 def _source(text: str) -> StepSource:
