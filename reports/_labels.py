@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from advisor.reports import _words
+from . import _words
 
 
 @dataclass(frozen=True, slots=True)

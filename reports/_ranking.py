@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from advisor.api import Finding, Outcome, Report, Source
-from advisor.reports import _labels, _words
+
+from . import _labels, _words
 
 BEST = 3
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from advisor.api import BreakdownItem, Report, Times
-from advisor.reports import _labels, _words
+
+from . import _labels, _words
 
 # From this difference on, mean and median tell two stories: throughput follows the mean, so the tail is named.
 TAIL_SHARE = 0.10

@@ -10,7 +10,8 @@ import re
 from xml.etree import ElementTree
 
 from advisor.api import Outcome, Report
-from advisor.reports import _ranking, _verdict, _words
+
+from . import _ranking, _verdict, _words
 
 # XML 1.0 has no form at all for these characters, escaped or not.
 _ILLEGAL = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 
 from advisor.api import Report
-from advisor.reports import _labels, _ranking, _verdict, _words
+
+from . import _labels, _ranking, _verdict, _words
 
 LIMIT_BYTES = 60_000
 # Longer texts are cut: a message is a sentence, and names of 2,000 characters exist.

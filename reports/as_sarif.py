@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from advisor.api import Finding, Outcome, Report, Source
-from advisor.reports import _labels, _ranking, _verdict, _words
+
+from . import _labels, _ranking, _verdict, _words
 
 _RESULTS = 5000
 _LOCATIONS = 10

@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Iterator
 
 from advisor.api import Outcome, Report
-from advisor.reports import _labels, _ranking, _verdict, _words
+
+from . import _labels, _ranking, _verdict, _words
 
 WIDTH = 80
 # Parts under half a per cent of the step are named in one line, not drawn.

@@ -15,15 +15,25 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = PYPROJECT["tool"]["setuptools"]["packages"]
 
 
+def absolute(path: Path, node: ast.ImportFrom) -> str:
+    """The dotted module of a `from … import`, relative ones resolved as the installed packages lie."""
+    if not node.level:
+        return node.module or ""
+    parts = path.relative_to(ROOT).parent.parts
+    home = parts if parts[0] == "advisor" else ("advisor", *parts)
+    above = home[: len(home) - node.level + 1]
+    return ".".join((*above, *((node.module,) if node.module else ())))
+
+
 def imported(path: Path) -> set[str]:
     """Every dotted module that a file imports, wherever in it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {node.module}
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = absolute(path, node)
+            names |= {module} | {f"{module}.{alias.name}" for alias in node.names}
     return names
 
 

@@ -14,8 +14,9 @@ from importlib import resources
 import jinja2
 
 from advisor.api import Report
-from advisor.reports import _labels, _ranking, _verdict, _words
-from advisor.reports.as_html import _charts, _prose, _view
+
+from .. import _labels, _ranking, _verdict, _words
+from . import _charts, _prose, _view
 
 
 def render(report: Report) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.api import BreakdownItem, Finding, Lane, OpRow, Report, Segment, Timeline, Times
-from advisor.reports import _labels, _words
+
+from .. import _labels, _words
 
 # A share is written into its piece of the bar from this width on: "44 %" needs 40 of 400 pixels.
 _LABEL_SHARE = 0.10

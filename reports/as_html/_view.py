@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times
-from advisor.reports import _labels, _ranking, _verdict, _words
-from advisor.reports.as_html import _charts
+
+from .. import _labels, _ranking, _verdict, _words
+from . import _charts
 
 # Rows of a table that help a reader; report.json holds the rest, and the page says so.
 _ROWS = 20
