@@ -28,9 +28,13 @@ class Neighbours:
     def __init__(self, trace: Trace, links: Links) -> None:
         self.events = trace.events
         work = np.flatnonzero(trace.device_work)
-        self.by_end = work[np.argsort(self.events.end_ns[work], kind="stable")]
-        self.by_start = work
         self.launch = links.launch
+        # Of works that start together, the one that was queued first speaks for the gap; the rest is for a fixed order.
+        launched = self.launched_ns(work)
+        known_first = np.where(launched >= 0, launched, np.iinfo(np.int64).max)
+        name = self.events.name[work]
+        self.by_start = work[np.lexsort((name, known_first, self.events.start_ns[work]))]
+        self.by_end = work[np.lexsort((name, self.events.end_ns[work]))]
 
     def after(self, time_ns: Ints) -> Ints:
         """Row of the work that ended last before each instant, -1 where there is none."""
