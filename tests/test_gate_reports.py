@@ -83,6 +83,20 @@ def test_a_counter_that_differs_between_steps_is_demoted_with_a_note(gate: Any) 
     assert "cpu_ops informs only: it differs between 339 and 361 in the steps of one run" in out
 
 
+def test_a_counter_that_grew_in_every_step_is_no_matter_of_chance(gate: Any) -> None:
+    wild = (Counter("cpu_ops", "count", (339.0, 361.0, 339.0)),)
+    wilder = (Counter("cpu_ops", "count", (4000.0, 4020.0, 4010.0)),)
+    base = report({**COUNTS, "cpu_ops": 346.3}, counters=wild)
+    status, out, _ = gate(base, report({**COUNTS, "cpu_ops": 4010.0}, counters=wilder))
+    assert status == 1
+    assert "REGRESSION: cpu_ops grew" in out
+    # Overlapping ranges stay open.
+    assert (
+        gate(base, report({**COUNTS, "cpu_ops": 354.0}, counters=(Counter("cpu_ops", "count", (347.0, 361.0)),)))[0]
+        == 0
+    )
+
+
 def test_a_lost_counter_never_passes(gate: Any) -> None:
     head = report()
     lost = {**head.metrics, "syncs": Metric("syncs", None, "count", "not_measured", "no device")}

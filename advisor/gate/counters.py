@@ -35,7 +35,10 @@ DETAIL = ":"  # `op:aten::mul`, `sync:train.py train aten::item`: parts of a tot
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """One counter of one run: its value per step; `steady` says that every step had the same value."""
+    """One counter of one run: its value per step; `steady` says that every step had the same value.
+
+    low, high: the range over the steps; None where only the mean is known.
+    """
 
     id: str
     unit: Unit
@@ -43,6 +46,8 @@ class Count:
     steady: bool = True
     why: str = ""
     where: str = ""
+    low: float | None = None
+    high: float | None = None
 
 
 def counts_of(report: Report) -> dict[str, Count]:
@@ -54,7 +59,9 @@ def counts_of(report: Report) -> dict[str, Count]:
         known = found.get(counter.id)
         value = known.value if known and known.value is not None else mean
         where = f"{counter.where.file}:{counter.where.line}" if counter.where else ""
-        found[counter.id] = Count(counter.id, counter.unit, value, steady, _unsteady(counter.per_step), where)
+        low, high = min(counter.per_step, default=None), max(counter.per_step, default=None)
+        why = _unsteady(counter.per_step)
+        found[counter.id] = Count(counter.id, counter.unit, value, steady, why, where, low, high)
     return dict(sorted(found.items()))
 
 
@@ -103,6 +110,8 @@ def _row(id_: str, base: Count | None, head: Count | None, tolerances: Mapping[s
         # What only the head measures cannot have regressed, and there is nothing to hold it against.
         return _with(row, "not measured", f"not measured in the {'base' if before is None else 'head'}: {reason}")
     if not (_steady(base) and _steady(head)):
+        if _beyond(base, head, tolerance):
+            return _with(row, _status(id_, before, after, tolerance), "in every step, though the steps differ")
         unsteady = next(side for side in (head, base) if not _steady(side))
         return _with(row, "unsteady", unsteady.why if unsteady else "")
     return _with(row, _status(id_, before, after, tolerance))
@@ -117,6 +126,15 @@ def _value(id_: str, side: Count | None, other: Count | None) -> float | None:
 
 def _steady(side: Count | None) -> bool:
     return side is None or side.steady
+
+
+def _beyond(base: Count | None, head: Count | None, tolerance: float) -> bool:
+    """Whether the least step of the head does more than the most of the base: no mixture of steps explains that."""
+    if base is None or head is None:
+        return False
+    most = base.value if base.steady else base.high
+    least = head.value if head.steady else head.low
+    return most is not None and least is not None and least > most + tolerance * abs(most)
 
 
 def _status(id_: str, before: float, after: float, tolerance: float) -> str:
