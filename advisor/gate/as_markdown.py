@@ -72,7 +72,7 @@ def _causes(result: Result) -> str:
     for cause in result.causes[:_MOST_ROWS]:
         sign = "+" if cause.change >= 0 else "-"
         change = f"{sign}{words.value(abs(cause.change), cause.unit)}"
-        lines.append(f"| {cause.kind} | {_code(cause.name)} | {change} | {_safe(cause.where)} |")
+        lines.append(f"| {cause.kind} | {_code(words.short(cause.name))} | {change} | {_safe(cause.where)} |")
     return "\n### What changed between the two profiles\n\n" + "\n".join(lines) + "\n"
 
 

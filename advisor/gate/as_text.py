@@ -56,7 +56,7 @@ def _causes(causes: Sequence[Cause]) -> list[str]:
     if not causes:
         return []
     lines = ["", "  what changed between the two profiles (per step)"]
-    lines += [f"    {cause.kind:<8} {cause.name}  {moved(cause)}" for cause in causes]
+    lines += [f"    {cause.kind:<8} {words.short(cause.name)}  {moved(cause)}" for cause in causes]
     return lines
 
 

@@ -15,6 +15,8 @@ from advisor.model import OpRow, Report
 # Differences of a part or an op below this share of the step are the noise of two single profiles.
 _LEAST_SHARE = 0.002
 _MOST_ROWS = 12
+# A report lists so many ops and kernels; a name that a full list lacks is not gone, only small.
+_FULL_LIST = 40
 # Of each kind of cause the first few say it; the two reports hold the rest.
 MOST_OF_A_KIND = 6
 
@@ -99,9 +101,14 @@ def ops_changed(base: Report, head: Report) -> list[Cause]:
 def _changed(kind: str, base: Sequence[OpRow], head: Sequence[OpRow], least: float) -> Iterable[Cause]:
     before, after = ({row.name: row.us for row in rows} for rows in (base, head))
     for name in {*before, *after}:
-        cause = Cause(kind, name, before.get(name), after.get(name), "us")  # type: ignore[arg-type]
+        cause = Cause(kind, name, before.get(name, _unlisted(base)), after.get(name, _unlisted(head)), "us")  # type: ignore[arg-type]
         if abs(cause.change) > least:
             yield cause
+
+
+def _unlisted(rows: Sequence[OpRow]) -> float | None:
+    """The time of a name that a side does not list: none, or, where its list is full, at most the least listed."""
+    return None if len(rows) < _FULL_LIST else min(row.us for row in rows)
 
 
 def as_json(found: Difference) -> str:
@@ -129,7 +136,7 @@ def _numbers(row: Row) -> str:
 def _cause(cause: Cause) -> str:
     mark = "new " if cause.base is None else "gone " if cause.head is None else ""
     sign = "+" if cause.change >= 0 else "-"
-    return f"{sign}{words.time(abs(cause.change)):<10} {mark}{cause.kind} {cause.name}"
+    return f"{sign}{words.time(abs(cause.change)):<10} {mark}{cause.kind} {words.short(cause.name)}"
 
 
 def _flag(flag: Flagged) -> str:

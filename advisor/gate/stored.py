@@ -112,7 +112,8 @@ def notes(base: Report, head: Report, rows: list[Row]) -> list[str]:
         said.append(f"the commands differ: {' '.join(base.run.command)!r} and {' '.join(head.run.command)!r}")
     if base.steps.source != head.steps.source:
         said.append(f"steps were told apart by {base.steps.source} in the base and by {head.steps.source} in the head")
-    said.extend(f"{row.id} informs only: it differs {row.why}" for row in rows if row.status == "unsteady")
+    unsteady = [row for row in rows if row.status == "unsteady" and counters.is_total(row.id)]
+    said.extend(f"{row.id} informs only: it differs {row.why}" for row in unsteady)
     said.extend(f"{row.id} differs: {row.base:g} and {row.head:g}" for row in rows if row.id in counters.NEUTRAL
                 and row.status == "moved" and row.base is not None and row.head is not None)  # fmt: skip
     said.append(

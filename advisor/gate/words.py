@@ -68,3 +68,8 @@ def step_time(result: StepTime) -> str:
     return (
         f"step time {percent(result.change)} {span}, {result.pairs} {kind}, noise {result.noise * 100:.1f} % per pair"
     )
+
+
+def short(name: str, most: int = 90) -> str:
+    """A name that fits a line: kernels of template libraries have hundreds of characters."""
+    return name if len(name) <= most else name[: most - 1] + "…"
