@@ -17,12 +17,17 @@ from advisor.analyses.steps import Steps
 from advisor.capture.record import Loader, RankRecord, Settings
 from advisor.computed import Missing
 from advisor.trace.events import Category, Mask, Trace
+from advisor.trace.intervals import subtract, total, union
 
 # fp32 arithmetic of one CPU core in the convolutions and matrix products of a training step, 10^9 operations a second.
 # Measured on a Xeon with AVX-512: 15 (convolution of 4 small images) to 130 (1024 x 1024 product); its peak is above.
 _CORE_GFLOPS = (15.0, 130.0)
 # Memory traffic of one core in elementwise ops, 10^9 bytes a second: 4 in small pieces, 20 streaming.
 _CORE_GBS = (4.0, 20.0)
+# What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
+_OP_US = 100.0
+# Ops that take this many times what work and overhead explain were kept waiting for a core.
+_BUSY = 4.0
 # Part of the time that a worker needs for a sample when it has a core to itself: 63 µs alone against 100 to 154 µs
 # recorded in runs that shared two cores with two threads.
 _WORKER_ALONE = 0.5
@@ -88,7 +93,8 @@ class BatchSplit:
             raise Missing(
                 "the ops' shapes were not recorded, so their work per sample is not known; use record_shapes=True"
             )
-        return _on_cpu(trace, steps, scale, nesting, inside, batch, facts, record.settings if record else Settings())
+        host = Host(trace, steps, scale, nesting, inside)
+        return _on_cpu(host, batch, facts, record.settings if record else Settings())
 
 
 def _batch_of_shapes(trace: Trace, ops: Mask) -> int:
@@ -110,18 +116,21 @@ def _batch_of_shapes(trace: Trace, ops: Mask) -> int:
     return batch
 
 
-def _on_cpu(  # noqa: PLR0913, PLR0917 - everything that a CPU step depends on
-    trace: Trace,
-    steps: Steps,
-    scale: Scale,
-    nesting: Nesting,
-    ops: Mask,
-    batch: int,
-    loader: Loader | None,
-    settings: Settings,
-) -> BatchSplit:
+@dataclass(frozen=True, slots=True, eq=False)
+class Host:
+    """The ops of the steps, with what their times mean."""
+
+    trace: Trace
+    steps: Steps
+    scale: Scale
+    nesting: Nesting
+    ops: Mask
+
+
+def _on_cpu(host: Host, batch: int, loader: Loader | None, settings: Settings) -> BatchSplit:
     """Work per sample from shapes and the rates of a core; what the shapes' work does not explain is fixed."""
-    arithmetic, moved = _work_per_sample(trace, steps, nesting, ops, batch)
+    scale = host.scale
+    arithmetic, moved, repeated_us = _work_per_sample(host, batch)
     slow = arithmetic / _CORE_GFLOPS[0] / 1e3 + moved / _CORE_GBS[0] / 1e3
     fast = arithmetic / _CORE_GFLOPS[1] / 1e3 + moved / _CORE_GBS[1] / 1e3
     threads, cores = settings.threads or 1, settings.cores or settings.threads or 1
@@ -129,9 +138,9 @@ def _on_cpu(  # noqa: PLR0913, PLR0917 - everything that a CPU step depends on
     known = loader is not None and (loader.sample_us is not None or not loader.num_workers)
     made = (loader.sample_us or 0.0) if loader else 0.0
     alone = made * _WORKER_ALONE
-    # At worst nothing overlaps and one thread computes; at best all cores share computing and loading evenly, the
-    # ops use all their threads, and the workers keep up.
-    high = slow + made
+    # At worst nothing overlaps, one thread computes, and Python and repeated ops are loops over the samples; at best
+    # all cores share computing and loading evenly, the ops use all their threads, and the workers keep up.
+    high = slow + made + scale.scaled(_python_us(host) + repeated_us) / batch
     low = max(fast / threads, (fast + alone) / cores, alone / max(workers, 1))
     if not workers:
         low = fast / threads + alone
@@ -144,27 +153,49 @@ def _on_cpu(  # noqa: PLR0913, PLR0917 - everything that a CPU step depends on
     return BatchSplit(batch, (scale.step_us - batch * high, scale.step_us - batch * low), (low, high), known, how)
 
 
-def _work_per_sample(trace: Trace, steps: Steps, nesting: Nesting, ops: Mask, batch: int) -> tuple[float, float]:
-    """Arithmetic (operations) and memory traffic (bytes) of a step's ops that carry the batch, per sample."""
-    events = trace.events
+def _python_us(host: Host) -> float:
+    """Time of the loop's thread in no op at all, µs per step."""
+    events = host.trace.events
+    rows = events.of(Category.CPU_OP, Category.ANNOTATION) & ~events.named("ProfilerStep#")
+    inside = union(events.start_ns[rows], events.end_ns[rows])
+    return host.steps.per_step_us(total(subtract(host.steps.window, inside)))
+
+
+def _work_per_sample(host: Host, batch: int) -> tuple[float, float, float]:
+    """Arithmetic (operations) and memory traffic (bytes) of a step per sample, and µs of ops once per sample.
+
+    Raises Missing where ops took far longer than their work explains: then the machine was busy with something else,
+    and what looks like fixed cost is waiting for a core.
+    """
+    events, steps = host.trace.events, host.steps
     holds_op = np.zeros(len(events), bool)
-    above = nesting.parent[ops]
+    above = host.nesting.parent[host.ops]
     holds_op[above[above >= 0]] = True
-    rows = np.flatnonzero(ops & (events.dims >= 0))
-    kinds, counts = np.unique(
-        np.column_stack((events.name[rows], events.dims[rows], holds_op[rows])), axis=0, return_counts=True
-    )
-    arithmetic = moved = 0.0
-    for (name, dims, outer), number in zip(kinds.tolist(), counts.tolist(), strict=True):
+    rows = np.flatnonzero(host.ops & (events.dims >= 0))
+    keys = np.column_stack((events.name[rows], events.dims[rows], holds_op[rows]))
+    kinds, kind, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    own_us = np.bincount(kind.ravel(), weights=host.nesting.self_ns[rows] / 1e3)
+    arithmetic = moved = repeated_us = taken_us = 0.0
+    products = 0
+    for (name, dims, outer), number, took_us in zip(kinds.tolist(), counts.tolist(), own_us.tolist(), strict=True):
         inputs: list[Shape] = shapes(events.dims_table[dims])
         # The gradient of a weight sums over the batch, which then is an inner dimension of the product.
-        if not any(batch in shape for shape in inputs):
-            continue
-        done = flops(events.names[name], inputs)
-        arithmetic += number * done
-        if not done and not outer and has_batch(inputs, batch):
-            moved += number * traffic(events.names[name], inputs)
-    return arithmetic / batch / steps.count, moved / batch / steps.count
+        if any(batch in shape for shape in inputs):
+            done = flops(events.names[name], inputs)
+            arithmetic += number * done
+            if done:
+                products, taken_us = products + number, taken_us + took_us
+            elif not outer and has_batch(inputs, batch):
+                moved += number * traffic(events.names[name], inputs)
+        elif number >= batch * steps.count and number % (batch * steps.count) == 0:
+            repeated_us += took_us
+    explained_us = arithmetic / _CORE_GFLOPS[0] / 1e3 + products * _OP_US
+    if taken_us * host.scale.factor > _BUSY * explained_us > 0:
+        raise Missing(
+            f"matrix products took {taken_us * host.scale.factor / explained_us:.0f} times as long as their work "
+            "explains: the machine was busy with something else; run again when it is not"
+        )
+    return arithmetic / batch / steps.count, moved / batch / steps.count, repeated_us / steps.count
 
 
 def _on_device(
