@@ -23,6 +23,7 @@ from advisor.analyses.links import Links
 from advisor.analyses.matmuls import Matmuls
 from advisor.analyses.memory import PeakMemory
 from advisor.analyses.nesting import Nesting
+from advisor.analyses.op_work import flops, shapes
 from advisor.analyses.ops import Ops
 from advisor.analyses.optimizer_work import OptimizerWork
 from advisor.analyses.phases import Phases
@@ -181,10 +182,12 @@ __all__ = [
     "edits",
     "encode_report",
     "finding_order",
+    "flops",
     "intersect",
     "is_communication",
     "lookup",
     "replayed_or",
+    "shapes",
     "subtract",
     "total",
     "union",

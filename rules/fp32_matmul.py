@@ -23,56 +23,46 @@ this rule stays silent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
     Breakdown,
+    Category,
     Device,
     Ev,
+    Events,
     Example,
     Finding,
-    Fix,
-    Hardware,
     Matmuls,
     Missing,
     RankRecord,
     Scale,
     Settings,
     Steps,
+    Trace,
     draw,
-    lookup,
+    flops,
+    shapes,
 )
 
+from ._formats import Way, faster
 from ._words import percent, time
 
 CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s, where no other lever is left"
 
-# How many times faster the matrix work becomes. TF32: at most 7, PyTorch's own figure for a 10240 x 10240 product on an
-# A100; at least little, because the same bytes move. Half precision: NVIDIA's published trainings on a V100 gain 1.1
-# (EfficientNet), 1.7 (TFT), 2.0 (U-Net), 3.2 (ResNet-50), 3.8 (BERT) and 4.7 (3-D U-Net) as a whole.
-_TF32_GAIN = (1.2, 7.0)
-_HALF_GAIN = (1.3, 5.0)
-# On a CPU with bf16 instructions (AMX): linear layers and convolutions whose fp32 op takes a millisecond or more gained
-# 1.4 to 3.2 when measured; ops of 0.1 ms lost by as much, because converting costs more than multiplying.
-_CPU_GAIN = (1.4, 3.2)
-_CPU_OP_US = 1000.0
-# A format whose peak is less than half above that of fp32 is not worth a change (TF32 on an L40: the same peak).
-_PEAK_WORTH_IT = 1.5
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """A faster format: how it is called, its gain (least, most), and the lines to change."""
-
-    name: str
-    gain: tuple[float, float]
-    fix: Fix
+# A call of so many operations gains from bf16 on a CPU that has instructions for it; calls of a tenth lost by it.
+_CPU_OP_FLOPS = 1e8
+# The slowest that a core was seen to multiply, operations per µs. What a product takes beyond is waiting for a core.
+_CPU_SLOW = 15e3
 
 
 def check(
+    trace: Trace,
     matmuls: Matmuls,
     device: Device,
     steps: Steps,
@@ -86,12 +76,12 @@ def check(
     settings = record.settings if record else Settings()
     if settings.matmul_precision_set and settings.matmul_precision == "highest":
         return
-    fp32_us = matmuls.by_precision["fp32"] if matmuls.on_device else _large_cpu_us(matmuls)
+    fp32_us = matmuls.by_precision["fp32"] if matmuls.on_device else _large_cpu_us(trace, steps, matmuls)
     if fp32_us < min_share * steps.step_us:
         if matmuls.fp32_share is None:
             raise Missing("the precision of the matrix products is not known; record with record_shapes=True")
         return
-    way = _way(device, settings, matmuls.on_device)
+    way = faster(device, settings, matmuls.on_device)
     if way is None:
         return
     host_idle = sum(breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
@@ -113,71 +103,24 @@ def check(
     )
 
 
-def _large_cpu_us(matmuls: Matmuls) -> float:
-    """Time of fp32 ops on the CPU that are long enough to gain from bf16."""
-    rows = (row for row in matmuls.largest if row.kind == "fp32" and row.calls)
-    return sum(row.us for row in rows if row.us / row.calls >= _CPU_OP_US)
+def _large_cpu_us(trace: Trace, steps: Steps, matmuls: Matmuls) -> float:
+    """Time of fp32 products on the CPU that are large enough to gain from bf16, as far as their work explains it."""
+    if matmuls.by_precision["fp32"] < 0.9 * matmuls.us:
+        return 0.0
+    events = trace.events
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (steps.step_of(events.start_ns) >= 0))
+    work = {kind: flops(events.names[kind[0]], shapes(events.dims_table[kind[1]])) for kind in _kinds(events, rows)}
+    large = [(row, work[events.name[row], events.dims[row]]) for row in rows.tolist()]
+    spent = (min(events.dur_ns[row] / 1e3, done / _CPU_SLOW) for row, done in large if done >= _CPU_OP_FLOPS)
+    return float(sum(spent)) / steps.count
 
 
-def _way(device: Device, settings: Settings, on_device: bool) -> _Way | None:
-    """The faster format for this device; None where it has none that is worth it."""
-    if not on_device:
-        # Unknown is not "has it": without the instructions bf16 is slower than fp32.
-        return _autocast("cpu", "bf16", _CPU_GAIN) if settings.cpu_bf16 else None
-    hardware = lookup(device.name, device.capability)
-    if hardware is None:
-        named = device.name or "this device"
-        raise Missing(f"whether {named} has units for TF32, fp16 or bf16 is not known")
-    if hardware.tf32 and not settings.tf32_matmul and _peak(hardware.tf32_tflops, hardware) >= _PEAK_WORTH_IT:
-        fix = Fix(
-            "Let fp32 matrix products run in TF32",
-            "numerics",
-            "import torch",
-            'import torch\n\ntorch.set_float32_matmul_precision("high")',
-        )
-        return _Way("TF32", _capped(_TF32_GAIN, hardware.tf32_tflops, hardware), fix)
-    if not (hardware.bf16 or hardware.fp16) or _peak(hardware.half_tflops, hardware) < _PEAK_WORTH_IT:
-        return None
-    gain = _capped(_HALF_GAIN, hardware.half_tflops, hardware)
-    return _autocast("cuda", "bf16", gain) if hardware.bf16 else _scaled_fp16(gain)
+def _kinds(events: Events, rows: npt.NDArray[np.int64]) -> set[tuple[int, int]]:
+    """The different (name, shapes) among these ops."""
+    return set(zip(events.name[rows].tolist(), events.dims[rows].tolist(), strict=True))
 
 
-def _peak(tflops: float | None, hardware: Hardware) -> float:
-    """How many times the fp32 peak that is; without both numbers the units' existence has to do."""
-    return tflops / hardware.fp32_tflops if tflops and hardware.fp32_tflops else _PEAK_WORTH_IT
-
-
-def _capped(gain: tuple[float, float], tflops: float | None, hardware: Hardware) -> tuple[float, float]:
-    """The gain, never above what the peaks allow."""
-    if not (tflops and hardware.fp32_tflops):
-        return gain
-    most = min(gain[1], tflops / hardware.fp32_tflops)
-    return min(gain[0], most), most
-
-
-def _autocast(device_type: str, name: str, gain: tuple[float, float]) -> _Way:
-    fix = Fix(
-        "Run forward and loss in bf16 where that is safe (autocast)",
-        "numerics",
-        "loss = criterion(model(x), y)",
-        f'with torch.autocast("{device_type}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
-    )
-    return _Way(name, gain, fix)
-
-
-def _scaled_fp16(gain: tuple[float, float]) -> _Way:
-    fix = Fix(
-        "Run forward and loss in fp16 with loss scaling",
-        "numerics",
-        "loss = criterion(model(x), y)\nloss.backward()\noptimizer.step()",
-        'scaler = torch.amp.GradScaler("cuda")  # once, before the loop\n'
-        'with torch.autocast("cuda", dtype=torch.float16):\n    loss = criterion(model(x), y)\n'
-        "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
-    )
-    return _Way("fp16", gain, fix)
-
-
-def _how(way: _Way, host_bound: bool) -> str:
+def _how(way: Way, host_bound: bool) -> str:
     least, most = way.gain
     said = f"matrix work becomes {least:.3g} to {most:.3g} times faster in {way.name}, as published for whole trainings"
     if host_bound:
@@ -200,6 +143,8 @@ def _message(
     return said + "."
 
 
+_LARGE = Ev("aten::mm", dims=[[512, 1024], [1024, 1024]], dtypes=["float", "float"])
+_SMALL = Ev("aten::mm", dims=[[4, 400], [400, 120]], dtypes=["float", "float"])
 _FP32 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["float", "float"]}
 _BF16 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["c10::BFloat16", "c10::BFloat16"]}
 _STEPS = """
@@ -266,11 +211,23 @@ EXAMPLES = [
         draw(
             "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]",
             us=1000,
-            F=Ev("aten::mm", **_FP32),  # type: ignore[arg-type]
-            B=Ev("aten::mm", **_FP32),  # type: ignore[arg-type]
+            F=_LARGE,
+            B=_LARGE,
         ),
         facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
         saves_us=(2800, 7000),
         says=("the CPU has instructions for bf16",),
+    ),
+    Example(
+        "small products on the same CPU: converting them would cost more",
+        draw(
+            "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]",
+            us=1000,
+            F=_SMALL,
+            B=_SMALL,
+        ),
+        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
+        saves_us=None,
+        near_miss=True,
     ),
 ]

@@ -1,0 +1,85 @@
+"""Number formats that are faster than fp32: which a machine has, what they gain, and the lines that choose them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.api import Device, Fix, Hardware, Missing, Settings, lookup
+
+# How many times faster the matrix work becomes. TF32: at most 7, PyTorch's own figure for a 10240 x 10240 product on an
+# A100; at least little, because the same bytes move. Half precision: NVIDIA's published trainings on a V100 gain 1.1
+# (EfficientNet), 1.7 (TFT), 2.0 (U-Net), 3.2 (ResNet-50), 3.8 (BERT) and 4.7 (3-D U-Net) as a whole.
+_TF32_GAIN = (1.2, 7.0)
+_HALF_GAIN = (1.3, 5.0)
+# On a CPU with bf16 instructions (AMX): linear layers and convolutions of 10^8 operations a call or more gained 1.4 to
+# 3.2 when measured; calls of 10^7 lost as much, because converting costs more than multiplying.
+_CPU_GAIN = (1.4, 3.2)
+# A format whose peak is less than half above that of fp32 is not worth a change (TF32 on an L40: the same peak).
+_PEAK_WORTH_IT = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A faster format: how it is called, its gain (least, most), and the lines to change."""
+
+    name: str
+    gain: tuple[float, float]
+    fix: Fix
+
+
+def faster(device: Device, settings: Settings, on_device: bool) -> Way | None:
+    """The faster format for this device; None where it has none that is worth it."""
+    if not on_device:
+        # Unknown is not "has it": without the instructions bf16 is slower than fp32.
+        return _autocast("cpu", "bf16", _CPU_GAIN) if settings.cpu_bf16 else None
+    hardware = lookup(device.name, device.capability)
+    if hardware is None:
+        named = device.name or "this device"
+        raise Missing(f"whether {named} has units for TF32, fp16 or bf16 is not known")
+    if hardware.tf32 and not settings.tf32_matmul and _peak(hardware.tf32_tflops, hardware) >= _PEAK_WORTH_IT:
+        fix = Fix(
+            "Let fp32 matrix products run in TF32",
+            "numerics",
+            "import torch",
+            'import torch\n\ntorch.set_float32_matmul_precision("high")',
+        )
+        return Way("TF32", _capped(_TF32_GAIN, hardware.tf32_tflops, hardware), fix)
+    if not (hardware.bf16 or hardware.fp16) or _peak(hardware.half_tflops, hardware) < _PEAK_WORTH_IT:
+        return None
+    gain = _capped(_HALF_GAIN, hardware.half_tflops, hardware)
+    return _autocast("cuda", "bf16", gain) if hardware.bf16 else _scaled_fp16(gain)
+
+
+def _peak(tflops: float | None, hardware: Hardware) -> float:
+    """How many times the fp32 peak that is; without both numbers the units' existence has to do."""
+    return tflops / hardware.fp32_tflops if tflops and hardware.fp32_tflops else _PEAK_WORTH_IT
+
+
+def _capped(gain: tuple[float, float], tflops: float | None, hardware: Hardware) -> tuple[float, float]:
+    """The gain, never above what the peaks allow."""
+    if not (tflops and hardware.fp32_tflops):
+        return gain
+    most = min(gain[1], tflops / hardware.fp32_tflops)
+    return min(gain[0], most), most
+
+
+def _autocast(device_type: str, name: str, gain: tuple[float, float]) -> Way:
+    fix = Fix(
+        "Run forward and loss in bf16 where that is safe (autocast)",
+        "numerics",
+        "loss = criterion(model(x), y)",
+        f'with torch.autocast("{device_type}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
+    )
+    return Way(name, gain, fix)
+
+
+def _scaled_fp16(gain: tuple[float, float]) -> Way:
+    fix = Fix(
+        "Run forward and loss in fp16 with loss scaling",
+        "numerics",
+        "loss = criterion(model(x), y)\nloss.backward()\noptimizer.step()",
+        'scaler = torch.amp.GradScaler("cuda")  # once, before the loop\n'
+        'with torch.autocast("cuda", dtype=torch.float16):\n    loss = criterion(model(x), y)\n'
+        "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+    )
+    return Way("fp16", gain, fix)
