@@ -64,9 +64,8 @@ def once(folder: Path) -> bool:
     was, _ = rates(before, now)
     held = low <= by_mean <= high
     print(f"batch_size={now}: {was:,.0f} samples/s (mean step)")
-    print(
-        f"batch_size={batch}: promised {low:,.0f} to {high:,.0f}, measured {by_mean:,.0f} (median step: {by_median:,.0f})"
-    )
+    measured = f"{by_mean:,.0f} by the mean step, {by_median:,.0f} by the median"
+    print(f"batch_size={batch}: promised {low:,.0f} to {high:,.0f}, measured {measured}")
     print("in the promised range" if held else "OUTSIDE the promised range")
     return held
 
