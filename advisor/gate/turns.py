@@ -143,17 +143,24 @@ class Runner:
         return ""
 
     def _stop(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def _continue(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        """To the command's process group, and to that of the training where a launcher gave it one of its own."""
+        groups = [self.process.pid]
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGCONT)
+            if self._pid:
+                groups.append(os.getpgid(self._pid))
+        for group in dict.fromkeys(groups):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
 
     def close(self) -> None:
         """Ends the script and everything that it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         self.process.wait()
         for pipe in (self._orders, self._answers):
             os.close(pipe)
