@@ -158,7 +158,7 @@ def end_as(ended: Ended) -> int:
 def assemble(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
     """Writes run.json from `header` and the parts that the ranks left; returns it."""
     parts = []
-    for path in sorted(folder.glob("rank*.part.json")):
+    for path in sorted(folder.glob("*.part.json")):
         with contextlib.suppress(OSError, ValueError):
             parts.append(json.loads(path.read_text(encoding="utf-8")))
     parts.sort(key=lambda part: (part["rank"], part["pid"]))
@@ -167,7 +167,7 @@ def assemble(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
         record["versions"] = {**part.pop("versions", {}), **record.get("versions", {})}
         record["ranks"].append(part)
     write_record(folder, record)
-    for path in folder.glob("rank*.part.json"):
+    for path in folder.glob("*.part.json"):
         path.unlink()
     return record
 

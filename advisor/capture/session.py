@@ -49,6 +49,7 @@ class Session:
         self.thread = 0
         self.notes: list[str] = []
         self.serials = 0
+        self.place: tuple[int, int] | None = None
         self.compiles = 0
         self.tracker = Tracker(self._boundary)
         self.window = Window(settings, self._file)
@@ -81,17 +82,23 @@ class Session:
 
     def rank(self) -> int:
         """This process's rank: of the process group, else of the launcher's environment, else 0."""
-        group = torch.distributed
-        if group.is_available() and group.is_initialized():
-            return int(group.get_rank())
-        return int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0)
+        return self._place()[0]
 
     def world_size(self) -> int:
         """Processes in the job."""
+        return self._place()[1]
+
+    def _place(self) -> tuple[int, int]:
+        """(rank, world size); what the process group said holds after the script has left it."""
         group = torch.distributed
         if group.is_available() and group.is_initialized():
-            return int(group.get_world_size())
-        return int(os.environ.get("WORLD_SIZE") or 1)
+            self.place = (int(group.get_rank()), int(group.get_world_size()))
+        if self.place is None:
+            known = os.environ
+            rank = known.get("RANK") or known.get("SLURM_PROCID") or known.get("OMPI_COMM_WORLD_RANK") or 0
+            size = known.get("WORLD_SIZE") or known.get("SLURM_NTASKS") or known.get("OMPI_COMM_WORLD_SIZE") or 1
+            return int(rank), int(size)
+        return self.place
 
     # -- listeners: each is a few attribute reads outside the window
 
@@ -207,8 +214,7 @@ class Session:
             self.window.forget()
             self.facts.clear()
             self.exits.release()
-            segment = self.tracker.segment
-            known = self.collector.lengths.get(segment.opener) if segment and self.tracker.source == "loader" else None
+            known = self._known_length()
             self.phases = Phases(self.window, plan(self.settings, known, self.world_size()))
             self.phases.left -= self.tracker.count
             self.facts["clock"] = "host"
@@ -221,6 +227,14 @@ class Session:
         if after == AFTER and before != AFTER and self.settings.get("stop"):
             self.end()
             raise SystemExit(0)
+
+    def _known_length(self) -> int | None:
+        """Iterations of the epoch that the loop is in; None where the loader does not know."""
+        segment = self.tracker.segment
+        if segment is None or self.tracker.source != "loader":
+            return None
+        length = self.collector.lengths.get(segment.opener)
+        return length // self.tracker.batches if length is not None else None
 
     def _entered(self, phase: int) -> None:
         self.collector.timed = phase == 1
@@ -254,6 +268,7 @@ class Session:
         except Exception as failure:
             self.notes.append(f"the last window was lost: {type(failure).__name__}: {failure}")
         try:
+            self.tracker.finish()
             if not self.tracker.source:
                 self.tracker.settle_window()
             if self.window.refused and not self.window.files:
@@ -274,7 +289,8 @@ class Session:
         """This rank's part of run.json, written aside and renamed."""
         if not (self.window.files or self.tracker.backwards or self.notes):
             return
-        path = os.path.join(self.settings["folder"], f"rank{self.rank()}-{os.getpid()}.part.json")
+        # Named by process alone: a rank may be known only after the first writing.
+        path = os.path.join(self.settings["folder"], f"{os.getpid()}.part.json")
         with open(path + ".tmp", "w", encoding="utf-8") as file:
             json.dump(self._record(), file)
         os.replace(path + ".tmp", path)

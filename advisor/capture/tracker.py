@@ -55,6 +55,7 @@ class Tracker:
         self.user_steps = 0
         self.loader_segments = 0
         self.inner_steps = 0
+        self.batches = 1  # batches asked for in one iteration, as seen before the source was settled
         self.backwards = 0
         self.backward_since = False
 
@@ -138,8 +139,11 @@ class Tracker:
         clean = iterator == segment.opener
         self.inner_steps = 0
         self.loader_segments += 1
+        self._open(iterator)
         if not self.source:
             self.count += 1
+            # What came before the last iterator of the segment (a validation run) is no part of the cycle.
+            self.batches = max(1, segment.yielded.count(segment.yielded[-1])) if segment.yielded else 1
             if self.loader_segments >= _SETTLED or not self.user_steps:
                 user = self.user_steps >= _SETTLED
                 self._settle("user" if user else "loader", self.user_steps if user else self.loader_segments)
@@ -148,7 +152,12 @@ class Tracker:
             self.count += 1
             # Frameworks that fetch ahead never close a segment of a one-batch epoch cleanly; then all count.
             self.boundary(perf_counter_ns(), True, clean or not self.any_clean)
-        self._open(iterator)
+
+    def finish(self) -> None:
+        """The script ends: what was trained since the last boundary is an iteration too."""
+        if self.source == "loader" and self.segment is not None and self.segment.backward:
+            self.count += 1
+            self.segment = None
 
     def _settle(self, source: str, seen: int) -> None:
         self.source = source

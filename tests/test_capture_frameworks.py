@@ -1,0 +1,117 @@
+"""Frameworks and launchers, without an edit: each rank its trace, launchers and workers none."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from capture_runs import SCRIPTS, Captured, advised, capture
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+
+def needs(name: str) -> None:
+    """Skips, visibly, where the framework is not installed."""
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
+
+
+def port() -> str:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def two_ranks(done: Captured) -> None:
+    assert done.status == 0, done.err
+    assert done.out == "2 ranks trained\n"
+    ranks = done.record["ranks"]
+    assert [(rank["rank"], rank["world_size"]) for rank in ranks] == [(0, 2), (1, 2)]
+    assert len({rank["pid"] for rank in ranks}) == 2
+    for rank in ranks:
+        assert rank["steps"]["count"] == rank["steps"]["optimizer_steps"] == 40
+        assert {file["role"] for file in rank["files"]} == {"profile", "lines"}
+        assert rank["settings"]["ddp"]["find_unused_parameters"] is True
+        names = {row["name"] for row in done.events(rank=rank["rank"])}
+        assert any("gloo:all_reduce" in name for name in names)
+    first, second = (rank["files"][0]["steps"] for rank in ranks)
+    assert first == second, "ranks of one job record the same iterations"
+    assert len(list(done.folder.glob("*.gz"))) == 4
+
+
+@pytest.mark.slow
+def test_torchrun(tmp_path: Path) -> None:
+    torchrun = Path(sys.executable).with_name("torchrun")
+    if not torchrun.is_file():
+        pytest.skip("torchrun is not installed beside this interpreter")
+    words = (torchrun, "--nproc-per-node", "2", "--master-port", port(), SCRIPTS / "ddp.py")
+    two_ranks(capture(tmp_path / "out", *words, launcher=True))
+
+
+@pytest.mark.slow
+def test_python_m_torch_distributed_run(tmp_path: Path) -> None:
+    words = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", port())
+    two_ranks(capture(tmp_path / "out", sys.executable, *words, SCRIPTS / "ddp.py", launcher=True))
+
+
+@pytest.mark.slow
+def test_mp_spawn(tmp_path: Path) -> None:
+    """The named script only starts its ranks: it trains nothing and leaves nothing."""
+    two_ranks(capture(tmp_path / "out", SCRIPTS / "ddp.py", "spawn", env={"MASTER_PORT": port()}))
+
+
+def test_a_report_of_two_ranks(tmp_path: Path) -> None:
+    """The whole command on a launcher: one report."""
+    torchrun = Path(sys.executable).with_name("torchrun")
+    if not torchrun.is_file():
+        pytest.skip("torchrun is not installed beside this interpreter")
+    words = ("--", str(torchrun), "--nproc-per-node", "2", "--master-port", port(), str(SCRIPTS / "ddp.py"))
+    done = advised("--quiet", *words, cwd=tmp_path)
+    assert (done.status, done.out) == (0, b"2 ranks trained\n"), done.err
+    assert (tmp_path / "advisor-report" / "report.html").is_file()
+
+
+def test_lightning(tmp_path: Path) -> None:
+    needs("lightning")
+    done = capture(tmp_path / "out", SCRIPTS / "with_lightning.py", cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert "steps 80" in done.out
+    steps = done.rank["steps"]
+    # Sanity check before training: 2 batches; then 4 after each of two epochs.
+    assert (steps["source"], steps["count"], steps["eval_count"]) == ("loader", 80, 10)
+    assert len(done.step_rows()) >= 5
+    assert not done.rank["files"][0]["partial"]
+
+
+@pytest.mark.parametrize(("accumulate", "expected"), [("1", 80), ("2", 40)])
+def test_hugging_face_trainer(tmp_path: Path, accumulate: str, expected: int) -> None:
+    needs("transformers")
+    needs("accelerate")
+    done = capture(tmp_path / "out", SCRIPTS / "with_trainer.py", accumulate, cwd=tmp_path)
+    assert done.status == 0, done.err
+    steps = done.rank["steps"]
+    assert (steps["source"], steps["count"], steps["optimizer_steps"]) == ("loader", expected, expected)
+    assert not done.rank["files"][0]["partial"]
+
+
+def test_accelerate(tmp_path: Path) -> None:
+    needs("accelerate")
+    done = capture(tmp_path / "out", SCRIPTS / "with_accelerate.py", cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert (done.rank["steps"]["source"], done.rank["steps"]["count"]) == ("loader", 80)
+
+
+def test_accelerate_launch(tmp_path: Path) -> None:
+    needs("accelerate")
+    launcher = Path(sys.executable).with_name("accelerate")
+    if not launcher.is_file():
+        pytest.skip("accelerate is not installed beside this interpreter")
+    words = (launcher, "launch", "--cpu", SCRIPTS / "with_accelerate.py")
+    done = capture(tmp_path / "out", *words, launcher=True, cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert done.rank["steps"]["count"] == 80
