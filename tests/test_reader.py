@@ -168,6 +168,15 @@ def test_rows_stand_by_start_the_longer_first() -> None:
     assert [events.text(row) for row in range(4)] == ["long", "same", "short", "late"]
 
 
+@given(
+    st.lists(st.text(alphabet="aB\u0130c\0n:", max_size=6), min_size=1, max_size=8),
+    st.text(alphabet="ab:c", max_size=2),
+)
+def test_events_by_a_part_of_their_name(names: list[str], part: str) -> None:
+    events = load.read_bytes(_document([_row(name=name, ts=at) for at, name in enumerate(names)]), "t").events
+    assert events.named(part, "zzz").tolist() == [part.lower() in name.lower() for name in names]
+
+
 def test_flow_arrows_may_lack_an_end_or_share_an_id() -> None:
     flows = [{"ph": phase, "id": 1, "pid": 0, "tid": 7, "ts": 1, "cat": "ac2g", "name": "ac2g"} for phase in "ssf"]
     trace = load.read_bytes(_document([_row(), *flows]), "t")

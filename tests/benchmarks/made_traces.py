@@ -43,6 +43,9 @@ FUNCTORS = ["AddFunctor", "MulFunctor", "GeluCUDAKernelImpl", "FillFunctor", "Co
 TYPES = ["float", "c10::BFloat16", "c10::Half", "int", "long"]
 FILES = ["torch/nn/modules/module.py", "torch/nn/modules/linear.py", "train.py", "model/attention.py", "model/mlp.py"]
 
+# A real step runs some hundreds to thousands of distinct functions, the same ones every time.
+FRAMES = [f"{FILES[number % 5]}({7 * number + 3}): {OPS[number % len(OPS)]}_{number % 40}" for number in range(1500)]
+
 
 class Clock:
     """Host and device time in ns, and the counters that Kineto numbers rows by."""
@@ -92,7 +95,7 @@ def rows_of_op(clock: Clock, rng: random.Random, op: str, kernel: str, dims: str
             f'"Input Dims": {dims}, "Ev Idx": {clock.index}\n    }}\n  }},\n'
         )
     if rng.random() < 0.35:
-        frame = f"{rng.choice(FILES)}({rng.randrange(10, 900)}): {rng.choice(OPS)}"
+        frame = rng.choice(FRAMES)
         yield (
             f'  {{\n    "ph": "X", "cat": "python_function", "name": "{frame}", "pid": 4001, "tid": 4001,\n'
             f'    "ts": {us(start - 800)}, "dur": {us(dur + 1600)},\n    "args": {{\n'

@@ -26,7 +26,12 @@ from made_traces import write
 SAMPLE_SECONDS = 0.05
 JSON = "import json, sys; json.load(open(sys.argv[1], 'rb'))"
 READ = "import sys; from advisor.trace.load import load; load(sys.argv[1])"
-ALONE = "import sys; from advisor.trace import load as l; l.HELPED_BYTES = l.HELPED_PACKED_BYTES = 1 << 60; l.load(sys.argv[1])"
+ALONE = """
+import sys
+from advisor.trace import load
+load.HELPED_BYTES = load.HELPED_PACKED_BYTES = 1 << 60
+load.load(sys.argv[1])
+"""
 START = "import advisor.trace.load"
 HTA = """
 import sys, warnings, logging
