@@ -16,8 +16,8 @@ without bf16 tensor cores (V100, T4) take `torch.float16` together with a `GradS
 
 ## When to leave it
 Results that need all 24 bits of fp32: TF32 keeps 11 of them in each product, bf16 keeps 8. Check the loss curve
-after the change. If fp32 was chosen on purpose, say so with `torch.set_float32_matmul_precision("highest")` and
-this rule stays silent.
+after the change. If fp32 was chosen on purpose, ignore this rule in the configuration; a script that was seen to
+choose `torch.set_float32_matmul_precision("highest")` is left alone anyway.
 """
 
 from __future__ import annotations
