@@ -22,9 +22,6 @@ A short wait at the start of each epoch only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-
-import numpy as np
 
 from advisor.api import (
     BACKWARD,
@@ -42,11 +39,9 @@ from advisor.api import (
     LoaderFacts,
     RankRecord,
     Replay,
-    Saving,
     Scale,
     Steps,
     draw,
-    edits,
 )
 
 from . import _workers
@@ -54,9 +49,6 @@ from ._words import loader_call, percent, plural, time
 
 CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4"
 
-# Of the wait that workers could hide, the recorded pair (ResNet-50, V100, 0 -> 4 workers) got back 64 %: handing a
-# batch from process to process costs time too. The low end of a promise is a little below that.
-_SEEN_RECOVERED = 0.6
 # Taking a batch from a worker costs the loop some hundred µs: what is made faster than that is best made in the loop.
 _CHEAP_BATCH_US = 500.0
 # Taking a batch that workers have ready costs time as well. Below this share of the step that may be all there is.
@@ -95,9 +87,9 @@ def check(
             None,
         )
     else:
-        saving = _saving(scale, wait_us, rest_us, workers, wanted, free, breakdown.on_device)
+        saving = _workers.saving(scale, wait_us, rest_us, workers, wanted, free, breakdown.on_device)
         possible = _workers.possible(workers, wanted, free, breakdown.on_device)
-        saving = _replayed(saving, replay, waits, workers, possible, breakdown.on_device)
+        saving = _workers.replayed(saving, replay, waits, workers, possible, breakdown.on_device)
         fix = _fix(facts, workers, wanted, free, breakdown.on_device)
     yield Finding(
         message=_message(breakdown.on_device, scale.scaled(wait_us), share, workers, ready, stall, waits.longest_us),
@@ -121,51 +113,6 @@ def check(
 def _single_stall(waits: InputWaits, steps: Steps, wait_us: float) -> bool:
     """Most of the wait is one fetch among several: the start of an epoch, not the pace of the loader."""
     return steps.count >= 3 and waits.longest_us > 0.75 * wait_us * steps.count
-
-
-def _saving(
-    scale: Scale,
-    wait_us: float,
-    rest_us: float,
-    workers: int | None,
-    wanted: int | None,
-    free: int | None,
-    on_device: bool,
-) -> Saving:
-    if workers == 0 and (free is None or free >= 1):
-        possible = min(free or 1, wanted or 1)
-        hidden = min(wait_us, wait_us - max(0.0, (wait_us / possible) - rest_us))
-        # Without a device the workers take cores from the training itself, so nothing is certain.
-        low = hidden * _SEEN_RECOVERED if on_device else 0.0
-        how = f"the wait, made by {plural(possible, 'worker')} beside the rest of the step; low end as a recorded pair"
-        return scale.saving(low, wait_us, how)
-    if wanted is not None and workers is not None and free is not None and on_device and free > workers:
-        possible = min(free, wanted)
-        left_us = max(0.0, (wait_us + rest_us) * workers / possible - rest_us)
-        how = f"the wait at the pace of {plural(possible, 'worker')} instead of {workers}"
-        return scale.saving(max(0.0, wait_us - left_us) * _SEEN_RECOVERED, wait_us, how)
-    return scale.saving(0.0, wait_us, "at most the whole wait; how cheap a sample can be made is not known")
-
-
-def _replayed(
-    modelled: Saving,
-    replay: Replay | None,
-    waits: InputWaits,
-    workers: int | None,
-    possible: int | None,
-    on_device: bool,
-) -> Saving:
-    """The step replayed with the batches made beside it; as modelled where no number of workers can be named."""
-    if possible is None or workers is None or replay is None or replay.low_confidence:
-        return modelled
-    fetches = np.array(waits.rows, int)
-    edit = edits.scale(fetches, workers / possible) if workers else edits.move(fetches, lanes=possible)
-    how = f"the step replayed with batches made by {plural(possible, 'worker')}; low end as a recorded pair"
-    found = replay.between([edit], [edit], how)
-    high_us = min(found.high_us, modelled.high_us)
-    # Without a device the workers take cores from the training itself, so nothing is certain.
-    low_us = min(found.low_us * _SEEN_RECOVERED, high_us) if on_device else 0.0
-    return replace(found, low_us=low_us, high_us=high_us)
 
 
 def _fix(facts: Loader | None, workers: int | None, wanted: int | None, free: int | None, on_device: bool) -> Fix:
