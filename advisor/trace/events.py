@@ -121,7 +121,9 @@ class Events:
 
     def of(self, *categories: Category) -> Mask:
         """Which events are of one of these categories."""
-        return np.isin(self.category, np.array(categories, np.int8))
+        wanted = np.zeros(len(Category), bool)
+        wanted[list(categories)] = True
+        return wanted[self.category]
 
     def named(self, *patterns: str) -> Mask:
         """Which events have a name that contains one of these texts, in any case of letters."""

@@ -92,10 +92,12 @@ def extract(rows: list[Any], tables: Tables) -> tuple[Columns, Columns]:
     Raises TooLargeError where floats lost digits: decode again exactly.
     """
     kinds = set(map(type, rows))
-    complete = [row for row in rows if isinstance(row, Row)]
+    # `type is` and not isinstance: a third of the cost, on every row of the file.
+    row_kind, instant_kind = (ExactRow, ExactInstant) if kinds & {ExactRow, ExactInstant} else (Row, Instant)
+    complete = [row for row in rows if type(row) is row_kind]
     instants = []
-    if Instant in kinds or ExactInstant in kinds:
-        instants = [row for row in rows if isinstance(row, Instant) and row.name == "[memory]"]
+    if instant_kind in kinds:
+        instants = [row for row in rows if type(row) is instant_kind and row.name == "[memory]"]
     columns = _complete(complete, tables)
     memory = _memory(instants)
     if LabelRow in kinds:
