@@ -11,7 +11,7 @@ import numpy.typing as npt
 from advisor.trace.dialects import category
 from advisor.trace.events import Category, Collective, Waited
 from advisor.trace.numbers import ABSENT, Ints, integer, integers, times
-from advisor.trace.schema import ExactInstant, Instant, InstantArgs, LabelRow, Row, RowArgs
+from advisor.trace.schema import ExactInstant, ExactRow, Instant, InstantArgs, LabelRow, Row, RowArgs
 
 NO_ARGS = RowArgs()
 NO_WAIT = (-1.0, -1.0)
