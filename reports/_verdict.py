@@ -13,7 +13,7 @@ TAIL_SHARE = 0.10
 # Below 80 % of the step a GPU is not called busy; a loss under 10 % is not the headline's second half.
 _BUSY_SHARE = 0.80
 _WORTH_NAMING = 0.10
-# Below half a per cent a joint saving is as good as none: no single figure is promised.
+# Within half a per cent of none or of all, a joint saving is a bound, not an estimate.
 _SURE_SHARE = 0.005
 # Deciles of fewer steps than ten are no deciles.
 _SPREAD_STEPS = 10
@@ -63,7 +63,7 @@ class Headline:
 class Reach:
     """The step after all fixes together, in words.
 
-    about is "" where the fixes may also give nothing: then only the range is said.
+    about is "" where the fixes may also give nothing, or are bounded by the step alone: then only the range is said.
     """
 
     range: str
@@ -96,6 +96,42 @@ def subject(report: Report) -> str:
     if not files:
         return "no input"
     return _words.path(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+
+
+def _changes_steps(report: Report) -> bool:
+    """Whether a fix behind the joint saving changes the training, and so perhaps what a step is (a larger batch)."""
+    found = (f for o in report.outcomes if o.confirmed for f in o.findings if f.recoverable and f.saving)
+    return any(finding.fix is not None and finding.fix.risk == "semantics" for finding in found)
+
+
+def step_words(report: Report) -> str:
+    """The step time with what it is the time of."""
+    said = headline(report)
+    if said.step_us is None:
+        return "Step time not measured"
+    return said.step if report.steps.source == "window" else f"{said.step} per step"
+
+
+def reach(report: Report) -> Reach | None:
+    """What all fixes together could reach, or None where it was not computed."""
+    joint, step_us = report.joint, headline(report).step_us
+    if joint is None or not step_us or joint.high_us <= 0:
+        return None
+    low, high = max(step_us - joint.high_us, 0.0), max(step_us - joint.low_us, 0.0)
+    today = ", for the samples of a step of today" if _changes_steps(report) else ""
+    least, most = joint.low_us / step_us, min(joint.high_us / step_us, 1.0)
+    # No single figure where all of it may give nothing, nor where the upper bound is the whole step: both are bounds.
+    narrow = least >= _SURE_SHARE and most < 1 - _SURE_SHARE
+    if least < _SURE_SHARE:
+        saved = f"up to {_words.share(most)}"
+    else:
+        saved = _words.share_range(least, most) if narrow else f"at least {_words.share(least)}"
+    return Reach(
+        range=_words.time_range(low, high, step_us).replace("up to", "at most"),
+        about=_words.time_at(joint.step_us_after, step_us) if narrow else "",
+        saved=saved,
+        basis=_labels.BASES[joint.basis].name + today,
+    )
 
 
 def _changes_steps(report: Report) -> bool:

@@ -92,10 +92,10 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
-    def picture(self, *, whole: bool = True) -> bytes:
-        """The page as PNG."""
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
-        return base64.b64decode(data)
+    def picture(self, **options: Any) -> bytes:
+        """The page as PNG; options as Page.captureScreenshot takes them."""
+        taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, **options)
+        return base64.b64decode(taken["data"])
 
     def requests(self) -> list[str]:
         """Addresses that the page asked for, its own file aside."""

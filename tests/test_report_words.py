@@ -250,7 +250,7 @@ def test_what_can_be_reached_comes_from_the_joint_saving_alone() -> None:
 
 def test_no_step_is_promised_to_vanish() -> None:
     reach = verdict.reach(replace(fixtures.canonical(), joint=Joint(49_200, 98_400, 24_600)))
-    assert (reach.range, reach.saved) == ("at most 49.2 ms", "at least 50 %")
+    assert (reach.range, reach.about, reach.saved) == ("at most 49.2 ms", "", "at least 50 %")
 
 
 def test_a_larger_batch_is_verified_by_the_samples_of_today() -> None:
