@@ -28,10 +28,9 @@ _TRUSTED_ERROR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ReplayedSaving(Saving):
-    """A saving that a replay computed, with the edits behind both of its ends: several can be replayed together."""
+    """A saving that a replay computed, with the edits behind its high end: several can be replayed together."""
 
-    low_edits: tuple[Edit, ...] = ()
-    high_edits: tuple[Edit, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     def plain(self) -> Saving:
         """The saving as a report holds it."""
@@ -83,14 +82,14 @@ class Replay:
         error = min(self.error_share, 1.0)
         low, high = max(min(shares), 0.0) * (1 - error), max(*shares, 0.0) * (1 + error)
         step = self.scale.step_us
-        return ReplayedSaving(min(low, 1.0) * step, min(high, 1.0) * step, "replayed", how, edits, edits)
+        return ReplayedSaving(min(low, 1.0) * step, min(high, 1.0) * step, "replayed", how, edits)
 
     def between(self, low: Sequence[Edit], high: Sequence[Edit], how: str) -> ReplayedSaving:
         """A saving from what is sure (`low`) to what is possible (`high`); no edits at all save nothing."""
         other = self.saving(*high, how=how)
         one = other if list(low) == list(high) else self.saving(*low, how=how)
         least, most = min(one.low_us, other.low_us), max(one.high_us, other.high_us)
-        return ReplayedSaving(least, most, "replayed", how, tuple(low), tuple(high))
+        return ReplayedSaving(least, most, "replayed", how, tuple(high))
 
     def step_after_us(self, *edits: Edit) -> float:
         """The profiled step with these edits, steady state, µs."""
@@ -185,7 +184,6 @@ def replayed_or(
 
 
 def together(replay: Replay, savings: Sequence[ReplayedSaving]) -> Saving:
-    """All these fixes replayed at once."""
-    low = [edit for saving in savings for edit in saving.low_edits]
-    high = [edit for saving in savings for edit in saving.high_edits]
-    return replay.between(low, high, "all accepted fixes replayed together").plain()
+    """What all these fixes give back at once, replayed."""
+    edits = [edit for saving in savings for edit in saving.edits]
+    return replay.saving(*edits, how="all accepted fixes replayed together").plain()
