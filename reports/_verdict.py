@@ -134,41 +134,6 @@ def reach(report: Report) -> Reach | None:
     )
 
 
-def _changes_steps(report: Report) -> bool:
-    """Whether a fix behind the joint saving changes the training, and so perhaps what a step is (a larger batch)."""
-    found = (f for o in report.outcomes if o.confirmed for f in o.findings if f.recoverable and f.saving)
-    return any(finding.fix is not None and finding.fix.risk == "semantics" for finding in found)
-
-
-def step_words(report: Report) -> str:
-    """The step time with what it is the time of."""
-    said = headline(report)
-    if said.step_us is None:
-        return "Step time not measured"
-    return said.step if report.steps.source == "window" else f"{said.step} per step"
-
-
-def reach(report: Report) -> Reach | None:
-    """What all fixes together could reach, or None where it was not computed."""
-    joint, step_us = report.joint, headline(report).step_us
-    if joint is None or not step_us or joint.high_us <= 0:
-        return None
-    low, high = max(step_us - joint.high_us, 0.0), max(step_us - joint.low_us, 0.0)
-    sure = joint.low_us >= _SURE_SHARE * step_us
-    today = ", for the samples of a step of today" if _changes_steps(report) else ""
-    least, most = joint.low_us / step_us, min(joint.high_us / step_us, 1.0)
-    if not sure:
-        saved = f"up to {_words.share(most)}"
-    else:
-        saved = _words.share_range(least, most) if most < 1 - _SURE_SHARE else f"at least {_words.share(least)}"
-    return Reach(
-        range=_words.time_range(low, high, step_us).replace("up to", "at most"),
-        about=_words.time_at(joint.step_us_after, step_us) if sure else "",
-        saved=saved,
-        basis=_labels.BASES[joint.basis].name + today,
-    )
-
-
 def parts(report: Report) -> tuple[BreakdownItem, ...]:
     """The breakdown on the scale of the headline: shares as measured, times as those shares of the step time.
 
