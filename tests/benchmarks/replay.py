@@ -5,7 +5,8 @@
 
 Columns: events; steps; measured and replayed window and makespan with their error (the larger one counts); median error
 of kernel starts; the steady step; milliseconds to build the graph, to order it, to play it once, and for one edit
-(two hypotheses about the profiler's cost, until growth has settled). Times are the best of three.
+(two hypotheses about the profiler's cost, until growth has settled). Times are CPU time, the best of three: other load
+on the machine hardly changes them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from advisor.replay.simulate import play_once, weights_of
 from advisor.trace.events import Category, Trace
 from advisor.trace.load import load, read_bytes
 
-TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
 T = TypeVar("T")
 HEAD = (
     "trace",
@@ -55,9 +56,9 @@ def best(function: Callable[[], T]) -> tuple[float, T]:
     """Milliseconds of the fastest of three calls, and what the last returned."""
     times = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.process_time()
         result = function()
-        times.append((time.perf_counter() - begin) * 1e3)
+        times.append((time.process_time() - begin) * 1e3)
     return min(times), result
 
 
