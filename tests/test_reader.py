@@ -177,6 +177,14 @@ def test_events_by_a_part_of_their_name(names: list[str], part: str) -> None:
     assert events.named(part, "zzz").tolist() == [part.lower() in name.lower() for name in names]
 
 
+def test_durations_that_cannot_be_right_are_said() -> None:
+    rows = [_row(ts=1000 * at, dur=900) for at in range(20)]
+    assert load.read_bytes(_document([*rows, _row(ts=500, dur=1_600_000)]), "t").health[0].id == "trace-overrun"
+    # Kernels that start some µs before the one before them ends are real.
+    near = [_row(ts=1000 * at, dur=1003.7) for at in range(74)]
+    assert load.read_bytes(_document(near), "t").health == ()
+
+
 def test_flow_arrows_may_lack_an_end_or_share_an_id() -> None:
     flows = [{"ph": phase, "id": 1, "pid": 0, "tid": 7, "ts": 1, "cat": "ac2g", "name": "ac2g"} for phase in "ssf"]
     trace = load.read_bytes(_document([_row(), *flows]), "t")

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from advisor.model import Health
-from advisor.trace.events import Events
+from advisor.trace.events import DEVICE_WORK, Events
 
 if TYPE_CHECKING:
     from advisor.trace.kineto import Rows
+
+# Programmatic dependent launch lets kernels of one stream overlap by some µs each (74 overlaps of at most 3.7 µs in a
+# trace of a B200): both bounds are far above that, and a share of the summed time is not polluted by one late row.
+OVERRUN_NS = 5_000_000
+OVERRUN_SHARE = 0.1
 
 
 def health(rows: Rows, shape: str, cut_short: str, events: Events) -> tuple[Health, ...]:
@@ -40,6 +47,23 @@ def health(rows: Rows, shape: str, cut_short: str, events: Events) -> tuple[Heal
         found.append(Health("trace-head", "note", "damaged text around the events: only the known keys were taken"))
     for reason, number in [*rows.tables.dropped.items(), *_others(counts)]:
         found.append(Health("trace-rows", "note", f"{number} {_events(number)} {reason}"))
+    return (*found, *_overruns(events))
+
+
+def _overruns(events: Events) -> tuple[Health, ...]:
+    """Device rows that last into the next row of their stream, by more than hardware can overlap."""
+    rows = np.flatnonzero(events.of(*DEVICE_WORK))
+    found = []
+    for place in np.unique(np.column_stack((events.device[rows], events.stream[rows])), axis=0):
+        own = rows[(events.device[rows] == place[0]) & (events.stream[rows] == place[1])]
+        over = np.maximum(events.end_ns[own][:-1] - events.start_ns[own][1:], 0)
+        total = int(over.sum())
+        if total > OVERRUN_NS and total > OVERRUN_SHARE * int(events.dur_ns[own].sum()):
+            number = int((over > 0).sum())
+            text = f"{number} {_events(number)} on stream {place[1]} of device {place[0]} last {total / 1e6:.0f} ms into the next"
+            found.append(
+                Health("trace-overrun", "warning", f"{text}: these durations cannot be right, busy time is too high")
+            )
     return tuple(found)
 
 
