@@ -60,7 +60,8 @@ def _overruns(events: Events) -> tuple[Health, ...]:
         total = int(over.sum())
         if total > OVERRUN_NS and total > OVERRUN_SHARE * int(events.dur_ns[own].sum()):
             number = int((over > 0).sum())
-            text = f"{number} {_events(number)} on stream {place[1]} of device {place[0]} last {total / 1e6:.0f} ms into the next"
+            where = f"on stream {place[1]} of device {place[0]}"
+            text = f"{number} {_events(number)} {where} last {total / 1e6:.0f} ms into the next"
             found.append(
                 Health("trace-overrun", "warning", f"{text}: these durations cannot be right, busy time is too high")
             )
