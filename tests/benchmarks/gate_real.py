@@ -143,6 +143,12 @@ def locked(path: Path | None) -> Iterator[None]:
         yield
 
 
+def wait_for_quiet(most: float) -> None:
+    """Waits until the machine's load average is below `most`: a crowded machine only shows that it is crowded."""
+    while os.getloadavg()[0] > most:
+        time.sleep(5)
+
+
 def planned(kinds: list[str], done: Counter[str]) -> Iterator[str]:
     """Cases that are still missing, taking turns, so that an early end leaves some of each."""
     left = {kind: REPEATS.get(kind, 10) - done[kind] for kind in kinds}
@@ -180,6 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--lock", type=Path)
+    parser.add_argument("--load", type=float, default=1e9, help="begin a time gate only below this load average")
     parser.add_argument("--only", choices=("time", "counters"))
     parser.add_argument("--summary", action="store_true")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long; a later run goes on")
@@ -195,6 +202,7 @@ def main() -> None:
                 break
             folder = Path(scratch) / f"gate{number}"
             if case in TIME_CASES:
+                wait_for_quiet(args.load)
                 with locked(args.lock):
                     row = time_gate(folder, TIME_CASES[case][1])
             else:
