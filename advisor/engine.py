@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor import joint, metrics, timeline_view
+from advisor import health, joint, merge, metrics, timeline_view
 from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.device import Device
 from advisor.analyses.lines import LinesTrace
@@ -32,7 +31,6 @@ from advisor.model import (
     Severity,
     StepsSummary,
     Timeline,
-    Times,
     finding_order,
 )
 from advisor.registry import Rules
@@ -42,8 +40,6 @@ from advisor.trace.events import Trace
 _SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high")
 # Shares of the step from which a finding is high and medium: the design's own scale, near msprof's 5 % and 3 %.
 _HIGH_SHARE, _MEDIUM_SHARE = 0.10, 0.03
-# The profiler alone inflates op-heavy steps by up to 2.1 times (measured); beyond that something else disturbed them.
-_DISTURBED = 1 / 2.1
 # Fixes replayed together; beyond the largest twenty the rest would not be seen in the sum.
 _MOST_EDITS = 20
 # Points of the step strip: enough to see a tail, small enough for the page.
@@ -82,11 +78,11 @@ def analyse(
     rules: Rules,
     config: Config,
     run: RunRecord | None = None,
-    health: Sequence[Health] = (),
+    about_job: Sequence[Health] = (),
 ) -> Report:
     """The report of one job. `inputs` may be lazy: each trace is dropped once it is reduced.
 
-    health: what is known about the job as a whole (ranks that are missing, files left aside).
+    about_job: what is known about the job as a whole (ranks that are missing, files left aside).
     """
     if not rules.rules:
         raise RuntimeError("no rules were found; the installation is broken, reinstall torch-advisor")
@@ -94,14 +90,14 @@ def analyse(
     results = [_reduce(one, chosen, config) for one in inputs]
     reference = _reference(results)
     step_us = reference.step_us
-    outcomes = _merge([result.outcomes for result in results], reference.outcomes)
+    outcomes = merge.outcomes([result.outcomes for result in results], reference.outcomes)
     outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
     outcomes += _ignored(rules, config)
     outcomes.sort(key=lambda outcome: outcome.rule)
-    accepted = [f for o in outcomes if o.confirmed for f in o.findings if f.recoverable]
+    accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable]
     return Report(
         run=_run_info(run, reference, results),
-        health=_health(run, health, results),
+        health=health.of_job(run, about_job, (said for result in results for said in result.health)),
         steps=reference.summary.steps,
         metrics=reference.summary.metrics,
         breakdown=reference.summary.breakdown,
@@ -151,7 +147,7 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResul
             breakdown=items,
         ),
         outcomes=tuple(_with_severity(_plain(outcome), scale.step_us, known_us) for outcome in outcomes),
-        health=_rank_health(one, steps, scale, device, replay),
+        health=health.of_rank(one.trace, one.record, steps, scale, device, replay),
         timeline=timeline_view.timeline(computed),
         kernels=ops.kernels if ops else (),
         ops=ops.top if ops else (),
@@ -212,28 +208,6 @@ def _severe(finding: Finding, step_us: float, known_us: dict[str, float]) -> Fin
     return replace(finding, severity=_SEVERITIES[min(level, cap)])
 
 
-def _merge(per_rank: Sequence[tuple[Outcome, ...]], reference: tuple[Outcome, ...]) -> list[Outcome]:
-    """One outcome per rule: equal findings of several ranks become one that names the ranks."""
-    if len(per_rank) == 1:
-        return list(reference)
-    return [_merge_rule([outcomes[i] for outcomes in per_rank], reference[i]) for i in range(len(reference))]
-
-
-def _merge_rule(outcomes: list[Outcome], reference: Outcome) -> Outcome:
-    order = [reference, *(outcome for outcome in outcomes if outcome is not reference)]
-    merged: dict[object, Finding] = {}
-    for finding in (finding for outcome in order for finding in outcome.findings):
-        key = (finding.where, finding.fix.title if finding.fix else "", finding.claims)
-        # The reference rank comes first: its numbers stand, the others only add their rank.
-        seen = merged.get(key)
-        merged[key] = replace(seen, ranks=tuple(sorted({*seen.ranks, *finding.ranks}))) if seen else finding
-    if merged:
-        findings = sorted(merged.values(), key=lambda f: finding_order(reference.rule, f))
-        return replace(reference, status="found", findings=tuple(findings), reason="")
-    errors = [outcome for outcome in order if outcome.status == "error"]
-    return errors[0] if errors else reference
-
-
 def _ignored(rules: Rules, config: Config) -> Iterator[Outcome]:
     for rule in rules.rules:
         if rule.id in config.ignore:
@@ -261,55 +235,6 @@ def _steps_summary(steps: Steps, scale: Scale, record: RankRecord | None) -> Ste
         dilation=dilation,
         series_us=tuple((series or steps.profiled_us)[:_SERIES_LIMIT]),
     )
-
-
-def times(values: Sequence[float]) -> Times:
-    """The distribution of some step times in µs."""
-    if not values:
-        return Times()
-    if len(values) == 1:
-        return Times(values[0], values[0], values[0], values[0], 1)
-    deciles = statistics.quantiles(values, n=10, method="inclusive")
-    return Times(statistics.fmean(values), statistics.median(values), deciles[0], deciles[-1], len(values))
-
-
-def _rank_health(
-    one: RankInput, steps: Steps, scale: Scale, device: Device, replay: Replay | None
-) -> tuple[Health, ...]:
-    said = list(one.trace.health)
-    if steps.source == "window":
-        text = "no step boundaries were found; all figures describe the whole recorded window as one step"
-        said.append(Health("steps", "note", text))
-    if steps.cut_off:
-        text = "the last step row holds no op: the recording ended as that step began, and it is not counted"
-        said.append(Health("last-step", "note", text))
-    if device.why:
-        said.append(Health("device", "note", device.why))
-    if one.record is None:
-        text = "step times are the profiler's own (a bare trace); `advisor run` also times steps without the profiler"
-        said.append(Health("unprofiled", "note", text))
-    if scale.factor < _DISTURBED:
-        text = (
-            f"the profiled steps took {1 / scale.factor:.1f} times as long as the un-profiled ones: "
-            "the shares describe the profiled steps; run again on a quiet machine"
-        )
-        said.append(Health("dilation", "warning", text))
-    if replay is not None and replay.notes:
-        text = f"savings by replay rest on dependencies that this trace does not state: {'; '.join(replay.notes)}"
-        said.append(Health("replay", "note", text))
-    said.extend(Health("capture", "note", note) for note in (one.record.notes if one.record else ()))
-    return tuple(said)
-
-
-def _health(run: RunRecord | None, job: Sequence[Health], results: Sequence[_RankResult]) -> tuple[Health, ...]:
-    status = {"ok": "ok", "note": "note", "warning": "warning", "error": "error"}
-    said = [
-        Health(item.get("id", "preflight"), status.get(item.get("status", ""), "note"), item.get("message", ""))  # type: ignore[arg-type]
-        for item in (run.preflight if run else ())
-    ]
-    said.extend(job)
-    said.extend(health for result in results for health in result.health)
-    return tuple(dict.fromkeys(said))
 
 
 def _run_info(run: RunRecord | None, reference: _RankResult, results: Sequence[_RankResult]) -> RunInfo:

@@ -3,59 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 from advisor.model import Basis, Finding, Joint, Saving
 
 
 def joint(
-    findings: Sequence[Finding], parts_us: Mapping[str, float], step_us: float, replayed: Saving | None = None
+    findings: Sequence[tuple[str, Finding]],
+    parts_us: Mapping[str, float],
+    step_us: float,
+    replayed: Saving | None = None,
 ) -> Joint | None:
     """The range of the joint saving on the scale of `step_us`, or None where nothing can be computed.
 
-    Each finding claims parts of the breakdown (`parts_us`, disjoint pieces of the step). Findings that share a part
-    compete for it: together they give no more than their parts hold (or than the largest of them, where it claims
-    more). Groups that share nothing shrink different pieces of the step, so their upper bounds add; the lower bound
-    stays that of the best single fix, because shortening one piece may uncover another. These are bounds, not a
-    replay: `basis` says modelled. `replayed` is what all findings with a replayed saving give back at once: it takes
-    their place, and is the whole answer where there are no others.
+    findings: pairs of rule id and finding. Each finding claims parts of the breakdown (`parts_us`, disjoint pieces of
+    the step). Fixes of different rules that share a part shrink the same time one after the other: what each leaves is
+    multiplied. Findings of one rule are different places, so they add, up to what their parts hold. Groups that share
+    nothing shrink different pieces of the step, so their upper bounds add. The lower bound stays that of the best
+    single fix, because shortening one piece may uncover another. These are bounds, not a replay: `basis` says modelled.
+    `replayed` is what all findings with a replayed saving give back at once: it takes their place, and is the whole
+    answer where there are no others.
     """
-    with_saving = [finding for finding in findings if finding.saving is not None]
-    if not with_saving:
+    fixes = [_Fix(rule, f.saving.low_us, f.saving.high_us, f.claims) for rule, f in findings if f.saving]
+    if not fixes:
         return None
     basis: Basis = "modelled"
     if replayed is not None:
-        alone = [finding for finding in with_saving if finding.saving and finding.saving.basis == "replayed"]
-        others = [finding for finding in with_saving if finding.saving and finding.saving.basis != "replayed"]
-        claims = tuple(dict.fromkeys(claim for finding in alone for claim in finding.claims))
+        alone = [f for _, f in findings if f.saving and f.saving.basis == "replayed"]
+        fixes = [
+            _Fix(rule, f.saving.low_us, f.saving.high_us, f.claims)
+            for rule, f in findings
+            if f.saving and f.saving.basis != "replayed"
+        ]
+        basis = "modelled" if fixes else "replayed"
         # What all of them give back cannot be less than what the best of them is sure to give back, nor surer.
         sure_us = min(max((f.saving.low_us for f in alone if f.saving), default=0.0), replayed.high_us)
-        with_saving = [
-            *others,
-            Finding("replayed together", saving=replace(replayed, low_us=sure_us), claims=claims),
-        ]
-        basis = "modelled" if others else "replayed"
-    low = max(finding.saving.low_us for finding in with_saving if finding.saving)
-    high = min(sum(_group_high(group, parts_us) for group in _groups(with_saving)), step_us)
-    low = min(low, high)
+        claims = tuple(dict.fromkeys(claim for finding in alone for claim in finding.claims))
+        fixes.append(_Fix("", sure_us, replayed.high_us, claims))
+    high = min(sum(_group_high(group, parts_us, step_us) for group in _groups(fixes)), step_us)
+    low = min(max(fix.low_us for fix in fixes), high)
     return Joint(low_us=low, high_us=high, step_us_after=step_us - (low + high) / 2, basis=basis)
 
 
-def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Findings joined where their claims overlap; a finding without claims competes with everything."""
-    groups: list[list[Finding]] = []
-    for finding in findings:
-        touching = [group for group in groups if any(_compete(finding, other) for other in group)]
+@dataclass(frozen=True, slots=True)
+class _Fix:
+    rule: str
+    low_us: float
+    high_us: float
+    claims: tuple[str, ...]
+
+
+def _groups(fixes: Sequence[_Fix]) -> list[list[_Fix]]:
+    """Fixes joined where their claims overlap; one without claims competes with everything."""
+    groups: list[list[_Fix]] = []
+    for fix in fixes:
+        touching = [group for group in groups if any(_compete(fix, other) for other in group)]
         groups = [group for group in groups if group not in touching]
-        groups.append([finding, *(other for group in touching for other in group)])
+        groups.append([fix, *(other for group in touching for other in group)])
     return groups
 
 
-def _compete(one: Finding, other: Finding) -> bool:
+def _compete(one: _Fix, other: _Fix) -> bool:
     return not one.claims or not other.claims or bool(set(one.claims) & set(other.claims))
 
 
-def _group_high(group: Sequence[Finding], parts_us: Mapping[str, float]) -> float:
-    best = max(finding.saving.high_us for finding in group if finding.saving)
-    claims = {claim for finding in group for claim in finding.claims}
-    return max(best, min(sum(f.saving.high_us for f in group if f.saving), sum(parts_us.get(c, 0.0) for c in claims)))
+def _group_high(group: Sequence[_Fix], parts_us: Mapping[str, float], step_us: float) -> float:
+    """The most that fixes of the same time can give back together."""
+    if all(fix.claims for fix in group):
+        held = sum(parts_us.get(claim, 0.0) for claim in {claim for fix in group for claim in fix.claims})
+    else:
+        held = step_us
+    held = max(held, *(fix.high_us for fix in group), 1e-9)
+    left = held
+    for rule in {fix.rule for fix in group}:
+        left *= 1 - min(sum(fix.high_us for fix in group if fix.rule == rule), held) / held
+    return held - left

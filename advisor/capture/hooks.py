@@ -8,7 +8,9 @@ as a backward begins; a profiler sets `step_num` in step(). Optimizers have a ho
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
@@ -131,6 +133,44 @@ def watch_groups(joined: Callable[[], None]) -> None:
 def in_children(forget: Callable[[], None]) -> None:
     """forget() in every process that this one forks."""
     os.register_at_fork(after_in_child=forget)
+
+
+def hide_from_dynamo() -> None:
+    """torch.compile leaves our own functions alone where one of them runs inside a region that it traces."""
+    skip = _skipper()
+    if skip is None:
+        return
+    package = __name__.rpartition(".")[0]
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{package}.") and module.__file__:
+            for code in _codes(vars(module), module.__file__):
+                skip(code)
+
+
+def _skipper() -> Callable[[CodeType], None] | None:
+    """What makes dynamo skip a code object and all that it calls; None in a torch without dynamo."""
+    module: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    if hasattr(module, "set_code_exec_strategy"):
+        strategy = module._FrameExecStrategy(module._FrameAction.SKIP, module._FrameAction.SKIP)
+        return lambda code: module.set_code_exec_strategy(code, strategy)
+    return getattr(module, "skip_code", None)
+
+
+def _codes(names: dict[str, Any], file: str) -> Iterator[CodeType]:
+    """Code objects of the functions, methods and inner functions that a namespace of ours holds."""
+    for value in names.values():
+        if isinstance(value, type) and value.__module__ == names.get("__name__"):
+            yield from _codes({**vars(value), "__name__": ""}, file)
+        code = getattr(getattr(value, "__func__", value), "__code__", None)
+        if isinstance(code, CodeType) and code.co_filename == file:
+            yield from _nested(code)
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
 
 
 def _before(call: Callable[..., Any], listener: Callable[[], None]) -> Callable[..., Any]:

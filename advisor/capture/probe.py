@@ -170,7 +170,7 @@ def _compiled() -> bool | None:
 
 def _compile_facts() -> dict[str, Any] | None:
     """Counters of torch.compile, with the reasons of graph breaks and of recompilations."""
-    utils = sys.modules.get("torch._dynamo.utils")
+    utils: Any = sys.modules.get("torch._dynamo.utils")
     if not getattr(utils, "counters", None):  # absent while the module is half imported
         return None
     counters = utils.counters

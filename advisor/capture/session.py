@@ -30,6 +30,7 @@ _UNSETTLED = 8
 
 def arm(settings: dict[str, Any], role: str) -> None:
     """Installs the hooks: at once in a rank; in any other process when it joins a process group."""
+    hooks.hide_from_dynamo()
     session = Session(settings)
     if role == "rank":
         session.begin()

@@ -19,6 +19,8 @@ from typing import Any
 import torch
 import torch.profiler
 
+from .lines import LineRecorder
+
 _ROW = "advisor:step#"
 _ROW_BYTES = re.compile(rb'"advisor:step#(\d+)"')
 # A trace is shared more freely than its machine's name.
@@ -123,9 +125,9 @@ class Window:
 
     def _larger(self, plain: str) -> bool:
         """Of several time windows the one with most in it is kept; a window of steps replaces them all."""
-        size = os.path.getsize(plain)
         if self.role == "window":
-            if size <= self.size:
+            size = os.path.getsize(plain)
+            if size <= self.size or not _holds(plain, b'"cpu_op"'):
                 return False
             self.size = size
         if self.role != "lines":
@@ -133,8 +135,6 @@ class Window:
         return True
 
     def _make_lines(self) -> None:
-        from .lines import LineRecorder
-
         self.lines = LineRecorder()
 
     def _start_lines(self) -> None:
@@ -249,6 +249,12 @@ def _sync_events() -> Any:
         return _ExperimentalConfig(enable_cuda_sync_events=True)
     except TypeError:
         return None
+
+
+def _holds(path: str, text: bytes) -> bool:
+    """The file has a line with that text."""
+    with open(path, "rb") as file:
+        return any(text in line for line in file)
 
 
 def _compress(plain: str, path: str, rows: dict[int, int]) -> None:

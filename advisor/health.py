@@ -1,0 +1,57 @@
+"""How far the input can be trusted: statements in words, for every report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from advisor.analyses.device import Device
+from advisor.analyses.replay import Replay
+from advisor.analyses.scale import Scale
+from advisor.analyses.steps import Steps
+from advisor.capture.record import RankRecord, RunRecord
+from advisor.model import Health
+from advisor.trace.events import Trace
+
+# The profiler alone inflates op-heavy steps by up to 2.1 times (measured); beyond that something else disturbed them.
+_DISTURBED = 1 / 2.1
+
+
+def of_rank(
+    trace: Trace, record: RankRecord | None, steps: Steps, scale: Scale, device: Device, replay: Replay | None
+) -> tuple[Health, ...]:
+    """What must be known before the figures of one rank are believed."""
+    said = list(trace.health)
+    if steps.source == "window":
+        text = "no step boundaries were found; all figures describe the whole recorded window as one step"
+        said.append(Health("steps", "note", text))
+    if steps.cut_off:
+        text = "the last step row holds no op: the recording ended as that step began, and it is not counted"
+        said.append(Health("last-step", "note", text))
+    if device.why:
+        said.append(Health("device", "note", device.why))
+    if record is None:
+        text = "step times are the profiler's own (a bare trace); `advisor run` also times steps without the profiler"
+        said.append(Health("unprofiled", "note", text))
+    if scale.factor < _DISTURBED:
+        text = (
+            f"the profiled steps took {1 / scale.factor:.1f} times as long as the un-profiled ones: "
+            "the shares describe the profiled steps; run again on a quiet machine"
+        )
+        said.append(Health("dilation", "warning", text))
+    if replay is not None and replay.notes:
+        text = f"savings by replay rest on dependencies that this trace does not state: {'; '.join(replay.notes)}"
+        said.append(Health("replay", "note", text))
+    said.extend(Health("capture", "note", note) for note in (record.notes if record else ()))
+    return tuple(said)
+
+
+def of_job(run: RunRecord | None, job: Sequence[Health], ranks: Iterable[Health]) -> tuple[Health, ...]:
+    """The statements of the pre-flight, of the job as a whole and of its ranks, each once."""
+    status = {"ok": "ok", "note": "note", "warning": "warning", "error": "error"}
+    said = [
+        Health(item.get("id", "preflight"), status.get(item.get("status", ""), "note"), item.get("message", ""))  # type: ignore[arg-type]
+        for item in (run.preflight if run else ())
+    ]
+    said.extend(job)
+    said.extend(ranks)
+    return tuple(dict.fromkeys(said))

@@ -1,0 +1,30 @@
+"""Many ranks, one answer: equal findings become one finding that names its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from advisor.model import Finding, Outcome, finding_order
+
+
+def outcomes(per_rank: Sequence[tuple[Outcome, ...]], reference: tuple[Outcome, ...]) -> list[Outcome]:
+    """One outcome per rule: equal findings of several ranks become one that names the ranks."""
+    if len(per_rank) == 1:
+        return list(reference)
+    return [_one_rule([each[i] for each in per_rank], reference[i]) for i in range(len(reference))]
+
+
+def _one_rule(ranks: list[Outcome], reference: Outcome) -> Outcome:
+    order = [reference, *(outcome for outcome in ranks if outcome is not reference)]
+    merged: dict[object, Finding] = {}
+    for finding in (finding for outcome in order for finding in outcome.findings):
+        key = (finding.where, finding.fix.title if finding.fix else "", finding.claims)
+        # The reference rank comes first: its numbers stand, the others only add their rank.
+        seen = merged.get(key)
+        merged[key] = replace(seen, ranks=tuple(sorted({*seen.ranks, *finding.ranks}))) if seen else finding
+    if merged:
+        findings = sorted(merged.values(), key=lambda f: finding_order(reference.rule, f))
+        return replace(reference, status="found", findings=tuple(findings), reason="")
+    errors = [outcome for outcome in order if outcome.status == "error"]
+    return errors[0] if errors else reference
