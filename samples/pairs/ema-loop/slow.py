@@ -28,8 +28,7 @@ for step, (clean,) in enumerate(loader):
     optimizer.step()
 
     with torch.no_grad():
-        for name, average in averaged.named_parameters():
-            current = dict(model.named_parameters())[name]
+        for average, current in zip(averaged.parameters(), model.parameters(), strict=True):
             average.copy_(0.999 * average + 0.001 * current)
 
     if step % 50 == 0:

@@ -12,7 +12,7 @@ torch.manual_seed(0)
 
 
 class Photos(Dataset):
-    def __init__(self, count=2400, size=160):
+    def __init__(self, count=2400, size=320):
         generator = np.random.default_rng(0)
         self.pixels = generator.integers(0, 256, (64, size, size, 3), dtype=np.uint8)
         self.labels = generator.integers(0, 10, count)
@@ -35,16 +35,7 @@ class Photos(Dataset):
 
 def main():
     loader = DataLoader(Photos(), batch_size=16, shuffle=True, num_workers=0, drop_last=True)
-    model = nn.Sequential(
-        nn.Conv2d(3, 16, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(16, 32, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(64 * 8 * 8, 10),
-    ).to(device)
+    model = nn.Sequential(nn.Conv2d(3, 8, 8, stride=8), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     for images, labels in loader:

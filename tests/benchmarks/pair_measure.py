@@ -1,0 +1,128 @@
+"""Measures one pair of scripts against each other, and asks `advisor run` about each.
+
+The step time of a process is the *median of the means of blocks of ten steps*. A plain mean is what a user pays, but
+one burst of other work on the machine spoils it; a plain median does not see what happens every fifth step or once in
+an epoch. Blocks of ten steps hold one period of everything that these scripts do now and then.
+
+The saving is 1 - work-adjusted fixed / slow of two processes that ran one after the other, on the log scale, because
+the machine's slow drift multiplies both. Processes are the unit of replication; the interval is Student's t over them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import step_times
+
+WARM_STEPS = 5  # first steps allocate, choose kernels and start workers
+BLOCK = 10
+SCRIPT_SECONDS = 60  # a script takes 15 s at most where the machine is quiet; four times that, it hangs
+# Two-sided 95 % points of Student's t for 1 … 15 degrees of freedom.
+T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
+
+
+def fingerprint(scripts: dict[str, Path]) -> dict[str, str]:
+    """A short hash of each script: a result belongs to these texts."""
+    return {role: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for role, path in scripts.items()}
+
+
+def command(launcher: str) -> list[str]:
+    """The interpreter, or two ranks of it."""
+    if launcher == "torchrun":
+        return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return [sys.executable]
+
+
+def environment() -> dict[str, str]:
+    """The caller's environment, without what would change the scripts' threads or colour their output."""
+    return {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "FORCE_COLOR")} | {"NO_COLOR": "1"}
+
+
+def step_us(ends: list[float]) -> float:
+    """Step time of one process, µs, from the ends of its optimizer steps in seconds."""
+    kept = ends[min(WARM_STEPS, len(ends) // 4) :]
+    size = max(1, min(BLOCK, (len(kept) - 1) // 6))
+    means = [(kept[i + size] - kept[i]) / size for i in range(0, len(kept) - size, size)]
+    return statistics.median(means) * 1e6
+
+
+def timed(script: Path, launcher: str) -> tuple[float, float]:
+    """(step time in µs, seconds of the whole process) of one un-profiled run. Raises RuntimeError if it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "ends.json"
+        started = time.monotonic()
+        if launcher:
+            hook = Path(__file__).with_name("step_times.py")
+            words = [*command(launcher), str(hook), str(out), str(script)]
+            done = subprocess.run(
+                words, capture_output=True, text=True, timeout=SCRIPT_SECONDS, env=environment(), check=False
+            )
+            if done.returncode:
+                raise RuntimeError(f"{script} ended with {done.returncode}: {done.stderr[-500:]}")
+        else:
+            step_times.run_forked(str(script), out)
+        return step_us(json.loads(out.read_text("utf-8"))), time.monotonic() - started
+
+
+def measure(slow: Path, fixed: Path, repeats: int, launcher: str, work: float) -> dict[str, Any]:
+    """Slow and fixed in turns, the order swapped each time. Times are µs per step, savings shares of slow's step."""
+    times: dict[str, list[float]] = {"slow": [], "fixed": []}
+    seconds = 0.0
+    for repeat in range(repeats):
+        order = [("slow", slow), ("fixed", fixed)]
+        for role, path in order if repeat % 2 == 0 else reversed(order):
+            step, whole = timed(path, launcher)
+            times[role].append(step / work if role == "fixed" else step)
+            seconds = max(seconds, whole)
+    logs = [math.log(f / s) for s, f in zip(times["slow"], times["fixed"], strict=True)]
+    centre, half = statistics.mean(logs), 0.0
+    if len(logs) > 1:
+        half = T95[min(len(logs) - 2, len(T95) - 1)] * statistics.stdev(logs) / math.sqrt(len(logs))
+    return {
+        "slow_us": times["slow"],
+        "fixed_us": times["fixed"],
+        "saving": 1 - math.exp(centre),
+        "low": 1 - math.exp(centre + half),
+        "high": 1 - math.exp(centre - half),
+        "longest_s": seconds,
+    }
+
+
+def advise(script: Path, launcher: str) -> dict[str, Any]:
+    """What `advisor run` says about a script: the parts of its report.json that the table needs."""
+    advisor = shutil.which("advisor", path=str(Path(sys.executable).parent)) or "advisor"
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "report.json"
+        words = [advisor, "run", "--quiet", "--output", str(out)]
+        started = time.monotonic()
+        try:
+            done = subprocess.run(
+                [*words, *(["--", *command(launcher)] if launcher else []), str(script)],
+                capture_output=True,
+                text=True,
+                timeout=2 * SCRIPT_SECONDS,
+                env=environment(),
+                check=False,
+                cwd=folder,
+            )
+        except subprocess.TimeoutExpired:
+            return {"failed": "no answer in two minutes"}
+        if not out.exists():
+            return {"failed": f"status {done.returncode}: {done.stderr[-800:]}"}
+        report = json.loads(out.read_text("utf-8"))
+    kept = {key: report.get(key) for key in ("steps", "breakdown", "outcomes", "health", "joint", "replay")}
+    for outcome in kept["outcomes"]:
+        outcome.pop("page", None)  # the rule's manual is the same in every report
+    metrics = {k: m["value"] for k, m in report["metrics"].items() if m["status"] == "measured"}
+    return {**kept, "metrics": metrics, "status": done.returncode, "seconds": time.monotonic() - started}

@@ -1,0 +1,108 @@
+"""Promised against measured, over every seeded pair, healthy script and negative control.
+
+    python tests/benchmarks/pairs.py                     everything that has no result yet, then the table
+    python tests/benchmarks/pairs.py --only small-batch  one or more cases (a part of the name is enough)
+    python tests/benchmarks/pairs.py --minutes 5         stop after about 5 minutes; the next call goes on
+    python tests/benchmarks/pairs.py --table             only the table, from the results that there are
+
+Each case leaves one JSON in --results; what is there already is not measured again (remove a file, or name it with
+--only and --again). Scripts run one at a time, slow and fixed in turns, in processes of their own, without a profiler;
+then `advisor run` looks at each. Measure on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pair_measure
+import pair_table
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+# Five pairs: the fewest for which the factor of a two-sided 95 % interval (Student's t) is below three.
+REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing to measure. scripts: role -> file; facts: its entry of faults.toml, empty where it has none."""
+
+    name: str
+    kind: str  # pair | control | healthy
+    scripts: dict[str, Path]
+    facts: dict[str, Any]
+
+
+def cases() -> list[Case]:
+    """Every case of the samples folder, by name."""
+    faults = tomllib.loads((SAMPLES / "pairs" / "faults.toml").read_text("utf-8"))
+    pairs = [
+        Case(name, "pair", {role: SAMPLES / "pairs" / name / f"{role}.py" for role in ("slow", "fixed")}, facts)
+        for name, facts in faults.items()
+    ]
+    controls = [
+        Case(folder.name, "control", {"slow": folder / "plain.py", "fixed": folder / "popular_fix.py"}, {})
+        for folder in sorted((SAMPLES / "controls").iterdir())
+        if folder.is_dir()
+    ]
+    healthy = [Case(path.stem, "healthy", {"slow": path}, {}) for path in sorted((SAMPLES / "healthy").glob("*.py"))]
+    return pairs + controls + healthy
+
+
+def complete(case: Case, result: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """The case's result with what was missing (or is asked for again) measured."""
+    sources = pair_measure.fingerprint(case.scripts)
+    if result.get("sources") != sources:
+        result = {"name": case.name, "kind": case.kind, "facts": case.facts, "sources": sources}
+    result["facts"] = case.facts
+    launcher = case.facts.get("launcher", "")
+    if "measure" in args.stages and case.kind != "healthy" and (args.again or "measured" not in result):
+        result["measured"] = pair_measure.measure(
+            case.scripts["slow"], case.scripts["fixed"], args.repeats, launcher, float(case.facts.get("work", 1))
+        )
+    if "advise" in args.stages and (args.again or "advised" not in result):
+        result["advised"] = {role: pair_measure.advise(path, launcher) for role, path in case.scripts.items()}
+    return result
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path.home() / ".cache" / "torch-advisor-pairs")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--again", action="store_true", help="measure again what has a result")
+    parser.add_argument("--stages", nargs="+", default=["measure", "advise"], choices=["measure", "advise"])
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--minutes", type=float, default=0, help="start no further case after this time")
+    parser.add_argument("--table", action="store_true", help="print the table only")
+    args = parser.parse_args()
+    args.results.mkdir(parents=True, exist_ok=True)
+    started, left = time.monotonic(), 0
+    for case in cases():
+        file = args.results / f"{case.kind}-{case.name}.json"
+        result = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        if args.table or (args.only and not any(part in case.name for part in args.only)):
+            continue
+        if args.minutes and time.monotonic() - started > 60 * args.minutes:
+            left += 1
+            continue
+        after = complete(case, dict(result), args)
+        if after != result:
+            file.write_text(json.dumps(after, indent=1), "utf-8")
+            print(pair_table.line_of(after), file=sys.stderr, flush=True)
+    names = {f"{case.kind}-{case.name}" for case in cases()}
+    files = [file for file in sorted(args.results.glob("*.json")) if file.stem in names]
+    print(pair_table.document([json.loads(file.read_text("utf-8")) for file in files]))
+    if left:
+        print(f"{left} cases were not looked at: run the same command again", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

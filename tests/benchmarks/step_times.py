@@ -1,0 +1,78 @@
+"""Runs one training script unchanged and writes when each of its optimizer steps ended.
+
+    python step_times.py [--steps N] OUT.json script.py args…
+
+Nothing but a hook after each optimizer step is added. Every rank writes its own file (OUT.json, OUT.json.1 …).
+With --steps N the script is ended after N steps, for tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import time
+from pathlib import Path
+
+
+def run(script: str, arguments: list[str], out: Path, last: int = 0) -> None:
+    """Becomes the script. The ends of its optimizer steps, in seconds, are in `out` afterwards."""
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    ends: list[float] = []
+
+    def stamp(*_: object) -> None:
+        ends.append(time.perf_counter())
+        if len(ends) == last:
+            raise SystemExit(0)
+
+    register_optimizer_step_post_hook(stamp)
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        if torch.cuda.is_available() and torch.cuda.is_initialized() and ends:
+            torch.cuda.synchronize()  # work that is queued belongs to the last step
+            ends[-1] = time.perf_counter()
+        rank = int(os.environ.get("RANK", "0"))
+        (out.with_name(f"{out.name}.{rank}") if rank else out).write_text(json.dumps(ends), "utf-8")
+
+
+def run_forked(script: str, out: Path, last: int = 0) -> None:
+    """The same in a process forked from this one, which has imported torch and done nothing with it yet.
+
+    A fresh process in all that matters (threads, allocator, caches) that need not import torch for two seconds first.
+    Raises RuntimeError with the end of the script's output if it fails.
+    """
+    import torch._dynamo  # noqa: F401  (an optimizer imports it at its first step: most of the time of a short run)
+
+    log = out.with_suffix(".log")
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(handle, 1)
+            os.dup2(handle, 2)
+            run(script, [], out, last)
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise RuntimeError(f"{script} ended with {os.waitstatus_to_exitcode(status)}: {log.read_text('utf-8')[-500:]}")
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    steps = int(words[1]) if words[0] == "--steps" else 0
+    target, program, *rest = words[2:] if steps else words
+    run(program, rest, Path(target), steps)
