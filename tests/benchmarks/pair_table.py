@@ -3,7 +3,7 @@
 Counted are pairs whose measured interval lies above zero; a pair whose interval holds zero counts neither way. A
 promise is the saving of a finding, as a share of the report's own step time. *Found*: a declared rule has a finding on
 slow.py. *Silent*: that rule has none on fixed.py that promises 2 % of the step or more. *Line*: one of the finding's
-places is a line of slow.py that holds the declared text.
+places is a line of slow.py that holds a declared text.
 """
 
 from __future__ import annotations
@@ -55,11 +55,12 @@ def known_rules(results: list[dict[str, Any]]) -> set[str]:
 
 def right_line(result: dict[str, Any], found: dict[str, Any]) -> bool | None:
     """Whether the finding names a line with the declared text; None where no text is declared."""
-    text = result["facts"].get("line")
-    if not text:
+    declared = result["facts"].get("line")
+    if not declared:
         return None
+    texts = [declared] if isinstance(declared, str) else declared
     lines = (SAMPLES / "pairs" / result["name"] / "slow.py").read_text("utf-8").splitlines()
-    wanted = {number for number, line in enumerate(lines, 1) if text in line}
+    wanted = {number for number, line in enumerate(lines, 1) if any(text in line for text in texts)}
     return any(place["file"].endswith("slow.py") and place["line"] in wanted for place in found["where"])
 
 

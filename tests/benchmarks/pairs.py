@@ -27,6 +27,7 @@ import pair_table
 SAMPLES = Path(__file__).parents[2] / "samples"
 # Five pairs: the fewest for which the factor of a two-sided 95 % interval (Student's t) is below three.
 REPEATS = 5
+MARKER = "<!-- measured -->"  # everything behind it in the page is replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--minutes", type=float, default=0, help="start no further case after this time")
     parser.add_argument("--table", action="store_true", help="print the table only")
+    parser.add_argument("--page", type=Path, help="also write the table into this page, behind its marker")
     args = parser.parse_args()
     args.results.mkdir(parents=True, exist_ok=True)
     started, left = time.monotonic(), 0
@@ -98,7 +100,11 @@ def main() -> int:
             print(pair_table.line_of(after), file=sys.stderr, flush=True)
     names = {f"{case.kind}-{case.name}" for case in cases()}
     files = [file for file in sorted(args.results.glob("*.json")) if file.stem in names]
-    print(pair_table.document([json.loads(file.read_text("utf-8")) for file in files]))
+    document = pair_table.document([json.loads(file.read_text("utf-8")) for file in files])
+    print(document)
+    if args.page:
+        head, marker, _ = args.page.read_text("utf-8").partition(MARKER)
+        args.page.write_text(f"{head}{marker or MARKER}\n\n{document}\n", "utf-8")
     if left:
         print(f"{left} cases were not looked at: run the same command again", file=sys.stderr)
     return 0
