@@ -118,6 +118,7 @@ def test_every_script_trains() -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.slow  # torchrun starts three interpreters, twice
 @pytest.mark.parametrize("name", [name for name, facts in FAULTS.items() if facts.get("launcher") == "torchrun"])
 def test_pairs_of_two_ranks_train(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -2,8 +2,8 @@
 
 Counted are pairs whose measured interval lies above zero; a pair whose interval holds zero counts neither way. A
 promise is the saving of a finding, as a share of the report's own step time. *Found*: a declared rule has a finding on
-slow.py. *Silent*: that rule has none on fixed.py that promises 2 % of the step or more. *Line*: one of the finding's
-places is a line of slow.py that holds a declared text.
+slow.py. *Silent*: that rule has none on fixed.py that promises 2 % of the step or more. *Line*: the
+finding's costliest place is a line of slow.py that holds a declared text.
 """
 
 from __future__ import annotations
@@ -37,10 +37,35 @@ def findings(advised: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def best(advised: dict[str, Any], rules: list[str]) -> dict[str, Any] | None:
-    """The finding of one of these rules that promises most, if any."""
+def declared_lines(result: dict[str, Any]) -> set[int] | None:
+    """Numbers of the lines of slow.py that hold a declared text; None where none is declared."""
+    declared = result["facts"].get("line")
+    if not declared:
+        return None
+    texts = [declared] if isinstance(declared, str) else declared
+    lines = (SAMPLES / "pairs" / result["name"] / "slow.py").read_text("utf-8").splitlines()
+    return {number for number, line in enumerate(lines, 1) if any(text in line for text in texts)}
+
+
+def at_lines(finding: dict[str, Any], wanted: set[int] | None) -> bool:
+    """Whether the finding's costliest place is one of these lines."""
+    return bool(wanted and finding["where"]) and finding["where"][0]["line"] in (wanted or ())
+
+
+def best(advised: dict[str, Any], rules: list[str], wanted: set[int] | None) -> dict[str, Any] | None:
+    """What the declared rules say, as one finding.
+
+    Those that name the fault's lines count together, since the fix removes them all; without one, the largest promise.
+    """
     ours = [f for f in findings(advised) if f["rule"] in rules]
-    return max(ours, key=lambda f: f["high"] or 0.0, default=None)
+    right = [f for f in ours if at_lines(f, wanted)]
+    if len(right) < 2:
+        return max(right or ours, key=lambda f: f["high"] or 0.0, default=None)
+    first = max(right, key=lambda f: f["high"] or 0.0)
+    numbers = [f for f in right if f["high"] is not None]
+    if not numbers:
+        return first
+    return first | {"low": sum(f["low"] for f in numbers), "high": min(1.0, sum(f["high"] for f in numbers))}
 
 
 def known_rules(results: list[dict[str, Any]]) -> set[str]:
@@ -53,28 +78,18 @@ def known_rules(results: list[dict[str, Any]]) -> set[str]:
     }
 
 
-def right_line(result: dict[str, Any], found: dict[str, Any]) -> bool | None:
-    """Whether the finding names a line with the declared text; None where no text is declared."""
-    declared = result["facts"].get("line")
-    if not declared:
-        return None
-    texts = [declared] if isinstance(declared, str) else declared
-    lines = (SAMPLES / "pairs" / result["name"] / "slow.py").read_text("utf-8").splitlines()
-    wanted = {number for number, line in enumerate(lines, 1) if any(text in line for text in texts)}
-    return any(place["file"].endswith("slow.py") and place["line"] in wanted for place in found["where"])
-
-
 def judged(result: dict[str, Any], known: set[str]) -> dict[str, Any]:
     """One pair's row: what was measured, promised and said."""
     measured, advised, rules = result.get("measured"), result.get("advised", {}), result["facts"].get("rules", [])
     slow, fixed = advised.get("slow", {}), advised.get("fixed", {})
-    on_slow, on_fixed = best(slow, rules), best(fixed, rules)
+    wanted = declared_lines(result)
+    on_slow, on_fixed = best(slow, rules, wanted), best(fixed, rules, None)
     row: dict[str, Any] = {"name": result["name"], "rules": rules, "measured": measured, "found": on_slow}
     row["counts"] = bool(measured) and measured["low"] > 0
     row["exists"] = bool(set(rules) & known)
     row["failed"] = slow.get("failed") or fixed.get("failed") or ""
     row["silent"] = None if not fixed.get("outcomes") else on_fixed is None or (on_fixed["high"] or 0.0) < MATERIAL
-    row["line"] = right_line(result, on_slow) if on_slow else None
+    row["line"] = at_lines(on_slow, wanted) if on_slow and wanted else None
     row["inside"] = row["error"] = None
     if on_slow and on_slow["high"] is not None and measured:
         middle = (on_slow["low"] + on_slow["high"]) / 2
@@ -141,6 +156,27 @@ def figures(rows: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[t
         ("findings ≥ 2 % on healthy scripts", str(len(loud)), "0"),
         ("controls promised ≤ 1.5 %", share(len(quiet), len(controls)), "100 %"),
     ]
+
+
+def rule_rows(rows: list[dict[str, Any]], known: set[str]) -> list[str]:
+    """One line per rule: over the counted pairs that declare it first, how often it was right in each way."""
+    lines = []
+    for rule in sorted({row["rules"][0] for row in rows}):
+        ours = [row for row in rows if row["rules"][0] == rule and row["counts"] and not row["failed"]]
+        found = [row for row in ours if row["found"]]
+        numbered = [row for row in found if row["error"] is not None]
+        middle = [(row["found"]["low"] + row["found"]["high"]) / 2 for row in numbered]
+        cells = [
+            rule if rule in known else f"{rule} (no rule yet)",
+            f"{len(found)} of {len(ours)}",
+            f"{sum(bool(row['silent']) for row in ours)} of {len(ours)}",
+            f"{100 * statistics.median(middle):.0f} %" if middle else "",
+            f"{100 * statistics.median(row['measured']['saving'] for row in ours):.0f} %" if ours else "",
+            f"{sum(row['inside'] for row in numbered)} of {len(numbered)}",
+            _points([row["error"] for row in numbered]) if numbered else "",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def _points(errors: list[float]) -> str:

@@ -72,6 +72,16 @@ def complete(case: Case, result: dict[str, Any], args: argparse.Namespace) -> di
     return result
 
 
+def stored(folder: Path) -> list[dict[str, Any]]:
+    """Every result that there is, judged by what faults.toml says now."""
+    results = []
+    for case in cases():
+        file = folder / f"{case.kind}-{case.name}.json"
+        if file.exists():
+            results.append(json.loads(file.read_text("utf-8")) | {"facts": case.facts})
+    return results
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -98,9 +108,7 @@ def main() -> int:
         if after != result:
             file.write_text(json.dumps(after, indent=1), "utf-8")
             print(pair_table.line_of(after), file=sys.stderr, flush=True)
-    names = {f"{case.kind}-{case.name}" for case in cases()}
-    files = [file for file in sorted(args.results.glob("*.json")) if file.stem in names]
-    document = pair_table.document([json.loads(file.read_text("utf-8")) for file in files])
+    document = pair_table.document(stored(args.results))
     print(document)
     if args.page:
         head, marker, _ = args.page.read_text("utf-8").partition(MARKER)
