@@ -230,6 +230,8 @@ def document(results: list[dict[str, Any]]) -> str:
     ready = [r for r in results if "advised" in r]
     parts = ["| figure | measured | goal |", "|---|---|---|"]
     parts += [f"| {' | '.join(line)} |" for line in figures(rows, ready)] if ready else []
+    parts += ["", "| rule | found on slow | silent on fixed | promised (middle) | measured | inside | median error |"]
+    parts += ["|---|---|---|---|---|---|---|", *rule_rows(rows, known)]
     parts += [
         "",
         "| pair | measured saving | found by | promised | inside | line | silent on fixed | other findings ≥ 2 % |",
