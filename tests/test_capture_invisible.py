@@ -151,6 +151,38 @@ def test_errors_inside_loader_backward_and_optimizer_look_as_bare(tmp_path: Path
     assert str(Path("advisor", "capture")) not in wrapped.out.decode()
 
 
+def test_torch_compile_sees_nothing_of_us(tmp_path: Path) -> None:
+    """Graphs, graph breaks, warnings and weights as bare, through a window and a step whose lines are traced."""
+    shutil.copy(SCRIPTS / "compiled.py", tmp_path)
+    plain, wrapped = both(tmp_path, "compiled.py")
+    assert wrapped.out.decode() == plain.out.decode()
+    assert len(wrapped.err.splitlines()) == len(plain.err.splitlines()), wrapped.err.decode()
+    (rank,) = json.loads((tmp_path / "advisor-report" / "run.json").read_text())["ranks"]
+    assert {file["role"] for file in rank["files"]} == {"profile", "lines"}
+    assert rank["compile"]["graphs"] == int(plain.out.split()[0])
+    assert rank["settings"]["compiled"] is True
+
+
+@pytest.mark.parametrize("words", [("fork", "0"), ("fork", "1"), ("spawn", "1"), ("forkserver", "0")])
+def test_loader_workers_of_every_start_method(tmp_path: Path, words: tuple[str, str]) -> None:
+    """Batches, their order and the loss as bare; workers are never profiled, their times known where reached."""
+    shutil.copy(SCRIPTS / "contexts.py", tmp_path)
+    plain, wrapped = both(tmp_path, "contexts.py", *words)
+    equal(plain, wrapped)
+    assert plain.status == 0
+    (rank,) = json.loads((tmp_path / "advisor-report" / "run.json").read_text())["ranks"]
+    (loader,) = rank["loaders"]
+    assert (loader["context"], loader["persistent_workers"]) == (words[0], words[1] == "1")
+    if words[0] == "fork":
+        # Every sample sleeps for 2 ms; nobody can have read one faster.
+        assert loader["sample_us"] > 2000
+        assert loader["collate_us"] > 0
+    else:
+        assert words[0] in loader["sample_why"]
+        assert loader["sample_us"] is None if "sample_us" in loader else True
+    assert len(list((tmp_path / "advisor-report").glob("*.gz"))) == 2
+
+
 def test_environment_names_nothing_else_of_us() -> None:
     """One variable and one entry of PYTHONPATH."""
     from advisor.capture import launch

@@ -60,6 +60,7 @@ def check(done: Captured, did: dict[str, int], source: str) -> dict[str, Any]:
         ("full_batch", "loader"),
         ("workers", "loader"),
         ("own_steps", "user"),
+        ("in_backward", "loader"),
     ],
 )
 def test_loops_of_every_shape(tmp_path: Path, name: str, source: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ import torch.autograd.profiler
 import torch.profiler
 import torch.utils.data.dataloader as loading
 
+_AUTOGRAD = os.path.dirname(os.path.abspath(torch.autograd.__file__)) + os.sep
 Listener = Callable[[Any, Any], None]
 
 
@@ -78,6 +79,17 @@ def watch_backward(begun: Callable[[], None]) -> None:
         engine[0] = value
 
     meta._execution_engine = property(read, write)
+
+
+def inside_backward() -> bool:
+    """This thread is inside autograd's engine, which puts the profiler back to what it was when it leaves."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in ("_engine_run_backward", "backward") and code.co_filename.startswith(_AUTOGRAD):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def watch_optimizers(stepped: Callable[[Any], None]) -> None:

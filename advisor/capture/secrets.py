@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 MASK = "***"
 _NAMES = re.compile(
-    r"(token|secret|passw(or)?d|passphrase|credential|api[-_]?key|access[-_]?key|private[-_]?key|auth(?!or)|(^|[-_])key$|bearer)",
+    r"(token(?!iz|s\b)|secret|passw(or)?d|passphrase|credential|api[-_]?key|access[-_]?key|private[-_]?key|auth(?!or)|(^|[-_])key$|bearer)",
     re.I,
 )
 _URL = re.compile(r"(?P<scheme>[a-zA-Z][\w+.-]*://)[^/@\s]+@")

@@ -134,7 +134,10 @@ class Session:
             key = id(optimizer)
             if key not in self.collector.optimizers:
                 self._guard(self.collector.optimizer, optimizer)
-            self._guard(self.tracker.stepped, key)
+            if self.tracker.source in ("", "optimizer") and hooks.inside_backward():
+                self.tracker.optimizer_steps += 1  # stepped by a gradient's hook: no boundary can be here
+            else:
+                self._guard(self.tracker.stepped, key)
 
     def _user_stepped(self, profiler: Any, number: int) -> None:
         if number and self.live and (not self.thread or get_ident() == self.thread):
@@ -186,18 +189,25 @@ class Session:
         children = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
         return self.live and not self.tracker.source and not children
 
-    def _open_time_window(self) -> None:
-        settled = self.tracker.backwards and self.tracker.backwards < _UNSETTLED
-        if self._without_steps() and not settled and not self.thread_elsewhere():
+    def _open_time_window(self) -> bool:
+        """False where it must be asked again: a profiler that starts inside a backward is lost when that ends."""
+        if hooks.inside_backward():
+            return False
+        expected = self.tracker.backwards and self.tracker.backwards < _UNSETTLED
+        if self._without_steps() and not expected and not self.thread_elsewhere():
             self._guard(self._start_time_window)
+        return True
 
     def _start_time_window(self) -> None:
         if self.window.prepare() and self.window.start("window"):
             self.exits.watch()
 
-    def _close_time_window(self) -> None:
+    def _close_time_window(self) -> bool:
+        if hooks.inside_backward():
+            return False
         if self.live and self.window.recording and self.window.role == "window":
             self._guard(self._keep_time_window)
+        return True
 
     def _keep_time_window(self) -> None:
         self.exits.release()

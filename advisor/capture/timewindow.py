@@ -21,13 +21,17 @@ _Call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class TimeWindow:
-    """Opens a window after a time without steps. `needed` says whether one is still wanted."""
+    """Opens a window after a time without steps.
 
-    def __init__(self, needed: Callable[[], bool], start: Callable[[], None], stop: Callable[[], None]) -> None:
+    needed says whether one is still wanted. start and stop run on the main thread and return False where this is not
+    the moment (inside a backward); they are asked again then.
+    """
+
+    def __init__(self, needed: Callable[[], bool], start: Callable[[], bool], stop: Callable[[], bool]) -> None:
         self.needed = needed
         self.start = self._on_main(start)
         self.stop = self._on_main(stop)
-        self.over = False
+        self.answered = False
 
     def watch(self) -> None:
         """Begins to wait. The thread is no threading.Thread: the script's own list of threads stays as it was."""
@@ -36,12 +40,8 @@ class TimeWindow:
     def _wait(self) -> None:
         pause = WAIT_S
         for _ in range(MOST):
-            if not self._sleep(pause):
+            if not (self._sleep(pause) and self._ask(self.start) and self._sleep(LENGTH_S) and self._ask(self.stop)):
                 return
-            self._ask(self.start)
-            if not self._sleep(LENGTH_S):
-                return
-            self._ask(self.stop)
             pause *= 2
 
     def _sleep(self, seconds: float) -> bool:
@@ -49,18 +49,23 @@ class TimeWindow:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(0.05)
-            if self.over or sys.is_finalizing() or not self.needed():
+            if sys.is_finalizing() or not self.needed():
                 return False
         return True
 
-    @staticmethod
-    def _ask(call: Any) -> None:
-        ctypes.pythonapi.Py_AddPendingCall(call, None)
+    def _ask(self, call: Any) -> bool:
+        """Has the main thread make the call, again until it did; False when no window is needed any more."""
+        self.answered = False
+        while not self.answered:
+            ctypes.pythonapi.Py_AddPendingCall(call, None)
+            if not self._sleep(0.1):
+                return False
+        return True
 
-    @staticmethod
-    def _on_main(call: Callable[[], None]) -> Any:
+    def _on_main(self, call: Callable[[], bool]) -> Any:
         def pending(_argument: Any) -> int:
-            call()
+            if not self.answered:
+                self.answered = call()
             return 0
 
         return _Call(pending)

@@ -176,6 +176,20 @@ def records(first, last):
             did["own_expected"] = last - first + 1
 
 
+def in_backward():
+    """The optimizer steps inside the backward, from a hook of the last gradient."""
+    last = next(iter(model.parameters()))
+
+    def hook(_parameter):
+        optimizer.step()
+        optimizer.zero_grad()
+        did["optimizer_steps"] += 1
+
+    last.register_post_accumulate_grad_hook(hook)
+    for inputs, labels in batches():
+        train(inputs, labels, step=False)
+
+
 def by_hand():
     """No optimizer, no loader: only a time window is possible."""
     weight = torch.randn(8, 1, requires_grad=True)

@@ -1,0 +1,267 @@
+"""The parts of capture that need no torch: the command line, roles of processes, secrets, phases, steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.capture import child, launch, phases, secrets, tracker
+from advisor.commands import run
+
+WITH_VALUE = {"--steps", "--output", "--format"}
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        (["train.py", "--steps", "3"], 0),
+        (["--steps", "3", "train.py", "-q"], 2),
+        (["--steps=3", "--quiet", "train.py", "--", "--output"], 2),
+        (["-m", "pkg", "--output", "x"], 0),
+        (["--quiet", "-mpkg"], 1),
+        (["-c", "print(1)", "-c"], 0),
+        (["--output", "out", "--", "torchrun", "--steps"], 2),
+        (["-", "x"], 0),
+        (["", "x"], 0),
+        ([], 0),
+    ],
+)
+def test_everything_from_the_script_on_is_the_scripts(words: list[str], ours: int) -> None:
+    assert run.split(words, WITH_VALUE) == (words[:ours], words[ours:])
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "role"),
+    [
+        (["python", "train.py", "--lr", "1"], "train.py", "rank"),
+        (["python", "-u", "-m", "pkg.train", "x"], "-m", "rank"),
+        (["python", "-m", "other"], "-m", "distributed"),
+        (["python", "torchrun", "train.py"], "torchrun", "distributed"),
+        (
+            ["python", "-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork"],
+            "-c",
+            "distributed",
+        ),
+        (["python", "-c", "from multiprocessing.resource_tracker import main;main(4)"], "-c", "never"),
+        (["python", "-c", "from multiprocessing.forkserver import main; main(1)"], "-c", "never"),
+        (["python", "/x/torch/_inductor/compile_worker/__main__.py"], "/x/__main__.py", "never"),
+        (["python"], "", "distributed"),
+    ],
+)
+def test_what_a_process_is(command: list[str], script: str, role: str) -> None:
+    settings = {"targets": [os.path.realpath("train.py"), "pkg.train"], "parent": 0}
+    assert child.role_of(settings, command, script) == role
+
+
+def test_the_started_process_is_the_rank_whatever_it_runs() -> None:
+    assert child.role_of({"targets": [], "parent": os.getppid()}, ["python", "-c", "1"], "-c") == "rank"
+
+
+def test_scripts_are_found_on_any_launchers_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    path = str(tmp_path / "train.py")
+    assert launch.targets_of(["torchrun", "--nproc-per-node", "2", "train.py", "other.py"]) == (path,)
+    assert launch.targets_of(["python", "-m", "torch.distributed.run", "train.py"]) == (path,)
+    assert launch.targets_of(["torchrun", "-m", "pkg.train"]) == ("pkg.train",)
+    assert launch.targets_of(["bash", "run.sh"]) == ()
+
+
+def test_secrets_are_masked() -> None:
+    words = [
+        "train.py",
+        "--hf-token",
+        "hf_abcdefghijkl",
+        "--api_key=12345",
+        "WANDB_API_KEY=67890",
+        "--url",
+        "https://me:pass@host/x",
+        "--lr",
+        "0.1",
+        "--tokenizer",
+        "gpt2",
+        "--password",
+        "--verbose",
+        "ghp_abcdefghijklmnop",
+        "--author",
+        "me",
+    ]
+    shown = secrets.mask(words)
+    text = " ".join(shown)
+    for secret in ("hf_abc", "12345", "67890", "me:pass", "ghp_"):
+        assert secret not in text
+    for kept in ("train.py", "0.1", "gpt2", "--verbose", "host/x", "--author me"):
+        assert kept in text
+    assert len(shown) == len(words)
+    assert secrets.allowed({"OMP_NUM_THREADS": "2", "AWS_SECRET_ACCESS_KEY": "x"}) == {"OMP_NUM_THREADS": "2"}
+
+
+class Recorder:
+    """Notes what the phases ask for."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.ready = True
+
+    def prepare(self) -> bool:
+        self.log.append("prepare")
+        return self.ready
+
+    def start(self, role: str) -> bool:
+        self.log.append(f"start {role}")
+        return True
+
+    def open(self, number: int) -> None:
+        self.log.append(f"open {number}")
+
+    def close(self) -> None:
+        self.log.append("close")
+
+    def stop(self, rows: dict[int, int], partial: bool) -> None:
+        self.log.append(f"stop {rows} {partial}")
+
+    def discard(self) -> None:
+        self.log.append("discard")
+
+    def compiles(self) -> int:
+        return 0
+
+    def too_big(self) -> bool:
+        return False
+
+    def mark(self) -> Any:
+        return None
+
+    def finished(self) -> None:
+        self.log.append("finished")
+
+
+def test_phases_in_order() -> None:
+    """Warm-up, timing, the profiler's own warm-up, the window with an unclean step in it, lines, timing again."""
+    recorder = Recorder()
+    machine = phases.Phases(recorder, phases.Plan(warmup=2, timing=5, steps=2, lines=True))
+    for number in range(20):
+        machine.boundary(number * 1000, True, number != 9, number)
+    assert recorder.log == [
+        "prepare",
+        "start profile",
+        *("open 0", "close", "open 1", "close", "open 2", "close"),
+        "stop {0: 8, 2: 10} False",
+        *("start lines", "open 0", "close", "stop {0: 11} False", "finished"),
+    ]
+    assert [(end - start) for start, end in machine.before] == [1000] * 5
+    assert machine.after
+
+
+def test_a_busy_profiler_is_asked_again_and_timing_goes_on() -> None:
+    recorder = Recorder()
+    recorder.ready = False
+    machine = phases.Phases(recorder, phases.Plan(warmup=1, timing=1, steps=1, lines=False))
+    for number in range(6):
+        machine.boundary(number * 1000, True, True, number)
+    assert recorder.log == ["prepare"] * 5
+    recorder.ready = True
+    for number in range(6, 9):
+        machine.boundary(number * 1000, True, True, number)
+    assert recorder.log[-2:] == ["stop {0: 8} False", "finished"]
+
+
+@pytest.mark.parametrize(("known", "ranks"), [(3, 1), (10, 1), (60, 1), (500, 1), (None, 1), (60, 4), (1, 1)])
+def test_plans_fit_the_epoch(known: int | None, ranks: int) -> None:
+    """Warm-up, timing, window and lines end before a known epoch does, where it has at least nine batches."""
+    made = phases.plan({}, known, ranks)
+    steps = phases.window_steps(made, 1e6)
+    assert min(made.warmup, made.timing, steps) >= 1
+    if known is not None and known >= 15:
+        assert made.warmup + made.timing + steps + 2 <= known
+    if ranks > 1:
+        assert steps == phases.window_steps(made, 3e9), "ranks choose the same steps whatever their clocks say"
+
+
+def seen(events: str) -> tuple[tracker.Tracker, list[tuple[bool, bool]]]:
+    """A tracker after events: a/b ask iterator 1/2, A/B its batch, w a backward, o/p optimizers, u the user's step."""
+    found: list[tuple[bool, bool]] = []
+    one = tracker.Tracker(lambda _now, trained, clean: found.append((trained, clean)))
+    for event in events.replace(" ", ""):
+        if event in "abc":
+            one.asked(ord(event))
+        elif event in "ABC":
+            one.given(ord(event.lower()))
+        elif event == "w":
+            one.backward()
+        elif event in "op":
+            one.stepped(ord(event))
+        elif event == "u":
+            one.user_stepped()
+    one.finish()
+    return one, found
+
+
+@pytest.mark.parametrize(
+    ("events", "source", "count", "evaluated"),
+    [
+        ("aAwo aAwo aAwo a", "loader", 3, 0),
+        ("bB bB b aAwo aAwo aAwo a bB bB b", "loader", 3, 4),  # validation before and after
+        ("aAwo aAwo bB bB b aAwo aAwo a", "loader", 4, 2),  # and inside
+        ("aA bB wo aA bB wo aA bB wo a", "loader", 3, 0),  # two loaders side by side
+        ("aAaA wwo aAaA wwo aAaA wwo a", "loader", 3, 0),  # several batches fetched at once
+        ("aAaA wo aA wo aA wo a wo", "loader", 4, 0),  # one batch ahead, as accelerate does
+        ("aAw aAw aAwo aAw aAw aAwo a", "loader", 6, 0),  # accumulation
+        ("wo wo wo wo wo", "optimizer", 5, 0),
+        ("wp wo wp wo wp wo wp wo", "optimizer", 4, 0),  # two optimizers: the first leads
+        ("wp wp wo wp wp wo wp wp wo wp wp wo", "optimizer", 8, 0),  # the one that steps most often leads
+        ("aAwou aAwou aAwou a", "user", 3, 0),
+        ("wou wou wou wou", "user", 4, 0),
+        ("w w w w w", "", 0, 0),
+        ("aA aA aA a", "", 0, 3),
+    ],
+)
+def test_steps_by_events(events: str, source: str, count: int, evaluated: int) -> None:
+    one, _ = seen(events)
+    assert (one.source, one.count, one.eval_count()) == (source, count, evaluated)
+
+
+def test_steps_around_another_loop_are_not_clean() -> None:
+    """The step after which validation ran has no end of its own: counted, never timed."""
+    _, found = seen("aAwo aAwo aAwo bB bB b aAwo aAwo a")
+    # The first boundary settles the source; then steps 2 and 3, the validation, and steps 4 and 5.
+    assert found == [(False, False), (True, True), (True, False), (False, False), (True, True), (True, True)]
+
+
+def test_run_json_is_assembled_from_parts(tmp_path: Path) -> None:
+    for rank, pid in ((1, 11), (0, 12)):
+        part = {"rank": rank, "pid": pid, "versions": {"torch": "2.15"}}
+        (tmp_path / f"{pid}.part.json").write_text(json.dumps(part))
+    (tmp_path / "13.part.json").write_text("{ cut off")
+    record = launch.assemble(tmp_path, {"command": ["x"], "exit_status": 0})
+    assert [rank["rank"] for rank in record["ranks"]] == [0, 1]
+    assert record["versions"] == {"torch": "2.15"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json"]
+    from advisor.capture.record import read
+
+    assert read(tmp_path / "run.json").exit_status == 0
+
+
+def test_capture_starts_without_torch_or_our_dependencies() -> None:
+    """What runs in the user's process before torch is the standard library alone."""
+    import subprocess
+
+    folder = Path(child.__file__).parent
+    code = (
+        "import importlib.util, json, sys\n"
+        f"path, folder = {str(folder / '__init__.py')!r}, {str(folder)!r}\n"
+        "find = importlib.util.spec_from_file_location\n"
+        "spec = find('_torch_advisor', path, submodule_search_locations=[folder])\n"
+        "module = importlib.util.module_from_spec(spec); sys.modules['_torch_advisor'] = module\n"
+        "spec.loader.exec_module(module)\nimport _torch_advisor.child as child\n"
+        "child.start(json.dumps({'targets': [], 'parent': 0, 'folder': '.'}))\n"
+        "foreign = {'torch', 'numpy', 'pandas', 'msgspec', 'rich', 'jinja2', 'advisor', 'pathlib', 'subprocess'}\n"
+        "print(sorted(foreign & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
