@@ -19,7 +19,7 @@ import torch
 from . import hooks, probe
 from .collector import Collector
 from .exits import Exits
-from .phases import AFTER, DONE, LINES, RECORD, Phases, plan
+from .phases import AFTER, DONE, LINES, RECORD, TIMING, Phases, plan
 from .timewindow import TimeWindow
 from .tracker import Tracker
 from .window import Window
@@ -230,7 +230,7 @@ class Session:
             self.phases.left -= self.tracker.count
             self.facts["clock"] = "host"
         before = self.phases.phase
-        self.collector.timed = before in (1,)
+        self.collector.timed = before in (TIMING, AFTER)
         self.phases.boundary(now_ns, trained, clean, self.tracker.count - 1)
         after = self.phases.phase
         if after != before:
@@ -248,7 +248,7 @@ class Session:
         return length // self.tracker.batches if length is not None else None
 
     def _entered(self, phase: int) -> None:
-        self.collector.timed = phase == 1
+        self.collector.timed = phase in (TIMING, AFTER)  # both give un-profiled steps; pauses are divided by all of them
         if phase in (RECORD, LINES):
             self.exits.watch()
         else:
