@@ -248,7 +248,7 @@ class Session:
         return length // self.tracker.batches if length is not None else None
 
     def _entered(self, phase: int) -> None:
-        self.collector.timed = phase in (TIMING, AFTER)  # both give un-profiled steps; pauses are divided by all of them
+        self.collector.timed = phase in (TIMING, AFTER)  # both give the un-profiled steps that pauses are shared among
         if phase in (RECORD, LINES):
             self.exits.watch()
         else:
