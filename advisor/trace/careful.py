@@ -26,6 +26,8 @@ _SKIPPED = frozenset("stfCNODRPvVc(),n")
 _PAST = " \t\r\n,\x00\ufeff"
 # What may follow the end of the list of events: other keys, the end of the object, the end of the file.
 END = re.compile(r'\]\s*(?:,\s*"[^"\n]+"\s*:|\}|\x00*\Z)')
+CLOSING = re.compile(r'\}\s*+\]\s*+(?:\}|,\s*+"|\x00*+\Z)')
+CLOSING_ATTEMPTS = 64
 EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
 DECODER = json.JSONDecoder(strict=False, parse_float=Decimal)
 
@@ -161,13 +163,12 @@ def _long(text: str, position: int) -> tuple[Any, int] | None:
 
 def _closing(text: str, position: int) -> int | None:
     """Where the last event ends, if the list of events is closed after it."""
-    at = text.find("]", position)
-    while at >= 0:
-        before, after = text[position:at].rstrip(), text[at + 1 : at + 64].lstrip()
-        ends = after[:1] in ("}", "") or (after[:1] == "," and after[1:].lstrip()[:1] == '"')
-        if ends and before.endswith("}") and before.count("{") <= before.count("}"):
-            return position + len(before)
-        at = text.find("]", at + 1)
+    for number, found in enumerate(CLOSING.finditer(text, position)):
+        end = found.start() + 1
+        if text.count("{", position, end) <= text.count("}", position, end):
+            return end
+        if number == CLOSING_ATTEMPTS:
+            break
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 DECODER = json.JSONDecoder(strict=False, parse_float=Decimal)
 # Beyond this a damaged event is skipped: mending tries every quote in it.
-LONGEST = 1 << 18
+LONGEST = 1 << 16
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _WORD = re.compile(_STRING + r"|(?P<word>-?\b(?:nan|inf|infinity|N/A|none|true|false|undefined|nil)\b)", re.IGNORECASE)
@@ -17,7 +17,7 @@ _WORDS = {"true": "true", "false": "false"}
 _COMMA = re.compile(_STRING + r"|,(?=\s*[}\],])|(?<=\{)\s*,")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}|(?P<bad>))')
 _KEY = re.compile(r'([{,]\s*)([A-Za-z_][\w ]*)"(\s*:)')
-_BARE = re.compile(r'("[^"\n]+"\s*:\s*)([^\s"\[\]{}\d-][^"]*?)(?=\s*,\s*"[^"\n]+"\s*:|\s*\})')
+_BARE = re.compile(r'("[^"\n]+"\s*:\s*)([^\s"\[\]{}\d-][^"]{0,4096}?)(?=\s*,\s*"[^"\n]+"\s*:|\s*\})')
 
 
 def mended(text: str) -> Any:

@@ -19,7 +19,7 @@ LONGEST_HEAD = 256 << 20
 _SPACE = b" \t\r\n"
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _FIRST_KEY = re.compile(rb'\s*"(?:ph|name|cat|id|pid|tid|ts|dur|args|s|bp)"\s*:')
-BOUNDARY = re.compile(r'\}\s*,?\s*(?=\{\s*"(?:ph|name|cat|id|pid|tid|ts|dur|args|s|bp)"\s*:)')
+BOUNDARY = re.compile(r'\}\s*+(?:,\s*+)?(?=\{\s*"(?:ph|name|cat|id|pid|tid|ts|dur|args|s|bp)"\s*:)')
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ def slices(rest: bytes, blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
     held = [rest]
     for block in blocks:
         cut = last_boundary(block)
-        if cut is None and len(held) + len(block) > LONGEST_EVENT:
+        if cut is None and sum(map(len, held)) > LONGEST_EVENT:
             raise InputError(f"{path}: no end of an event within {LONGEST_EVENT >> 20} MB; this is no Kineto trace")
         if cut is None:
             # The boundary may lie across two blocks; joining them finds it.
