@@ -184,7 +184,7 @@ def test_plans_fit_the_epoch(known: int | None, ranks: int) -> None:
 
 
 def seen(events: str) -> tuple[tracker.Tracker, list[tuple[bool, bool]]]:
-    """A tracker after events: a/b ask iterator 1/2, A/B its batch, w a backward, o/p optimizers, u the user's step."""
+    """After events: a/b ask iterator 1/2, A/B its batch, w a backward, ( and o/p a step begins and ends, u the user."""
     found: list[tuple[bool, bool]] = []
     one = tracker.Tracker(lambda _now, trained, clean: found.append((trained, clean)))
     for event in events.replace(" ", ""):
@@ -195,7 +195,11 @@ def seen(events: str) -> tuple[tracker.Tracker, list[tuple[bool, bool]]]:
         elif event == "w":
             one.backward()
         elif event in "op":
+            if not one.stepping:
+                one.stepping_begins()
             one.stepped(ord(event))
+        elif event == "(":
+            one.stepping_begins()
         elif event == "u":
             one.user_stepped()
     one.finish()
@@ -218,6 +222,8 @@ def seen(events: str) -> tuple[tracker.Tracker, list[tuple[bool, bool]]]:
         ("aAwou aAwou aAwou a", "user", 3, 0),
         ("wou wou wou wou", "user", 4, 0),
         ("w w w w w", "", 0, 0),
+        ("(wwo (wwo (wwo (wwo", "", 0, 0),  # closures without a loader: no point between two steps
+        ("aA(wwo aA(wwo aA(wwo a", "loader", 3, 0),
         ("aA aA aA a", "", 0, 3),
     ],
 )

@@ -92,17 +92,23 @@ def inside_backward() -> bool:
     return False
 
 
-def watch_optimizers(stepped: Callable[[Any], None]) -> None:
-    """stepped(optimizer): a step returned. Inside code that torch.compile traces nothing is called."""
+def watch_optimizers(stepped: Callable[[Any], None], began: Callable[[], None] = lambda: None) -> None:
+    """began(), stepped(optimizer): a step begins, has returned. Not called inside code that torch.compile traces."""
     from torch.optim import optimizer as module
 
-    def hook(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def before(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        began()
+
+    def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if torch.compiler.is_compiling():
             return
         stepped(optimizer)
 
     if hasattr(module, "register_optimizer_step_post_hook"):
-        module.register_optimizer_step_post_hook(hook)
+        module.register_optimizer_step_pre_hook(before)
+        module.register_optimizer_step_post_hook(after)
 
 
 def watch_profilers(stepped: Listener, began: Callable[[], None], ended: Callable[[], None]) -> None:

@@ -70,7 +70,7 @@ class Session:
         self.begun = self.live = True
         hooks.watch_loaders(self._asked, self._given)
         hooks.watch_backward(self._backward)
-        hooks.watch_optimizers(self._stepped)
+        hooks.watch_optimizers(self._stepped, self._stepping)
         hooks.watch_profilers(self._user_stepped, self._profiler_began, self._profiler_ended)
         hooks.in_children(self._forget)
         self.collector.install()
@@ -127,7 +127,11 @@ class Session:
             if not self.thread:
                 self.thread = get_ident()
             if get_ident() == self.thread:
-                self.tracker.backward()
+                self._guard(self.tracker.backward)
+
+    def _stepping(self) -> None:
+        if self.live and (not self.thread or get_ident() == self.thread):
+            self.tracker.stepping_begins()
 
     def _stepped(self, optimizer: Any) -> None:
         if self.live and (not self.thread or get_ident() == self.thread):
@@ -135,7 +139,7 @@ class Session:
             if key not in self.collector.optimizers:
                 self._guard(self.collector.optimizer, optimizer)
             if self.tracker.source in ("", "optimizer") and hooks.inside_backward():
-                self.tracker.optimizer_steps += 1  # stepped by a gradient's hook: no boundary can be here
+                self.tracker.stepped_inside()
             else:
                 self._guard(self.tracker.stepped, key)
 

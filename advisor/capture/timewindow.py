@@ -32,6 +32,7 @@ class TimeWindow:
         self.start = self._on_main(start)
         self.stop = self._on_main(stop)
         self.answered = False
+        self.asked: Any = None
 
     def watch(self) -> None:
         """Begins to wait. The thread is no threading.Thread: the script's own list of threads stays as it was."""
@@ -55,7 +56,7 @@ class TimeWindow:
 
     def _ask(self, call: Any) -> bool:
         """Has the main thread make the call, again until it did; False when no window is needed any more."""
-        self.answered = False
+        self.answered, self.asked = False, call
         while not self.answered:
             ctypes.pythonapi.Py_AddPendingCall(call, None)
             if not self._sleep(0.1):
@@ -64,8 +65,10 @@ class TimeWindow:
 
     def _on_main(self, call: Callable[[], bool]) -> Any:
         def pending(_argument: Any) -> int:
-            if not self.answered:
+            # A slow main thread finds several of the same call, and late ones after the next was asked for.
+            if not self.answered and self.asked is thunk:
                 self.answered = call()
             return 0
 
-        return _Call(pending)
+        thunk = _Call(pending)
+        return thunk

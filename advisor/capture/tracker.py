@@ -52,6 +52,9 @@ class Tracker:
         self.yields: dict[int, int] = {}
         self.steps_of: dict[int, int] = {}
         self.lead: int | None = None
+        self.due = False  # the leading optimizer has stepped since the last boundary
+        self.stepping = False
+        self.backwards_before = 0
         self.user_steps = 0
         self.loader_segments = 0
         self.inner_steps = 0
@@ -83,6 +86,8 @@ class Tracker:
         """A backward pass begins."""
         self.backwards += 1
         self.backward_since = True
+        if self.due and not self.stepping:
+            self._due()
         segment = self.segment
         if segment is not None and not segment.backward:
             segment.backward = True
@@ -96,23 +101,47 @@ class Tracker:
                 for one in once:
                     self.yields.pop(one, None)
 
+    def stepping_begins(self) -> None:
+        """An optimizer's step begins."""
+        self.stepping = True
+        self.backwards_before = self.backwards
+
     def stepped(self, optimizer: int) -> None:
-        """An optimizer's step returns."""
+        """An optimizer's step returns.
+
+        The boundary waits for the next backward: here torch's own row of the step is still open, and a profiler that
+        starts or stops inside such a row may crash. The time between two of these points is one iteration all the same.
+        """
+        self.stepping = False
         self.optimizer_steps += 1
         if self.source == "optimizer":
             if optimizer == self.lead:
-                self._mark(True)
+                self.count += 1
+                self.due = True
             return
         if self.source:
             return
         seen = self.steps_of[optimizer] = self.steps_of.get(optimizer, 0) + 1
         self.inner_steps += 1
         alone = self.segment is None or self.inner_steps > _INNER_STEPS
-        if alone and seen > _SETTLED and self.user_steps < _SETTLED:
+        # A step that calls the loss itself (a closure) has its backward inside: there is no point between two steps.
+        closed = self.backwards_before == self.backwards
+        if alone and closed and seen > _SETTLED and self.user_steps < _SETTLED:
             # The optimizer that steps most often leads; of equals the first (dicts keep their order).
             self.lead = max(self.steps_of, key=lambda one: self.steps_of[one])
-            if optimizer == self.lead:
-                self._settle("optimizer", seen)
+            self.due = optimizer == self.lead
+
+    def stepped_inside(self) -> None:
+        """An optimizer's step returns inside a backward, where a gradient's hook called it: counted, no boundary."""
+        self.stepping = False
+        self.optimizer_steps += 1
+
+    def _due(self) -> None:
+        self.due = False
+        if self.source == "optimizer":
+            self.boundary(perf_counter_ns(), True, True)
+        elif not self.source and self.lead is not None:
+            self._settle("optimizer", self.steps_of[self.lead])
 
     def user_stepped(self) -> None:
         """The script called step() of its own profiler."""

@@ -60,7 +60,7 @@ class Turns(Session):
         os.set_blocking(self.pipe_in, True)
         hooks.watch_loaders(self._asked, self._given)
         hooks.watch_backward(self._backward)
-        hooks.watch_optimizers(self._stepped)
+        hooks.watch_optimizers(self._stepped, self._stepping)
         hooks.watch_profilers(self._user_stepped, _nothing, _nothing)
         hooks.in_children(self._forget)
 
