@@ -18,12 +18,20 @@ if TYPE_CHECKING:
     from advisor.gate.model import Result
     from advisor.model import Report
 
+_USAGE = """advisor gate [options] BASE.json HEAD.json
+       advisor gate [options] check (REPORT.json | -- train.py ARGS…)
+       advisor gate [options] baseline write|update|show [REPORT.json | -- …]
+       advisor gate [options] --base REF -- train.py ARGS…"""
+_DESCRIPTION = """Keeps performance regressions out: counters against a checked-in baseline, step
+time against another commit on this machine, or two stored reports.
+Exit status: 0 pass; 1 regression or budget exceeded; 2 usage; 3 inconclusive,
+not comparable or no baseline; 4 a measured script failed; 70 internal error."""
 _EXAMPLES = """examples:
-  advisor gate check -- train.py --steps 100           counters against the checked-in baseline
-  advisor gate baseline write -- train.py --steps 100  make or refresh that baseline
-  advisor gate --base main -- train.py --steps 200     step time of the working tree against main
+  advisor gate baseline write -- train.py --steps 100
+  advisor gate check -- train.py --steps 100
+  advisor gate --base main -- train.py --steps 200
   advisor gate --base-command "python a.py" --head-command "python b.py"
-  advisor gate base/report.json head/report.json       two stored reports, no torch needed
+  advisor gate base/report.json head/report.json
 """
 _ACTIONS = ("write", "update", "show")
 
@@ -33,10 +41,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "gate",
         help="compare a change with its base: pass, regression, inconclusive or not comparable",
-        usage="advisor gate [options] (BASE.json HEAD.json | check [REPORT] | baseline write|update|show [REPORT]) "
-        "[-- train.py ...]",
-        description="Keeps performance regressions out. Exit status: 0 pass; 1 regression or budget exceeded; 2 usage; "
-        "3 inconclusive, not comparable or no baseline; 4 a measured script failed; 70 internal error.",
+        usage=_USAGE,
+        description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

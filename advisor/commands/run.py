@@ -23,7 +23,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "run",
         help="profile a training script and report on it",
-        usage="advisor run [options] SCRIPT ARGS… | -m MODULE ARGS… | -c CODE ARGS… | -- LAUNCHER ARGS…",
+        usage="advisor run [options] SCRIPT ARGS…\n"
+        "       advisor run [options] -m MODULE ARGS… | -c CODE ARGS… | -- LAUNCHER ARGS…",
         description="Runs a training script as it is, profiles a few of its steps, and reports what to change. "
         "Everything after the script belongs to the script.",
         epilog="example: advisor run train.py --epochs 3",
