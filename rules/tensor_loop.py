@@ -2,8 +2,8 @@
 
 ## What it looks at
 Lines of the user's code that call the same op again and again within a step, each call so short that its cost is
-the call itself and not the work. The lines are those that capture recorded; without them, or for one call per
-layer, it is silent.
+the call itself and not the work. The lines are those that capture recorded; without them it is silent, and so it is
+for the layers of a model, for what the loader does, and for the ops of the backward pass, which nobody calls.
 
 ## Why it costs time
 Each op costs some microseconds of Python and dispatch, whatever its size. A loop over samples, time steps,
@@ -39,6 +39,7 @@ from advisor.api import (
     Links,
     Missing,
     Nesting,
+    RankRecord,
     Scale,
     Source,
     Steps,
@@ -52,6 +53,8 @@ from ._words import count, percent, time
 _SHORT_OP_US = 60.0
 # A loop of fewer turns may be the layers of a model, which cannot be one op.
 _TURNS = 16
+# Ops with weights of their own: called no more often than there are weights, they are layers and no loop.
+_LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::embedding")
 
 
 def check(
@@ -63,6 +66,7 @@ def check(
     lines: Lines,
     nesting: Nesting,
     links: Links,
+    record: RankRecord | None,
     *,
     min_share: float = 0.05,  # rewriting a loop is work: less than 5 % of the step does not repay it
 ) -> Iterator[Finding]:
@@ -71,23 +75,35 @@ def check(
     if not lines.available:
         raise Missing(lines.why or "lines of the user's code are not recorded; capture the script with `advisor run`")
     bound_us = sum(breakdown.us(part) for part in ("forward", "backward", "other_ops", "host"))
-    for where, rows in _by_line(trace, steps, lines, nesting, links).items():
+    weights = sum(one.tensors or 0 for one in record.optimizers) if record else 0
+    outside = _outside_loops(trace, breakdown)
+    for where, rows in _by_line(trace, steps, lines, nesting, links, outside).items():
         turns, op = _turns(trace, rows, steps)
+        if 0 < _layers(trace, rows, steps) <= weights:
+            continue
         events = trace.events
         place = f"{where.file.rpartition('/')[2]}:{where.line}"
         own_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
         mean_us = own_us * steps.count / len(rows)
-        if turns < _TURNS or mean_us > _SHORT_OP_US or own_us < min_share * steps.step_us:
+        # A cell of an LSTM is one call and a dozen ops: what counts as short is an op, with those inside it told apart.
+        inner = int(np.isin(nesting.outer_op, rows).sum())
+        short = own_us * steps.count / max(inner, 1) <= _SHORT_OP_US
+        if turns < _TURNS or not short or own_us < min_share * steps.step_us:
             continue
-        high_us = min(own_us * (1 - 1 / turns), bound_us)
+        whole_us = own_us * (1 + _backward_share(trace, rows, breakdown))
+        high_us = min(whole_us * (1 - 1 / turns), bound_us)
         yield Finding(
             message=(
                 f"{place} runs `{op}` {count(turns)} times a step, {time(mean_us)} a call: the ops of that line take "
                 f"{time(scale.scaled(own_us))} of each step ({percent(own_us / steps.step_us)})."
             ),
-            saving=scale.saving(0.0, high_us, "high: all turns in the time of one; low: no tensor op does it"),
+            saving=scale.saving(
+                0.0,
+                high_us,
+                "high: all turns in the time of one, with their part of the backward pass; low: no tensor op does it",
+            ),
             where=(where,),
-            facts={"turns": turns, "ops_us": own_us, "mean_op_us": mean_us, "op": op},
+            facts={"turns": turns, "ops_us": own_us, "backward_us": whole_us - own_us, "mean_op_us": mean_us, "op": op},
             fix=Fix(
                 "Replace the loop by ops over all elements at once",
                 "numerics",
@@ -100,12 +116,49 @@ def check(
         )
 
 
+def _inside(
+    trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64]], breakdown: Breakdown, part: str
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which of the rows start in this part of the breakdown."""
+    spans = breakdown.intervals.get(part)
+    if spans is None or not len(spans):
+        return np.zeros(len(rows), np.bool_)
+    starts = trace.events.start_ns[rows]
+    place = np.searchsorted(spans[:, 0], starts, side="right") - 1
+    return (place >= 0) & (starts < spans[place, 1])
+
+
+def _outside_loops(trace: Trace, breakdown: Breakdown) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Rows that no loop of the user's runs: the loader's, and those of the backward pass."""
+    every = np.arange(len(trace.events))
+    return _inside(trace, every, breakdown, "input") | _inside(trace, every, breakdown, "backward")
+
+
+def _backward_share(trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64]], breakdown: Breakdown) -> float:
+    """Backward time that these ops cause, per time of their own: as in the whole step, where they are forward ops."""
+    forward_us = breakdown.us("forward")
+    if not forward_us or _inside(trace, rows, breakdown, "forward").mean() < 0.5:
+        return 0.0
+    return breakdown.us("backward") / forward_us
+
+
+def _layers(trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64]], steps: Steps) -> float:
+    """Calls a step of ops that have weights."""
+    names = trace.events.names
+    return sum(names[name].startswith(_LAYERS) for name in trace.events.name[rows].tolist()) / steps.count
+
+
 def _by_line(
-    trace: Trace, steps: Steps, lines: Lines, nesting: Nesting, links: Links
+    trace: Trace,
+    steps: Steps,
+    lines: Lines,
+    nesting: Nesting,
+    links: Links,
+    outside: np.ndarray[tuple[int], np.dtype[np.bool_]],
 ) -> dict[Source, np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """The outermost ops of the loop's thread by the user's line that called them."""
     events = trace.events
-    outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
+    outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & ~outside
     rows = np.flatnonzero(outermost & (events.thread == steps.main_thread) & (links.step >= 0))
     found: dict[Source, list[int]] = defaultdict(list)
     for row in rows.tolist():
@@ -142,7 +195,7 @@ EXAMPLES = [
             L=_loop(40, 31),
             B=_AFTER,
         ),
-        saves_us=(0, 700),
+        saves_us=(0, 1130),
         says=("train.py:31", "`mul` 40 times a step"),
     ),
     Example(
@@ -158,6 +211,36 @@ EXAMPLES = [
         ),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "forty layers, called by one line of the script",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [L           ][B      ]  [L           ][B      ]
+            """,
+            us=50,
+            L=Ev("aten::linear", times=40, args={"Call stack": "train.py(31): <module>"}),
+            B=_AFTER,
+        ),
+        facts={"optimizers": [{"name": "SGD", "tensors": 80}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "forty samples through one layer, one by one",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [L           ][B      ]  [L           ][B      ]
+            """,
+            us=50,
+            L=Ev("aten::linear", times=40, args={"Call stack": "train.py(31): <module>"}),
+            B=_AFTER,
+        ),
+        facts={"optimizers": [{"name": "SGD", "tensors": 2}]},
+        saves_us=(0, 1300),
+        says=("`linear` 40 times a step",),
     ),
     Example(
         "forty calls that have work to do",
