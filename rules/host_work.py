@@ -20,6 +20,7 @@ Work that the training needs at that place and that is fast already.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from advisor.api import (
     BACKWARD,
@@ -32,6 +33,7 @@ from advisor.api import (
     Finding,
     Fix,
     HostGaps,
+    Lines,
     LineTime,
     Scale,
     Source,
@@ -41,6 +43,8 @@ from advisor.api import (
 
 from ._words import percent, time
 
+# Between two ops of a layer lie 3 to 20 µs of Python that no script can avoid; work that somebody wrote takes longer.
+_LONG_GAP_NS = 30_000
 # More than the three most expensive lines is a profile, not advice.
 _LINES = 3
 
@@ -51,21 +55,33 @@ def check(
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
+    lines: Lines | None,
     *,
     min_share: float = 0.05,  # every loop has a few per cent of Python that nobody can avoid
 ) -> Iterator[Finding]:
     # Beside an accelerator, known or not, the loop may do without loss what the device hides.
     if breakdown.on_device or device.kind != "none":
         return
-    bound_us = breakdown.us("host")
+    long = gaps.spans[gaps.spans[:, 1] - gaps.spans[:, 0] >= _LONG_GAP_NS]
+    bound_us = min(breakdown.us("host"), steps.per_step_us(float((long[:, 1] - long[:, 0]).sum())))
     if bound_us < min_share * steps.step_us:
         return
-    lines = [line for line in gaps.top[:_LINES] if line.us >= min_share * steps.step_us]
-    for line in lines:
+    top = _by_place(lines.hot(long)) if lines else ()
+    costly = [line for line in top[:_LINES] if line.us >= min_share * steps.step_us]
+    for line in costly:
         yield _finding(min(line.us, bound_us), _place(line), (line.source,), steps, scale)
-    rest_us = bound_us - sum(line.us for line in lines)
-    if not lines and rest_us >= min_share * steps.step_us:
-        yield _finding(rest_us, _places(gaps.top), tuple(line.source for line in gaps.top[:_LINES]), steps, scale)
+    if not costly:
+        yield _finding(bound_us, _places(top), tuple(line.source for line in top[:_LINES]), steps, scale)
+
+
+def _by_place(lines: tuple[LineTime, ...]) -> tuple[LineTime, ...]:
+    """One entry for each line, most expensive first: a comprehension and its function are the same line twice."""
+    places: dict[tuple[str, int], LineTime] = {}
+    for line in lines:
+        key = (line.source.file, line.source.line)
+        seen = places.get(key)
+        places[key] = replace(seen, us=seen.us + line.us, calls=max(seen.calls, line.calls)) if seen else line
+    return tuple(sorted(places.values(), key=lambda line: -line.us))
 
 
 def _finding(us: float, what: str, where: tuple[Source, ...], steps: Steps, scale: Scale) -> Finding:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from advisor.analyses.input_wait import fetch_rows
 from advisor.analyses.lines import Lines, LineTime
-from advisor.analyses.phases import optimizer_rows
+from advisor.analyses.phases import Phases, optimizer_rows
 from advisor.analyses.steps import Steps
 from advisor.trace.events import Category, Trace
 from advisor.trace.intervals import Intervals, subtract, total, union
@@ -14,7 +14,9 @@ from advisor.trace.intervals import Intervals, subtract, total, union
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostGaps:
-    """Time of the loop's thread in W with no op, no fetch, no optimizer span and no runtime call.
+    """Time of the loop's thread in W with no op, no fetch, no optimizer span, no backward pass and no runtime call.
+
+    Between two nodes of the backward pass it is the autograd engine that works, not Python.
 
     spans   that time
     us      µs per step
@@ -28,10 +30,11 @@ class HostGaps:
     top: tuple[LineTime, ...]
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, lines: Lines) -> HostGaps:
+    def compute(cls, trace: Trace, steps: Steps, lines: Lines, phases: Phases) -> HostGaps:
         """Python time of the loop."""
         events = trace.events
         used = events.of(Category.CPU_OP, Category.RUNTIME) | fetch_rows(events) | optimizer_rows(events)
         rows = used & (events.thread == steps.main_thread)
         spans = subtract(steps.window, union(events.start_ns[rows], events.end_ns[rows]))
+        spans = subtract(spans, phases.backward)
         return cls(spans, steps.per_step_us(total(spans)), total(spans) / steps.window_ns, lines.hot(spans))
