@@ -33,6 +33,7 @@ class TimeWindow:
         self.stop = self._on_main(stop)
         self.answered = False
         self.asked: Any = None
+        self.queued = False
 
     def watch(self) -> None:
         """Begins to wait. The thread is no threading.Thread: the script's own list of threads stays as it was."""
@@ -55,19 +56,29 @@ class TimeWindow:
         return True
 
     def _ask(self, call: Any) -> bool:
-        """Has the main thread make the call, again until it did; False when no window is needed any more."""
+        """Has the main thread make the call, again until it did; False when no window is needed any more.
+
+        One call is queued at a time: CPython 3.11 never leaves the first instruction of a traced function (a debugger,
+        coverage) that it enters inside a pending call while another one waits.
+        """
         self.answered, self.asked = False, call
         while not self.answered:
-            ctypes.pythonapi.Py_AddPendingCall(call, None)
+            if not self.queued:
+                self.queued = True
+                if ctypes.pythonapi.Py_AddPendingCall(call, None):
+                    self.queued = False  # the queue was full
             if not self._sleep(0.1):
                 return False
         return True
 
     def _on_main(self, call: Callable[[], bool]) -> Any:
         def pending(_argument: Any) -> int:
-            # A slow main thread finds several of the same call, and late ones after the next was asked for.
-            if not self.answered and self.asked is thunk:
-                self.answered = call()
+            # A slow main thread may come to a call only after the next was asked for.
+            try:
+                if not self.answered and self.asked is thunk:
+                    self.answered = call()
+            finally:
+                self.queued = False
             return 0
 
         thunk = _Call(pending)
