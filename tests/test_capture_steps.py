@@ -55,6 +55,7 @@ def check(done: Captured, did: dict[str, int], source: str) -> dict[str, Any]:
         ("lbfgs", "loader"),
         ("no_loader", "optimizer"),
         ("iterable", "loader"),
+        ("ranges", "loader"),
         ("zipped", "loader"),
         ("recreated", "loader"),
         ("full_batch", "loader"),

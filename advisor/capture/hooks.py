@@ -123,6 +123,40 @@ def watch_profilers(stepped: Listener, began: Callable[[], None], ended: Callabl
         module._disable_profiler = _after(module._disable_profiler, ended)
 
 
+class Ranges:
+    """The ranges (record_function) that were opened since `watch` and are still open, the innermost last."""
+
+    def __init__(self) -> None:
+        self.open: list[Any] = []
+
+    def watch(self) -> None:
+        """Listens to ranges from here on."""
+        kind: Any = torch.autograd.profiler.record_function
+        kind.record = Attribute("record", on_set=self._opened)
+        kind.run_callbacks_on_exit = Attribute("run_callbacks_on_exit", on_get=self._closing)
+
+    def end(self) -> None:
+        """Ends those that are open, and listens no more: a session that stops inside an open range may crash.
+
+        Each ends again where the script ends it; the second time does nothing.
+        """
+        kind: Any = torch.autograd.profiler.record_function
+        for name in ("record", "run_callbacks_on_exit"):
+            if name in vars(kind):
+                delattr(kind, name)
+        while self.open:
+            torch.ops.profiler._record_function_exit._RecordFunction(self.open.pop().record)
+
+    def _opened(self, owner: Any, record: Any) -> None:
+        if record is not None:
+            self.open.append(owner)
+
+    def _closing(self, owner: Any, _value: Any) -> None:
+        while any(one is owner for one in self.open):
+            if self.open.pop() is owner:
+                return
+
+
 def watch_autocast(entered: Listener) -> None:
     """entered(autocast, _): an autocast region is entered (it saves the state that it will restore)."""
     from torch.amp import autocast_mode

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.profiler
 
+from .hooks import Ranges
 from .lines import LineRecorder
 
 _ROW = "advisor:step#"
@@ -52,6 +53,7 @@ class Window:
         self.resident = 0
         self.size = 0
         self.refused = False
+        self.ranges = Ranges()
         self.on_stop: Callable[[], None] = lambda: None
 
     def prepare(self) -> bool:
@@ -78,6 +80,7 @@ class Window:
         self.resident = _resident_bytes()
         self._quietly(self.profiler.start_trace)
         self.recording = True
+        self.ranges.watch()
         return True
 
     def open(self, number: int) -> None:
@@ -97,6 +100,7 @@ class Window:
     def stop(self, rows: dict[int, int], partial: bool) -> None:
         """Stops to record and writes the trace. rows: the rows that were whole training steps -> iteration."""
         profiler, self.profiler, self.recording = self.profiler, None, False
+        self.ranges.end()
         self._quietly(profiler.stop_trace)
         if self.role == "lines" and self.lines.cut:
             self.notes.append(
@@ -180,6 +184,7 @@ class Window:
             self.recording = False
             with contextlib.suppress(Exception):
                 self.close()
+                self.ranges.end()
                 self._quietly(profiler.stop_trace)
 
     def _make(self, role: str) -> Any:
