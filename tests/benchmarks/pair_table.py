@@ -86,6 +86,7 @@ def judged(result: dict[str, Any], known: set[str]) -> dict[str, Any]:
     on_slow, on_fixed = best(slow, rules, wanted), best(fixed, rules, None)
     row: dict[str, Any] = {"name": result["name"], "rules": rules, "measured": measured, "found": on_slow}
     row["counts"] = bool(measured) and measured["low"] > 0
+    row["asked"] = bool(slow)
     row["exists"] = bool(set(rules) & known)
     row["failed"] = slow.get("failed") or fixed.get("failed") or ""
     row["silent"] = None if not fixed.get("outcomes") else on_fixed is None or (on_fixed["high"] or 0.0) < MATERIAL
@@ -130,7 +131,8 @@ def share(part: int, whole: int) -> str:
 
 def figures(rows: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     """(figure, value, goal) over the pairs that count."""
-    counted = [row for row in rows if row["counts"] and not row["failed"]]
+    shown = [row for row in rows if row["counts"]]
+    counted = [row for row in shown if row["asked"] and not row["failed"]]
     with_rule = [row for row in counted if row["exists"]]
     promised = [row for row in rows if row["error"] is not None and row["counts"]]
     every = [row for row in rows if row["error"] is not None]
@@ -143,7 +145,8 @@ def figures(rows: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[t
     rank = spearman([((row["found"]["low"] + row["found"]["high"]) / 2, row["measured"]["saving"]) for row in promised])
     lines = [row["line"] for row in rows if row["line"] is not None]
     return [
-        ("pairs measured / that show their fault here", f"{len(rows)} / {len(counted)}", "≥ 30 / ≥ 20"),
+        ("pairs measured / that show their fault here", f"{len(rows)} / {len(shown)}", "≥ 30 / ≥ 20"),
+        ("of them asked about", share(len(counted), len(shown)), "all"),
         ("recall, all faults that show", share(sum(1 for r in counted if r["found"]), len(counted)), "≥ 95 %"),
         ("recall where a rule exists", share(sum(1 for r in with_rule if r["found"]), len(with_rule)), "≥ 95 %"),
         ("precision (declared findings of all ≥ 2 %)", share(right, right + false), "≥ 90 %"),
@@ -162,7 +165,9 @@ def rule_rows(rows: list[dict[str, Any]], known: set[str]) -> list[str]:
     """One line per rule: over the counted pairs that declare it first, how often it was right in each way."""
     lines = []
     for rule in sorted({row["rules"][0] for row in rows}):
-        ours = [row for row in rows if row["rules"][0] == rule and row["counts"] and not row["failed"]]
+        ours = [row for row in rows if row["rules"][0] == rule and row["counts"] and row["asked"] and not row["failed"]]
+        if not ours:
+            continue
         found = [row for row in ours if row["found"]]
         numbered = [row for row in found if row["error"] is not None]
         middle = [(row["found"]["low"] + row["found"]["high"]) / 2 for row in numbered]
@@ -171,7 +176,7 @@ def rule_rows(rows: list[dict[str, Any]], known: set[str]) -> list[str]:
             f"{len(found)} of {len(ours)}",
             f"{sum(bool(row['silent']) for row in ours)} of {len(ours)}",
             f"{100 * statistics.median(middle):.0f} %" if middle else "",
-            f"{100 * statistics.median(row['measured']['saving'] for row in ours):.0f} %" if ours else "",
+            f"{100 * statistics.median(row['measured']['saving'] for row in ours):.0f} %",
             f"{sum(row['inside'] for row in numbered)} of {len(numbered)}",
             _points([row["error"] for row in numbered]) if numbered else "",
         ]
@@ -196,7 +201,9 @@ def pair_row(row: dict[str, Any]) -> str:
         slow_ms = statistics.median(measured["slow_us"]) / 1000
         saving = f"{100 * measured['saving']:.0f} % [{100 * measured['low']:.0f}, {100 * measured['high']:.0f}]"
         saving += f" of {slow_ms:.1f} ms"
-    if row["failed"]:
+    if not row["asked"]:
+        found = "not asked yet"
+    elif row["failed"]:
         found = "no report"
     elif row["found"]:
         found = row["found"]["rule"]
