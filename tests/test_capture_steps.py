@@ -37,8 +37,9 @@ def check(done: Captured, did: dict[str, int], source: str) -> dict[str, Any]:
     # Two clocks saw the same steps: Kineto's row and ours differ by what opening and closing a row costs.
     differences = [row["dur"] - seen for row, seen in zip(rows, steps["profiled_us"], strict=True)]
     assert abs(statistics.median(differences)) < 100
+    events = done.events()
     for row in rows:
-        inside = [one["name"] for one in done.events() if row["ts"] <= one["ts"] < row["ts"] + row["dur"]]
+        inside = [one["name"] for one in events if row["ts"] <= one["ts"] < row["ts"] + row["dur"]]
         assert any("Backward" in name for name in inside), "a step without a backward is no training step"
     assert steps["unprofiled_us"]
     assert min(steps["unprofiled_us"]) > 0
