@@ -108,7 +108,8 @@ def test_what_a_script_sets_before_torch_still_works(tmp_path: Path) -> None:
         "import os, sys\nassert 'torch' not in sys.modules\nos.environ['OMP_NUM_THREADS'] = '1'\n"
         "import torch\nprint(torch.get_num_threads())\n"
     )
-    done = advised("--quiet", str(script), cwd=tmp_path)
+    # The environment says 2, so that 1 can only come from the script.
+    done = advised("--quiet", str(script), cwd=tmp_path, env={"OMP_NUM_THREADS": "2"})
     assert (done.status, done.out) == (0, b"1\n"), done.err
 
 
