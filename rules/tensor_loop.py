@@ -125,7 +125,8 @@ def _inside(
         return np.zeros(len(rows), np.bool_)
     starts = trace.events.start_ns[rows]
     place = np.searchsorted(spans[:, 0], starts, side="right") - 1
-    return (place >= 0) & (starts < spans[place, 1])
+    inside: np.ndarray[tuple[int], np.dtype[np.bool_]] = (place >= 0) & (starts < spans[place, 1])
+    return inside
 
 
 def _outside_loops(trace: Trace, breakdown: Breakdown) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -139,7 +140,7 @@ def _backward_share(trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64
     forward_us = breakdown.us("forward")
     if not forward_us or _inside(trace, rows, breakdown, "forward").mean() < 0.5:
         return 0.0
-    return breakdown.us("backward") / forward_us
+    return float(breakdown.us("backward") / forward_us)
 
 
 def _layers(trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64]], steps: Steps) -> float:

@@ -36,7 +36,7 @@ def _figures(analysis: Any) -> list[float]:
 @pytest.mark.parametrize("name", ONE)
 def test_one_trace(name: str) -> None:
     direct = hta.TraceAnalysis(trace_files={0: str(REAL / name)}, trace_dir="/")
-    # HTA rounds to whole µs. In the file with ns since 1970 its floats hold steps of 0.25 µs, so rounding falls otherwise.
+    # HTA rounds to whole µs; in the file with ns since 1970 its floats hold steps of 0.25 µs, so it rounds otherwise.
     assert _figures(trace_analysis(REAL / name)) == pytest.approx(_figures(direct), abs=0.4 if "_ns" in name else 0.02)
 
 
