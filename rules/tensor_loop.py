@@ -146,7 +146,8 @@ def _backward_share(trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64
 def _layers(trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64]], steps: Steps) -> float:
     """Calls a step of ops that have weights."""
     names = trace.events.names
-    return sum(names[name].startswith(_LAYERS) for name in trace.events.name[rows].tolist()) / steps.count
+    calls = sum(names[name].startswith(_LAYERS) for name in trace.events.name[rows].tolist())
+    return float(calls / steps.count)
 
 
 def _by_line(
