@@ -121,6 +121,8 @@ def _on_engine_threads(events: Events) -> Mask:
 
 def _at(spans: Intervals, who: Ints, time_ns: Ints) -> Ints:
     """The index that belongs to the span around each instant, -1 outside all spans."""
+    if not len(spans):
+        return np.full(len(time_ns), -1, np.int64)
     index = np.searchsorted(spans[:, 0], time_ns, side="right") - 1
     inside = (index >= 0) & (time_ns < spans[np.maximum(index, 0), 1])
     return np.where(inside, who[np.maximum(index, 0)], -1)
