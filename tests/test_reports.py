@@ -68,7 +68,7 @@ def test_no_output_holds_a_control_character(form: str, name: str) -> None:
 def test_no_output_names_the_user(form: str) -> None:
     """Home folders lose the user's name wherever a path can stand."""
     report = fixtures.canonical()
-    where = (Source("/home/alice/work/train.py", 3, "main"), Source("C:\\Users\\alice\\train.py", 4))
+    where = (Source("/home/alice/code/train.py", 3, "main"), Source("C:\\Users\\alice\\train.py", 4))
     found = Outcome("r", "found", (Finding("m", Saving(1, 2, "modelled", ""), where),))
     files = ("/Users/alice/trace.json", "/tmp/torchinductor_alice/x.py")
     roots = "/".join(("", "root", "tmp"))
