@@ -155,6 +155,31 @@ def test_ctrl_c_in_the_window_at_a_terminal_group(tmp_path: Path) -> None:
     assert file["steps"]
 
 
+def test_a_signal_to_the_group_arrives_once_and_one_to_us_alone_is_passed_on(tmp_path: Path) -> None:
+    """Each of four signals reaches the script exactly once, whoever it was sent to."""
+    script = tmp_path / "counts.py"
+    script.write_text(
+        "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: print('signal', flush=True))\n"
+        "print('ready', flush=True)\nuntil = time.monotonic() + 4\n"
+        "while time.monotonic() < until: time.sleep(0.01)\n"
+    )
+    process = subprocess.Popen(
+        [*COMMAND, "run", "--quiet", str(script)],
+        cwd=tmp_path,
+        env=environment(None),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    for send in (os.killpg, os.killpg, os.kill, os.killpg):
+        time.sleep(0.3)
+        send(process.pid, signal.SIGUSR1)
+    out, _ = process.communicate(timeout=60)
+    assert out == b"signal\n" * 4
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

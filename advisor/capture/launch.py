@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from advisor.capture.witness import witness
+
 _BOOT = Path(__file__).parent / "boot"
 
 # Modules of launchers: a process that runs one of these is never the script.
@@ -104,23 +106,31 @@ def environment(target: Target, folder: Path, options: Options, known: Mapping[s
 def wait(process: subprocess.Popen[bytes]) -> Ended:
     """Waits for the end; signals meant for the script are passed on.
 
-    Ctrl-C at a terminal reaches the script without us, as a member of the foreground group: passing that on would
-    interrupt it twice. A signal sent to us alone is passed on.
+    What a terminal or another program sends to our whole process group reaches the script without us: passing that on
+    would interrupt it twice. A signal sent to us alone is passed on.
     """
     if not hasattr(signal, "sigtimedwait"):
         return _wait_simply(process)
     awaited = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited | {signal.SIGCHLD})
     try:
-        while process.poll() is None:
-            # SIGCHLD wakes us; the time limit is for a child that ended just before signals were blocked.
-            seen = signal.sigtimedwait(awaited | {signal.SIGCHLD}, 0.5)
-            if seen is not None and seen.si_signo != signal.SIGCHLD and seen.si_code <= 0:
+        with witness() as standing_by:
+            while process.poll() is None:
+                # SIGCHLD wakes us; the time limit is for a child that ended just before signals were blocked.
+                seen = signal.sigtimedwait(awaited | {signal.SIGCHLD}, 0.5)
+                if seen is None or seen.si_signo == signal.SIGCHLD or seen.si_code > 0:
+                    continue
                 with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(seen.si_signo)
+                    if not (_in_our_group(process) and standing_by.saw(seen.si_signo)):
+                        process.send_signal(seen.si_signo)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return _ended(process.returncode)
+
+
+def _in_our_group(process: subprocess.Popen[bytes]) -> bool:
+    """Whether what is sent to our process group reaches the process."""
+    return os.getpgid(process.pid) == os.getpgrp()
 
 
 def _wait_simply(process: subprocess.Popen[bytes]) -> Ended:
