@@ -99,16 +99,38 @@ def measure(slow: Path, fixed: Path, repeats: int, launcher: str, work: float) -
     }
 
 
-def advise(script: Path, launcher: str) -> dict[str, Any]:
-    """What `advisor run` says about a script: the parts of its report.json that the table needs."""
+def advise(script: Path, launcher: str, profile: Path) -> dict[str, Any]:
+    """What advisor says about a script: the parts of its report.json that the table needs.
+
+    `profile` is the folder of its run; where there is none yet, the script is run and it is made. Once it is there,
+    rules that have changed since are asked about the same run again.
+    """
     advisor = shutil.which("advisor", path=str(Path(sys.executable).parent)) or "advisor"
+    started = time.monotonic()
+    if not (profile / "run.json").exists():
+        words = [advisor, "run", "--quiet", "--output", str(profile), *(["--", *command(launcher)] if launcher else [])]
+        failed = _run([*words, str(script)])
+        if not (profile / "run.json").exists():
+            return {"failed": failed}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "report.json"
-        words = [advisor, "run", "--quiet", "--output", str(out)]
-        started = time.monotonic()
+        failed = _run([advisor, "analyze", "--quiet", "--output", str(out), str(profile)])
+        if not out.exists():
+            return {"failed": failed}
+        report = json.loads(out.read_text("utf-8"))
+    kept = {key: report.get(key) for key in ("steps", "breakdown", "outcomes", "health", "joint", "replay")}
+    for outcome in kept["outcomes"]:
+        outcome.pop("page", None)  # the rule's manual is the same in every report
+    metrics = {k: m["value"] for k, m in report["metrics"].items() if m["status"] == "measured"}
+    return {**kept, "metrics": metrics, "seconds": time.monotonic() - started}
+
+
+def _run(words: list[str]) -> str:
+    """Runs a command in an empty folder and says how it ended."""
+    with tempfile.TemporaryDirectory() as folder:
         try:
             done = subprocess.run(
-                [*words, *(["--", *command(launcher)] if launcher else []), str(script)],
+                words,
                 capture_output=True,
                 text=True,
                 timeout=2 * SCRIPT_SECONDS,
@@ -117,12 +139,5 @@ def advise(script: Path, launcher: str) -> dict[str, Any]:
                 cwd=folder,
             )
         except subprocess.TimeoutExpired:
-            return {"failed": "no answer in two minutes"}
-        if not out.exists():
-            return {"failed": f"status {done.returncode}: {done.stderr[-800:]}"}
-        report = json.loads(out.read_text("utf-8"))
-    kept = {key: report.get(key) for key in ("steps", "breakdown", "outcomes", "health", "joint", "replay")}
-    for outcome in kept["outcomes"]:
-        outcome.pop("page", None)  # the rule's manual is the same in every report
-    metrics = {k: m["value"] for k, m in report["metrics"].items() if m["status"] == "measured"}
-    return {**kept, "metrics": metrics, "status": done.returncode, "seconds": time.monotonic() - started}
+            return "no answer in two minutes"
+    return f"status {done.returncode}: {done.stderr[-800:]}"

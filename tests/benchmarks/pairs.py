@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 import tomllib
@@ -68,7 +69,13 @@ def complete(case: Case, result: dict[str, Any], args: argparse.Namespace) -> di
             case.scripts["slow"], case.scripts["fixed"], args.repeats, launcher, float(case.facts.get("work", 1))
         )
     if "advise" in args.stages and (args.again or "advised" not in result):
-        result["advised"] = {role: pair_measure.advise(path, launcher) for role, path in case.scripts.items()}
+        kept = {role: args.results / "profiles" / f"{case.kind}-{case.name}-{role}" for role in case.scripts}
+        if args.again and not args.same_profiles:
+            for folder in kept.values():
+                shutil.rmtree(folder, ignore_errors=True)
+        result["advised"] = {
+            role: pair_measure.advise(path, launcher, kept[role].absolute()) for role, path in case.scripts.items()
+        }
     return result
 
 
@@ -88,6 +95,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=Path.home() / ".cache" / "torch-advisor-pairs")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--again", action="store_true", help="measure again what has a result")
+    parser.add_argument("--same-profiles", action="store_true", help="--again asks the rules about the profiles kept")
     parser.add_argument("--stages", nargs="+", default=["measure", "advise"], choices=["measure", "advise"])
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--minutes", type=float, default=0, help="start no further case after this time")
