@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,22 @@ def test_a_machine_too_noisy_is_told_before_the_comparison(
     code, document = commands(capsys)
     assert (code, document["verdict"]) == (3, "inconclusive")
     assert "too noisy" in str(document["notes"])
+
+
+@pytest.mark.parametrize(("words", "status"), [((), 1), (("--mode", "blocks"), 3)])
+def test_a_clock_held_down_is_said_and_decides_nothing_without_turns(
+    given: list[float],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    status: int,
+) -> None:
+    given.extend([0.002, -0.001, 0.001, -0.002, 0.061, 0.058, 0.06, 0.062, 0.059, 0.06])
+    cool = pairs.measure
+    monkeypatch.setattr(pairs, "measure", lambda *words: replace(cool(*words), held=True))
+    code, document = commands(capsys, *words)
+    assert code == status
+    assert "held a clock down during 10 of 10 pairs" in str(document["notes"])
 
 
 # -- worktrees

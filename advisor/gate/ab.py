@@ -60,8 +60,10 @@ def run(  # noqa: PLR0913 - what a comparison is made of
     ]
     decided = sequential.run(measured.next_ratio, config.plan, [pair.ratio for pair in alone])
     step_time = _step_time(decided, measured.given, alone, config.plan, layout, time.monotonic() - began)
-    final, reason = verdict.combine([verdict.of_step_time(step_time)])
-    result = Result(final, reason, base.label, head.label, step_time=step_time, notes=tuple(_notes(step_time, alone)))
+    disturbed = verdict.of_clocks(measured.given, layout.mode)
+    final, reason = verdict.combine(disturbed or [verdict.of_step_time(step_time)])
+    notes = tuple(_notes(step_time, alone, measured.given))
+    result = Result(final, reason, base.label, head.label, step_time=step_time, notes=notes)
     return _explained(result, base, head, say) if explain and _worth_explaining(step_time) else result
 
 
@@ -129,8 +131,12 @@ def _step_time(
 _TAIL = 0.10
 
 
-def _notes(result: StepTime, alone: Sequence[Pair]) -> list[str]:
+def _notes(result: StepTime, alone: Sequence[Pair], given: Sequence[Pair]) -> list[str]:
     said = []
+    if held := sum(pair.held for pair in (*alone, *given)):
+        said.append(
+            f"heat or power held a clock down during {held} of {len(alone) + len(given)} pairs: cool the machine"
+        )
     if result.self_test_noise is not None:
         shown = ", ".join(f"{math.expm1(pair.ratio):+.1%}" for pair in alone)
         said.append(f"self-test, base against base: {shown}; noise {result.self_test_noise:.1%} per pair")

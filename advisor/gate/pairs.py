@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.errors import FAILED
+from advisor.gate import clocks
 from advisor.gate.files import GateError
 from advisor.gate.turns import EndedError, Runner
 
@@ -45,7 +46,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a pair gave. ratio, mean_ratio: log(head / base), of the median and of the mean step; times in µs."""
+    """What a pair gave. ratio, mean_ratio: log(head / base), of the median and of the mean step; times in µs.
+
+    held: heat or power held a clock down meanwhile.
+    """
 
     ratio: float
     mean_ratio: float
@@ -53,6 +57,7 @@ class Pair:
     head_us: float
     turns: int
     steps_per_turn: int
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Layout:
     steps_per_turn: int
     turns: int
     warmup: int
+    on_device: bool = False
 
 
 def command_of(words: Sequence[str]) -> tuple[str, ...]:
@@ -101,15 +107,18 @@ def settle(seen: Sequence[Look], turns: int, warmup: int, mode: Mode | None) -> 
     """How the pairs of these sides are measured."""
     shortest = min(max(one.step_us, 1.0) for one in seen)
     steps = min(_MOST_STEPS, max(1, math.ceil(_TURN_US / shortest)))
-    if any(one.on_device for one in seen):
+    on_device = any(one.on_device for one in seen)
+    if on_device:
         steps = max(steps, _DEVICE_STEPS)
     fits = all(one.fits_twice for one in seen)
-    return Layout(mode or ("lockstep" if fits else "blocks"), steps, turns, warmup)
+    return Layout(mode or ("lockstep" if fits else "blocks"), steps, turns, warmup, on_device)
 
 
 def measure(base: Side, head: Side, layout: Layout, rng: random.Random) -> Pair:
     """One pair. Raises GateError (4) where a side fails or has too few steps."""
-    times = _lockstep(base, head, layout, rng) if layout.mode == "lockstep" else _blocks(base, head, layout, rng)
+    watch = clocks.Watch(on_device=layout.on_device)
+    one_pair = _lockstep if layout.mode == "lockstep" else _blocks
+    times = one_pair(base, head, layout, rng, watch)
     count = min(len(one) for one in times)
     if count < min(_FEWEST_TURNS, layout.turns):
         steps = layout.warmup + count * layout.steps_per_turn
@@ -129,18 +138,24 @@ def measure(base: Side, head: Side, layout: Layout, rng: random.Random) -> Pair:
         head_us=statistics.median(after),
         turns=count,
         steps_per_turn=layout.steps_per_turn,
+        held=watch.held,
     )
 
 
-def _lockstep(base: Side, head: Side, layout: Layout, rng: random.Random) -> tuple[list[float], list[float]]:
-    times: tuple[list[float], list[float]] = ([], [])
+Times = tuple[list[float], list[float]]
+
+
+def _lockstep(base: Side, head: Side, layout: Layout, rng: random.Random, watch: clocks.Watch) -> Times:
+    times: Times = ([], [])
     with Runner(base.command, base.folder, base.env) as one, Runner(head.command, head.folder, head.env) as other:
         sides = ((one, base), (other, head))
         for runner, side in sides:
             _ready(runner, side)
             _turn(runner, side, max(layout.warmup, 1))
         cores = one.cores()
-        for _ in range(layout.turns):
+        for number in range(layout.turns):
+            if number == layout.turns // 2:
+                watch.look()
             order = [0, 1]
             rng.shuffle(order)
             core = rng.choice(cores) if cores else None
@@ -154,8 +169,8 @@ def _lockstep(base: Side, head: Side, layout: Layout, rng: random.Random) -> tup
     return times
 
 
-def _blocks(base: Side, head: Side, layout: Layout, rng: random.Random) -> tuple[list[float], list[float]]:
-    times: tuple[list[float], list[float]] = ([], [])
+def _blocks(base: Side, head: Side, layout: Layout, rng: random.Random, watch: clocks.Watch) -> Times:
+    times: Times = ([], [])
     order = [0, 1]
     rng.shuffle(order)
     for index in order:
@@ -164,6 +179,8 @@ def _blocks(base: Side, head: Side, layout: Layout, rng: random.Random) -> tuple
             _turn(runner, side, max(layout.warmup, 1))
             try:
                 while len(times[index]) < layout.turns:
+                    if len(times[index]) == layout.turns // 2:
+                        watch.look()
                     times[index].append(runner.turn(layout.steps_per_turn))
             except EndedError as ended:
                 _check_ended(ended, side, side)

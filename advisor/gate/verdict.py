@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from advisor.gate import counters, words
 from advisor.gate.model import Flagged, Row, StepTime, Verdict
+from advisor.gate.pairs import Mode, Pair
 from advisor.model import Severity
 
 Statement = tuple[Verdict, str]
@@ -81,6 +82,19 @@ def of_step_time(result: StepTime) -> Statement:
         result.decision,
         f"{said}: the smallest change it can find is {result.detectable:.1%}{_how_to_decide(result)}",
     )
+
+
+def of_clocks(pairs: Sequence[Pair], mode: Mode) -> list[Statement]:
+    """Pairs during which heat or power held a clock down.
+
+    Sides that take turns of milliseconds share the slow clock, and their ratio stands. Where each side runs alone, one
+    may have had the slow clock for itself.
+    """
+    held = sum(pair.held for pair in pairs)
+    if not held or mode == "lockstep":
+        return []
+    text = f"heat or power held a clock down during {held} of {len(pairs)} pairs, and the sides did not take turns"
+    return [("inconclusive", text)]
 
 
 def _how_to_decide(result: StepTime) -> str:
