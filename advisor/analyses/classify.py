@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import numpy as np
-
 from advisor.trace.events import Category, Events, Mask
 
 # Kernel, op and annotation names of all eras and libraries. Short words need a border: "mpi" stands in "compile", too.
@@ -15,11 +13,14 @@ _COMMUNICATION = re.compile(
     r"|(?:one|two)_shot_all_?reduce|cross_device_reduce|(?<![a-z])gloo|(?<![a-z])mpi[:_]|(?<![a-z])ccl::",
     re.IGNORECASE,
 )
+# One of these stands in every name that the pattern accepts; looking for them takes a tenth of its time.
+_FRAGMENTS = ("ccl", "shmem", "deepep", "deep_ep", "dpsk::ep", "node::", "multimem_", "reduce", "gloo", "mpi")
 
 
 def is_communication(name: str) -> bool:
     """Whether a kernel, op or annotation of this name is communication between ranks."""
-    return _COMMUNICATION.search(name) is not None
+    small = name.lower()
+    return any(fragment in small for fragment in _FRAGMENTS) and _COMMUNICATION.search(name) is not None
 
 
 # Calls that return only when the device has caught up. The plain (not Async) copies block by definition, and ROCm's
@@ -36,15 +37,13 @@ _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 _ALLOCATION = re.compile(r"(cuda|hip|cu)(Malloc|MemAlloc)(?!Host)\w*$")
 
 
-def rows_named(events: Events, hit: Callable[[str], bool]) -> Mask:
-    """Which events have a name that `hit` accepts; each distinct name is asked once."""
-    hits = np.fromiter((hit(name) for name in events.names), np.bool_, len(events.names))
-    found: Mask = hits[events.name] if len(hits) else np.zeros(len(events), np.bool_)
-    return found
+def rows_named(events: Events, hit: Callable[[str], object], of: Category) -> Mask:
+    """Which events of a category have a name that `hit` accepts; each distinct name is asked once per trace."""
+    return events.of(of) & events.rows_with(events.names_where(hit, of))
 
 
 def _calls(events: Events, pattern: re.Pattern[str]) -> Mask:
-    return events.of(Category.RUNTIME) & rows_named(events, lambda name: pattern.search(name) is not None)
+    return rows_named(events, pattern.search, Category.RUNTIME)
 
 
 def blocking_calls(events: Events) -> Mask:
@@ -69,4 +68,4 @@ def device_allocations(events: Events) -> Mask:
 
 def communication_rows(events: Events) -> Mask:
     """Which events have a name that is communication, whatever their category."""
-    return rows_named(events, is_communication)
+    return events.rows_with(events.names_where(is_communication))

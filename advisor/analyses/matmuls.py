@@ -97,7 +97,7 @@ class _Work:
 
 
 def _matrix_ops(events: Events) -> Mask:
-    return events.of(Category.CPU_OP) & rows_named(events, is_matrix_op)
+    return rows_named(events, is_matrix_op, Category.CPU_OP)
 
 
 def _on_device(trace: Trace, nesting: Nesting, links: Links) -> _Work:
@@ -109,8 +109,8 @@ def _on_device(trace: Trace, nesting: Nesting, links: Links) -> _Work:
     direct = np.where(launch >= 0, nesting.parent[np.maximum(launch, 0)], -1)
     around = nesting.ancestor(matrix_op)
     op = np.where(direct >= 0, around[np.maximum(direct, 0)], -1)
-    named = rows_named(events, is_matrix_work)[kernels]
-    plain = rows_named(events, is_helper)[kernels]
+    named = rows_named(events, is_matrix_work, Category.KERNEL)[kernels]
+    plain = rows_named(events, is_helper, Category.KERNEL)[kernels]
     launched = (direct >= 0) & matrix_op[np.maximum(direct, 0)] & ~plain
     chosen = named | launched
     return _Work(kernels[chosen], op[chosen], True)
@@ -142,7 +142,7 @@ def _formats(
     open_question = (by_name == "unknown") & (by_type == "fp32")
     if not work.on_device:
         open_question[:] = False
-    convolution = rows_named(events, lambda name: "conv" in name.lower())[np.maximum(work.ops, 0)]
+    convolution = events.named("conv")[np.maximum(work.ops, 0)]
     for is_conv in (True, False):
         here = open_question & (convolution == is_conv)
         formats[here] = _fp32_or_tf32(device, settings, is_conv)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.analyses.classify import rows_named
 from advisor.replay.queues import Queues
 from advisor.replay.work import Work
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
@@ -32,8 +33,7 @@ _LONGER = 2.0
 
 def named_like(events: Events, pattern: re.Pattern[str]) -> Mask:
     """Which runtime calls have a name of this pattern."""
-    hits = np.fromiter((pattern.search(name) is not None for name in events.names), bool, len(events.names))
-    return np.asarray(hits[events.name] & (events.category == Category.RUNTIME))
+    return rows_named(events, pattern.search, Category.RUNTIME)
 
 
 def blocking_copies(trace: Trace, work: Work, opens: int) -> Mask:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -110,6 +111,8 @@ class Events:
     stack_table: tuple[str, ...] = ()
     collective_table: tuple[Collective, ...] = ()
     waited_table: tuple[Waited, ...] = ()
+    # What was asked before, by question: facts of names are few and asked for again by every analysis.
+    _known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -117,29 +120,72 @@ class Events:
     @property
     def end_ns(self) -> Ints:
         """Ends of the events."""
-        return self.start_ns + self.dur_ns
+        if "end_ns" not in self._known:
+            self._known["end_ns"] = self.start_ns + self.dur_ns
+            self._known["end_ns"].setflags(write=False)
+        ends: Ints = self._known["end_ns"]
+        return ends
 
     def of(self, *categories: Category) -> Mask:
         """Which events are of one of these categories."""
-        wanted = np.zeros(len(Category), bool)
-        wanted[list(categories)] = True
-        return wanted[self.category]
+        found = np.zeros(len(self), bool) if not categories else self.category == np.int8(categories[0])
+        for category in categories[1:]:
+            found |= self.category == np.int8(category)
+        return found
 
     def named(self, *patterns: str) -> Mask:
         """Which events have a name that contains one of these texts, in any case of letters."""
-        if not self.names:
-            return np.zeros(len(self), bool)
-        return _names_with(self.names, tuple(pattern.lower() for pattern in patterns))[self.name]
+        return self.rows_with(self._names(patterns, lambda: _names_with(self.names, tuple(map(str.lower, patterns)))))
 
     def exactly(self, *names: str) -> Mask:
         """Which events have exactly one of these names."""
         wanted = frozenset(names)
-        hits = [name in wanted for name in self.names]
-        return np.asarray(hits, bool)[self.name] if hits else np.zeros(len(self), bool)
+        return self.rows_with(self._names(wanted, lambda: [name in wanted for name in self.names]))
+
+    def names_where(self, hit: Callable[[str], object], of: Category | None = None) -> Mask:
+        """Which names of the table `hit` accepts (of those that events of one category have); each is asked once."""
+
+        def ask() -> list[bool]:
+            if of is None:
+                return [bool(hit(name)) for name in self.names]
+            return [bool(used and hit(name)) for name, used in zip(self.names, self._used(of).tolist(), strict=True)]
+
+        return self._names((hit, of), ask)
+
+    def _used(self, category: Category) -> Mask:
+        """Which names of the table events of this category have."""
+
+        def look() -> Mask:
+            used = np.zeros(len(self.names), bool)
+            used[self.name[self.of(category)]] = True
+            return used
+
+        return self._names(category, look)
+
+    def rows_with(self, names: Mask) -> Mask:
+        """Which events have one of these names (a mask over the table)."""
+        few = np.flatnonzero(names)
+        if len(few) > _FEW_NAMES:
+            chosen: Mask = names[self.name]
+            return chosen
+        found = np.zeros(len(self), bool)
+        for index in few.tolist():
+            found |= self.name == np.int32(index)
+        return found
+
+    def _names(self, question: Hashable, answer: Callable[[], Mask | list[bool]]) -> Mask:
+        if question not in self._known:
+            self._known[question] = np.asarray(answer(), bool)
+        known: Mask = self._known[question]
+        return known
 
     def text(self, row: int) -> str:
         """The name of one event."""
         return self.names[int(self.name[row])]
+
+
+# Comparing the column with one name costs a tenth of looking every entry up.
+_FEW_NAMES = 6
 
 
 @functools.lru_cache(maxsize=4)
