@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from capture_runs import COMMAND, SCRIPTS, advised, capture, environment
+from capture_runs import COMMAND, SCRIPTS, advised, bare, capture, environment
 
 from advisor import cli
 from advisor.capture import launch
@@ -247,3 +247,46 @@ def test_the_wait_passes_the_status_on() -> None:
     assert launch.wait(process) == launch.Ended(77)
     process = subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
     assert launch.wait(process) == launch.Ended(137, 9)
+
+
+def test_the_folder_can_be_analysed_while_the_script_goes_on(tmp_path: Path) -> None:
+    """A long training: traces and run.json are there soon after the window; one line says so."""
+    script = tmp_path / "long.py"
+    script.write_text(
+        "import pathlib, time\nimport torch\nmodel = torch.nn.Linear(4, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "while not pathlib.Path('enough').exists():\n    model(torch.ones(2, 4)).sum().backward()\n"
+        "    optimizer.step()\n    time.sleep(0.01)\nprint('trained')\n"
+    )
+    process = subprocess.Popen(
+        [*COMMAND, "run", str(script)],
+        cwd=tmp_path,
+        env=environment(None),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        home = tmp_path / "advisor-report"
+        until = time.monotonic() + 60
+        while not (home / "run.json").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        before = json.loads((home / "run.json").read_text())
+        assert before["exit_status"] is None
+        asked = bare(*COMMAND, "analyze", "advisor-report", "--format", "json", cwd=tmp_path)
+        report = json.loads(asked.out)
+        assert (asked.status, report["steps"]["source"]) == (0, "optimizer"), asked.err
+        assert any(one["id"] == "run-unfinished" for one in report["health"])
+        assert process.poll() is None
+        # Another run in the same place moves ours aside; ours finds it again.
+        home.rename(tmp_path / "advisor-report.1")
+    finally:
+        (tmp_path / "enough").touch()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, b"trained\n"), err
+    assert sum(b"`advisor analyze advisor-report` works" in line for line in err.splitlines()) == 1, err
+    assert not home.exists()
+    after = json.loads((tmp_path / "advisor-report.1" / "run.json").read_text())
+    assert after["exit_status"] == 0
+    assert after["ranks"][0]["steps"]["count"] > before["ranks"][0]["steps"]["count"]
+    assert (tmp_path / "advisor-report.1" / "report.html").is_file()
+    assert not list((tmp_path / "advisor-report.1").glob(".*"))

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 from advisor.capture.witness import witness
 
 _BOOT = Path(__file__).parent / "boot"
+# Between two looks at a script that runs, for which the cost of a look must not matter.
+_PAUSE_S = 0.5
 
 # Modules of launchers: a process that runs one of these is never the script.
 _LAUNCHERS = frozenset(
@@ -103,21 +105,22 @@ def environment(target: Target, folder: Path, options: Options, known: Mapping[s
     }
 
 
-def wait(process: subprocess.Popen[bytes]) -> Ended:
-    """Waits for the end; signals meant for the script are passed on.
+def wait(process: subprocess.Popen[bytes], meanwhile: Callable[[], None] = lambda: None) -> Ended:
+    """Waits for the end and calls `meanwhile` twice a second; signals meant for the script are passed on.
 
     What a terminal or another program sends to our whole process group reaches the script without us: passing that on
     would interrupt it twice. A signal sent to us alone is passed on.
     """
     if not hasattr(signal, "sigtimedwait"):
-        return _wait_simply(process)
+        return _wait_simply(process, meanwhile)
     awaited = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited | {signal.SIGCHLD})
     try:
         with witness() as standing_by:
             while process.poll() is None:
+                meanwhile()
                 # SIGCHLD wakes us; the time limit is for a child that ended just before signals were blocked.
-                seen = signal.sigtimedwait(awaited | {signal.SIGCHLD}, 0.5)
+                seen = signal.sigtimedwait(awaited | {signal.SIGCHLD}, _PAUSE_S)
                 if seen is None or seen.si_signo == signal.SIGCHLD or seen.si_code > 0:
                     continue
                 with contextlib.suppress(ProcessLookupError):
@@ -133,12 +136,16 @@ def _in_our_group(process: subprocess.Popen[bytes]) -> bool:
     return os.getpgid(process.pid) == os.getpgrp()
 
 
-def _wait_simply(process: subprocess.Popen[bytes]) -> Ended:
+def _wait_simply(process: subprocess.Popen[bytes], meanwhile: Callable[[], None]) -> Ended:
     """Where the system cannot tell who sent a signal: Ctrl-C is left to the script, SIGTERM is passed on."""
     kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
     ended = signal.signal(signal.SIGTERM, lambda number, _frame: process.send_signal(number))
     try:
-        return _ended(process.wait())
+        while process.poll() is None:
+            meanwhile()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_PAUSE_S)
+        return _ended(process.returncode)
     finally:
         signal.signal(signal.SIGINT, kept)
         signal.signal(signal.SIGTERM, ended)
@@ -166,7 +173,16 @@ def end_as(ended: Ended) -> int:
 
 
 def assemble(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
-    """Writes run.json from `header` and the parts that the ranks left; returns it."""
+    """Writes run.json from `header` and the parts that the ranks left, which go; returns it."""
+    record = gather(folder, header)
+    write_record(folder, record)
+    for path in folder.glob("*.part.json"):
+        path.unlink()
+    return record
+
+
+def gather(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
+    """run.json of `header` and the parts that the ranks have left so far."""
     parts = []
     for path in sorted(folder.glob("*.part.json")):
         with contextlib.suppress(OSError, ValueError):
@@ -176,9 +192,6 @@ def assemble(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
     for part in parts:
         record["versions"] = {**part.pop("versions", {}), **record.get("versions", {})}
         record["ranks"].append(part)
-    write_record(folder, record)
-    for path in folder.glob("*.part.json"):
-        path.unlink()
     return record
 
 

@@ -15,6 +15,7 @@ from advisor.commands import _options
 
 if TYPE_CHECKING:
     from advisor.capture.launch import Ended, Options, Target
+    from advisor.capture.publish import Publisher
     from advisor.commands._options import Output
 
 
@@ -79,15 +80,17 @@ def run(args: argparse.Namespace) -> int:
         args.steps, args.warmup, args.stop_after_profile, not args.no_lines, args.memory, args.rank
     )
     python = target.command[0] if target.direct else sys.executable
+    header: dict[str, Any] = {
+        "command": secrets.mask(args.target),
+        "environment": secrets.allowed(os.environ),
+        "exit_status": None,
+    }
     folder = Path(tempfile.mkdtemp(prefix="torch-advisor-"))
+    publisher = _publisher(folder, header, output, args)
     try:
-        ended = _captured(target, folder, options)
-        header = {
-            "command": secrets.mask(args.target),
-            "environment": secrets.allowed(os.environ),
-            "exit_status": ended.status,
-        }
-        failed = _report(folder, output, args, header, python)
+        ended = _captured(target, folder, options, publisher)
+        header["exit_status"] = ended.status
+        failed = _report(folder, output, args, header, python, publisher)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if ended.signal:
@@ -132,7 +135,24 @@ def _interpreter(python: str | None) -> str:
     return interpreter.find(python)
 
 
-def _captured(target: Target, folder: Path, options: Options) -> Ended:
+def _publisher(folder: Path, header: dict[str, Any], output: Output, args: argparse.Namespace) -> Publisher | None:
+    """What fills the report's folder while the script runs; None where no folder was asked for."""
+    from advisor.capture.publish import Publisher
+    from advisor.output import claim_folder
+
+    target = output.folder
+    if target is None:
+        return None
+
+    def say(home: Path) -> None:
+        if not args.quiet:
+            text = f"advisor: the trace is whole: `advisor analyze {target}` works while the script goes on"
+            print(text, file=sys.stderr, flush=True)
+
+    return Publisher(folder, header, lambda: claim_folder(target), say)
+
+
+def _captured(target: Target, folder: Path, options: Options, publisher: Publisher | None) -> Ended:
     """Runs the script to its end with capture in it."""
     from advisor.capture import launch
 
@@ -142,10 +162,17 @@ def _captured(target: Target, folder: Path, options: Options) -> Ended:
         from advisor.errors import UsageError
 
         raise UsageError(f"{target.command[0]} cannot be started: {failure.strerror}") from failure
-    return launch.wait(process)
+    return launch.wait(process, publisher.look) if publisher else launch.wait(process)
 
 
-def _report(folder: Path, output: Output, args: argparse.Namespace, header: dict[str, Any], python: str) -> int:
+def _report(
+    folder: Path,
+    output: Output,
+    args: argparse.Namespace,
+    header: dict[str, Any],
+    python: str,
+    publisher: Publisher | None,
+) -> int:
     """Moves the traces home and reports on them; our own failures are one line and status 4."""
     from advisor.capture import launch
     from advisor.commands.analyze import finish
@@ -154,9 +181,12 @@ def _report(folder: Path, output: Output, args: argparse.Namespace, header: dict
     try:
         record = launch.assemble(folder, header)
         if not any(rank["files"] for rank in record["ranks"]):
+            if publisher:
+                publisher.withdraw()
             return _nothing(record, args)
         _add_preflight(folder, record, python)
-        home = _bring_home(folder, output)
+        # Without a folder to move to, what was captured stays where it is.
+        home = publisher.bring_home() if publisher else folder
         return finish(home, replace(output, folder=home) if output.folder else output, args)
     except Exception as failure:
         if args.debug:
@@ -198,18 +228,6 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
             why = f"the script ended after {record['ranks'][0]['steps']['count']} steps; try --warmup 0 --steps 1"
         print(f"advisor: nothing was profiled: {why}", file=sys.stderr)
     return 0
-
-
-def _bring_home(folder: Path, output: Output) -> Path:
-    """Moves what was captured into the output folder, which is made for it; without one it stays where it is."""
-    if output.folder is None:
-        return folder
-    from advisor.output import claim_folder
-
-    home = claim_folder(output.folder)
-    for path in folder.iterdir():
-        shutil.move(path, home / path.name)
-    return home
 
 
 def _positive(text: str) -> int:
