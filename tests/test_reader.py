@@ -220,7 +220,7 @@ def test_collectives_say_what_they_move() -> None:
 
 def test_every_table_is_shared_with_the_second_process() -> None:
     """A table that the helper does not send would leave its numbers pointing into the wrong texts."""
-    assert set(TABLES) == {name for name, value in vars(Tables()).items() if type(value) is Table}
+    assert set(TABLES) == {name for name, value in vars(Tables()).items() if isinstance(value, Table)}
 
 
 def _careful(data: bytes) -> Iterator[Any]:

@@ -9,19 +9,21 @@ import numpy.typing as npt
 
 from advisor.trace.dialects import is_annotation
 from advisor.trace.events import Category, Events, MemoryEvents, Thread
-from advisor.trace.extract import COLUMNS, MEMORY_COLUMNS, Columns, Tables
+from advisor.trace.extract import Columns, Tables
 from advisor.trace.numbers import integer
+from advisor.trace.store import Store
 
 _DEVICE_ROWS = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.DEVICE_ANNOTATION)
 
 
-def assemble(parts: list[Columns], tables: Tables, base_ns: int) -> Events:
-    """The events of all slices, sorted by start (longer first on a tie, else in file order). Empties `parts`."""
-    columns = _joined(parts, COLUMNS)
+def assemble(store: Store, tables: Tables, base_ns: int) -> Events:
+    """The events of all slices, sorted by start (longer first on a tie, else in file order). Empties `store`."""
+    columns = store.take()
     order = sorted_order(columns["start_ns"], columns["dur_ns"])
     if order is not None:
-        for name in COLUMNS:
-            columns[name] = columns[name][order]
+        for name in columns:
+            if columns[name].strides != (0,):  # else it holds one value only
+                columns[name] = columns[name][order]
     columns["start_ns"] += base_ns
     names = tuple("" if name is None else name for name in tables.names)
     threads = _one_thread_per_label(columns, tables)
@@ -38,22 +40,13 @@ def assemble(parts: list[Columns], tables: Tables, base_ns: int) -> Events:
     )
 
 
-def assemble_memory(parts: list[Columns], base_ns: int) -> MemoryEvents:
-    """The `[memory]` instants of all slices, by time."""
-    columns = _joined(parts, MEMORY_COLUMNS)
+def assemble_memory(store: Store, base_ns: int) -> MemoryEvents:
+    """The `[memory]` instants of all slices, by time. Empties `store`."""
+    columns = store.take()
     order = np.argsort(columns["time_ns"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}
     columns["time_ns"] += base_ns
     return MemoryEvents(**columns)
-
-
-def _joined(parts: list[Columns], kinds: dict[str, type[np.generic]]) -> Columns:
-    """One array per column. Each part's array is let go as soon as it is copied, which bounds the memory."""
-    joined: Columns = {}
-    for name, kind in kinds.items():
-        arrays = [part.pop(name) for part in parts]
-        joined[name] = np.concatenate(arrays) if arrays else np.empty(0, kind)
-    return joined
 
 
 def sorted_order(start: npt.NDArray[np.int64], dur: npt.NDArray[np.int64]) -> npt.NDArray[np.intp] | None:
@@ -93,6 +86,8 @@ def _apply_dialects(columns: Columns, names: tuple[str, ...], threads: tuple[Thr
     silent = (columns["stream"] == -1) & np.isin(kinds, np.array(_DEVICE_ROWS, np.int8))
     if silent.any():
         streams = np.array([integer(thread.tid.removeprefix("stream ").split(" ")[0]) for thread in threads], np.int64)
+        # The column may be one of those that hold nothing, which cannot be written to.
+        columns["stream"] = np.array(columns["stream"])
         columns["stream"][silent] = streams[columns["thread"][silent]]
 
 
@@ -101,4 +96,4 @@ def _label(value: Any) -> str:
 
 
 def _texts(table: dict[Any, int]) -> tuple[str, ...]:
-    return tuple(raw.decode("utf-8", "replace") for raw in table)
+    return tuple(raw.decode("utf-8", "replace") for raw in table if raw)

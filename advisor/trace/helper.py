@@ -112,7 +112,8 @@ class Helper:
             # The last entry stands for -1, absent, which indexes it from behind.
             self._maps[name] = np.concatenate((self._maps[name][:-1], added, self._maps[name][-1:]))
         for name, column in TABLES.items():
-            complete[column] = self._maps[name][complete[column]]
+            if column in complete:
+                complete[column] = self._maps[name][complete[column]]
         tables.thread_names.update(labels)
         return complete, memory
 
@@ -136,7 +137,8 @@ def _shared_file() -> int:
 def serve(descriptor: int) -> None:
     """The helper's end: decodes slices until the parent closes the pipe."""
     memory = mmap.mmap(descriptor, 2 * SLOTS * SLOT_BYTES)
-    tables, decode, sent = Tables(), decoder(exact=False), dict.fromkeys(TABLES, 0)
+    tables, decode = Tables(), decoder(exact=False)
+    sent = {name: len(getattr(tables, name)) for name in TABLES}
     while len(message := sys.stdin.buffer.read(MESSAGE.size)) == MESSAGE.size:
         slot, length = MESSAGE.unpack(message)
         answer = _answer(memory[slot * SLOT_BYTES : slot * SLOT_BYTES + length], decode, tables, sent)

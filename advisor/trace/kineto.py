@@ -11,12 +11,13 @@ from advisor.trace import checks, heads, meta
 from advisor.trace.assemble import assemble, assemble_memory
 from advisor.trace.careful import Careful
 from advisor.trace.events import Trace
-from advisor.trace.extract import Columns, Tables, extract
+from advisor.trace.extract import COLUMNS, MEMORY_COLUMNS, Columns, Tables, extract
 from advisor.trace.heads import no_events
 from advisor.trace.helper import REFUSED, Helper
 from advisor.trace.numbers import TooLargeError
 from advisor.trace.schema import decoder
 from advisor.trace.split import halves, opening, slices
+from advisor.trace.store import Store
 
 # A refused slice is halved until it is this small; then its events are read one by one.
 SMALL_BYTES = 1 << 14
@@ -27,8 +28,8 @@ class Rows:
 
     def __init__(self) -> None:
         self.tables = Tables()
-        self.parts: list[Columns] = []
-        self.memory: list[Columns] = []
+        self.events = Store(COLUMNS, "start_ns")
+        self.memory = Store(MEMORY_COLUMNS, "time_ns")
         self.careful = Careful()
         self._decoder = decoder(exact=False)
         self.exact = False
@@ -61,10 +62,8 @@ class Rows:
     def keep(self, columns: tuple[Columns, Columns]) -> None:
         """Adds columns that are decoded already."""
         complete, memory = columns
-        if len(complete["start_ns"]):
-            self.parts.append(complete)
-        if len(memory["time_ns"]):
-            self.memory.append(memory)
+        self.events.add(complete)
+        self.memory.add(memory)
 
 
 def read_blocks(
@@ -138,7 +137,7 @@ def finish(rows: Rows, head: bytes, path: str, shape: str, cut_short: str) -> Tr
     rows.careful.finish()
     facts = heads.facts(head, rows.careful, path, shape)
     base = meta.base_ns(facts)
-    events, memory = assemble(rows.parts, rows.tables, base), assemble_memory(rows.memory, base)
+    events, memory = assemble(rows.events, rows.tables, base), assemble_memory(rows.memory, base)
     if not len(events) and not len(memory.time_ns):
         raise InputError(f"{path}: {heads.empty_reason(facts)}")
     health = checks.health(rows, shape, cut_short, events)
