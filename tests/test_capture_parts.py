@@ -183,6 +183,25 @@ def test_plans_fit_the_epoch(known: int | None, ranks: int) -> None:
         assert steps == phases.window_steps(made, 3e9), "ranks choose the same steps whatever their clocks say"
 
 
+@pytest.mark.parametrize(
+    ("known", "step_ms", "expected"),
+    [
+        (500, 15, 14),  # 0.2 s of them
+        (500, 3, 50),
+        (500, 0.1, 50),  # never more: the trace must stay readable
+        (60, 3, 15),  # a quarter of the epoch
+        (None, 3, 20),  # the script may end soon
+        (None, 15, 14),
+        (500, 20, 5),
+        (500, 1999, 5),
+        (500, 2000, 3),
+    ],
+)
+def test_short_steps_are_recorded_for_a_fifth_of_a_second(known: int | None, step_ms: float, expected: int) -> None:
+    assert phases.window_steps(phases.plan({}, known, 1), step_ms * 1e6) == expected
+    assert phases.window_steps(phases.plan({"steps": 7}, known, 1), step_ms * 1e6) == 7
+
+
 def seen(events: str) -> tuple[tracker.Tracker, list[tuple[bool, bool]]]:
     """After events: a/b ask iterator 1/2, A/B its batch, w a backward, ( and o/p a step begins and ends, u the user."""
     found: list[tuple[bool, bool]] = []

@@ -86,6 +86,15 @@ def test_evaluation_is_counted_and_in_no_figure(tmp_path: Path) -> None:
         assert sum(row["ts"] <= ts < row["ts"] + row["dur"] for ts in fetches) == 1
 
 
+@pytest.mark.parametrize(("name", "expected"), [("plain", 15), ("no_loader", 20)])
+def test_many_short_steps_are_recorded(tmp_path: Path, name: str, expected: int) -> None:
+    """A quarter of an epoch of 60 batches; twenty where the length of the loop is not known. Whole, and with lines."""
+    done, _ = loop(tmp_path, name)
+    assert statistics.median(done.rank["steps"]["unprofiled_us"]) < 10_000, "these steps are not short"
+    assert len(done.step_rows()) == expected
+    assert [(file["role"], file["partial"]) for file in done.rank["files"]] == [("profile", False), ("lines", False)]
+
+
 def test_accumulation_has_a_quarter_of_an_optimizer_step_per_step(tmp_path: Path) -> None:
     done, _ = loop(tmp_path, "accumulation")
     steps = done.rank["steps"]

@@ -6,6 +6,7 @@ device that are read after the phase.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -20,8 +21,11 @@ _UNKNOWN_WARMUP, _FULL_WARMUP = 3, 10
 # The un-profiled phase before the window ends after two seconds once it has five steps: a script of slow steps is not
 # held up, and five give a median.
 _TIMING_NS, _FEW = 2_000_000_000, 5
-# Steps of less than 20 ms are recorded ten at a time.
-_SHORT_STEPS = 10
+# Steps of less than 20 ms are short. A window of them lasts 0.2 s, so that a stall or a slow tail is not all of it: ten
+# of 20 ms, at most fifty of 4 ms or less. In 0.2 s a host starts as many ops as it does in those ten, however short the
+# step, so the trace stays as large. A loop of unknown length may be short: twenty there.
+_SHORT_NS, _WINDOW_OF_SHORT_NS = 20_000_000, 200_000_000
+_SHORT_STEPS, _UNKNOWN_STEPS, _MOST_STEPS = 10, 20, 50
 # Steps that an epoch needs beside warm-up, timing and window: the profiler's own warm-up, the lines, one to spare.
 _RESERVE = 4
 # Steps that compile extend the warm-up, but not for ever: a script that recompiles in every step is profiled as it is.
@@ -58,7 +62,7 @@ class Plan:
     steps: int
     lines: bool
     ranks: int = 1
-    most: int = 5
+    most: int = _FEW
 
 
 def plan(options: dict[str, Any], known: int | None, ranks: int) -> Plan:
@@ -66,9 +70,9 @@ def plan(options: dict[str, Any], known: int | None, ranks: int) -> Plan:
     steps = int(options.get("steps") or 0)
     chosen = options.get("warmup")
     warmup = _UNKNOWN_WARMUP if chosen is None else int(chosen)
-    timing, most = _UNKNOWN_TIMING, _SHORT_STEPS
+    timing, most = _UNKNOWN_TIMING, _UNKNOWN_STEPS
     if known is not None:
-        most = steps or max(_FEW, min(_SHORT_STEPS, known // 4))
+        most = steps or max(_FEW, min(_MOST_STEPS, known // 4))
         spare = known - most - _RESERVE
         if chosen is None:
             warmup = max(1, min(_FULL_WARMUP, spare // 4))
@@ -85,7 +89,9 @@ def window_steps(plan_: Plan, step_ns: float) -> int:
         return plan_.steps
     if plan_.ranks > 1 or not step_ns:
         return _FEW
-    return plan_.most if step_ns < 20e6 else _FEW if step_ns < 2e9 else 3
+    if step_ns < _SHORT_NS:
+        return min(plan_.most, max(_SHORT_STEPS, math.ceil(_WINDOW_OF_SHORT_NS / step_ns)))
+    return _FEW if step_ns < 2e9 else 3
 
 
 class Phases:
