@@ -18,6 +18,7 @@ from advisor.analyses.host_communication import HostCommunication
 from advisor.analyses.host_gaps import HostGaps
 from advisor.analyses.input_wait import InputWaits
 from advisor.analyses.launches import Launches
+from advisor.analyses.line_costs import LineCost, LineCosts
 from advisor.analyses.lines import Lines, LinesTrace, LineTime
 from advisor.analyses.links import Links
 from advisor.analyses.matmuls import Matmuls
@@ -33,6 +34,7 @@ from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
 from advisor.analyses.syncs import Syncs, SyncSite
 from advisor.analyses.thread_use import ThreadUse
+from advisor.analyses.undilated import Undilated
 from advisor.capture.record import Loader, Optimizer, RankRecord, Settings, StepTimes
 from advisor.computed import Missing
 from advisor.drawn import (
@@ -137,6 +139,8 @@ __all__ = [
     "Joint",
     "Lane",
     "Launches",
+    "LineCost",
+    "LineCosts",
     "LineTime",
     "Lines",
     "LinesTrace",
@@ -178,6 +182,7 @@ __all__ = [
     "Timeline",
     "Times",
     "Trace",
+    "Undilated",
     "draw",
     "edits",
     "encode_report",

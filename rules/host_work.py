@@ -1,17 +1,19 @@
 """Python between ops takes a visible part of the step.
 
 ## What it looks at
-On machines without an accelerator: time of the loop's own thread in which no op, no fetch and no optimizer runs,
-only Python, with the user's lines that ran meanwhile where capture recorded them. (With an accelerator such time
-matters only where the device idles; that is the rule idle-gpu.)
+On machines without an accelerator: lines of the user's code that spend their time in long stretches of Python, in
+which no op, no fetch and no optimizer runs, with the ops between these stretches. The few microseconds between the
+ops of a model are no such stretch. (With an accelerator such time matters only where the device idles; that is the
+rule idle-gpu.)
 
 ## Why it costs time
 Python handles one number at a time. A loop over samples, a conversion to lists, a metric in pure Python, a
 checkpoint or a log line takes as long as many tensor ops, and the cores that could compute wait for it.
 
 ## How to fix it
-Replace loops over elements by tensor ops over the batch. Do logging, metrics and checkpoints every N steps. Prepare
-data in the dataset, where loader workers run it beside the step.
+Replace loops over elements by tensor ops over the batch. Do logging, metrics and checkpoints every N steps. What
+depends on the data alone is done once, before the training, or in the dataset, where loader workers run it beside
+the step.
 
 ## When to leave it
 Work that the training needs at that place and that is fast already.
@@ -20,7 +22,8 @@ Work that the training needs at that place and that is fast already.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+import numpy as np
 
 from advisor.api import (
     BACKWARD,
@@ -32,83 +35,100 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
-    HostGaps,
-    Lines,
-    LineTime,
+    LineCosts,
+    RankRecord,
+    Saving,
     Scale,
-    Source,
     Steps,
+    Undilated,
     draw,
+    intersect,
+    total,
 )
 
+from ._blocks import Block, blocks, is_python
 from ._words import percent, time
 
-# Between two ops of a layer lie 3 to 20 µs of Python that no script can avoid; work that somebody wrote takes longer.
-_LONG_GAP_NS = 30_000
-# More than the three most expensive lines is a profile, not advice.
-_LINES = 3
+CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hooks in Python"
+
+# What stays in the step when the work is done with tensor ops, or less often: up to a fifth in the measured pairs.
+_MOST_KEPT = 0.2
+# A stretch that is this many times longer in one step than in the median step comes only now and then.
+_NOW_AND_THEN = 3.0
 
 
 def check(
-    gaps: HostGaps,
+    undilated: Undilated,
+    costs: LineCosts | None,
     device: Device,
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
-    lines: Lines | None,
+    record: RankRecord | None,
     *,
-    min_share: float = 0.05,  # every loop has a few per cent of Python that nobody can avoid
-    min_spread: float = 0.15,  # well-written scripts have 5 to 12 % of it spread over all their lines
+    min_share: float = 0.10,  # every loop has some Python that nobody can avoid; lines of clean scripts stay below 7 %
+    min_spread: float = 0.25,  # well-written scripts have 5 to 12 % of it, and small ones 20 %, over all their lines
 ) -> Iterator[Finding]:
     # Beside an accelerator, known or not, the loop may do without loss what the device hides.
     if breakdown.on_device or device.kind != "none":
         return
-    long = gaps.spans[gaps.spans[:, 1] - gaps.spans[:, 0] >= _LONG_GAP_NS]
-    bound_us = min(breakdown.us("host"), steps.per_step_us(float((long[:, 1] - long[:, 0]).sum())))
+    # Pauses of the garbage collector are Python too, and the rule garbage-collection owns them.
+    bound_us = max(min(breakdown.us("host"), undilated.python_us) - _collected_us(record, undilated), 0.0)
     if bound_us < min_share * steps.step_us:
         return
-    top = _by_place(lines.hot(long)) if lines else ()
-    costly = [line for line in top[:_LINES] if line.us >= min_share * steps.step_us]
-    for line in costly:
-        yield _finding(min(line.us, bound_us), _place(line), (line.source,), steps, scale)
-    if not costly and (not top or bound_us >= min_spread * steps.step_us):
-        yield _finding(bound_us, _places(top), tuple(line.source for line in top[:_LINES]), steps, scale)
+    found = False
+    named_us = sum(line.python_us for line in costs.lines) if costs else 0.0
+    for index, place in enumerate(blocks(line for line in costs.lines if is_python(line)) if costs else ()):
+        # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
+        nameless_us = max(undilated.python_us - named_us, 0.0) if index == 0 else 0.0
+        saving = _saving(place, nameless_us, undilated, scale, steps)
+        if min(place.us + nameless_us, bound_us) >= min_share * steps.step_us:
+            found = True
+            yield _finding(place, min(place.us + nameless_us, bound_us + place.us), saving, steps, scale)
+    if not found and (costs is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
+        yield _nameless(bound_us, steps, scale)
 
 
-def _by_place(lines: tuple[LineTime, ...]) -> tuple[LineTime, ...]:
-    """One entry for each line, most expensive first: a comprehension and its function are the same line twice."""
-    places: dict[tuple[str, int], LineTime] = {}
-    for line in lines:
-        key = (line.source.file, line.source.line)
-        seen = places.get(key)
-        places[key] = replace(seen, us=seen.us + line.us, calls=max(seen.calls, line.calls)) if seen else line
-    return tuple(sorted(places.values(), key=lambda line: -line.us))
+def _collected_us(record: RankRecord | None, undilated: Undilated) -> float:
+    """Pauses of the garbage collector per step, µs; nothing where they were not recorded."""
+    if record is None or not record.gc_pauses_us or not record.steps.unprofiled_us:
+        return 0.0
+    return sum(record.gc_pauses_us) / len(record.steps.unprofiled_us)
 
 
-def _finding(us: float, what: str, where: tuple[Source, ...], steps: Steps, scale: Scale) -> Finding:
-    taken = f"{time(scale.scaled(us))} of each step ({percent(us / steps.step_us)})"
+def _saving(place: Block, nameless_us: float, undilated: Undilated, scale: Scale, steps: Steps) -> Saving:
+    low, high = undilated.share(place.us + nameless_us, place.python_us + nameless_us, place.rows)
+    how = "high: all of these lines; low: a fifth of it stays, as tensor ops or now and then"
+    each = [total(intersect(undilated.python, span[None])) for span in steps.spans]
+    times = scale.unprofiled
+    if max(each) > _NOW_AND_THEN * float(np.median(each)) and times.mean and times.median and times.p10:
+        # The window may hold more or fewer of the steps that have it than the script does; all steps were timed.
+        tail, spread = (max(1 - us / times.mean, 0.0) for us in (times.median, times.p10))
+        low, high = min(max(low, tail), spread), max(high, spread)
+        how = "what separates the mean step from the median and from the fast tenth: it comes only now and then"
+    return Saving(low * (1 - _MOST_KEPT) * scale.step_us, max(high, low) * scale.step_us, "modelled", how)
+
+
+def _finding(place: Block, us: float, saving: Saving, steps: Steps, scale: Scale) -> Finding:
+    taken = f"{time(scale.scaled(us))} of each step ({percent(min(us / steps.step_us, 1.0))})"
     return Finding(
-        message=f"Python between ops takes {taken}{what}.",
-        saving=scale.saving(0.0, us, "all of it, if the work can leave the loop or become tensor ops; else nothing"),
-        where=where,
-        facts={"python_us": us},
-        fix=Fix("Do this with tensor ops, or less often, or in the dataset", "exact"),
+        message=f"Python between ops takes {taken} at {place.place}.",
+        saving=saving,
+        where=place.where,
+        facts={"python_us": place.python_us, "lines_us": place.us},
+        fix=Fix("Do this with tensor ops, or less often, or once before the training", "exact"),
         claims=("host",),
     )
 
 
-def _place(line: LineTime) -> str:
-    source = line.source
-    place = f"{source.file.rpartition('/')[2]}:{source.line}"
-    named = source.function and not source.function.startswith("<")
-    said = f" at {place}" + (f", in `{source.function}`" if named else "")
-    return said + (" (the line is where the function starts)" if source.precision == "function" else "")
-
-
-def _places(lines: tuple[LineTime, ...]) -> str:
-    if lines:
-        return f", spread over many lines, the largest{_place(lines[0])}"
-    return "; capture with `advisor run` to get its lines"
+def _nameless(us: float, steps: Steps, scale: Scale) -> Finding:
+    taken = f"{time(scale.scaled(us))} of each step ({percent(us / steps.step_us)})"
+    return Finding(
+        message=f"Python between ops takes {taken}; capture with `advisor run` to get its lines.",
+        saving=scale.saving(0.0, us, "all of it, if the work can leave the loop or become tensor ops; else nothing"),
+        facts={"python_us": us},
+        claims=("host",),
+    )
 
 
 _STEPS = """
@@ -150,6 +170,20 @@ EXAMPLES = [
             F=FORWARD,
             B=BACKWARD,
             K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the 15 µs between the ops of a deep model, half of the step in all",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [F                   ][B       ][F                   ][B       ]
+            """,
+            us=20,
+            F=Ev(FORWARD.name, times=20, fill=0.25),
+            B=BACKWARD,
         ),
         saves_us=None,
         near_miss=True,

@@ -21,9 +21,10 @@ Loops whose steps depend on each other in a way that no tensor op expresses.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -35,19 +36,22 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
-    Lines,
+    LineCost,
+    LineCosts,
     Links,
-    Missing,
     Nesting,
     RankRecord,
     Scale,
-    Source,
     Steps,
     Trace,
+    Undilated,
     draw,
 )
 
+from ._blocks import Block, blocks, is_python
 from ._words import count, percent, time
+
+CONFIRMED = "measured pairs on a CPU: an average of weights, a contrastive loss, triplets, a mask, an LSTM, experts"
 
 # An op that takes longer than this on a CPU has work to do besides being called.
 _SHORT_OP_US = 60.0
@@ -55,6 +59,12 @@ _SHORT_OP_US = 60.0
 _TURNS = 16
 # Ops with weights of their own: called no more often than there are weights, they are layers and no loop.
 _LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::embedding")
+# What the one op needs that takes the loop's place: a tenth to a third of the loop in the measured rewrites.
+_MOST_KEPT = 0.25
+# Lines around the loop's own belong to it when they run at least half as often.
+_AS_OFTEN = 0.5
+
+Ints = npt.NDArray[np.int64]
 
 
 def check(
@@ -63,7 +73,8 @@ def check(
     breakdown: Breakdown,
     scale: Scale,
     device: Device,
-    lines: Lines,
+    costs: LineCosts,
+    undilated: Undilated,
     nesting: Nesting,
     links: Links,
     record: RankRecord | None,
@@ -72,109 +83,93 @@ def check(
 ) -> Iterator[Finding]:
     if device.kind != "none" or breakdown.on_device:
         return
-    if not lines.available:
-        raise Missing(lines.why or "lines of the user's code are not recorded; capture the script with `advisor run`")
-    bound_us = sum(breakdown.us(part) for part in ("forward", "backward", "other_ops", "host"))
     weights = sum(one.tensors or 0 for one in record.optimizers) if record else 0
-    outside = _outside_loops(trace, breakdown)
-    for where, rows in _by_line(trace, steps, lines, nesting, links, outside).items():
-        turns, op = _turns(trace, rows, steps)
-        if 0 < _layers(trace, rows, steps) <= weights:
+    loops = _loops(trace, steps, costs, _outermost(trace, steps, nesting, links, breakdown), weights)
+    for place in blocks([*(costs.lines[index] for index in loops), *_around(costs, loops)]):
+        mine = [index for index in loops if costs.lines[index] in place.lines]
+        if not mine or place.share(undilated)[1] < min_share:
             continue
-        events = trace.events
-        place = f"{where.file.rpartition('/')[2]}:{where.line}"
-        own_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
-        mean_us = own_us * steps.count / len(rows)
-        # A cell of an LSTM is one call and a dozen ops: what counts as short is an op, with those inside it told apart.
-        inner = int(np.isin(nesting.outer_op, rows).sum())
-        short = own_us * steps.count / max(inner, 1) <= _SHORT_OP_US
-        if turns < _TURNS or not short or own_us < min_share * steps.step_us:
-            continue
-        whole_us = own_us * (1 + _backward_share(trace, rows, breakdown))
-        high_us = min(whole_us * (1 - 1 / turns), bound_us)
-        yield Finding(
-            message=(
-                f"{place} runs `{op}` {count(turns)} times a step, {time(mean_us)} a call: the ops of that line take "
-                f"{time(scale.scaled(own_us))} of each step ({percent(own_us / steps.step_us)})."
-            ),
-            saving=scale.saving(
-                0.0,
-                high_us,
-                "high: all turns in the time of one, with their part of the backward pass; low: no tensor op does it",
-            ),
-            where=(where,),
-            facts={"turns": turns, "ops_us": own_us, "backward_us": whole_us - own_us, "mean_op_us": mean_us, "op": op},
-            fix=Fix(
-                "Replace the loop by ops over all elements at once",
-                "numerics",
-                "total = sum((p.grad ** 2).sum() for p in model.parameters())",
-                "norms = torch._foreach_norm([p.grad for p in model.parameters()])\n"
-                "total = torch.stack(norms).square().sum()",
-            ),
-            claims=("forward", "backward", "other_ops", "host"),
-            at_most="medium",
-        )
+        turns, op = max(loops[index] for index in mine)
+        yield _finding(place, turns, op, undilated, scale, steps)
 
 
-def _inside(
-    trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64]], breakdown: Breakdown, part: str
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which of the rows start in this part of the breakdown."""
-    spans = breakdown.intervals.get(part)
-    if spans is None or not len(spans):
-        return np.zeros(len(rows), np.bool_)
-    starts = trace.events.start_ns[rows]
-    place = np.searchsorted(spans[:, 0], starts, side="right") - 1
-    inside: np.ndarray[tuple[int], np.dtype[np.bool_]] = (place >= 0) & (starts < spans[place, 1])
-    return inside
+def _finding(place: Block, turns: float, op: str, undilated: Undilated, scale: Scale, steps: Steps) -> Finding:
+    saving = place.saving(
+        undilated,
+        scale,
+        (1 / turns, _MOST_KEPT),
+        "high: all turns, and what they cost in the backward pass, in the time of one; low: a quarter stays, as in "
+        "measured rewrites; nothing where each turn needs the result of the last and no op does that",
+    )
+    behind = f", and {time(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
+    return Finding(
+        message=(
+            f"{place.place} runs `{op}` {count(turns)} times a step: the loop takes "
+            f"{time(scale.scaled(place.us))} of each step ({percent(place.us / steps.step_us)}){behind}."
+        ),
+        saving=saving,
+        where=place.where,
+        facts={"turns": turns, "loop_us": place.us, "backward_us": place.backward_us, "op": op},
+        fix=Fix(
+            "Replace the loop by ops over all elements at once",
+            "numerics",
+            "total = sum((p.grad ** 2).sum() for p in model.parameters())",
+            "norms = torch._foreach_norm([p.grad for p in model.parameters()])\n"
+            "total = torch.stack(norms).square().sum()",
+        ),
+        claims=("forward", "backward", "other_ops", "host"),
+        at_most="medium",
+    )
 
 
-def _outside_loops(trace: Trace, breakdown: Breakdown) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Rows that no loop of the user's runs: the loader's, and those of the backward pass."""
-    every = np.arange(len(trace.events))
-    return _inside(trace, every, breakdown, "input") | _inside(trace, every, breakdown, "backward")
-
-
-def _backward_share(trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64]], breakdown: Breakdown) -> float:
-    """Backward time that these ops cause, per time of their own: as in the whole step, where they are forward ops."""
-    forward_us = breakdown.us("forward")
-    if not forward_us or _inside(trace, rows, breakdown, "forward").mean() < 0.5:
-        return 0.0
-    return float(breakdown.us("backward") / forward_us)
-
-
-def _layers(trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64]], steps: Steps) -> float:
-    """Calls a step of ops that have weights."""
-    names = trace.events.names
-    calls = sum(names[name].startswith(_LAYERS) for name in trace.events.name[rows].tolist())
-    return float(calls / steps.count)
-
-
-def _by_line(
-    trace: Trace,
-    steps: Steps,
-    lines: Lines,
-    nesting: Nesting,
-    links: Links,
-    outside: np.ndarray[tuple[int], np.dtype[np.bool_]],
-) -> dict[Source, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """The outermost ops of the loop's thread by the user's line that called them."""
+def _outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> Ints:
+    """Ops that a line of the loop's thread called itself: not the loader's, the optimizer's or the backward pass's."""
     events = trace.events
-    outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & ~outside
-    rows = np.flatnonzero(outermost & (events.thread == steps.main_thread) & (links.step >= 0))
-    found: dict[Source, list[int]] = defaultdict(list)
-    for row in rows.tolist():
-        where = lines.where_op(row)
-        if where is not None and where.precision == "call":
-            found[where].append(row)
-    return {where: np.array(rows, np.int64) for where, rows in found.items()}
+    rows = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (links.step >= 0)
+    found = np.flatnonzero(rows & (events.thread == steps.main_thread))
+    starts = events.start_ns[found]
+    for part in ("input", "backward", "optimizer"):
+        spans = breakdown.intervals.get(part)
+        if spans is not None and len(spans):
+            at = np.searchsorted(spans[:, 0], starts, side="right") - 1
+            outside = (at < 0) | (starts >= spans[np.maximum(at, 0), 1])
+            found, starts = found[outside], starts[outside]
+    return found
 
 
-def _turns(trace: Trace, rows: np.ndarray[tuple[int], np.dtype[np.int64]], steps: Steps) -> tuple[float, str]:
-    """How often a step calls the op that the line calls most, and that op."""
-    names = Counter(trace.events.name[rows].tolist())
-    name, calls = names.most_common(1)[0]
-    return calls / steps.count, trace.events.names[name].removeprefix("aten::")
+def _loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: int) -> dict[int, tuple[float, str]]:
+    """Lines that call one short op again and again: index of the line -> (calls a step, op)."""
+    events = trace.events
+    by_line: dict[int, list[int]] = defaultdict(list)
+    for row, line in zip(rows.tolist(), costs.op_line[rows].tolist(), strict=True):
+        if line >= 0 and costs.lines[line].source.precision == "call":
+            by_line[line].append(row)
+    found = {}
+    for line, called in by_line.items():
+        names = Counter(events.name[called].tolist())
+        name, calls = names.most_common(1)[0]
+        turns = calls / steps.count
+        layers = sum(n for i, n in names.items() if events.names[i].startswith(_LAYERS)) / steps.count
+        mean_us = float(events.dur_ns[called].sum()) / 1e3 / max(costs.lines[line].rows * steps.count, 1.0)
+        # One visit and many ops: a library's loop (clipping, copying a state), which the user did not write.
+        cost = costs.lines[line]
+        written = not is_python(cost) and (cost.inner or cost.visits >= _AS_OFTEN * turns)
+        if turns >= _TURNS and written and mean_us <= _SHORT_OP_US and not 0 < layers <= weights:
+            found[line] = (turns, events.names[name].removeprefix("aten::"))
+    return found
+
+
+def _around(costs: LineCosts, loops: Mapping[int, tuple[float, str]]) -> Iterator[LineCost]:
+    """Other lines of the loops' files that run as often as a loop turns: its head, its counters, its conditions."""
+    turns: dict[str, float] = {}
+    for index, (often, _) in loops.items():
+        file = costs.lines[index].source.file
+        turns[file] = min(often, turns.get(file, often))
+    for index, line in enumerate(costs.lines):
+        often = turns.get(line.source.file, 0.0)
+        beside = index not in loops and not is_python(line) and not line.parts.get("optimizer")
+        if often and beside and line.visits >= _AS_OFTEN * often:
+            yield line
 
 
 def _loop(times: int, line: int) -> Ev:

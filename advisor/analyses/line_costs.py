@@ -1,0 +1,152 @@
+"""What each line of the user's code costs: its ops, the Python between them, and its part of the backward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.analyses.breakdown import Breakdown
+from advisor.analyses.lines import Lines
+from advisor.analyses.links import Links
+from advisor.analyses.nesting import Nesting
+from advisor.analyses.phases import backward_rows
+from advisor.analyses.steps import Steps
+from advisor.analyses.undilated import Undilated
+from advisor.computed import Missing
+from advisor.model import Source
+from advisor.trace.events import Category, Ints, Trace
+from advisor.trace.intervals import Intervals, intersect
+
+# Functions that Python makes of one line's own.
+_INNER = ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LineCost:
+    """One line (file and number; a comprehension and its function are the same line), per step.
+
+    us           all of its time on the loop's thread, called lines of the user's excluded
+    python_us    the part in long stretches of Python
+    parts        breakdown id -> µs
+    rows         ops recorded in it
+    visits       how often it ran
+    inner        part of it is a comprehension or generator, whose turns are no visits
+    backward_us  time of the backward pass that its forward ops cause
+    backward_rows  ops recorded in that
+    """
+
+    source: Source
+    us: float
+    python_us: float
+    parts: dict[str, float]
+    rows: float
+    visits: float
+    inner: bool = False
+    backward_us: float = 0.0
+    backward_rows: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LineCosts:
+    """Every line that ran in W on the loop's thread, most expensive first."""
+
+    lines: tuple[LineCost, ...]
+    op_line: Ints = field(repr=False)  # for each event the index of its line in `lines`, -1 where unknown
+
+    @classmethod
+    def compute(
+        cls,
+        trace: Trace,
+        steps: Steps,
+        lines: Lines,
+        breakdown: Breakdown,
+        undilated: Undilated,
+        nesting: Nesting,
+        links: Links,
+    ) -> LineCosts:
+        """Costs of this rank. Raises Missing where no lines were recorded."""
+        if not lines.available:
+            why = "lines of the user's code are not recorded; capture the script with `advisor run`"
+            raise Missing(lines.why or why)
+        spans, who = _spans(trace, steps, lines, nesting)
+        places: dict[tuple[str, int], int] = {}
+        of_source = np.array([places.setdefault((s.file, s.line), len(places)) for s in lines.sources], np.int64)
+        count = len(places)
+
+        def spent(of: Intervals) -> Floats:
+            pieces = intersect(spans, of)
+            at = np.searchsorted(spans[:, 0], pieces[:, 0], side="right") - 1
+            ns = pieces[:, 1] - pieces[:, 0]
+            return np.bincount(of_source[who[at]], weights=ns, minlength=count) / steps.count / 1e3
+
+        op_line = np.full(len(trace.events), -1, np.int64)
+        known = lines.op_source >= 0
+        op_line[known] = of_source[lines.op_source[known]]
+        counted = (links.step >= 0) & trace.events.of(Category.CPU_OP) & known
+        back_us, back_rows = _backward(trace, steps, nesting, links, breakdown, op_line, count)
+        columns = {
+            "us": spent(steps.window),
+            "python_us": spent(undilated.python),
+            "rows": np.bincount(op_line[counted], minlength=count) / steps.count,
+            "visits": np.bincount(of_source[who], minlength=count) / steps.count,
+            "backward_us": back_us,
+            "backward_rows": back_rows,
+        }
+        parts = {part: spent(of) for part, of in breakdown.intervals.items()}
+        order = np.lexsort((np.arange(count), -columns["us"]))
+        found = tuple(
+            LineCost(
+                source=next(lines.sources[at] for at in np.flatnonzero(of_source == i).tolist()),
+                parts={part: float(us[i]) for part, us in parts.items()},
+                inner=any(lines.sources[at].function in _INNER for at in np.flatnonzero(of_source == i).tolist()),
+                **{name: float(column[i]) for name, column in columns.items()},
+            )
+            for i in order.tolist()
+        )
+        rank = np.empty(count, np.int64)
+        rank[order] = np.arange(count)
+        op_line[known] = rank[op_line[known]]
+        return cls(found, op_line)
+
+
+def _spans(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting) -> tuple[Intervals, Ints]:
+    """When each place ran on the loop's thread: as recorded, else while the ops ran whose call stacks name it."""
+    if len(lines.spans):
+        return lines.spans, lines.span_source
+    events = trace.events
+    outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
+    rows = np.flatnonzero(outermost & (events.thread == steps.main_thread) & (lines.op_source >= 0))
+    return np.column_stack((events.start_ns[rows], events.end_ns[rows])), lines.op_source[rows]
+
+
+def _backward(
+    trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown, op_line: Ints, count: int
+) -> tuple[Floats, Floats]:
+    """Backward time and rows by the line of the forward op: a node carries its sequence number.
+
+    What runs between nodes, and in nodes of no known op, is shared out in proportion.
+    """
+    events = trace.events
+    nodes = backward_rows(events)
+    node_of = nesting.ancestor(nodes)
+    mine = (links.step >= 0) & (events.sequence >= 0)
+    forward = np.flatnonzero(mine & (node_of < 0) & events.of(Category.CPU_OP) & (op_line >= 0))
+    node = np.flatnonzero(mine & nodes)
+    if not len(forward) or not len(node):
+        return np.zeros(count), np.zeros(count)
+    # The innermost op of a sequence number made the node; all of them lie on one line.
+    known, last = np.unique(events.sequence[forward][::-1], return_index=True)
+    line = op_line[forward[::-1][last]]
+    at = np.searchsorted(known, events.sequence[node])
+    hit = (at < len(known)) & (known[np.minimum(at, len(known) - 1)] == events.sequence[node])
+    who, rows = line[at[hit]], node[hit]
+    ns = np.bincount(who, weights=events.dur_ns[rows], minlength=count)
+    whole_us = breakdown.us("backward")
+    covered_us = float(events.dur_ns[node].sum()) / steps.count / 1e3
+    us = ns / steps.count / 1e3 * (whole_us / covered_us if covered_us else 0.0)
+    held = np.bincount(np.maximum(node_of, 0), weights=(node_of >= 0) & (links.step >= 0), minlength=len(events))
+    return us, np.bincount(who, weights=held[rows], minlength=count) / steps.count
