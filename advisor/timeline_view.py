@@ -107,7 +107,7 @@ class _View:
 
     def idle(self, idle: GpuIdle) -> Lane:
         """Idle gaps by cause."""
-        gaps = [gap for gap in idle.gaps if gap.start_ns < self.end and gap.end_ns > self.start]
+        gaps = list(idle.gaps.between(self.start, self.end))
         edges = np.array([(gap.start_ns, gap.end_ns) for gap in gaps], np.int64).reshape(-1, 2)
         kinds = np.array([gap.cause for gap in gaps], "U16")
         return Lane("device idle", self._segments(edges, kinds, [gap.host or gap.cause for gap in gaps]))

@@ -45,7 +45,6 @@ from advisor.api import (
     draw,
     edits,
     replayed_or,
-    union,
 )
 
 from ._words import percent, time
@@ -90,8 +89,7 @@ def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, scale: Scale, repla
         group.us,
         "low: the work runs beside the device's own; high: it leaves the loop altogether",
     )
-    mine = [gap for gap in idle.gaps if (gap.cause, gap.host, gap.where) == ("idle_host", group.host, group.where)]
-    gone = edits.remove_time(union([gap.start_ns for gap in mine], [gap.end_ns for gap in mine]))
+    gone = edits.remove_time(idle.spans_of("idle_host", group))
     how = "low: the work runs beside the device's own; high: the step replayed without it"
     found = replayed_or(modelled, replay, [gone], [gone], how, scale.scaled(group.us))
     return replace(found, low_us=min(found.low_us, modelled.low_us))

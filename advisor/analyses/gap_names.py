@@ -89,8 +89,11 @@ class Hosts:
         tables = (np.flatnonzero(outermost), np.flatnonzero(fetches), collecting)
         return cls(events, lines, nesting, links, drains, *tables)
 
-    def of(self, cause: str, pieces: Intervals, gap: Ints, before: Ints) -> list[Named]:
-        """Host work and the user's line of each piece. `gap`: the gap it lies in; `before`: row of the next work."""
+    def of(self, cause: str, pieces: Intervals, gap: Ints, before: Ints) -> tuple[Ints, list[Named]]:
+        """Host work and the user's line of each piece, as an index into the distinct ones.
+
+        gap: the gap that each piece lies in; before: row of the next work.
+        """
         if cause == "idle_input":
             return self._rows(_pick(self.fetches, _last(self.events.start_ns[self.fetches], pieces[:, 0])))
         if cause == "idle_sync":
@@ -107,21 +110,31 @@ class Hosts:
             return self._rows(np.where(outer >= 0, outer, np.where(launch >= 0, launch, running)))
         if cause == "idle_host":
             return self._own_work(pieces, gap)
-        return [("", None)] * len(pieces)
+        return np.zeros(len(pieces), np.int64), [("", None)]
 
-    def _rows(self, rows: Ints) -> list[Named]:
-        return [(self.events.text(row), self.lines.where_op(row)) if row >= 0 else ("", None) for row in rows.tolist()]
+    def _rows(self, rows: Ints) -> tuple[Ints, list[Named]]:
+        """Rows of one name and one line are one."""
+        known = rows >= 0
+        name = np.where(known, self.events.name[rows], -1).astype(np.int64)
+        line = self.lines.op_source[rows] if len(self.lines.op_source) else np.full(len(rows), -1)
+        key = name * (len(self.lines.sources) + 1) + np.where(known, line, -1)
+        _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        return which.reshape(-1), [
+            (self.events.text(row), self.lines.where_op(row)) if row >= 0 else ("", None)
+            for row in rows[first].tolist()
+        ]
 
-    def _own_work(self, pieces: Intervals, gap: Ints) -> list[Named]:
+    def _own_work(self, pieces: Intervals, gap: Ints) -> tuple[Ints, list[Named]]:
         """One name for all pieces of a gap: what ran for most of the time from the first to the last of them."""
-        names: list[Named] = [("", None)] * len(pieces)
+        distinct: dict[Named, int] = {("", None): 0}
         first = np.flatnonzero(np.concatenate(([True], gap[1:] != gap[:-1])))
         last = np.append(first[1:], len(pieces)) - 1
+        of_gap = np.zeros(len(first), np.int64)
         length = pieces[last, 1] - pieces[first, 0]
         for k in np.argsort(-length, kind="stable")[:_MOST_NAMED].tolist():
             name = self._most(int(pieces[first[k], 0]), int(pieces[last[k], 1]))
-            names[first[k] : last[k] + 1] = [name] * (int(last[k]) - int(first[k]) + 1)
-        return names
+            of_gap[k] = distinct.setdefault(name, len(distinct))
+        return np.repeat(of_gap, last - first + 1), list(distinct)
 
     def _most(self, start_ns: int, end_ns: int) -> Named:
         """The op that has most of the stretch, else the user's function or line, else Python."""

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.analyses.drains import Drains
-from advisor.analyses.gap_names import Hosts, Neighbours
+from advisor.analyses.gap_names import Hosts, Named, Neighbours
 from advisor.analyses.gpu_busy import GpuBusy
 from advisor.analyses.host_activity import HostActivity
 from advisor.analyses.input_wait import fetch_rows
 from advisor.analyses.links import Links
 from advisor.analyses.steps import Steps
 from advisor.model import Source
-from advisor.trace.events import Trace
-from advisor.trace.intervals import Intervals, intersect, merge, subtract, total, union
+from advisor.trace.events import Events, Ints, Trace
+from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union
 
+Floats = npt.NDArray[np.float64]
 Cause = Literal["idle_input", "idle_sync", "idle_launch", "idle_host", "idle_unknown"]
 CAUSES: tuple[Cause, ...] = ("idle_input", "idle_sync", "idle_launch", "idle_host", "idle_unknown")
 
@@ -45,6 +48,55 @@ class Gap:
         return (self.end_ns - self.start_ns) / 1e3
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Gaps:
+    """All gaps in order, as columns: a trace holds hundreds of thousands. Iterating makes the `Gap`s.
+
+    cause          index into CAUSES
+    after, before  rows of the device work around, -1 at the ends of the trace
+    named          index into `names`: host work and the user's line
+    """
+
+    names: tuple[Named, ...]
+    events: Events
+    start_ns: Ints
+    end_ns: Ints
+    cause: Ints
+    after: Ints
+    before: Ints
+    named: Ints
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def __iter__(self) -> Iterator[Gap]:
+        return self._made(slice(None))
+
+    def between(self, start_ns: int, end_ns: int) -> Iterator[Gap]:
+        """The gaps that reach into a stretch."""
+        return self._made(np.flatnonzero((self.start_ns < end_ns) & (self.end_ns > start_ns)))
+
+    def us(self, rows: Ints) -> Floats:
+        """Lengths of some gaps, µs."""
+        lengths: Floats = (self.end_ns[rows] - self.start_ns[rows]) / 1e3
+        return lengths
+
+    def groups(self, cause: str) -> Iterator[tuple[Named, Ints]]:
+        """Host work and line of the gaps of one cause, in order of first sight, each with the rows of its gaps."""
+        mine = np.flatnonzero(self.cause == CAUSES.index(cause)) if cause in CAUSES else np.empty(0, np.int64)
+        mine = mine[np.argsort(self.named[mine], kind="stable")]
+        parts = np.split(mine, np.flatnonzero(np.diff(self.named[mine])) + 1) if len(mine) else []
+        for rows in sorted(parts, key=lambda part: int(part[0])):
+            yield self.names[int(self.named[rows[0]])], rows
+
+    def _made(self, which: slice | Ints) -> Iterator[Gap]:
+        columns = (self.start_ns, self.end_ns, self.cause, self.after, self.before, self.named)
+        text, names = self.events.text, self.names
+        for start, end, cause, after, before, named in zip(*(c[which].tolist() for c in columns), strict=True):
+            around = text(after) if after >= 0 else "", text(before) if before >= 0 else ""
+            yield Gap(start, end, CAUSES[cause], *around, *names[named])
+
+
 @dataclass(frozen=True, slots=True)
 class IdleGroup:
     """Gaps of one cause that share host work and source line; µs and gaps per step."""
@@ -68,7 +120,7 @@ class GpuIdle:
                   an op of a millisecond or more that launched nothing, a runtime call as long that waits for nothing
     idle_launch   everything else: the host was on its way to the next launch, op by op, and nothing was queued
 
-    gaps          one Gap per stretch of one cause, in order
+    gaps          one Gap per stretch of one cause, in order (iterate)
     intervals     cause -> Intervals; disjoint, their union is W minus busy
     by_cause_us   cause -> µs per step (all five keys)
     queued_us     the part of idle_unknown in which the next work was queued already, µs per step: between two kernels
@@ -76,7 +128,7 @@ class GpuIdle:
     share         idle time / |W|: the metric device_idle_share
     """
 
-    gaps: tuple[Gap, ...]
+    gaps: Gaps
     intervals: dict[str, Intervals]
     by_cause_us: dict[str, float]
     queued_us: float
@@ -85,15 +137,18 @@ class GpuIdle:
 
     def top(self, cause: str, n: int = 5) -> tuple[IdleGroup, ...]:
         """The largest groups of gaps of one cause, by host work and line."""
-        groups: dict[tuple[str, Source | None], list[float]] = {}
-        for gap in self.gaps:
-            if gap.cause == cause:
-                groups.setdefault((gap.host, gap.where), []).append(gap.us)
-        rows = [
-            IdleGroup(host, where, sum(us) / self.steps_count, len(us) / self.steps_count)
-            for (host, where), us in groups.items()
-        ]
+        rows = []
+        for (host, where), mine in self.gaps.groups(cause):
+            us = sum(self.gaps.us(mine).tolist())
+            rows.append(IdleGroup(host, where, us / self.steps_count, len(mine) / self.steps_count))
         return tuple(sorted(rows, key=lambda row: -row.us)[:n])
+
+    def spans_of(self, cause: str, group: IdleGroup) -> Intervals:
+        """The gaps of one of `top`'s groups."""
+        for named, mine in self.gaps.groups(cause):
+            if named == (group.host, group.where):
+                return union(self.gaps.start_ns[mine], self.gaps.end_ns[mine])
+        return EMPTY
 
     @classmethod
     def compute(
@@ -162,31 +217,21 @@ def _queued(idle: Intervals, around: Neighbours) -> Intervals:
     return idle[(launched >= 0) & (launched < idle[:, 0])]
 
 
-def _gaps(
-    trace: Trace, idle: Intervals, intervals: dict[str, Intervals], around: Neighbours, hosts: Hosts
-) -> tuple[Gap, ...]:
+def _gaps(trace: Trace, idle: Intervals, intervals: dict[str, Intervals], around: Neighbours, hosts: Hosts) -> Gaps:
     """Every stretch of one cause, named."""
-    events = trace.events
-    gaps: list[Gap] = []
-    for cause in CAUSES:
+    parts: list[tuple[Intervals | Ints, ...]] = []
+    names: dict[Named, int] = {}
+    for number, cause in enumerate(CAUSES):
         pieces = intervals[cause]
         if not len(pieces):
             continue
         gap = np.searchsorted(idle[:, 0], pieces[:, 0], side="right") - 1
-        after, before = around.after(idle[gap, 0]), around.before(idle[gap, 1])
-        named = hosts.of(cause, pieces, gap, before)
-        for piece, last, following, (host, where) in zip(
-            pieces.tolist(), after.tolist(), before.tolist(), named, strict=True
-        ):
-            gaps.append(
-                Gap(
-                    piece[0],
-                    piece[1],
-                    cause,
-                    events.text(last) if last >= 0 else "",
-                    events.text(following) if following >= 0 else "",
-                    host,
-                    where,
-                )
-            )
-    return tuple(sorted(gaps, key=lambda one: one.start_ns))
+        before = around.before(idle[:, 1])[gap]
+        which, distinct = hosts.of(cause, pieces, gap, before)
+        who = np.array([names.setdefault(one, len(names)) for one in distinct], np.int64)[which]
+        parts.append((pieces, np.full(len(pieces), number), around.after(idle[:, 0])[gap], before, who))
+    if not parts:
+        parts.append((EMPTY, *(np.empty(0, np.int64) for _ in range(4))))
+    spans, *rest = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(spans[:, 0], kind="stable")
+    return Gaps(tuple(names), trace.events, *spans[order].T, *(column[order] for column in rest))
