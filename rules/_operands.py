@@ -1,0 +1,52 @@
+"""Shapes and dtypes of ops' inputs, and the backward nodes that belong to forward ops."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Events
+
+_NODE = "autograd::engine::evaluate_function"
+
+
+def dims_of(events: Events, row: int) -> list[Any]:
+    """`Input Dims` of a row: a list of sizes for each tensor, a list of such lists for each list of tensors."""
+    return _parsed(events.dims_table, int(events.dims[row]))
+
+
+def dtypes_of(events: Events, row: int) -> list[Any]:
+    """`Input type` of a row, one text for each input; empty where it was not recorded."""
+    return _parsed(events.dtypes_table, int(events.dtypes[row]))
+
+
+def _parsed(table: tuple[str, ...], index: int) -> list[Any]:
+    if index < 0:
+        return []
+    try:
+        found = json.loads(table[index])
+    except ValueError:
+        return []
+    return found if isinstance(found, list) else []
+
+
+def sizes(dims: list[Any], position: int) -> tuple[int, ...]:
+    """The shape of the tensor at that position; empty for what is no tensor."""
+    shape = dims[position] if position < len(dims) else []
+    plain = isinstance(shape, list) and all(isinstance(size, int) for size in shape)
+    return tuple(shape) if plain else ()
+
+
+def backward_of(events: Events, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The nodes of the backward pass that ops inside these rows recorded: outermost rows, in order of start."""
+    inside = np.zeros(len(events), bool)
+    for row in rows.tolist():
+        # Rows are sorted by start, so what lies inside a row follows it.
+        stop = int(np.searchsorted(events.start_ns, events.start_ns[row] + events.dur_ns[row], side="right"))
+        inside[row:stop] |= events.thread[row:stop] == events.thread[row]
+    numbers = events.sequence[inside & (events.forward_thread <= 0) & (events.sequence >= 0)]
+    nodes = events.named(_NODE) & np.isin(events.sequence, numbers) & (events.sequence >= 0)
+    return np.flatnonzero(nodes).astype(np.int64)

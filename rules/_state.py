@@ -1,0 +1,156 @@
+"""Where the loop reads the whole state of a model: `state_dict()`, deep copies, checkpoints."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Category, Events, Intervals, Lines, LinesTrace, Missing, Nesting, Source, Steps, Trace
+
+from ._operands import dims_of, dtypes_of, sizes
+
+Ints = npt.NDArray[np.int64]
+
+# Bytes of a number, by the profiler's names of dtypes.
+_WIDTH = {"double": 8, "long int": 8, "float": 4, "int": 4, "c10::Half": 2, "c10::BFloat16": 2, "unsigned char": 1}
+_COPIES = ("aten::copy_", "aten::clone")
+# What handles tensors without computing with them: these may stand between the copies of one run.
+_HANDLING = (
+    "aten::detach",
+    "aten::empty",
+    "aten::empty_like",
+    "aten::empty_strided",
+    "aten::new_empty",
+    "aten::set_",
+    "aten::to",
+    "aten::view",
+    "aten::as_strided",
+)
+# Ops inside the optimizer or the loader handle tensors on their own account.
+_OF_OTHERS = ("Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#")
+
+
+@dataclass(frozen=True, slots=True)
+class StateRead:
+    """One run of ops on the loop's thread that handle tensors as large as the model's weights, all of them.
+
+    start_ns, end_ns   its ops, and the Python between them
+    until_ns           start of whatever comes next: another op, a fetch, the optimizer or the end of the step
+    copied_bytes       what its copies copied; 0 where tensors were only looked at
+    row                its first op
+    """
+
+    start_ns: int
+    end_ns: int
+    until_ns: int
+    copied_bytes: int
+    row: int
+
+
+def where_read(trace: Trace, steps: Steps, lines: Lines, recorded: LinesTrace | None, run: StateRead) -> Source | None:
+    """The user's line that reads the state; None where the step whose lines were recorded had no such read."""
+    if recorded is not None and _detached(recorded.trace) < _detached(trace, run.start_ns, steps):
+        return None
+    return lines.where_op(run.row)
+
+
+def _detached(trace: Trace, at_ns: int | None = None, steps: Steps | None = None) -> int:
+    """`detach` ops on the loop's thread of the step around an instant; of the last step where none is given."""
+    steps = steps or Steps.compute(trace, None)
+    step = steps.count - 1 if at_ns is None else int(steps.step_of(np.array([at_ns]))[0])
+    events = trace.events
+    inside = (events.start_ns >= steps.spans[step, 0]) & (events.start_ns < steps.spans[step, 1])
+    handled = events.exactly("aten::detach", "aten::clone", "aten::copy_")
+    return int((handled & inside & (events.thread == steps.main_thread)).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateReads:
+    """Every such run within the window, in order. parameter_bytes: the weights, if they are 4-byte numbers."""
+
+    runs: tuple[StateRead, ...]
+    parameter_bytes: int
+
+    def spans(self, runs: list[StateRead]) -> Intervals:
+        """(n, 2) the ops of some runs, ns."""
+        return np.array([(run.start_ns, run.end_ns) for run in runs], np.int64).reshape(-1, 2)
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting) -> StateReads:
+        """The runs. Raises Missing where shapes were not recorded: then nothing tells weights from other tensors."""
+        events = trace.events
+        weights = _weights(events, steps)
+        if not weights or () in weights:
+            raise Missing("the trace does not hold the shapes of the gradients; record it with record_shapes=True")
+        rows, handles = _rows(events, nesting, steps)
+        runs = []
+        for first, stop in _stretches(handles):
+            run = _run(events, rows, first, stop, weights)
+            if run is not None and steps.step_of(np.array([run.start_ns]))[0] >= 0:
+                runs.append(_within_step(run, steps))
+        size = sum(int(np.prod(shape)) * number for shape, number in weights.items()) * _WIDTH["float"]
+        return cls(tuple(runs), size)
+
+
+def _weights(events: Events, steps: Steps) -> Counter[tuple[int, ...]]:
+    """Shapes of the parameters that get gradients, with how many there are of each."""
+    stores = events.exactly("torch::autograd::AccumulateGrad") & (steps.step_of(events.start_ns) >= 0)
+    shapes = Counter(sizes(dims_of(events, row), 0) for row in np.flatnonzero(stores).tolist())
+    # Every backward pass stores each gradient once, so the number of passes divides all counts.
+    passes = math.gcd(*shapes.values()) or 1
+    return Counter({shape: number // passes for shape, number in shapes.items()})
+
+
+def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """The outermost ops and ends of the loop's thread by start, and which of them handle tensors."""
+    others = events.of(Category.ANNOTATION) & events.named(*_OF_OTHERS, "ProfilerStep#")
+    outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
+    outermost &= nesting.ancestor(others & ~events.named("ProfilerStep#")) < 0
+    rows = np.flatnonzero((outermost | others) & (events.thread == steps.main_thread))
+    handles = (events.exactly(*_HANDLING, *_COPIES) & outermost)[rows]
+    return rows, handles
+
+
+def _stretches(handles: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """(first, stop) of each run of true values."""
+    padded = np.concatenate(([False], handles, [False]))
+    changes = np.flatnonzero(padded[1:] != padded[:-1])
+    return list(zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True))
+
+
+def _run(events: Events, rows: Ints, first: int, stop: int, weights: Counter[tuple[int, ...]]) -> StateRead | None:
+    """The run as a read of all weights, None where it handles less than all of them."""
+    shapes: Counter[tuple[int, ...]] = Counter()
+    copied = copies = 0
+    for row in rows[first:stop].tolist():
+        dims = dims_of(events, row)
+        shape = sizes(dims, 0)
+        if events.text(row) in ("aten::detach", "aten::clone"):
+            shapes[shape] += 1
+        if events.text(row) in _COPIES:
+            dtypes = dtypes_of(events, row)
+            copies += 1
+            copied += int(np.prod(shape)) * _WIDTH.get(dtypes[0] if dtypes else "float", 4)
+    if any(shapes[shape] < number for shape, number in weights.items()):
+        return None
+    after = int(events.start_ns[rows[stop]]) if stop < len(rows) else int(events.end_ns.max())
+    begin, end = int(events.start_ns[rows[first]]), int(events.end_ns[rows[stop - 1]])
+    # The Python before and after belongs to it as far as it is like the Python within.
+    gaps = events.start_ns[rows[first + 1 : stop]] - events.end_ns[rows[first : stop - 1]]
+    longest = int(gaps.max(initial=0))
+    before = int(events.end_ns[rows[first - 1]]) if first else begin
+    begin = min(begin, max(before, begin - longest))
+    if copied:
+        end = max(end, min(after, end + longest))
+    return StateRead(begin, end, max(after, end), copied if copies >= weights.total() else 0, int(rows[first]))
+
+
+def _within_step(run: StateRead, steps: Steps) -> StateRead:
+    """The run, with the end of its step as the latest that follows it."""
+    step = int(steps.step_of(np.array([run.start_ns]))[0])
+    ends = max(int(steps.spans[step, 1]), run.end_ns)
+    return StateRead(run.start_ns, run.end_ns, min(run.until_ns, ends), run.copied_bytes, run.row)

@@ -1,0 +1,162 @@
+"""Forward passes that autograd recorded and no backward pass followed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Category, Events, Intervals, Lines, Missing, Nesting, Source, Steps, Trace
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_NODE = "autograd::engine::evaluate_function"
+_OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
+_FETCH = "enumerate(DataLoader)#"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unfollowed:
+    """A run of ops on the loop's thread whose records no backward pass used.
+
+    rows        the outermost ops of the run
+    start_ns, end_ns   the run with the Python before, between and after its ops
+    repeated    share of its time in ops, of the same shapes, that a trained forward pass of the step runs too
+    where       the user's line, where known
+    """
+
+    rows: tuple[int, ...]
+    start_ns: int
+    end_ns: int
+    repeated: float
+    where: Source | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnfollowedForwards:
+    """Every such run within the window, in order."""
+
+    runs: tuple[Unfollowed, ...]
+
+    @property
+    def spans(self) -> Intervals:
+        """(n, 2) their times, ns."""
+        return np.array([(run.start_ns, run.end_ns) for run in self.runs], np.int64).reshape(-1, 2)
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, lines: Lines) -> UnfollowedForwards:
+        """The runs. Raises Missing where the trace does not link forward ops with their backward nodes.
+
+        Autograd counts the nodes that it records on a thread; each op carries the count at its start (under no_grad it
+        carries none), and each node of the backward pass the number that it was recorded under.
+        """
+        events = trace.events
+        nodes = events.named(_NODE) & (events.sequence >= 0)
+        if not nodes.any():
+            raise Missing("the trace holds no backward pass that is linked with its forward ops")
+        edges, kind = _rows(events, nesting, steps, nodes)
+        # What comes after the last backward pass of the trace may have its own after the trace.
+        last = int(events.start_ns[nodes].max())
+        used = np.unique(events.sequence[nodes])
+        recorded = _recorded(events, edges, kind)
+        live = recorded & _any_between(used, events.sequence[edges], _next_number(events, edges, kind))
+        found = _runs(kind, live, recorded)
+        ended = [events.end_ns[edges[stop - 1]] <= last for _, stop in found]
+        # The last step's run may have no backward pass after it; it is one of those that had none in earlier steps.
+        seen = {tuple(events.name[edges[a:b]].tolist()) for (a, b), done in zip(found, ended, strict=True) if done}
+        runs = []
+        for (first, stop), done in zip(found, ended, strict=True):
+            rows = edges[first:stop]
+            if not done and tuple(events.name[rows].tolist()) not in seen:
+                continue
+            if steps.step_of(events.start_ns[rows[:1]])[0] < 0:
+                continue
+            begin, end = _reach(events, edges, first, stop)
+            share = _repeated(events, rows[recorded[first:stop]], edges[live], steps)
+            runs.append(Unfollowed(tuple(rows.tolist()), begin, end, share, _where(events, lines, rows)))
+        return cls(tuple(runs))
+
+
+def _rows(events: Events, nesting: Nesting, steps: Steps, nodes: Mask) -> tuple[Ints, Ints]:
+    """The outermost rows of the loop's thread by start, and what each is: 1 an op, 2 something that ends a run."""
+    kind = np.zeros(len(events), np.int64)
+    outermost = nesting.outer_op == np.arange(len(events))
+    kind[events.of(Category.CPU_OP) & outermost] = 1
+    ends = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(_NODE, *_OPTIMIZER, _FETCH, "ProfilerStep#")
+    inside = nesting.ancestor(ends & ~events.named("ProfilerStep#"))
+    kind[(inside >= 0) & (inside != np.arange(len(events)))] = 0
+    kind[ends] = 2
+    kind[events.thread != steps.main_thread] = 0
+    rows = np.flatnonzero(kind)
+    return rows, kind[rows]
+
+
+def _next_number(events: Events, rows: Ints, kind: Ints) -> Ints:
+    """For each row the count of recorded nodes at the next op that carries one; its own where none follows."""
+    numbers = np.where((kind == 1) & (events.forward_thread[rows] <= 0), events.sequence[rows], -1)
+    later = np.concatenate((numbers[1:], [-1])) if len(rows) else numbers
+    # The first op after this one that carries a number.
+    at = np.where(later >= 0, np.arange(len(rows)), len(rows))
+    at = np.minimum.accumulate(at[::-1])[::-1]
+    found = np.where(at < len(rows), later[np.minimum(at, len(rows) - 1)], -1) if len(rows) else later
+    result: Ints = np.where(found >= 0, found, numbers)
+    return result
+
+
+def _recorded(events: Events, rows: Ints, kind: Ints) -> Mask:
+    """Which rows are ops during which the count grew."""
+    own = events.sequence[rows]
+    grew: Mask = (kind == 1) & (own >= 0) & (_next_number(events, rows, kind) > own)
+    return grew
+
+
+def _any_between(numbers: Ints, low: Ints, high: Ints) -> Mask:
+    """Whether one of the sorted numbers lies in [low, high), for each pair."""
+    found: Mask = np.searchsorted(numbers, high) > np.searchsorted(numbers, low)
+    return found
+
+
+def _runs(kind: Ints, live: Mask, recorded: Mask) -> list[tuple[int, int]]:
+    """(first, stop) of the runs of ops between live ops and ends, from the first recorded op to the last op."""
+    stops = np.flatnonzero((kind == 2) | live)
+    bounds = np.concatenate(([-1], stops, [len(kind)]))
+    runs = []
+    for before, after in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        dead = np.flatnonzero(recorded[before + 1 : after])
+        if len(dead):
+            runs.append((before + 1 + int(dead[0]), after))
+    return runs
+
+
+def _reach(events: Events, edges: Ints, first: int, stop: int) -> tuple[int, int]:
+    """From when to when a run lasts, with the Python before and after it as far as that is like the Python within."""
+    rows = edges[first:stop]
+    gaps = events.start_ns[rows[1:]] - events.end_ns[rows[:-1]]
+    longest = int(gaps.max()) if len(gaps) else 0
+    begin, end = int(events.start_ns[rows[0]]), int(events.end_ns[rows[-1]])
+    before = int(events.end_ns[edges[first - 1]]) if first else begin
+    after = int(events.start_ns[edges[stop]]) if stop < len(edges) else end
+    return min(begin, max(before, begin - longest)), max(end, min(after, end + longest))
+
+
+def _repeated(events: Events, rows: Ints, live: Ints, steps: Steps) -> float:
+    """Time-weighted share of rows whose name and shapes a live op of the same step has too; 0 without shapes."""
+    step = steps.step_of(events.start_ns)
+    known = {(int(step[row]), int(events.name[row]), int(events.dims[row])) for row in live.tolist()}
+    spent = events.dur_ns[rows]
+    same = [
+        events.dims[row] >= 0 and (int(step[row]), int(events.name[row]), int(events.dims[row])) in known
+        for row in rows.tolist()
+    ]
+    return float(spent[np.array(same, bool)].sum() / max(spent.sum(), 1))
+
+
+def _where(events: Events, lines: Lines, rows: Ints) -> Source | None:
+    """The user's line that took most of the run."""
+    took: dict[Source, int] = {}
+    for row in rows.tolist():
+        if (found := lines.where_op(row)) is not None:
+            took[found] = took.get(found, 0) + int(events.dur_ns[row])
+    return max(took, key=took.__getitem__, default=None)

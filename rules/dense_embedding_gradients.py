@@ -1,0 +1,298 @@
+"""Gradient of a large embedding is dense although a batch touches few of its rows.
+
+## What it looks at
+Embedding tables of which a step looks up at most a tenth of the rows, the backward op that writes a gradient as large
+as the whole table, and the optimizer's ops on that table. Tables that a product uses too, as in language models with
+tied weights, have dense gradients by nature and are left out.
+
+## Why it costs time
+The gradient of rows that were not looked up is zero. The dense form writes all those zeros to memory, and the
+optimizer then reads them, the table and its own state, and writes the table back: time that grows with the table, not
+with the batch.
+
+## How to fix it
+`nn.Embedding(rows, width, sparse=True)`: the gradient holds the rows of the batch, and the update touches no other.
+Plain SGD and Adagrad take such gradients. For Adam give the table an optimizer of its own, `torch.optim.SparseAdam`.
+
+## When to leave it
+SparseAdam updates the state of a row only when the row occurs, so training goes another way than with Adam. Weight
+decay and momentum are not defined for rows that do not occur. `DistributedDataParallel` exchanges sparse gradients
+with some back ends only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    ELEMENTWISE,
+    FORWARD,
+    OPTIMIZER,
+    Breakdown,
+    Category,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    OptimizerFacts,
+    Replay,
+    Scale,
+    Source,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ._costs import launched_us
+from ._operands import backward_of, dims_of, sizes
+from ._places import place
+from ._words import count, percent, time
+
+CONFIRMED = "measured pair on a CPU: 200,000 rows with SGD, dense against sparse gradients"
+
+# With at most a tenth of the rows, sparse gradients gave back 51 to 99.8 % of backward and update with SGD (8 tables of
+# 2,000 to 200,000 rows, one thread), 58 and 97 % with Adagrad; SparseAdam instead of fused Adam 3 to 94 %.
+_LEAST = {"SGD": 0.5, "Adagrad": 0.5}
+_PRODUCTS = ("aten::linear", "aten::t", "aten::mm", "aten::matmul", "aten::addmm")
+
+
+@dataclass(slots=True)
+class _Table:
+    """One embedding table: its look-ups per window and the rows of the trace that its dense gradient causes."""
+
+    looked_up: int = 0
+    where: Source | None = None
+    rows: list[int] = field(default_factory=list)
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    lines: Lines,
+    nesting: Nesting,
+    links: Links,
+    facts: OptimizerFacts | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.03,  # an optimizer to think over; below 3 % of the step that does not repay it
+    max_touched: float = 0.1,  # a sparse row costs several times a dense one, so above a tenth nothing is sure
+) -> Iterator[Finding]:
+    names = [one.name for one in facts.optimizers] if facts else _optimizers(trace)
+    for (height, width), table in _tables(trace, steps, lines, nesting, links).items():
+        touched = table.looked_up / steps.count / height
+        if touched > max_touched or not table.rows:
+            continue
+        rows = np.array(sorted(set(table.rows)), np.int64)
+        claims: tuple[str, ...]
+        if breakdown.on_device:
+            claims = ("compute",)
+            spent_us = launched_us(trace, steps, nesting, links, rows)
+        else:
+            spent_us, claims = steps.per_step_us(float(trace.events.dur_ns[rows].sum())), ("backward", "optimizer")
+        bound_us = sum(breakdown.us(part) for part in claims)
+        least = min((_LEAST.get(name, 0.0) for name in names), default=0.0)
+        how = "low: the least that sparse gradients gave in measurements; high: all work on the whole table"
+        high_us = min(spent_us, bound_us)
+        modelled = scale.saving(high_us * least, high_us, how)
+        less = edits.scale(rows, 1 - least)
+        saving = replayed_or(modelled, replay, [less], [edits.remove(rows)], how, scale.scaled(bound_us))
+        if saving.high_us < min_share * scale.step_us:
+            continue
+        yield Finding(
+            message=(
+                f"A step looks up at most {count(table.looked_up / steps.count)} of the {count(height)} rows of an "
+                f"embedding{place(table.where)}, but makes and applies a gradient of all rows: "
+                f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            ),
+            saving=saving,
+            where=(table.where,) if table.where else (),
+            facts={"rows": height, "width": width, "touched_share": touched, "dense_us": spent_us},
+            fix=_fix(height, width, names),
+            claims=claims,
+            at_most="medium" if _needs_other_optimizer(names) else "high",
+        )
+
+
+def _needs_other_optimizer(names: list[str]) -> bool:
+    return not names or any(name not in ("SGD", "Adagrad") for name in names)
+
+
+def _optimizers(trace: Trace) -> list[str]:
+    """Classes of the optimizers that stepped, as the trace names them."""
+    steps = {name for name in trace.events.names if name.startswith("Optimizer.step#")}
+    return sorted(name.removeprefix("Optimizer.step#").removesuffix(".step") for name in steps)
+
+
+def _fix(height: int, width: int, names: list[str]) -> Fix:
+    before = f"nn.Embedding({height}, {width})"
+    after = f"nn.Embedding({height}, {width}, sparse=True)"
+    if not _needs_other_optimizer(names):
+        return Fix("Let the gradient hold only the rows that occur", "numerics", before, after)
+    name = names[0] if names else "AdamW"
+    return Fix(
+        "Let the gradient hold only the rows that occur, with an optimizer for such gradients",
+        "semantics",
+        f"{before}\noptimizer = torch.optim.{name}(model.parameters(), ...)",
+        f"{after}\nsparse = torch.optim.SparseAdam([model.items.weight], ...)  # the embedding's weight\n"
+        f"optimizer = torch.optim.{name}([p for p in model.parameters() if p is not model.items.weight], ...)",
+    )
+
+
+def _tables(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting, links: Links) -> dict[tuple[int, int], _Table]:
+    """Tables by shape, each with the rows that write its dense gradient and update all of it."""
+    events = trace.events
+    inside = links.step >= 0
+    tables: dict[tuple[int, int], _Table] = defaultdict(_Table)
+    for row in np.flatnonzero(events.exactly("aten::embedding") & inside).tolist():
+        dims = dims_of(events, row)
+        shape, indices = sizes(dims, 0), sizes(dims, 1)
+        if len(shape) != 2:
+            continue
+        nodes = backward_of(events, np.array([row], np.int64))
+        if not _holds(events.exactly("aten::embedding_dense_backward"), nesting, nodes):
+            continue
+        table = tables[shape[0], shape[1]]
+        table.looked_up += int(np.prod(indices)) if indices else 1
+        table.where = table.where or lines.where_op(row)
+        table.rows += [int(node) for node in nodes if inside[node]]
+    for shape in _multiplied(trace) & set(tables):
+        del tables[shape]
+    _add_updates(trace, nesting, inside, tables)
+    return dict(tables)
+
+
+def _holds(
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    nesting: Nesting,
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> bool:
+    """Whether one of the found rows lies inside one of these."""
+    chosen = np.zeros(len(found), bool)
+    chosen[rows] = True
+    return bool((nesting.ancestor(chosen)[found] >= 0).any())
+
+
+def _multiplied(trace: Trace) -> set[tuple[int, int]]:
+    """Shapes of the matrices that products take, as given and transposed."""
+    events = trace.events
+    kinds = np.flatnonzero(events.exactly(*_PRODUCTS))
+    _, first = np.unique(events.dims[kinds], return_index=True)
+    shapes = set()
+    for row in kinds[first].tolist():
+        dims = dims_of(events, row)
+        for shape in (sizes(dims, at) for at in range(len(dims))):
+            if len(shape) == 2:
+                shapes |= {(shape[0], shape[1]), (shape[1], shape[0])}
+    return shapes
+
+
+def _add_updates(
+    trace: Trace,
+    nesting: Nesting,
+    inside: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    tables: dict[tuple[int, int], _Table],
+) -> None:
+    """The optimizer's ops whose first tensor is a table; ops on lists of tensors cannot be split and stay out."""
+    events = trace.events
+    updating = nesting.ancestor(
+        events.of(Category.ANNOTATION) & events.named("Optimizer.step#", "Optimizer.zero_grad#")
+    )
+    outermost = nesting.outer_op == np.arange(len(events))
+    for row in np.flatnonzero(events.of(Category.CPU_OP) & outermost & inside & (updating >= 0)).tolist():
+        shape = sizes(dims_of(events, row), 0)
+        if len(shape) == 2 and (shape[0], shape[1]) in tables:
+            tables[shape[0], shape[1]].rows.append(row)
+
+
+def _looked_up(height: int) -> Ev:
+    return Ev("aten::embedding", dims=[[height, 32], [64], [], [], []], args={"Sequence number": 3, "Fwd thread id": 0})
+
+
+_NODE = Ev("autograd::engine::evaluate_function: EmbeddingBackward0", args={"Sequence number": 3, "Fwd thread id": 1})
+_WRITES = Ev("aten::embedding_dense_backward", dims=[[64, 32], [64], [], [], []])
+_UPDATES = Ev("aten::add_", dims=[[200000, 32], [200000, 32], []])
+_STEPS = """
+    step   [1                                 ][2                                 ]
+    cpu    [F  ][B      ][N       ][O        ]  [F  ][B      ][N       ][O        ]
+    cpu                  [W       ][U       ]                 [W       ][U       ]
+    """
+
+EXAMPLES = [
+    Example(
+        "a table of 200,000 rows for a batch of 64",
+        draw(_STEPS, us=100, F=_looked_up(200_000), B=BACKWARD, N=_NODE, W=_WRITES, O=OPTIMIZER, U=_UPDATES),
+        saves_us=(900, 2000),
+        says=("at most 64 of the 200,000 rows",),
+    ),
+    Example(
+        "the same on a GPU",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [F  ][B      ][N       ][O        ]  [F  ][B      ][N       ][O        ]
+            cpu                  [W       ][U       ]                 [W       ][U       ]
+            gpu 7   [E  ][E      ][E       ][E      ]    [E  ][E      ][E       ][E      ]
+            """,
+            us=100,
+            F=_looked_up(200_000),
+            B=BACKWARD,
+            N=_NODE,
+            W=_WRITES,
+            O=OPTIMIZER,
+            U=_UPDATES,
+            E=ELEMENTWISE,
+        ),
+        saves_us=(0, 2000),
+    ),
+    Example(
+        "a small vocabulary, most of which occurs in a batch",
+        draw(
+            _STEPS,
+            us=100,
+            F=_looked_up(100),
+            B=BACKWARD,
+            N=_NODE,
+            W=_WRITES,
+            O=OPTIMIZER,
+            U=Ev("aten::add_", dims=[[100, 32], [100, 32], []]),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a language model that multiplies with the same table",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [F  ][P      ][N       ][O        ]  [F  ][P      ][N       ][O        ]
+            cpu                  [W       ][U       ]                 [W       ][U       ]
+            """,
+            us=100,
+            F=_looked_up(200_000),
+            P=Ev("aten::linear", dims=[[64, 32], [200_000, 32], []]),
+            N=_NODE,
+            W=_WRITES,
+            O=OPTIMIZER,
+            U=_UPDATES,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no embedding",
+        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+    ),
+]

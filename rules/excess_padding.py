@@ -1,0 +1,237 @@
+"""Token batches are padded beyond their longest sample.
+
+## What it looks at
+Batches of token indices that are padded on the loop's thread, and the length at which the model then looks them up.
+What padding to the longest sample of the batch costs is not counted: only what was added beyond it. Padding in
+loader workers or in a tokenizer leaves no row in the trace.
+
+## Why it costs time
+A model computes every position of a batch, padding included. With a fixed length of 256 and samples of 60 tokens,
+three quarters of all work is for positions that are thrown away; in attention it is more, because its work grows with
+the square of the length.
+
+## How to fix it
+Pad each batch to its own longest sample: `pad_sequence(samples, batch_first=True)`, or `padding="longest"` in Hugging
+Face tokenizers. Batches of samples of similar length (a sampler that sorts by length in buckets) save more.
+
+## When to leave it
+Compiled models and CUDA graphs want equal shapes: pad to a few lengths there (64, 128, 256) rather than to one. A
+model that attends to padding, or normalises over it, gives other numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    ELEMENTWISE,
+    Breakdown,
+    Category,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Scale,
+    Settings,
+    Source,
+    Steps,
+    Trace,
+    draw,
+)
+
+from ._costs import launched_us
+from ._operands import dims_of, dtypes_of, sizes
+from ._places import place
+from ._words import count, percent, time
+
+CONFIRMED = "measured pair on a CPU: a small transformer, padded to 256 against the longest of each batch"
+
+# Of the work on positions: calls cost something whatever their size, so at least this much of it goes with them.
+_AT_LEAST = 0.5
+_WHOLE_NUMBERS = ("long int", "int")
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A padded batch: its samples, its longest one before the padding, and the length that the model saw."""
+
+    samples: int
+    longest: int
+    length: int
+    row: int
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    lines: Lines,
+    nesting: Nesting,
+    links: Links,
+    settings: Settings | None,
+    *,
+    min_share: float = 0.05,  # a few positions more, up to a multiple of 8, are padding that pays
+) -> Iterator[Finding]:
+    batches = _batches(trace, steps)
+    if not batches or (settings is not None and settings.compiled):
+        return
+    seen = sum(batch.samples * batch.length for batch in batches)
+    empty = 1 - sum(batch.samples * batch.longest for batch in batches) / seen
+    claims = ("compute",) if breakdown.on_device else ("forward", "backward")
+    concerned_us = sum(breakdown.us(part) for part in claims)
+    # Attention shrinks with the square of the length: with it goes this much more.
+    high_us = min(
+        concerned_us * empty + _attention_us(trace, steps, nesting, links, breakdown) * empty * (1 - empty),
+        concerned_us,
+    )
+    if high_us < min_share * steps.step_us:
+        return
+    where = _where(lines, batches)
+    longest, length = max(batch.longest for batch in batches), max(batch.length for batch in batches)
+    yield Finding(
+        message=(
+            f"Batches of at most {count(longest)} tokens are padded to {count(length)}{place(where)}: "
+            f"{percent(empty)} of the positions that the model computes are padding beyond the longest sample, in "
+            f"{time(scale.scaled(concerned_us))} of forward and backward pass a step."
+        ),
+        saving=scale.saving(
+            high_us * _AT_LEAST,
+            high_us,
+            "high: forward and backward pass shrink with the positions, attention with their square; low: half of it, "
+            "as calls have a fixed part",
+        ),
+        where=(where,) if where else (),
+        facts={"longest": longest, "length": length, "empty_share": empty, "batches": len(batches) / steps.count},
+        fix=Fix(
+            "Pad to the longest sample of each batch",
+            "exact",
+            "tokens = pad_sequence(samples, batch_first=True)\ntokens = F.pad(tokens, (0, longest - tokens.shape[1]))",
+            "tokens = pad_sequence(samples, batch_first=True)",
+        ),
+        claims=claims,
+        at_most="high" if settings is not None else "medium",  # a compiled model may want one length
+    )
+
+
+def _batches(trace: Trace, steps: Steps) -> list[_Batch]:
+    """Batches of indices that were padded and then looked up at the padded length in the same step."""
+    events = trace.events
+    step = steps.step_of(events.start_ns)
+    mine = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & (step >= 0)
+    looked_up: dict[tuple[int, int], set[int]] = {}
+    for row in np.flatnonzero(mine & events.exactly("aten::embedding")).tolist():
+        indices = sizes(dims_of(events, row), 1)
+        if len(indices) == 2:
+            looked_up.setdefault((int(step[row]), indices[0]), set()).add(indices[1])
+    found = []
+    for row in np.flatnonzero(mine & events.exactly("aten::constant_pad_nd")).tolist():
+        shape = sizes(dims_of(events, row), 0)
+        if len(shape) != 2 or not _of_whole_numbers(events, row):
+            continue
+        longer = [n for n in looked_up.get((int(step[row]), shape[0]), ()) if n > shape[1]]
+        if len(longer) == 1:  # with two lengths nobody knows which of them this one became
+            found.append(_Batch(shape[0], shape[1], longer[0], row))
+    return found
+
+
+def _attention_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> float:
+    """Time of fused attention, forward and backward, µs per step."""
+    events = trace.events
+    outermost = nesting.outer_op == np.arange(len(events))
+    rows = outermost & events.of(Category.CPU_OP) & (links.step >= 0)
+    rows &= events.named("aten::scaled_dot_product", "evaluate_function: ScaledDotProduct")
+    if breakdown.on_device:
+        return launched_us(trace, steps, nesting, links, np.flatnonzero(rows).astype(np.int64))
+    return steps.per_step_us(float(events.dur_ns[rows].sum()))
+
+
+def _of_whole_numbers(events: Events, row: int) -> bool:
+    dtypes = dtypes_of(events, row)
+    return bool(dtypes) and dtypes[0] in _WHOLE_NUMBERS
+
+
+def _where(lines: Lines, batches: list[_Batch]) -> Source | None:
+    return next((found for batch in batches if (found := lines.where_op(batch.row))), None)
+
+
+def _padded(dims: list[list[int]], dtype: str = "long int") -> Ev:
+    return Ev("aten::constant_pad_nd", dims=dims, dtypes=[dtype, "ScalarList", "Scalar"], launches="")
+
+
+def _looked_up(length: int) -> Ev:
+    return Ev("aten::embedding", dims=[[1000, 64], [8, length], [], [], []], launches="kernel")
+
+
+_STEPS = """
+    step   [1                         ][2                         ]
+    cpu    [P ][E ][F    ][B         ]  [P ][E ][F    ][B         ]
+    """
+_F = Ev("aten::linear", dims=[[8, 256, 64], [64, 64], [64]])
+
+EXAMPLES = [
+    Example(
+        "64 tokens padded to 256",
+        draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F, B=BACKWARD),
+        saves_us=(1000, 2100),
+        says=("at most 64 tokens are padded to 256", "75 %"),
+    ),
+    Example(
+        "the same on a GPU",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [P ][E ][F    ][B         ]  [P ][E ][F    ][B         ]
+            gpu 7       [K ][K    ][K        ]       [K ][K    ][K        ]
+            """,
+            us=100,
+            P=_padded([[8, 64], [], []]),
+            E=_looked_up(256),
+            F=_F,
+            B=Ev(BACKWARD.name, launches="kernel"),
+            K=ELEMENTWISE,
+        ),
+        saves_us=(600, 1700),
+    ),
+    Example(
+        "61 tokens padded to a multiple of 8",
+        draw(_STEPS, us=100, P=_padded([[8, 61], [], []]), E=_looked_up(64), F=_F, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "pictures padded for a convolution",
+        draw(_STEPS, us=100, P=_padded([[8, 64], [], []], "float"), E=_looked_up(256), F=_F, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one length for a compiled model",
+        draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F, B=BACKWARD),
+        facts={"settings": {"compiled": True}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "as long as the longest",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu        [E ][F    ][B         ]      [E ][F    ][B         ]
+            """,
+            us=100,
+            E=_looked_up(64),
+            F=_F,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,160 @@
+"""Checkpoint is written so often that the training waits for it.
+
+## What it looks at
+On machines without an accelerator: places where the loop reads the whole state of the model (`state_dict()`, told by
+the shapes of all its parameters) and then works in Python for longer than anything else does between two ops. That is
+what writing, packing or sending a checkpoint looks like.
+
+## Why it costs time
+`torch.save` packs every weight, and the optimizer's state beside it, and writes them while the training stands. Once
+an hour nobody notices; every few steps it is a part of each step.
+
+## How to fix it
+Save less often: by time (every ten minutes) or every some thousand steps. Copy the state and write the copy in a
+thread, or use `torch.distributed.checkpoint.async_save`.
+
+## When to leave it
+Machines that may be taken away at any moment and have little time to lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    FORWARD,
+    OPTIMIZER,
+    Breakdown,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Intervals,
+    Lines,
+    LinesTrace,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    replayed_or,
+    total,
+)
+
+from ._places import place
+from ._state import StateReads, where_read
+from ._words import count, percent, time
+
+CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one every 75"
+
+# Packing and writing even a small model takes longer than this; a look at the names of its parameters does not.
+_LONG_NS = 500_000
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    lines: Lines,
+    recorded: LinesTrace | None,
+    state: StateReads,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.02,  # one number to change; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    if breakdown.on_device or device.kind != "none":
+        return
+    reads = [run for run in state.runs if not run.copied_bytes]
+    runs = [run for run in reads if run.until_ns - run.end_ns >= _LONG_NS]
+    # A pause after one read in three is the machine's, not a checkpoint.
+    if not runs or 2 * len(runs) < len(reads):
+        return
+    spans: Intervals = np.array([(run.start_ns, run.until_ns) for run in runs], np.int64)
+    claims = ("other_ops", "host")
+    bound_us = sum(breakdown.us(part) for part in claims)
+    spent_us = min(steps.per_step_us(total(spans)), bound_us)
+    how = "low: every second one stays; high: the step without them"
+    saving = replayed_or(
+        scale.saving(spent_us / 2, spent_us, how),
+        replay,
+        [edits.remove_time(spans[::2])] if len(runs) > 1 else [],
+        [edits.remove_time(spans)],
+        how,
+        scale.scaled(bound_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = where_read(trace, steps, lines, recorded, runs[0])
+    each_us = float((spans[:, 1] - spans[:, 0]).mean()) / 1e3
+    yield Finding(
+        message=(
+            f"The whole state is read {count(len(runs) / steps.count)} times a step{place(where)} and then worked on "
+            f"for {time(each_us)}, as for a checkpoint: {time(scale.scaled(spent_us))} of an average "
+            f"step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"per_step": len(runs) / steps.count, "each_us": each_us, "checkpoint_us": spent_us},
+        fix=Fix(
+            "Save less often",
+            "semantics",
+            "if step % 10 == 0:\n    torch.save(model.state_dict(), path)",
+            "if step % 1000 == 0:\n    torch.save(model.state_dict(), path)",
+        ),
+        claims=claims,
+        at_most="medium",  # how much work may be lost is the user's to say
+    )
+
+
+_STORED = Ev("torch::autograd::AccumulateGrad", dims=[[800, 800]])
+_STORED_2 = Ev("torch::autograd::AccumulateGrad", dims=[[800]])
+_BACKWARD = Ev("autograd::engine::evaluate_function: AddmmBackward0")
+_READ = Ev("aten::detach", dims=[[800, 800]])
+_READ_2 = Ev("aten::detach", dims=[[800]])
+_STEPS = """
+    step   [1                                     ][2                                     ]
+    cpu    [F  ][B       ][O ] [C][D]               [F  ][B       ][O ] [C][D]
+    cpu         [S  ][T ]                                [S  ][T ]
+    """
+_REST: dict[str, Any] = {"F": FORWARD, "B": _BACKWARD, "S": _STORED, "T": _STORED_2, "O": OPTIMIZER}
+
+EXAMPLES = [
+    Example(
+        "a checkpoint in each step",
+        draw(_STEPS, us=100, C=_READ, D=_READ_2, **_REST),
+        saves_us=(900, 2000),
+        says=("1 times a step", "as for a checkpoint"),
+    ),
+    Example(
+        "the state is read and the next step follows at once",
+        draw(_STEPS, us=20, C=_READ, D=_READ_2, **_REST),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "some tensors are detached and a long pause follows",
+        draw(_STEPS, us=100, C=Ev("aten::detach", dims=[[64, 10]]), D=Ev("aten::detach", dims=[[64]]), **_REST),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no checkpoint",
+        draw(
+            """
+            step   [1                                     ][2                                     ]
+            cpu    [F  ][B       ][O ]                      [F  ][B       ][O ]
+            cpu         [S  ][T ]                                [S  ][T ]
+            """,
+            us=100,
+            **_REST,
+        ),
+        saves_us=None,
+    ),
+]

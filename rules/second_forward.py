@@ -1,0 +1,218 @@
+"""Forward pass runs a second time for a result that the first one had.
+
+## What it looks at
+Ops that autograd recorded, that no backward pass followed, and that are the same ops on the same shapes as those of
+the forward pass that was trained in the same step. Forward passes under `torch.no_grad()` are not looked at: a second
+network of the same form, such as a target network, runs there.
+
+## Why it costs time
+A forward pass is about a third of a training step. Running it again for the accuracy, a log or a plot pays that
+third twice, and records a graph that nobody uses.
+
+## How to fix it
+Keep the output of the first pass and compute the metric from it, detached: `logits.detach().argmax(1)`.
+
+## When to leave it
+When the second pass sees other inputs or another network of the same form: then run it under `torch.no_grad()`. A
+network with dropout gives other numbers in training mode than in evaluation mode; a metric of the evaluation mode
+needs its own pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    GEMM,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Links,
+    Nesting,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    replayed_or,
+    total,
+    union,
+)
+
+from ._costs import launched_us
+from ._places import place
+from ._unfollowed import UnfollowedForwards
+from ._words import count, percent, time
+
+CONFIRMED = "measured pair on a CPU: an accuracy from a second forward pass against one from the first"
+
+# Time in ops that the trained forward pass runs too, from which on the two are the same network on the same shapes.
+_THE_SAME = 0.8
+# A forward pass of fewer ops is a term of the loss, not a network.
+_OPS = 2
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    forwards: UnfollowedForwards,
+    nesting: Nesting,
+    links: Links,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.02,  # a line to change; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    runs = [run for run in forwards.runs if run.repeated >= _THE_SAME and len(run.rows) >= _OPS]
+    if not runs:
+        return
+    rows = np.concatenate([run.rows for run in runs])
+    spans = union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs]))
+    claims: tuple[str, ...]
+    if breakdown.on_device:
+        claims = ("compute",)
+        spent_us = launched_us(trace, steps, nesting, links, rows)
+        gone = edits.remove(rows)
+    else:
+        spent_us, claims = steps.per_step_us(total(spans)), ("forward", "other_ops", "host")
+        gone = edits.remove_time(spans)
+    bound_us = sum(breakdown.us(part) for part in claims)
+    how = "low: it sees other inputs, or another mode is wanted; high: the step without the second pass"
+    modelled = scale.saving(0.0, min(spent_us, bound_us), how)
+    saving = replayed_or(modelled, replay, [], [gone], how, scale.scaled(bound_us))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = next((run.where for run in runs if run.where), None)
+    often = len(runs) / steps.count
+    yield Finding(
+        message=(
+            f"A forward pass that is trained runs {count(often)} times a step again{place(where)}, with the same ops "
+            f"and shapes and no backward pass: {time(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"forward_us": spent_us, "per_step": often, "same_share": min(run.repeated for run in runs)},
+        fix=Fix(
+            "Use the output of the first pass",
+            "exact",
+            "logits = model(inputs)\nloss = criterion(logits, targets)\ncorrect += (model(inputs).argmax(1) == targets)"
+            ".sum()",
+            "logits = model(inputs)\nloss = criterion(logits, targets)\n"
+            "correct += (logits.detach().argmax(1) == targets).sum()",
+        ),
+        claims=claims,
+        # Equal shapes do not prove equal inputs.
+        at_most="medium",
+    )
+
+
+_LAYER = [[64, 256], [1024, 256], [1024]]
+
+
+def _linear(number: int, dims: list[list[int]] | None = None) -> Ev:
+    return Ev("aten::linear", dims=dims or _LAYER, args={"Sequence number": number, "Fwd thread id": 0})
+
+
+def _backward(number: int) -> Ev:
+    return Ev(
+        "autograd::engine::evaluate_function: AddmmBackward0",
+        launches="",
+        args={"Sequence number": number, "Fwd thread id": 1},
+    )
+
+
+_STEPS = """
+    step   [1                             ][2                             ]
+    cpu    [A ][B ][Z   ][Y   ][C ][D ]     [E ][F ][X   ][W   ][G ][H ]
+    """
+_TRAINED: dict[str, Any] = {"A": _linear(1), "B": _linear(2), "Z": _backward(2), "Y": _backward(1)}
+_TRAINED_2: dict[str, Any] = {"E": _linear(5), "F": _linear(6), "X": _backward(6), "W": _backward(5)}
+_OTHER = [[512, 256], [1024, 256], [1024]]
+
+EXAMPLES = [
+    Example(
+        "the accuracy comes from a pass of its own",
+        draw(
+            _STEPS,
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+            C=_linear(3),
+            D=_linear(4),
+            G=_linear(7),
+            H=_linear(8),
+        ),
+        saves_us=(0, 1000),
+        says=("1 times a step again",),
+    ),
+    Example(
+        "the same beside a GPU",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [A ][B ][Z   ][Y   ][C ][D ]     [E ][F ][X   ][W   ][G ][H ]
+            gpu 7   [K ][K     ][K       ][K  ][K]   [K ][K     ][K       ][K  ][K]
+            """,
+            us=100,
+            **(_TRAINED | {"Z": Ev(_backward(2).name, launches="kernel", args=_backward(2).args)}),
+            **(_TRAINED_2 | {"X": Ev(_backward(6).name, launches="kernel", args=_backward(6).args)}),
+            C=_linear(3),
+            D=_linear(4),
+            G=_linear(7),
+            H=_linear(8),
+            K=GEMM,
+        ),
+        saves_us=(0, 1700),
+    ),
+    Example(
+        "a validation batch of another size",
+        draw(
+            _STEPS,
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+            C=_linear(3, _OTHER),
+            D=_linear(4, _OTHER),
+            G=_linear(7, _OTHER),
+            H=_linear(8, _OTHER),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a target network under no_grad",
+        draw(
+            _STEPS,
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+            C=Ev("aten::linear", dims=_LAYER),
+            D=Ev("aten::linear", dims=_LAYER),
+            G=Ev("aten::linear", dims=_LAYER),
+            H=Ev("aten::linear", dims=_LAYER),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "every forward pass has its backward pass",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [A ][B ][Z   ][Y   ]             [E ][F ][X   ][W   ]
+            """,
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+        ),
+        saves_us=None,
+    ),
+]

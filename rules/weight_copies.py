@@ -1,0 +1,155 @@
+"""All weights of the model are copied within the step.
+
+## What it looks at
+On machines without an accelerator: runs of copies and clones, outside of the optimizer and the loader, that cover
+every parameter of the model by its shape: deep copies of `state_dict()`, snapshots, a target network that is
+overwritten.
+
+## Why it costs time
+A copy reads and writes every weight, into memory that has to be fetched anew each time: about as much traffic as the
+optimizer's own step. Python walks through the whole dictionary besides.
+
+## How to fix it
+Copy when it is needed: at the end of an epoch, or when the validation has improved, not after each step. For an
+average of the weights use `torch.optim.swa_utils.AveragedModel` with `torch._foreach_lerp_`.
+
+## When to leave it
+Algorithms that need the weights of every step, such as those that average or compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import (
+    FORWARD,
+    OPTIMIZER,
+    Breakdown,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    LinesTrace,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    replayed_or,
+    total,
+)
+
+from ._places import place
+from ._state import StateReads, where_read
+from ._words import count, percent, size, time
+
+CONFIRMED = "measured pair on a CPU: a deep copy of the state after each step against one at the end of the epoch"
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    lines: Lines,
+    recorded: LinesTrace | None,
+    state: StateReads,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.02,  # a line to move; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    if breakdown.on_device or device.kind != "none":
+        return
+    # Most of the weights' bytes: what is smaller is a copy of something else that has as many tensors.
+    runs = [run for run in state.runs if run.copied_bytes >= 0.8 * state.parameter_bytes]
+    if not runs:
+        return
+    claims = ("other_ops", "host")
+    bound_us = sum(breakdown.us(part) for part in claims)
+    spent_us = min(steps.per_step_us(total(state.spans(runs))), bound_us)
+    how = "low: the copy of every step is needed; high: the step without it"
+    gone = edits.remove_time(state.spans(runs))
+    saving = replayed_or(scale.saving(0.0, spent_us, how), replay, [], [gone], how, scale.scaled(bound_us))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = where_read(trace, steps, lines, recorded, runs[0])
+    each = sum(run.copied_bytes for run in runs) / len(runs)
+    yield Finding(
+        message=(
+            f"All weights are copied {count(len(runs) / steps.count)} times a step{place(where)}, {size(each)} each "
+            f"time: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"copies": len(runs) / steps.count, "bytes": each, "copy_us": spent_us},
+        fix=Fix(
+            "Copy the weights when they are needed, not in every step",
+            "exact",
+            "for inputs, targets in loader:\n    ...\n    weights = copy.deepcopy(model.state_dict())",
+            "for inputs, targets in loader:\n    ...\nweights = copy.deepcopy(model.state_dict())",
+        ),
+        claims=claims,
+        at_most="medium",  # an algorithm may need them
+    )
+
+
+_STORED = Ev("torch::autograd::AccumulateGrad", dims=[[800, 800]])
+_STORED_2 = Ev("torch::autograd::AccumulateGrad", dims=[[800]])
+_BACKWARD = Ev("autograd::engine::evaluate_function: AddmmBackward0")
+
+
+def _clone(*shape: int) -> Ev:
+    return Ev("aten::clone", dims=[list(shape)], dtypes=["float"])
+
+
+_STEPS = """
+    step   [1                                     ][2                                     ]
+    cpu    [F  ][B       ][O ] [C     ][D ]         [F  ][B       ][O ] [C     ][D ]
+    cpu         [S  ][T ]                                [S  ][T ]
+    """
+_REST: dict[str, Any] = {"F": FORWARD, "B": _BACKWARD, "S": _STORED, "T": _STORED_2, "O": OPTIMIZER}
+
+EXAMPLES = [
+    Example(
+        "a snapshot after each step",
+        draw(_STEPS, us=100, C=_clone(800, 800), D=_clone(800), **_REST),
+        saves_us=(0, 1400),
+        says=("All weights are copied 1 times a step",),
+    ),
+    Example(
+        "tensors of other shapes",
+        draw(_STEPS, us=100, C=_clone(64, 800), D=_clone(64), **_REST),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "an average of the weights computes, it does not copy",
+        draw(
+            _STEPS,
+            us=100,
+            C=Ev("aten::lerp_", dims=[[800, 800], [800, 800], []]),
+            D=Ev("aten::lerp_", dims=[[800], [800], []]),
+            **_REST,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no copies",
+        draw(
+            """
+            step   [1                                     ][2                                     ]
+            cpu    [F  ][B       ][O ]                      [F  ][B       ][O ]
+            cpu         [S  ][T ]                                [S  ][T ]
+            """,
+            us=100,
+            **_REST,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,190 @@
+"""Rules on traces that PyTorch writes here and now: found where a small training has the fault, silent without it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.capture.record import RankRecord
+from advisor.computed import Computed
+from advisor.engine import apply
+from advisor.model import Outcome
+from advisor.registry import load_rules
+from advisor.trace.load import read_bytes
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+RULES = load_rules().by_id()
+Step = Callable[[], Any]
+
+
+def outcome(rule: str, step: Step, folder: Path, record: RankRecord | None = None) -> Outcome:
+    """What the rule says of four profiled steps."""
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=4)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    path = folder / "trace.json"
+    with torch.profiler.profile(
+        activities=activities,
+        schedule=schedule,
+        record_shapes=True,
+        on_trace_ready=lambda done: done.export_chrome_trace(str(path)),
+    ) as profile:
+        for _ in range(5):
+            step()
+            profile.step()
+    trace = read_bytes(path.read_bytes(), "real.pt.trace.json")
+    return apply(RULES[rule], Computed(trace=trace, record=record), {})
+
+
+def network(width: int = 256) -> Any:
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+
+
+def trained(model: Any, after: Callable[[Any], Any] = lambda x: None, batch: int = 512) -> Step:
+    """A training step of the model, and then something else."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.randn(batch, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        after(x)
+
+    return step
+
+
+def without_gradients(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return torch.no_grad()(call)  # type: ignore[no-any-return]
+
+
+def test_a_second_forward_pass_is_found_and_one_under_no_grad_is_not(tmp_path: Path) -> None:
+    model = network()
+    again = outcome("second-forward", trained(model, model), tmp_path)
+    assert again.status == "found"
+    assert again.findings[0].facts["per_step"] == 1
+    assert outcome("second-forward", trained(model, without_gradients(model)), tmp_path).status == "clear"
+    assert outcome("second-forward", trained(model), tmp_path).status == "clear"
+
+
+def test_an_evaluation_is_told_from_a_second_forward_by_its_shapes(tmp_path: Path) -> None:
+    model, validation = network(), torch.randn(2048, 64)
+    step = trained(model, lambda x: model(validation))
+    assert outcome("second-forward", step, tmp_path).status == "clear"
+    found = outcome("evaluation-with-gradients", step, tmp_path)
+    assert found.status == "found"
+    assert found.findings[0].facts["per_step"] == 1
+    quiet = trained(model, without_gradients(lambda x: model(validation)))
+    assert outcome("evaluation-with-gradients", quiet, tmp_path).status == "clear"
+    assert outcome("evaluation-with-gradients", trained(model, model), tmp_path).status == "clear"
+
+
+def test_losses_that_are_summed_before_one_backward_pass_are_all_followed(tmp_path: Path) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    batches = torch.randn(4, 256, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        sum(model(x).square().mean() for x in batches).backward()
+        optimizer.step()
+
+    for rule in ("second-forward", "evaluation-with-gradients"):
+        assert outcome(rule, step, tmp_path).status == "clear"
+
+
+def test_a_product_with_one_hot_vectors_is_found_and_a_loss_on_one_hot_labels_is_not(tmp_path: Path) -> None:
+    functional = torch.nn.functional
+    index = torch.randint(0, 5000, (64,))
+    linear = torch.nn.Linear(5000, 32, bias=False)
+
+    def product() -> None:
+        linear(functional.one_hot(index, 5000).float()).square().mean().backward()
+
+    found = outcome("one-hot-inputs", product, tmp_path)
+    assert found.status == "found"
+    assert found.findings[0].facts["classes"] == 5000
+    assert "nn.Embedding(5000, 32)" in (found.findings[0].fix.after if found.findings[0].fix else "")
+
+    scores = torch.nn.Linear(32, 5000)
+    x = torch.randn(64, 32)
+
+    def loss() -> None:
+        (scores(x).log_softmax(1) * functional.one_hot(index, 5000).float()).sum().backward()
+
+    assert outcome("one-hot-inputs", loss, tmp_path).status == "clear"
+
+
+@pytest.mark.parametrize(
+    ("rows", "sparse", "status"), [(50_000, False, "found"), (50_000, True, "clear"), (200, False, "clear")]
+)
+def test_dense_gradients_of_a_large_table(rows: int, sparse: bool, status: str, tmp_path: Path) -> None:
+    table = torch.nn.Embedding(rows, 32, sparse=sparse)
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+    index = torch.randint(0, rows, (64,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        table(index).square().mean().backward()
+        optimizer.step()
+
+    found = outcome("dense-embedding-gradients", step, tmp_path)
+    assert found.status == status
+    if status == "found":
+        assert found.findings[0].facts["rows"] == rows
+        assert found.findings[0].facts["touched_share"] == pytest.approx(64 / rows)
+
+
+@pytest.mark.parametrize(("length", "status"), [(256, "found"), (48, "clear")])
+def test_padding_beyond_the_longest_sample(length: int, status: str, tmp_path: Path) -> None:
+    table = torch.nn.Embedding(100, 64, padding_idx=0)
+    layer = torch.nn.TransformerEncoderLayer(64, 2, 128, batch_first=True, dropout=0.0)
+    samples = [torch.randint(1, 100, (size,)) for size in (20, 31, 48)]
+
+    def step() -> None:
+        tokens = torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)
+        tokens = torch.nn.functional.pad(tokens, (0, length - tokens.shape[1]))
+        layer(table(tokens)).square().mean().backward()
+
+    found = outcome("excess-padding", step, tmp_path)
+    assert found.status == status
+    if status == "found":
+        assert found.findings[0].facts["empty_share"] == pytest.approx(1 - 48 / 256)
+
+
+def test_copies_of_all_weights_are_told_from_an_average_and_from_a_checkpoint(tmp_path: Path) -> None:
+    model = network(1024)
+    average = copy.deepcopy(model)
+
+    def averaged(x: Any) -> None:
+        with torch.no_grad():
+            for ours, theirs in zip(average.parameters(), model.parameters(), strict=True):
+                ours.lerp_(theirs, 0.1)
+
+    def saved(x: Any) -> None:
+        torch.save(model.state_dict(), tmp_path / "weights.pt")
+
+    def copied(x: Any) -> None:
+        copy.deepcopy(model.state_dict())
+
+    found = outcome("weight-copies", trained(model, copied, 8), tmp_path)
+    assert found.status == "found"
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    assert found.findings[0].facts["bytes"] == pytest.approx(weights, rel=0.05)
+    for other in (averaged, saved, lambda x: list(model.state_dict())):
+        assert outcome("weight-copies", trained(model, other, 8), tmp_path).status == "clear"
+    assert outcome("frequent-checkpoints", trained(model, saved, 8), tmp_path).status == "found"
+    for other in (averaged, copied):
+        assert outcome("frequent-checkpoints", trained(model, other, 8), tmp_path).status == "clear"
+
+
+def test_the_profiles_of_this_file_are_real(tmp_path: Path) -> None:
+    outcome("second-forward", trained(network()), tmp_path)
+    rows = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
+    assert sum(str(row.get("name")).startswith("ProfilerStep#") for row in rows) == 4
