@@ -53,7 +53,9 @@ def prepare(graph: Graph) -> Plan:
     before = np.concatenate((previous, before_point)).astype(np.int64)
     is_point = edges.source >= works
     source = np.where(is_point, anchor[np.maximum(edges.source - works, 0)], edges.source)
-    order = _topological(visited, before, edges.target, source, start_of, start_of + queues)
+    order = _by_time(graph, visited, before, edges.target, source)
+    if order is None:
+        order = _topological(visited, before, edges.target, source, start_of, start_of + queues)
     position = np.full(start_of + queues, -1, np.int64)
     position[start_of:] = np.arange(queues)
     position[order] = queues + np.arange(len(order))
@@ -82,6 +84,19 @@ def _anchors(graph: Graph) -> Ints:
     first = np.concatenate(([True], points.thread[1:] != points.thread[:-1]))
     at = np.maximum.accumulate(np.where(points.waits | first, np.arange(len(points)), 0))
     return np.where(points.waits[at], works + at, works + len(points) + points.thread)
+
+
+def _by_time(graph: Graph, visited: Ints, before: Ints, target: Ints, source: Ints) -> Ints | None:
+    """The visited nodes in the order in which the trace saw them done; None where that breaks a dependency."""
+    when = np.concatenate((graph.work.end, graph.points.time))
+    # A blocking copy's call may return some µs before its data has moved, by the two clocks.
+    held = np.flatnonzero((target >= len(graph.work.row)) & (source < len(when)))
+    np.maximum.at(when, target[held], when[source[held]])
+    order = visited[np.argsort(when[visited], kind="stable")]
+    position = np.full(len(when) + len(graph.threads) + graph.work.queues, -1, np.int64)
+    position[order] = np.arange(len(order))
+    kept = (position[before] < position[visited]).all() and (position[source] < position[target]).all()
+    return order if kept else None
 
 
 def _topological(visited: Ints, before: Ints, target: Ints, source: Ints, first_slot: int, size: int) -> Ints:

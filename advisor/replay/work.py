@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.trace.events import Category, Ints, Mask, Trace
+from advisor.trace.numbers import distinct_pairs
 
 # A kernel launched this long before its predecessor ends was surely waiting in the queue.
 _QUEUED_NS = 20_000
@@ -64,8 +65,7 @@ def collect(trace: Trace, launch: Ints, window: tuple[int, int]) -> Work:
     rows = np.flatnonzero(trace.device_work)
     called = launch[rows]
     call_start = np.where(called >= 0, events.start_ns[np.maximum(called, 0)], -1)
-    _, queue = np.unique(np.column_stack((events.device[rows], events.stream[rows])), axis=0, return_inverse=True)
-    queue = queue.reshape(-1).astype(np.int64)
+    _, queue = distinct_pairs(events.device[rows], events.stream[rows])
     order = np.lexsort((events.start_ns[rows], queue))
     rows, called, call_start, queue = rows[order], called[order], call_start[order], queue[order]
     linked = (called >= 0) & (call_start >= opens) & (call_start < closes)
@@ -79,10 +79,10 @@ def collect(trace: Trace, launch: Ints, window: tuple[int, int]) -> Work:
     rows, called, queue, early = rows[keep], called[keep], queue[keep], early[keep]
     linked = linked[keep]
     start = np.where(early, np.maximum(events.start_ns[rows], opens), events.start_ns[rows]) - opens
-    _, dense = np.unique(queue, return_inverse=True)
+    dense = np.searchsorted(np.unique(queue), queue)
     return Work(
         row=rows.astype(np.int64),
-        queue=dense.reshape(-1).astype(np.int64),
+        queue=dense.astype(np.int64),
         start=start.astype(np.int64),
         dur=(events.end_ns[rows] - opens - start).astype(np.int64),
         launch=np.where(linked, called, -1).astype(np.int64),

@@ -8,6 +8,7 @@ import numpy as np
 
 from advisor.model import Health
 from advisor.trace.events import DEVICE_WORK, Events
+from advisor.trace.numbers import distinct_pairs
 
 if TYPE_CHECKING:
     from advisor.trace.kineto import Rows
@@ -53,14 +54,18 @@ def health(rows: Rows, shape: str, cut_short: str, events: Events) -> tuple[Heal
 def _overruns(events: Events) -> tuple[Health, ...]:
     """Device rows that last into the next row of their stream, by more than hardware can overlap."""
     rows = np.flatnonzero(events.of(*DEVICE_WORK))
+    places, place = distinct_pairs(events.device[rows], events.stream[rows])
+    order = np.argsort(place, kind="stable")
+    rows, place = rows[order], place[order]
+    over = np.maximum(events.start_ns[rows[:-1]] + events.dur_ns[rows[:-1]] - events.start_ns[rows[1:]], 0)
+    over[place[1:] != place[:-1]] = 0
+    late = np.bincount(place[1:], over, len(places))
+    numbers = np.bincount(place[1:][over > 0], minlength=len(places))
+    lengths = np.bincount(place, events.dur_ns[rows], len(places))
     found = []
-    for place in np.unique(np.column_stack((events.device[rows], events.stream[rows])), axis=0):
-        own = rows[(events.device[rows] == place[0]) & (events.stream[rows] == place[1])]
-        over = np.maximum(events.end_ns[own][:-1] - events.start_ns[own][1:], 0)
-        total = int(over.sum())
-        if total > OVERRUN_NS and total > OVERRUN_SHARE * int(events.dur_ns[own].sum()):
-            number = int((over > 0).sum())
-            where = f"on stream {place[1]} of device {place[0]}"
+    for (device, stream), total, number, length in zip(places.tolist(), late, numbers, lengths, strict=True):
+        if total > OVERRUN_NS and total > OVERRUN_SHARE * length:
+            where = f"on stream {stream} of device {device}"
             text = f"{number} {_events(number)} {where} last {total / 1e6:.0f} ms into the next"
             found.append(
                 Health("trace-overrun", "warning", f"{text}: these durations cannot be right, busy time is too high")

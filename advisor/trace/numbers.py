@@ -97,3 +97,13 @@ def integer(value: Any) -> int:
         return int(value) if abs(value) < 1 << 63 else -1
     except (TypeError, ValueError, ArithmeticError):
         return -1
+
+
+def distinct_pairs(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """The distinct pairs of two columns, sorted, as (k, 2), and for each row the index of its pair."""
+    left, right = np.unique(first), np.unique(second)
+    # Both columns have few values: looking them up is far cheaper than sorting rows.
+    code = np.searchsorted(left, first) * len(right) + np.searchsorted(right, second)
+    codes = np.unique(code)
+    pairs = np.column_stack((left[codes // max(len(right), 1)], right[codes % max(len(right), 1)]))
+    return pairs.astype(np.int64), np.searchsorted(codes, code)
