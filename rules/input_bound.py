@@ -6,17 +6,20 @@ that the device's work hides costs nothing and is not counted. Without a device 
 
 ## Why it costs time
 Nothing is computed until the batch is there. With `num_workers=0` the loop makes each batch itself, one after the
-other with the training. With workers, they make batches more slowly than the step uses them up.
+other with the training. With workers, they make batches more slowly than the step uses them up, are started anew in
+each epoch, or hand over from process to process what the loop would have made in less time.
 
 ## How to fix it
-Let worker processes make the batches while the step computes: `num_workers=N`, with `persistent_workers=True` so
-that they live longer than an epoch. Enough is (time to make a batch) / (time of the rest of the step), never more
-than the cores that are free. If no core is free, make a sample cheaper: decode smaller images, cache decoded
-samples, move normalisation and augmentation to the device, read few large files instead of many small ones.
+What depends on the data alone is done once, before the training: parsed, decoded, turned into tensors. What is random
+is left to worker processes that make the batches while the step computes: `num_workers=N`, with
+`persistent_workers=True` so that they live longer than an epoch. Enough is (time to make a batch) / (time of the rest
+of the step), never more than the cores that are free. If no core is free, make a sample cheaper: decode smaller
+images, move normalisation and augmentation to the device, put a batch together with one op instead of number by
+number. Samples that are tensors in memory need no worker at all.
 
 ## When to leave it
-Samples that are tensors in memory already: workers then only copy them between processes and are slower than none.
-A short wait at the start of each epoch only.
+A data set that is too large to be kept prepared, on a machine without a free core. A short wait at the start of each
+epoch only.
 """
 
 from __future__ import annotations
@@ -35,16 +38,22 @@ from advisor.api import (
     Finding,
     Fix,
     InputWaits,
+    LineCosts,
     Loader,
     LoaderFacts,
+    Nesting,
     RankRecord,
     Replay,
     Scale,
+    Source,
     Steps,
+    Trace,
+    Undilated,
     draw,
 )
 
-from . import _workers
+from . import _batches, _workers
+from ._cpu_loader import ON_CPU, Seen, facts_of, keep_workers, on_cpu, where_of
 from ._words import loader_call, percent, plural, time
 
 CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4"
@@ -56,56 +65,66 @@ _HANDED_OVER = 0.03
 
 
 def check(
+    trace: Trace,
     waits: InputWaits,
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
+    undilated: Undilated,
+    nesting: Nesting,
+    costs: LineCosts | None,
     loader: LoaderFacts | None,
     record: RankRecord | None,
     replay: Replay | None,
     *,
     min_share: float = 0.005,  # one argument of the loader; 0.8 % is what four workers left in the recorded pair
+    min_gain: float = 0.05,  # without a device: writing a dataset anew is work, less than 5 % does not repay it
 ) -> Iterator[Finding]:
     part = "idle_input" if breakdown.on_device else "input"
     wait_us, share = breakdown.us(part), breakdown.share(part)
-    if share < min_share:
-        return
     facts = loader.loader if loader else None
     workers = _workers.in_use(waits, facts)
-    if workers == 0 and waits.us < _CHEAP_BATCH_US * max(waits.fetches, 1.0):
+    seen = Seen(breakdown.on_device, wait_us, share, workers, waits, facts, record)
+    made = None if breakdown.on_device else _batches.batch(facts, waits, trace, nesting)
+    if made is not None:
+        waited = undilated.share(wait_us, wait_us)
+        where = where_of(costs, waits, workers)
+        finding, ask = on_cpu(seen, made, waited, scale, min_gain, where)
+        if finding or ask:
+            yield finding or _beside_the_step(seen, steps, scale, replay, where)
         return
+    if share < min_share or (workers == 0 and waits.us < _CHEAP_BATCH_US * max(waits.fetches, 1.0)):
+        return
+    yield _beside_the_step(seen, steps, scale, replay, (waits.where,) if waits.where else ())
+
+
+def _beside_the_step(
+    seen: Seen, steps: Steps, scale: Scale, replay: Replay | None, where: tuple[Source, ...]
+) -> Finding:
+    """Workers, or more of them, that make batches beside the step."""
+    waits, wait_us, workers, facts = seen.waits, seen.wait_us, seen.workers, seen.facts
     rest_us = max(steps.step_us - wait_us, 0.0)
     stall = _single_stall(waits, steps, wait_us)
     wanted = _workers.that_keep_up(waits, workers, wait_us, rest_us, facts)
-    free = _workers.free_cores(record)
-    ready = workers != 0 and share < _HANDED_OVER
+    free = _workers.free_cores(seen.record)
+    ready = workers != 0 and seen.share < _HANDED_OVER
     if stall:
-        saving, fix = None, _keep_workers(facts, workers)
+        saving, fix = None, keep_workers(facts, workers)
     elif ready:
-        saving, fix = (
-            scale.saving(0.0, wait_us, "at most all of it; a batch that is ready costs some time to take"),
-            None,
-        )
+        how = "at most all of it; a batch that is ready costs some time to take"
+        saving, fix = scale.saving(0.0, wait_us, how), None
     else:
-        saving = _workers.saving(scale, wait_us, rest_us, workers, wanted, free, breakdown.on_device)
-        possible = _workers.possible(workers, wanted, free, breakdown.on_device)
-        saving = _workers.replayed(saving, replay, waits, workers, possible, breakdown.on_device)
-        fix = _fix(facts, workers, wanted, free, breakdown.on_device)
-    yield Finding(
-        message=_message(breakdown.on_device, scale.scaled(wait_us), share, workers, ready, stall, waits.longest_us),
+        saving = _workers.saving(scale, wait_us, rest_us, workers, wanted, free, seen.on_device)
+        possible = _workers.possible(workers, wanted, free, seen.on_device)
+        saving = _workers.replayed(saving, replay, waits, workers, possible, seen.on_device)
+        fix = _fix(facts, workers, wanted, free, seen.on_device)
+    return Finding(
+        message=_message(seen.on_device, scale.scaled(wait_us), seen.share, workers, ready, stall, waits.longest_us),
         saving=saving,
-        where=tuple(where for where in (waits.where,) if where),
-        facts={
-            "wait_us": wait_us,
-            "fetch_us": waits.us,
-            "longest_fetch_us": waits.longest_us,
-            "workers": workers,
-            "workers_that_keep_up": wanted,
-            "free_cores": free,
-            "sample_us": facts.sample_us if facts else None,
-        },
+        where=where,
+        facts=facts_of(seen) | {"workers_that_keep_up": wanted, "free_cores": free},
         fix=fix,
-        claims=(part,),
+        claims=("idle_input" if seen.on_device else "input",),
         at_most="medium" if stall else "low" if ready else "high",
     )
 
@@ -133,17 +152,6 @@ def _fix(facts: Loader | None, workers: int | None, wanted: int | None, free: in
         "exact",
         loader_call(facts, num_workers=workers),
         loader_call(facts, **changes),
-    )
-
-
-def _keep_workers(facts: Loader | None, workers: int | None) -> Fix | None:
-    if workers == 0 or (facts and facts.persistent_workers):
-        return None
-    return Fix(
-        "Keep the workers between epochs",
-        "exact",
-        loader_call(facts),
-        loader_call(facts, persistent_workers=True),
     )
 
 
@@ -281,4 +289,5 @@ EXAMPLES = [
         ),
         saves_us=None,
     ),
+    *ON_CPU,
 ]

@@ -1,0 +1,131 @@
+"""What making a batch costs without the profiler, what it needs at least, and whether it can be prepared once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.api import InputWaits, Loader, Nesting, Scale, Trace
+
+# A DataLoader's own cost on a CPU, measured with tensors in memory: 1.6 to 5 µs a sample to index and hand on, 50 to
+# 150 µs a batch besides, and the copy into the batch at 2 to 10 GB/s. No dataset is faster than that.
+_SAMPLE_US = (1.5, 5.0)
+_BATCH_US = (50.0, 150.0)
+_BYTES_PER_US = (10e3, 2e3)
+# Prepared samples live in memory for the whole run. What takes more than this may not fit beside everything else.
+_MOST_BYTES = 4e9
+# Random numbers drawn from torch while a sample is made. One in every other sample says that samples are drawn anew.
+_RANDOM = (
+    "aten::random_",
+    "aten::uniform_",
+    "aten::normal_",
+    "aten::bernoulli_",
+    "aten::rand",
+    "aten::randn",
+    "aten::randint",
+    "aten::randperm",
+)
+_DRAWN_ANEW = 0.5
+# A respawn shows as steps that are this many times the others and come once an epoch.
+_LONG = 2.0
+_MOSTLY = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch as the loader makes it, µs without the profiler.
+
+    sample_us, collate_us  reading all its samples; putting them together
+    floor_us               (least, most) that a batch of prepared samples takes
+    bytes                  of the batch, 0 where not known
+    whole_bytes            of all samples of the dataset, None where not known
+    drawn_anew             each sample takes random numbers, so that it cannot be prepared once
+    ready                  its samples are tensors in memory already, put together by torch itself
+    """
+
+    sample_us: float
+    collate_us: float
+    floor_us: tuple[float, float]
+    bytes: float
+    whole_bytes: float | None
+    drawn_anew: bool
+    ready: bool
+
+    @property
+    def us(self) -> float:
+        """What one process needs for it."""
+        return self.sample_us + self.collate_us
+
+    @property
+    def can_be_prepared(self) -> bool:
+        """Whether all samples can be made before the training and kept."""
+        return not self.drawn_anew and self.whole_bytes is not None and self.whole_bytes <= _MOST_BYTES
+
+
+def batch(facts: Loader | None, waits: InputWaits, trace: Trace, nesting: Nesting) -> Batch | None:
+    """The loader's batch; None where capture did not reach what its samples cost."""
+    if facts is None or facts.sample_us is None or not facts.batch_size:
+        return None
+    size = facts.batch_size
+    inside, fetches = _inside(waits, trace, nesting), max(len(waits.rows), 1)
+    bytes_ = _bytes(trace, inside) / fetches
+    random = int((trace.events.exactly(*_RANDOM) & inside).sum()) / fetches
+    floor = [size * _SAMPLE_US[end] + _BATCH_US[end] + bytes_ / _BYTES_PER_US[end] for end in (0, 1)]
+    return Batch(
+        sample_us=size * facts.sample_us,
+        collate_us=facts.collate_us or 0.0,
+        floor_us=(floor[0], floor[1]),
+        bytes=bytes_,
+        whole_bytes=bytes_ / size * facts.dataset_size if facts.dataset_size else None,
+        drawn_anew=random >= _DRAWN_ANEW * size,
+        ready=facts.sample_us <= _SAMPLE_US[1] and facts.collate in (None, "default_collate"),
+    )
+
+
+def _inside(waits: InputWaits, trace: Trace, nesting: Nesting) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Rows inside the fetches."""
+    fetching = np.zeros(len(trace.events), np.bool_)
+    fetching[list(waits.rows)] = True
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = nesting.ancestor(fetching) >= 0
+    return found
+
+
+def _bytes(trace: Trace, inside: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
+    """Bytes that the loader puts together in all fetches, taking numbers for 4 bytes; 0 where shapes are unknown."""
+    events = trace.events
+    rows = np.flatnonzero(inside & events.exactly("aten::cat") & (events.dims >= 0))
+    return 4.0 * sum(_numbers(json.loads(events.dims_table[events.dims[row]] or "[]")) for row in rows.tolist())
+
+
+def _numbers(dims: object) -> int:
+    """Elements of all tensors in the nested lists of an op's `Input Dims`."""
+    if not isinstance(dims, list) or not dims:
+        return 0
+    if all(isinstance(one, int) for one in dims):
+        return int(np.prod(dims))
+    return sum(_numbers(one) for one in dims)
+
+
+def respawned(facts: Loader | None, scale: Scale, times_us: Sequence[float]) -> tuple[float, float] | None:
+    """(low, high) share of the mean step that goes when workers outlive the epoch; None where no such rhythm is seen.
+
+    low: the steps that open an epoch become ordinary ones; high: every step becomes like the fast tenth, since new
+    workers take the cores of the first steps after them, too.
+    """
+    if not facts or not facts.num_workers or facts.persistent_workers or not (facts.dataset_size and facts.batch_size):
+        return None
+    every = facts.dataset_size // facts.batch_size
+    times = np.asarray(times_us, float)
+    number = round(len(times) / every) if every else 0
+    if number < 2 or every < 2 or not (scale.unprofiled.mean and scale.unprofiled.p10):
+        return None
+    longest = np.sort(np.argsort(times, kind="stable")[-number:])
+    rest = float(np.median(np.delete(times, longest)))
+    apart = np.diff(longest)
+    if np.median(times[longest]) < _LONG * rest or np.mean(np.abs(apart - every) <= 1) < _MOSTLY:
+        return None
+    low = float((times[longest] - rest).clip(0).sum() / times.sum())
+    return low, max(low, 1 - scale.unprofiled.p10 / scale.unprofiled.mean)

@@ -1,0 +1,266 @@
+"""Advice about a loader without a device, where what its batches cost is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    NEXT,
+    NEXT_WORKERS,
+    Example,
+    Finding,
+    Fix,
+    InputWaits,
+    LineCosts,
+    Loader,
+    RankRecord,
+    Saving,
+    Scale,
+    Source,
+    draw,
+)
+
+from ._batches import Batch, respawned
+from ._words import count, loader_call, percent, plural, time
+
+# Workers that need less than half a core together are ahead of the loop; with more they take it from the training.
+_BUSY_WORKERS = 0.5
+# Part of the time that a worker needs for a batch when it has a core to itself.
+_WORKER_ALONE = 0.5
+# Part of the step from which a batch that is handed over slowly is worth a loader without workers.
+_NEEDLESS = 0.10
+
+_ONCE = Fix(
+    "Make the samples once, before the training, and keep them as tensors",
+    "exact",
+    "def __getitem__(self, index):\n    return parse(self.records[index])",
+    "self.samples = [parse(record) for record in records]  # in __init__\n\n"
+    "def __getitem__(self, index):\n    return self.samples[index]",
+)
+_TOGETHER = Fix(
+    "Put the batch together with one tensor op",
+    "exact",
+    "for row, tokens in enumerate(samples):\n    for column, token in enumerate(tokens):\n"
+    "        batch[row, column] = token",
+    "batch = torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The wait and the loader that the loop waits for. wait_us: profiled µs per step."""
+
+    on_device: bool
+    wait_us: float
+    share: float
+    workers: int | None
+    waits: InputWaits
+    facts: Loader | None
+    record: RankRecord | None
+
+
+def on_cpu(
+    seen: Seen,
+    made: Batch,
+    waited: tuple[float, float],
+    scale: Scale,
+    min_gain: float,
+    where: tuple[Source, ...],
+) -> tuple[Finding | None, bool]:
+    """Without a device, and with what a batch costs known: cheaper batches, or workers that do what they should.
+
+    Second: whether more workers are what is left to ask about.
+    """
+    step_us = scale.step_us
+    epochs = respawned(seen.facts, scale, seen.record.steps.unprofiled_us if seen.record else [])
+    if epochs is not None:
+        return (_respawned(seen, epochs, step_us, where) if epochs[0] >= min_gain else None), False
+    least, most = (max(made.us - floor, 0.0) for floor in reversed(made.floor_us))
+    if seen.workers == 0:
+        if least < min_gain * step_us or made.ready:
+            return None, False
+        if made.can_be_prepared or made.collate_us > made.sample_us:
+            return _prepared(seen, made, (min(least, step_us), min(most, step_us)), scale, where), False
+    elif made.us < _BUSY_WORKERS * step_us:
+        # Workers that keep up and are waited for all the same: handing a batch over takes longer than making it.
+        low_us, high_us = waited[0] * step_us - made.us, waited[1] * step_us - made.us * _WORKER_ALONE
+        needless = low_us >= _NEEDLESS * step_us
+        return (_needless(seen, made, low_us, high_us, waited, scale, where) if needless else None), False
+    return None, waited[1] >= min_gain
+
+
+def _prepared(
+    seen: Seen, made: Batch, range_us: tuple[float, float], scale: Scale, where: tuple[Source, ...]
+) -> Finding:
+    together = made.collate_us > made.sample_us
+    what = "putting its samples together" if together else "making its samples one by one in Python"
+    return Finding(
+        message=(
+            f"The training loop waits {time(made.us)} of each step ({percent(min(made.us / scale.step_us, 1.0))}) for "
+            f"the next batch, which it makes itself (num_workers=0): {what} takes "
+            f"{time(made.collate_us if together else made.sample_us)}, where a batch of prepared samples needs "
+            f"{time(made.floor_us[0])} to {time(made.floor_us[1])}."
+        ),
+        saving=Saving(
+            *range_us,
+            "measured",
+            "the measured time of a batch less the least and the most that one of samples made before takes",
+        ),
+        where=where,
+        facts=facts_of(seen) | {"batch_us": made.us, "prepared_us": list(made.floor_us), "bytes": made.whole_bytes},
+        fix=_TOGETHER if together else _ONCE,
+        claims=("input",),
+    )
+
+
+def _respawned(seen: Seen, epochs: tuple[float, float], step_us: float, where: tuple[Source, ...]) -> Finding:
+    facts = seen.facts
+    every = (facts.dataset_size or 0) // (facts.batch_size or 1) if facts else 0
+    return Finding(
+        message=(
+            f"Every {count(every)} steps, as a new epoch begins, the training loop waits for "
+            f"{plural(seen.workers or 0, 'new worker')}: {percent(epochs[0])} to {percent(epochs[1])} of all its time."
+        ),
+        saving=Saving(
+            epochs[0] * step_us,
+            epochs[1] * step_us,
+            "measured",
+            "low: the steps that open an epoch become like the others; high: all steps become like the fast tenth",
+        ),
+        where=where,
+        facts=facts_of(seen) | {"steps_per_epoch": every},
+        fix=keep_workers(facts, seen.workers),
+        claims=("input", "host"),
+    )
+
+
+def _needless(
+    seen: Seen,
+    made: Batch,
+    low_us: float,
+    high_us: float,
+    waited: tuple[float, float],
+    scale: Scale,
+    where: tuple[Source, ...],
+) -> Finding:
+    times = scale.unprofiled
+    # Workers that hand over cheap batches take the cores from everything else as well.
+    uneven_us = max((times.median or 0.0) - (times.p10 or 0.0), 0.0) * (1 - waited[0])
+    step_us = scale.step_us
+    return Finding(
+        message=(
+            f"The training loop waits {time(waited[0] * step_us)} of each step ({percent(waited[0])}) for the next "
+            f"batch from {plural(seen.workers or 0, 'worker')}, though making it takes only {time(made.us)}: handing "
+            "it from process to process costs more."
+        ),
+        saving=Saving(
+            min(low_us, step_us),
+            min(high_us + uneven_us, step_us),
+            "measured",
+            "low: the wait less the batch made in the loop; high: on a free core, and all steps like the fast tenth",
+        ),
+        where=where,
+        facts=facts_of(seen) | {"batch_us": made.us},
+        fix=Fix(
+            "Let the loop make these batches itself",
+            "exact",
+            loader_call(seen.facts),
+            loader_call(seen.facts, num_workers=0),
+        ),
+        claims=("input", "forward", "backward"),
+    )
+
+
+def keep_workers(facts: Loader | None, workers: int | None) -> Fix | None:
+    """Persistent workers, where there are workers that do not persist."""
+    if workers == 0 or (facts and facts.persistent_workers):
+        return None
+    return Fix(
+        "Keep the workers between epochs",
+        "exact",
+        loader_call(facts),
+        loader_call(facts, persistent_workers=True),
+    )
+
+
+def facts_of(seen: Seen) -> dict[str, object]:
+    """The evidence that every finding about a loader shows."""
+    return {
+        "wait_us": seen.wait_us,
+        "fetch_us": seen.waits.us,
+        "longest_fetch_us": seen.waits.longest_us,
+        "workers": seen.workers,
+        "sample_us": seen.facts.sample_us if seen.facts else None,
+    }
+
+
+def where_of(costs: LineCosts | None, waits: InputWaits, workers: int | None) -> tuple[Source, ...]:
+    """The line that takes most of the fetch in the loop's own process, then the line that fetches."""
+    inside: list[Source] = []
+    if costs and workers == 0:
+        own = [line for line in costs.lines if not line.source.file.startswith("<")]
+        costly = max(own, key=lambda line: line.parts.get("input", 0.0), default=None)
+        inside = [costly.source] if costly and costly.parts.get("input") else []
+    loop = [waits.where] if waits.where and not waits.where.file.startswith("<") else []
+    return tuple(dict.fromkeys([*inside, *loop]))
+
+
+_ON_CPU = """
+    step   [1                 ][2                 ]
+    cpu    [D       ][F ][B ]  [D       ][F ][B ]
+    cpu           [S]                 [S]
+    """
+
+
+def _loader(**changes: object) -> dict[str, object]:
+    known: dict[str, object] = {"num_workers": 0, "batch_size": 32, "dataset_size": 2000, "collate": "default_collate"}
+    return {"settings": {"cores": 2, "threads": 2}, "loaders": [known | changes]}
+
+
+ON_CPU = [
+    Example(
+        "without a GPU, samples that Python parses one by one could be made once",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=250.0, collate_us=500.0),
+        saves_us=(7500, 8500),
+        says=("num_workers=0", "one by one in Python"),
+    ),
+    Example(
+        "without a GPU, a batch that Python puts together number by number",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=2.0, collate_us=8000.0, collate="collate"),
+        saves_us=(7000, 8100),
+        says=("putting its samples together",),
+    ),
+    Example(
+        "without a GPU, tensors in memory: the batch is as cheap as a loader makes it",
+        draw(_ON_CPU, us=40, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=4.0, collate_us=150.0),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, eight workers hand over what the loop would make in a tenth of the time",
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=2.0, collate_us=40.0, num_workers=8),
+        saves_us=(850, 960),
+        says=("handing it from process to process",),
+    ),
+    Example(
+        "without a GPU, one worker that is ahead: what it hands over takes no longer than making it",
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=20.0, collate_us=200.0, num_workers=1),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, new workers every ten steps",
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=10.0, collate_us=40.0, num_workers=2, dataset_size=320)
+        | {"steps": {"unprofiled_us": ([1e4] + [2e3] * 9) * 4}},
+        saves_us=(550, 950),
+        says=("Every 10 steps",),
+    ),
+]
