@@ -56,7 +56,8 @@ def test_a_declaration_is_whole_and_its_line_is_in_slow(name: str) -> None:
     assert facts["rules"]
     assert facts["shows_on"] in ("cpu", "gpu")
     assert facts["risk"] in ("exact", "numerics", "semantics")
-    assert set(facts) <= {"rules", "line", "shows_on", "risk", "work", "launcher"}
+    assert set(facts) <= {"rules", "line", "shows_on", "risk", "work", "launcher", "also", "left"}
+    assert all(len(why) > 20 for key in ("also", "left") for why in facts.get(key, {}).values())
     texts = [facts["line"]] if isinstance(facts["line"], str) else facts["line"]
     slow = (SAMPLES / "pairs" / name / "slow.py").read_text("utf-8")
     assert [text for text in texts if text in slow] == texts
