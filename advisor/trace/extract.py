@@ -84,6 +84,31 @@ class Categories(dict[Any, int]):
         return value
 
 
+class Places(dict[Any, int]):
+    """Interns (category as written, pid, tid) of rows: one look-up gives a row's category and its thread."""
+
+    __slots__ = ("_kinds", "_places", "_tables")
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__()
+        self._tables = tables
+        self._kinds: list[int] = []
+        self._places: list[int] = []
+
+    def __missing__(self, key: tuple[Any, Any, Any]) -> int:
+        raw, pid, tid = key
+        self._kinds.append(self._tables.categories[raw])
+        self._places.append(self._tables.threads[pid, tid])
+        index = self[key] = len(self)
+        return index
+
+    def of(self, rows: list[Row]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int32]]:
+        """Category and thread of each row."""
+        keys = zip([row.cat for row in rows], [row.pid for row in rows], [row.tid for row in rows], strict=True)
+        index = np.fromiter(map(self.__getitem__, keys), np.intp, len(rows))
+        return np.array(self._kinds, np.int8)[index], np.array(self._places, np.int32)[index]
+
+
 class Tables:
     """The distinct texts of a file, in order of first sight."""
 
@@ -91,6 +116,7 @@ class Tables:
         self.names, self.threads, self.dims, self.dtypes = Table(), Table(), Texts(), Texts()
         self.stacks, self.collectives, self.waits = Table(), Table(), Table()
         self.categories = Categories()
+        self.places = Places(self)
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self.dropped: dict[str, int] = {}
 
@@ -120,18 +146,17 @@ def extract(rows: list[Any], tables: Tables) -> tuple[Columns, Columns]:
 
 
 def _complete(rows: list[Row], tables: Tables) -> Columns:
-    start, dur = times([row.ts for row in rows]), times([row.dur for row in rows])
+    start, dur = np.split(times([*[row.ts for row in rows], *[row.dur for row in rows]]), 2)
     lost = start == ABSENT
     if lost.any():
         rows, start, dur = list(compress(rows, (~lost).tobytes())), start[~lost], dur[~lost]
-    places = list(zip([row.pid for row in rows], [row.tid for row in rows], strict=True))
-    kinds = _indices(tables.categories, [row.cat for row in rows], np.int8)
+    kinds, threads = tables.places.of(rows)
     columns: Columns = {
         "start_ns": start,
         "dur_ns": np.maximum(dur, 0),
         "name": _indices(tables.names, [row.name for row in rows]),
         "category": kinds,
-        "thread": _indices(tables.threads, places),
+        "thread": threads,
     }
     args = [row.args or NO_ARGS for row in rows]
     host = (kinds == Category.CPU_OP) | (kinds == Category.ANNOTATION)
@@ -147,8 +172,8 @@ def _complete(rows: list[Row], tables: Tables) -> Columns:
     return columns
 
 
-def _indices(table: dict[Any, int], values: list[Any], kind: type[np.generic] = np.int32) -> npt.NDArray[Any]:
-    return np.fromiter(map(table.__getitem__, values), kind, len(values))
+def _indices(table: dict[Any, int], values: list[Any]) -> npt.NDArray[np.int32]:
+    return np.fromiter(map(table.__getitem__, values), np.int32, len(values))
 
 
 def _chosen(mask: npt.NDArray[np.bool_], args: list[RowArgs]) -> list[RowArgs]:
@@ -243,15 +268,15 @@ def _collective(args: RowArgs) -> Collective:
 
 def _blocks(grids: list[list[float] | None]) -> Ints:
     """Thread blocks of launch grids `[x, y, z]`; -1 where absent or without sense."""
+    stated = np.fromiter(map(bool, grids), np.bool_, len(grids))
     known = [grid for grid in grids if grid]
-    if any(len(grid) != 3 for grid in known):
+    if not set(map(len, known)) <= {3}:
         return np.array([blocks(grid) if grid else -1 for grid in grids], np.int64)
     sides = np.fromiter(chain.from_iterable(known), np.float64, 3 * len(known)).reshape(-1, 3)
     with np.errstate(invalid="ignore", over="ignore"):
         product = sides[:, 0] * sides[:, 1] * sides[:, 2]
     found = np.full(len(grids), -1, np.int64)
-    sound = np.where((product >= 0) & (product < 1 << 53), product, -1.0).astype(np.int64)
-    found[[bool(grid) for grid in grids] if len(known) < len(grids) else slice(None)] = sound
+    found[stated] = np.where((product >= 0) & (product < 1 << 53), product, -1.0)
     return found
 
 

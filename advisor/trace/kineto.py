@@ -96,40 +96,39 @@ def _in_turn(pieces: Iterator[bytes]) -> Rows:
 
 
 def _beside(pieces: Iterator[bytes], helper: Helper) -> Rows:
-    """The same with a second process. Slices that are not plain wait until all others are done, then go in order."""
+    """The same with a second process: slices are decoded in any order and kept in that of the file."""
     rows = Rows()
-    done: dict[int, tuple[Columns, Columns]] = {}
-    odd: dict[int, bytes] = {}
-    number = -1
+    ready: dict[int, tuple[Columns, Columns] | bytes] = {}
+    number, kept = -1, 0
     for number, piece in enumerate(pieces):
-        _collect(helper.results(rows.tables), done, odd)
+        ready.update(helper.results(rows.tables))
+        kept = _settle(rows, ready, kept, number)
         # The first slice shows the era; when its times do not fit into floats, the helper is of no use.
         if number == 0 or rows.exact or not helper.give(number, piece):
             try:
-                done[number] = rows.fast(piece)
+                ready[number] = rows.fast(piece)
             except REFUSED:
-                odd[number] = piece
-    _collect(helper.results(rows.tables, wait=True), done, odd)
+                ready[number] = piece
+    ready.update(helper.results(rows.tables, wait=True))
     for reason, count in helper.dropped.items():
         rows.tables.count(reason, count)
-    for index in range(number + 1):
-        if index in done:
-            rows.keep(done.pop(index))
-        else:
-            rows.add(odd.pop(index), last=index == number)
+    kept = _settle(rows, ready, kept, number)
+    _settle(rows, ready, kept, number + 1, last=True)
     return rows
 
 
-def _collect(
-    results: list[tuple[int, tuple[Columns, Columns] | bytes]],
-    done: dict[int, tuple[Columns, Columns]],
-    odd: dict[int, bytes],
-) -> None:
-    for index, result in results:
-        if isinstance(result, bytes):
-            odd[index] = result
+def _settle(
+    rows: Rows, ready: dict[int, tuple[Columns, Columns] | bytes], kept: int, end: int, last: bool = False
+) -> int:
+    """Keeps what is ready of the slices from `kept` to before `end`, in order; where the next one starts."""
+    while kept < end and kept in ready:
+        found = ready.pop(kept)
+        if isinstance(found, bytes):
+            rows.add(found, last)  # not plain
         else:
-            done[index] = result
+            rows.keep(found)
+        kept += 1
+    return kept
 
 
 def finish(rows: Rows, head: bytes, path: str, shape: str, cut_short: str) -> Trace:

@@ -50,8 +50,8 @@ def times(values: list[Any]) -> Ints:
 def _floats(values: list[Any]) -> Floats:
     """The values as floats; NaN for None, infinity for integers beyond all floats."""
     try:
-        return np.array(values, np.float64)
-    except OverflowError:
+        return np.fromiter(values, np.float64, len(values))
+    except (TypeError, OverflowError):
         return np.array([_float(value) for value in values], np.float64)
 
 
