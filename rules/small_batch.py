@@ -41,6 +41,7 @@ from advisor.api import (
     Missing,
     OptimizerWork,
     PeakMemory,
+    RankRecord,
     Saving,
     Scale,
     Source,
@@ -63,19 +64,27 @@ _TARGET_FIXED = 0.2
 
 def check(
     split: BatchSplit,
-    work: OptimizerWork,
+    work: OptimizerWork | None,
     breakdown: Breakdown,
     scale: Scale,
     device: Device,
     loader: LoaderFacts | None,
     memory: PeakMemory | None,
+    record: RankRecord | None,
     *,
-    min_gain: float = 0.15,  # share of the step, at the low end of the range: the training changes, so it has to pay
+    min_gain: float = 0.3,  # share of the step, at the low end of the range: the training changes, so it has to pay
+    most_batch: int = 8,  # without a device: who trains on 16 or more has chosen that for the loss, not for the speed
 ) -> Iterator[Finding]:
-    facts = loader.loader if loader else None
+    added_up = _added_up(work, record)
     batch = split.batch_size
-    target = _target(split, facts, device, memory)
+    if added_up is None or (breakdown.on_device is False and batch > most_batch):
+        return
+    facts = loader.loader if loader else None
+    target = _target(split, facts, device, memory, added_up)
     low_us, high_us = split.saving_us(target)
+    # Communication belongs to the rule exposed-communication.
+    talk_us = scale.scaled(breakdown.us("communication")) * (1 - batch / target)
+    low_us, high_us = max(low_us - talk_us, 0.0), max(high_us - talk_us, 0.0)
     if target <= batch or low_us < min_gain * scale.step_us:
         return
     if not split.loader_known:
@@ -89,7 +98,8 @@ def check(
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
     yield Finding(
         message=(
-            f"A step of {time(scale.step_us)} trains on {count(batch)} samples, though {least} to {most} of it "
+            f"A step of {time(scale.step_us)} trains on {count(batch)} samples"
+            f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, though {least} to {most} of it "
             f"do not depend on them: batch_size={target} promises {_per_second(slow)} to {_per_second(fast)} "
             f"samples/s instead of {_per_second(now)}"
             f"{'' if memory_known else ', if the memory of the device allows'}."
@@ -109,20 +119,33 @@ def check(
             "fixed_us": list(split.fixed_us),
             "per_sample_us": list(split.per_sample_us),
         },
-        fix=_fix(batch, target, facts, work.name),
+        fix=_fix(batch, target, facts, work.name if work else _stepped(record), added_up),
         claims=_claims(breakdown.on_device),
         at_most="high" if memory_known else "medium",
     )
 
 
-def _target(split: BatchSplit, facts: Loader | None, device: Device, memory: PeakMemory | None) -> int:
+def _added_up(work: OptimizerWork | None, record: RankRecord | None) -> float | None:
+    """Steps whose gradients are added up for one update, from 1 on; None where no optimizer steps."""
+    if work is not None and work.calls > 0:
+        return max(1 / work.calls, 1.0)
+    # A window of few steps may lie between two updates; capture counted all of them.
+    steps = record.steps if record else None
+    return max(steps.count / steps.optimizer_steps, 1.0) if steps and steps.optimizer_steps and steps.count else None
+
+
+def _stepped(record: RankRecord | None) -> str:
+    return record.optimizers[0].name if record and record.optimizers else ""
+
+
+def _target(split: BatchSplit, facts: Loader | None, device: Device, memory: PeakMemory | None, added_up: float) -> int:
     """The batch size to try: a power of two times the present one."""
     fixed = math.sqrt(max(split.fixed_us[0], 1.0) * max(split.fixed_us[1], 1.0))
     sample = math.sqrt(max(split.per_sample_us[0], 0.1) * max(split.per_sample_us[1], 0.1))
     wanted = fixed / sample * (1 - _TARGET_FIXED) / _TARGET_FIXED
-    most = float(split.batch_size * _MOST_TIMES)
+    most = float(split.batch_size * max(_MOST_TIMES, added_up))
     if facts and facts.dataset_size:
-        most = min(most, facts.dataset_size / _LEAST_STEPS)
+        most = min(most, max(facts.dataset_size / _LEAST_STEPS, split.batch_size * added_up))
     if memory and device.memory_bytes:
         most = min(most, split.batch_size * _MEMORY_USED * device.memory_bytes / max(memory.bytes, 1.0))
     doublings = math.floor(math.log2(max(min(wanted, most) / split.batch_size, 1.0)) + 1e-9)
@@ -140,8 +163,19 @@ def _per_second(rate: float) -> str:
     return f"{round(rate, -digits):,.0f}"
 
 
-def _fix(batch: int, target: int, facts: Loader | None, optimizer: str) -> Fix:
+def _fix(batch: int, target: int, facts: Loader | None, optimizer: str, added_up: float) -> Fix:
     times = target // batch
+    if times <= added_up:
+        left = added_up / times
+        added = f"  # and add up {count(left)} batches instead of {count(added_up)}: the updates stay what they are"
+        if left < 2:
+            added = "  # and update after each batch: the updates stay what they are"
+        return Fix(
+            f"Train with batch_size={target} and add up fewer gradients",
+            "numerics",
+            loader_call(facts, **({} if facts and facts.batch_size else {"batch_size": batch})),
+            loader_call(facts, batch_size=target) + added,
+        )
     if "Adam" in optimizer:
         rate = f"lr = lr * {times**0.5:.3g}  # Adam: the square root of {times}; check the loss"
     else:
@@ -187,7 +221,7 @@ EXAMPLES = [
         "four samples of a small model on a CPU",
         draw(_STEPS, us=25, F=_layer(4, 256), B=_backward(4, 256), O=_OPTIMIZER),
         facts=_known(4),
-        saves_us=(450, 700),
+        saves_us=(480, 650),
         says=("batch_size=", "samples/s instead of"),
     ),
     Example(
@@ -207,6 +241,33 @@ EXAMPLES = [
     Example(
         "four samples of a model that is large enough to need the whole step",
         draw(_STEPS, us=100, F=_layer(4, 4096), B=_backward(4, 4096), O=_OPTIMIZER),
+        facts=_known(4),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "gradients of 32 batches of two are added up, and no update lies in the window",
+        draw(_STEPS.replace("[O     ]", "        "), us=25, F=_layer(2, 256), B=_backward(2, 256)),
+        facts=_known(2) | {"steps": {"count": 640, "optimizer_steps": 20}},
+        saves_us=(300, 650),
+        says=("an update on 64",),
+    ),
+    Example(
+        "sixteen samples: a size that people choose for the loss",
+        draw(_STEPS, us=25, F=_layer(16, 256), B=_backward(16, 256), O=_OPTIMIZER),
+        facts=_known(16),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "four sequences whose tokens are merged into the rows of each layer: the tokens are the cost",
+        draw(
+            _STEPS,
+            us=100,
+            F=Ev("aten::addmm", dims=[[512], [4 * 256, 512], [512, 512]], dtypes=["float"] * 3),
+            B=Ev("aten::gelu", dims=[[4, 256, 512]], dtypes=["float"]),
+            O=_OPTIMIZER,
+        ),
         facts=_known(4),
         saves_us=None,
         near_miss=True,

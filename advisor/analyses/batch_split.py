@@ -9,15 +9,16 @@ import numpy as np
 
 from advisor.analyses.device import Device
 from advisor.analyses.gpu_idle import GpuIdle
+from advisor.analyses.line_costs import LineCosts
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.op_work import Shape, flops, has_batch, shapes, traffic
 from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
+from advisor.analyses.undilated import Undilated
 from advisor.capture.record import Loader, RankRecord, Settings
 from advisor.computed import Missing
 from advisor.trace.events import Category, Mask, Trace
-from advisor.trace.intervals import subtract, total, union
 
 # fp32 arithmetic of one CPU core in the convolutions and matrix products of a training step, 10^9 operations a second.
 # Measured on a Xeon with AVX-512: 15 (convolution of 4 small images) to 130 (1024 x 1024 product); its peak is above.
@@ -26,6 +27,10 @@ _CORE_GFLOPS = (15.0, 130.0)
 _CORE_GBS = (4.0, 20.0)
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
 _OP_US = 100.0
+# Lines that run so often within a step are loops of the user's own, perhaps over the samples.
+_TURNS = 16
+# What an op other than a product takes besides its work, recorded: what is above it counts as growing with the batch.
+_SMALL_OP_US = 15.0
 # Ops that take this many times what work and overhead explain were kept waiting for a core.
 _BUSY = 4.0
 # Part of the time that a worker needs for a sample when it has a core to itself: 63 µs alone against 100 to 154 µs
@@ -79,6 +84,8 @@ class BatchSplit:
         nesting: Nesting,
         links: Links,
         idle: GpuIdle | None,
+        undilated: Undilated,
+        lines: LineCosts | None,
         record: RankRecord | None,
     ) -> BatchSplit:
         """The split. Raises Missing where the batch size or the shapes are not known."""
@@ -93,7 +100,8 @@ class BatchSplit:
             raise Missing(
                 "the ops' shapes were not recorded, so their work per sample is not known; use record_shapes=True"
             )
-        host = Host(trace, steps, scale, nesting, inside)
+        loops = [line.us - line.python_us for line in lines.lines if line.visits >= _TURNS] if lines else []
+        host = Host(trace, steps, scale, nesting, inside, undilated.python_us + sum(loops))
         return _on_cpu(host, batch, facts, record.settings if record else Settings())
 
 
@@ -125,22 +133,22 @@ class Host:
     scale: Scale
     nesting: Nesting
     ops: Mask
+    written_us: float  # long stretches of Python and the user's own loops, profiled µs per step
 
 
 def _on_cpu(host: Host, batch: int, loader: Loader | None, settings: Settings) -> BatchSplit:
     """Work per sample from shapes and the rates of a core; what the shapes' work does not explain is fixed."""
     scale = host.scale
-    arithmetic, moved, repeated_us = _work_per_sample(host, batch)
-    slow = arithmetic / _CORE_GFLOPS[0] / 1e3 + moved / _CORE_GBS[0] / 1e3
-    fast = arithmetic / _CORE_GFLOPS[1] / 1e3 + moved / _CORE_GBS[1] / 1e3
+    slow_us, fast_us = _work_us(host, batch)
+    slow, fast = scale.scaled(slow_us) / batch, fast_us / batch
     threads, cores = settings.threads or 1, settings.cores or settings.threads or 1
     workers = (loader.num_workers or 0) if loader else 0
     known = loader is not None and (loader.sample_us is not None or not loader.num_workers)
     made = (loader.sample_us or 0.0) if loader else 0.0
     alone = made * _WORKER_ALONE
-    # At worst nothing overlaps, one thread computes, and Python and repeated ops are loops over the samples; at best
-    # all cores share computing and loading evenly, the ops use all their threads, and the workers keep up.
-    high = slow + made + scale.scaled(_python_us(host) + repeated_us) / batch
+    # At worst nothing overlaps, one thread computes, and what the user wrote in Python is a loop over the samples; at
+    # best all cores share computing and loading evenly, the ops use all their threads, and the workers keep up.
+    high = slow + made + scale.scaled(host.written_us) / batch
     low = max(fast / threads, (fast + alone) / cores, alone / max(workers, 1))
     if not workers:
         low = fast / threads + alone
@@ -153,49 +161,57 @@ def _on_cpu(host: Host, batch: int, loader: Loader | None, settings: Settings) -
     return BatchSplit(batch, (scale.step_us - batch * high, scale.step_us - batch * low), (low, high), known, how)
 
 
-def _python_us(host: Host) -> float:
-    """Time of the loop's thread in no op at all, µs per step."""
-    events = host.trace.events
-    rows = events.of(Category.CPU_OP, Category.ANNOTATION) & ~events.named("ProfilerStep#")
-    inside = union(events.start_ns[rows], events.end_ns[rows])
-    return host.steps.per_step_us(total(subtract(host.steps.window, inside)))
+def _work_us(host: Host, batch: int) -> tuple[float, float]:
+    """Time of the ops of a step that grows with the batch: (at the slow rates, at the fast ones), µs per step.
 
-
-def _work_per_sample(host: Host, batch: int) -> tuple[float, float, float]:
-    """Arithmetic (operations) and memory traffic (bytes) of a step per sample, and µs of ops once per sample.
-
-    Raises Missing where ops took far longer than their work explains: then the machine was busy with something else,
-    and what looks like fixed cost is waiting for a core.
+    Slow: products at the lowest rate of a core, but never longer than they took; of other ops on the batch all that
+    they took beyond being called; ops that come once per sample. Fast: work at the highest rates alone.
+    Raises Missing where products took far longer than their work explains: then the machine was busy with something
+    else, and what looks like fixed cost is waiting for a core.
     """
     events, steps = host.trace.events, host.steps
     holds_op = np.zeros(len(events), bool)
     above = host.nesting.parent[host.ops]
     holds_op[above[above >= 0]] = True
-    rows = np.flatnonzero(host.ops & (events.dims >= 0))
+    rows = np.flatnonzero(host.ops & (events.dims >= 0) & (host.nesting.ancestor(events.named("Optimizer.")) < 0))
     keys = np.column_stack((events.name[rows], events.dims[rows], holds_op[rows]))
     kinds, kind, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    sizes = _batch_sizes(
+        batch, [shape for dims in set(kinds[:, 1].tolist()) for shape in shapes(events.dims_table[dims])]
+    )
     own_us = np.bincount(kind.ravel(), weights=host.nesting.self_ns[rows] / 1e3)
-    arithmetic = moved = repeated_us = taken_us = 0.0
-    products = 0
+    slow_us = fast_us = taken_us = explained_us = 0.0
     for (name, dims, outer), number, took_us in zip(kinds.tolist(), counts.tolist(), own_us.tolist(), strict=True):
         inputs: list[Shape] = shapes(events.dims_table[dims])
         # The gradient of a weight sums over the batch, which then is an inner dimension of the product.
-        if any(batch in shape for shape in inputs):
-            done = flops(events.names[name], inputs)
-            arithmetic += number * done
+        if any(not sizes.isdisjoint(shape) for shape in inputs):
+            done = number * flops(events.names[name], inputs)
             if done:
-                products, taken_us = products + number, taken_us + took_us
-            elif not outer and has_batch(inputs, batch):
-                moved += number * traffic(events.names[name], inputs)
+                taken_us += took_us
+                explained_us += done / _CORE_GFLOPS[0] / 1e3 + number * _OP_US
+                slow_us += min(done / _CORE_GFLOPS[0] / 1e3, took_us)
+                fast_us += done / _CORE_GFLOPS[1] / 1e3
+            elif any(shape and shape[0] in sizes for shape in inputs):
+                inside = 0.0 if outer or not has_batch(inputs, batch) else number * traffic(events.names[name], inputs)
+                slow_us += max(took_us - number * _SMALL_OP_US, min(inside / _CORE_GBS[0] / 1e3, took_us), 0.0)
+                fast_us += inside / _CORE_GBS[1] / 1e3
         elif number >= batch * steps.count and number % (batch * steps.count) == 0:
-            repeated_us += took_us
-    explained_us = arithmetic / _CORE_GFLOPS[0] / 1e3 + products * _OP_US
+            slow_us += took_us
     if taken_us * host.scale.factor > _BUSY * explained_us > 0:
         raise Missing(
             f"matrix products took {taken_us * host.scale.factor / explained_us:.0f} times as long as their work "
             "explains: the machine was busy with something else; run again when it is not"
         )
-    return arithmetic / batch / steps.count, moved / batch / steps.count, repeated_us / steps.count
+    return slow_us / steps.count, fast_us / steps.count
+
+
+def _batch_sizes(batch: int, seen: list[Shape]) -> set[int]:
+    """Sizes of a dimension that grow with the batch: the batch itself, and the batch merged with what follows it.
+
+    A layer sees a batch of 8 sequences of 256 tokens as 2,048 rows, attention sees 8 times its heads.
+    """
+    behind = {shape[1] for shape in seen if len(shape) > 1 and shape[0] == batch}
+    return {batch, *(batch * size for size in behind if size > 1)}
 
 
 def _on_device(
