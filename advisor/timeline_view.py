@@ -17,6 +17,7 @@ from advisor.computed import Computed
 from advisor.model import Lane, Segment, Timeline
 from advisor.trace.events import Category, Events, Ints, Trace
 from advisor.trace.intervals import overlap_of_each, union
+from advisor.trace.numbers import distinct_pairs
 
 Words = npt.NDArray[np.str_]
 
@@ -24,6 +25,8 @@ Words = npt.NDArray[np.str_]
 MOST_SEGMENTS = 150
 # Threads beyond these few run nothing that a reader could place.
 _MOST_THREADS, _MOST_STREAMS = 4, 6
+_HOST_WORDS = np.array(["", "op", "runtime", "optimizer", "backward", "communication"])
+_NOTHING = 0
 _WORK_KINDS = {Category.KERNEL: "kernel", Category.MEMCPY: "copy", Category.MEMSET: "memset"}
 
 
@@ -61,49 +64,51 @@ class _View:
         """Outermost ops, optimizer spans and lone runtime calls of the busiest threads, the loop's first."""
         events = self.events
         kinds = self._host_kinds()
-        shown = self.inside & (kinds != "")
+        shown = self.inside & (kinds != _NOTHING)
         threads, spent = np.unique(events.thread[shown], return_counts=True)
         order = np.lexsort((-spent, threads != self.steps.main_thread))
         for thread in threads[order][:_MOST_THREADS]:
             rows = np.flatnonzero(shown & (events.thread == thread))
             name = "main thread" if thread == self.steps.main_thread else _thread_name(events, int(thread))
-            yield self._lane(name, rows, kinds[rows])
+            yield self._lane(name, rows, _HOST_WORDS[kinds[rows]])
 
-    def _host_kinds(self) -> Words:
-        """The kind of each host row that is drawn, "" for all others: rows inside a drawn one are not."""
+    def _host_kinds(self) -> npt.NDArray[np.int8]:
+        """The kind of each host row that is drawn (index into _HOST_WORDS): rows inside a drawn one are not."""
         events = self.events
-        kinds = np.full(len(events), "", "U16")
-        kinds[events.of(Category.CPU_OP)] = "op"
-        kinds[events.of(Category.RUNTIME)] = "runtime"
-        kinds[optimizer_rows(events)] = "optimizer"
-        kinds[backward_rows(events)] = "backward"
-        kinds[events.of(Category.ANNOTATION, Category.CPU_OP) & communication_rows(events)] = "communication"
-        kinds[fetch_rows(events)] = ""
-        drawn = kinds != ""
+        kinds = np.full(len(events), _NOTHING, np.int8)
+        kinds[events.of(Category.CPU_OP)] = 1
+        kinds[events.of(Category.RUNTIME)] = 2
+        kinds[optimizer_rows(events)] = 3
+        kinds[backward_rows(events)] = 4
+        kinds[events.of(Category.ANNOTATION, Category.CPU_OP) & communication_rows(events)] = 5
+        kinds[fetch_rows(events)] = _NOTHING
+        drawn = kinds != _NOTHING
         parent = self.nesting.parent
         covered = self.nesting.ancestor(drawn | fetch_rows(events))
         inner = (parent >= 0) & (covered[np.maximum(parent, 0)] >= 0)
-        kinds[inner] = ""
+        kinds[inner] = _NOTHING
         return kinds
 
     def streams(self) -> Iterator[Lane]:
         """The busiest streams; communication has a lane of its own."""
         events = self.events
-        kinds = np.full(len(events), "", "U16")
-        for category, kind in _WORK_KINDS.items():
-            kinds[events.of(category)] = kind
         talking = self.work & events.of(Category.KERNEL) & communication_rows(events)
-        kinds[talking] = "communication"
-        rest = self.work & ~talking
-        keys = np.column_stack((events.device, events.stream))[rest]
-        streams, spent = np.unique(keys, axis=0, return_counts=True) if len(keys) else (keys, keys[:, 0])
-        several = len(np.unique(keys[:, 0])) > 1 if len(keys) else False
-        for device, stream in streams[np.argsort(-spent, kind="stable")][:_MOST_STREAMS].tolist():
-            rows = np.flatnonzero(rest & (events.device == device) & (events.stream == stream))
+        rest = np.flatnonzero(self.work & ~talking)
+        streams, stream_of = distinct_pairs(events.device[rest], events.stream[rest])
+        spent = np.bincount(stream_of, minlength=len(streams))
+        several = len(np.unique(streams[:, 0])) > 1
+        for index in np.argsort(-spent, kind="stable")[:_MOST_STREAMS].tolist():
+            device, stream = streams[index].tolist()
             label = f"device {device}, stream {stream}" if several else f"stream {stream}"
-            yield self._lane(label, rows, kinds[rows])
+            yield self._work_lane(label, rest[stream_of == index])
         rows = np.flatnonzero(talking)
-        yield self._lane("communication", rows, kinds[rows])
+        yield self._lane("communication", rows, np.full(len(rows), "communication"))
+
+    def _work_lane(self, name: str, rows: Ints) -> Lane:
+        kinds = np.full(len(rows), "", "U16")
+        for category, kind in _WORK_KINDS.items():
+            kinds[self.events.category[rows] == category] = kind
+        return self._lane(name, rows, kinds)
 
     def idle(self, idle: GpuIdle) -> Lane:
         """Idle gaps by cause."""

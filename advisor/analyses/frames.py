@@ -68,15 +68,20 @@ def frame_rows(events: Events, thread: int) -> tuple[Mask, dict[int, tuple[Sourc
         parsed = parse(events.names[index])
         if parsed is not None and parsed[1] != Owner.MACHINERY:
             frames[int(index)] = parsed
-    return rows & np.isin(events.name, np.fromiter(frames, np.int64, len(frames))), frames
+    chosen = np.zeros(len(events.names), bool)
+    chosen[list(frames)] = True
+    return rows & chosen[events.name], frames
 
 
-def innermost(events: Events, rows: Mask) -> tuple[Intervals, Ints]:
-    """Who is innermost of the given rows of one thread, instant by instant: (spans, row of each span)."""
+def innermost(events: Events, rows: Mask, above: Ints | None = None) -> tuple[Intervals, Ints]:
+    """Who is innermost of the given rows of one thread, instant by instant: (spans, row of each span).
+
+    above: `parents(events, rows)`, where that is known already.
+    """
     chosen = np.flatnonzero(rows & (events.dur_ns > 0))
     if not len(chosen):
         return np.empty((0, 2), np.int64), np.empty(0, np.int64)
-    parent = parents(events, rows)[chosen]
+    parent = (parents(events, rows) if above is None else above)[chosen]
     # At its start a row becomes innermost, at its end its parent does. Ends sort before starts, inner ends first.
     time = np.concatenate((events.start_ns[chosen], events.end_ns[chosen]))
     is_start = np.repeat((True, False), len(chosen))

@@ -38,8 +38,10 @@ class HostActivity:
         """Host activity of a trace; empty where it holds no host rows."""
         events = trace.events
         launches = launch_rows(events, links)
-        threads = np.unique(np.append(events.thread[launches], steps.main_thread))
-        feeding = np.isin(events.thread, threads)
+        feeds = np.zeros(len(events.threads), bool)
+        feeds[events.thread[launches]] = True
+        feeds[steps.main_thread : steps.main_thread + 1] = True  # -1: there is none
+        feeding = feeds[events.thread]
         rows = feeding & events.of(Category.CPU_OP, Category.RUNTIME)
         if not rows.any():
             return cls(EMPTY, EMPTY, EMPTY)

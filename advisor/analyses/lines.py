@@ -116,7 +116,9 @@ class Lines:
 def _on_engine_threads(events: Events) -> Mask:
     """Rows of threads on which autograd runs: meanwhile the loop's thread stands in the line that called it."""
     nodes = events.named("autograd::engine::evaluate_function")
-    return np.isin(events.thread, np.unique(events.thread[nodes]))
+    engine = np.zeros(len(events.threads), bool)
+    engine[events.thread[nodes]] = True
+    return engine[events.thread]
 
 
 def _at(spans: Intervals, who: Ints, time_ns: Ints) -> Ints:
@@ -157,7 +159,8 @@ def _from_frames(events: Events, steps: Steps) -> Lines:
     rows, frames = frame_rows(events, steps.main_thread)
     if not rows.any():
         return Lines(False, "the Python stacks of this trace hold no frame of the user's code on the loop's thread")
-    spans, who = innermost(events, rows)
+    parent = parents(events, rows)
+    spans, who = innermost(events, rows, parent)
     sources = tuple(dict.fromkeys(source for source, _ in frames.values()))
     index = {source: i for i, source in enumerate(sources)}
     by_name = np.full(len(events.names), -1, np.int64)
@@ -166,7 +169,7 @@ def _from_frames(events: Events, steps: Steps) -> Lines:
     tree = _Frames(
         spans,
         who,
-        parents(events, rows),
+        parent,
         events.start_ns,
         events.end_ns,
         {n: s for n, (s, _) in frames.items()},
@@ -174,7 +177,9 @@ def _from_frames(events: Events, steps: Steps) -> Lines:
     )
     on_loop = (events.thread == steps.main_thread) & events.of(Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
     # An op belongs to the user's own frame if there is one around it, else to the library's.
-    own = rows & np.isin(events.name, [n for n, (_, whose) in frames.items() if whose == Owner.USER])
+    of_user = np.zeros(len(events.names), bool)
+    of_user[[n for n, (_, whose) in frames.items() if whose == Owner.USER]] = True
+    own = rows & of_user[events.name]
     around_any, around_own = enclosing(events, rows, on_loop), enclosing(events, own, on_loop)
     around = np.where(around_own >= 0, around_own, around_any)
     op_source = np.where(around >= 0, by_name[events.name[np.maximum(around, 0)]], -1)

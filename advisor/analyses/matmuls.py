@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,7 +19,7 @@ from advisor.capture.record import Settings
 from advisor.computed import Missing
 from advisor.hardware import lookup
 from advisor.model import OpRow
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
 from advisor.trace.intervals import intersect, total, union
 
 # More unknown than this, and the share of fp32 says nothing.
@@ -126,16 +127,9 @@ def _formats(
     events: Events, work: _Work, device: Device, settings: Settings | None
 ) -> tuple[npt.NDArray[np.str_], Mask, Mask]:
     """Number format of each row, whether input types decided it, and whether TF32 is ruled out or stated."""
-    names = {
-        int(i): stated(events.names[i]) if work.on_device else "unknown" for i in np.unique(events.name[work.rows])
-    }
-    by_name = np.array([names[int(i)] for i in events.name[work.rows]], "U8")
-    types = {int(i): of_inputs(events.dtypes_table[i]) for i in np.unique(events.dtypes[work.ops]) if i >= 0}
-    described = (work.ops >= 0) & (events.dtypes[work.ops] >= 0)
-    by_type = np.array(
-        [types[int(events.dtypes[op])] if known else "unknown" for op, known in zip(work.ops, described, strict=True)],
-        "U8",
-    )
+    by_name = _looked_up(events.name[work.rows], lambda i: stated(events.names[i]) if work.on_device else "unknown")
+    described = np.where(work.ops >= 0, events.dtypes[work.ops], -1)
+    by_type = _looked_up(described, lambda i: of_inputs(events.dtypes_table[i]) if i >= 0 else "unknown")
     # What ran is what the kernel's name states; the op's types decide where it states nothing.
     formats = np.where(by_name != "unknown", by_name, by_type)
     by_dtype = (by_name == "unknown") & (by_type != "unknown") | (by_type == by_name) & (by_type != "unknown")
@@ -148,6 +142,12 @@ def _formats(
         formats[here] = _fp32_or_tf32(device, settings, is_conv)
     certain = ~open_question | (formats != "unknown")
     return formats, by_dtype, certain
+
+
+def _looked_up(indices: Ids, meaning: Callable[[int], str]) -> npt.NDArray[np.str_]:
+    """What each index means, asked once for each distinct one."""
+    distinct = np.unique(indices)
+    return np.array([meaning(i) for i in distinct.tolist()], "U8")[np.searchsorted(distinct, indices)]
 
 
 def _fp32_or_tf32(device: Device, settings: Settings | None, convolution: bool) -> Precision:

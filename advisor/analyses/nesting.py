@@ -61,13 +61,21 @@ def parents(events: Events, rows: Mask) -> Ints:
 
 def nearest(parent: Ints, found: Mask) -> Ints:
     """For each row the nearest of itself and its ancestors that is in `found`; -1 where there is none."""
-    rows = np.arange(len(parent))
-    at = np.where(found, rows, parent)
+    at = np.where(found, np.arange(len(parent)), parent)
+    # Rows that hold others are few: theirs are settled first, then all rows look once at what is around them.
+    holds = np.zeros(len(parent), bool)
+    holds[parent[parent >= 0]] = True
+    inner = np.flatnonzero(holds & ~found)
     while True:
-        moving = np.flatnonzero((at >= 0) & ~found[np.maximum(at, 0)])
-        if not len(moving):
-            return at
-        at[moving] = at[at[moving]]
+        above = at[inner]
+        moving = (above >= 0) & ~found[above]
+        inner, above = inner[moving], above[moving]
+        if not len(inner):
+            break
+        at[inner] = at[above]
+    rest = np.flatnonzero((at >= 0) & ~found & ~holds)
+    at[rest] = np.where(found[at[rest]], at[rest], at[at[rest]])
+    return at
 
 
 def _outer_ops(events: Events, parent: Ints) -> Ints:

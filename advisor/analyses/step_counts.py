@@ -70,7 +70,18 @@ class _Tally:
 
     def of(self, id_: str, rows: Mask, unit: Unit = "count", weights: Ints | None = None) -> Counter:
         """The counter of these rows; rows outside the steps count for nothing. Its place is that of the last row."""
+        return self.counter(id_, np.flatnonzero(rows & (self.step >= 0)), unit, weights)
+
+    def by_name(self, rows: Mask) -> Iterator[tuple[int, Ints]]:
+        """Rows inside the steps, one name of the table after the other."""
         inside = np.flatnonzero(rows & (self.step >= 0))
+        inside = inside[np.argsort(self.events.name[inside], kind="stable")]
+        names = self.events.name[inside]
+        for part in np.split(inside, np.flatnonzero(names[1:] != names[:-1]) + 1) if len(inside) else ():
+            yield int(self.events.name[part[0]]), part
+
+    def counter(self, id_: str, inside: Ints, unit: Unit = "count", weights: Ints | None = None) -> Counter:
+        """The counter of rows that are known to lie inside the steps."""
         summed = None if weights is None else weights[inside]
         per_step = np.bincount(self.step[inside], weights=summed, minlength=self.steps.count)
         where = self.lines.where_op(int(inside[-1])) if len(inside) else None
@@ -88,8 +99,8 @@ def _host(tally: _Tally, nesting: Nesting) -> Iterator[Counter]:
     regions = events.named("Torch-Compiled Region")
     if regions.any():
         yield tally.of("compiled_regions", regions)
-    for name in np.unique(events.name[ops & (tally.step >= 0)]):
-        yield tally.of(f"op:{_stable(events.names[name])}", ops & (events.name == name))
+    for name, rows in tally.by_name(ops):
+        yield tally.counter(f"op:{_stable(events.names[name])}", rows)
 
 
 def _stable(name: str) -> str:
