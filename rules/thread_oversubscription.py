@@ -23,16 +23,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
+    NEXT_WORKERS,
     Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
-    Matmuls,
+    LoaderFacts,
+    Ops,
     Saving,
     Scale,
     ThreadUse,
@@ -48,10 +52,13 @@ CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 
 _SEEN_RECOVERED = 0.5
 
 
-# More threads than cores, measured on two cores for three models with 3, 4, 8 and 16 threads: the threads above the
-# cores' number took 38-65, 32-63, 53-67 and 80-90 % of the step. Of the share cores / threads at least half was needed,
-# and of the rest at least six tenths came back.
-_STILL_NEEDED, _CAME_BACK = 0.5, 0.6
+# More threads than cores, measured on two cores for three models: what the threads above the cores' number took of the
+# step, least and most, by threads per core. Between these by the logarithm; beyond, the last.
+_TAKEN = {1.5: (0.38, 0.65), 2.0: (0.32, 0.65), 4.0: (0.53, 0.67), 8.0: (0.80, 0.90)}
+# Workers that need less than a tenth of a core together sleep nearly always.
+_AT_WORK = 0.1
+# Where the loop waits more than this for its loader, that one sets the pace, and threads give nothing back.
+_PACE_OF_LOADER = 0.1
 # An op that takes this long is split among the threads; what is shorter may run on one and suffer from nobody.
 _LONG_OP_US = 200.0
 _OPS = ("forward", "backward", "optimizer", "other_ops")
@@ -60,8 +67,9 @@ _OPS = ("forward", "backward", "optimizer", "other_ops")
 def check(
     use: ThreadUse,
     scale: Scale,
-    matmuls: Matmuls | None,
+    ops: Ops,
     breakdown: Breakdown | None,
+    loader: LoaderFacts | None,
     *,
     min_spread: float = 1.2,  # p90 / median: 1.08 to 1.12 in measured runs with room, 1.26 to 1.76 without
     min_tail: float = 1.1,  # mean / median: from here on throughput is visibly worse than the typical step
@@ -69,7 +77,9 @@ def check(
     if use.wanted <= use.cores or use.threads <= 1:
         return
     if use.ranks == 1 and use.threads > use.cores and breakdown and not breakdown.on_device:
-        yield _too_many(use, scale, matmuls, breakdown)
+        yield _too_many(use, scale, ops, breakdown)
+        return
+    if _idle_workers(use, loader, scale) or (breakdown and breakdown.share("input") > _PACE_OF_LOADER):
         return
     times = scale.unprofiled
     if use.mean_to_median is None or use.p90_to_median is None or not (times.median and times.mean and times.p10):
@@ -106,12 +116,23 @@ def check(
     )
 
 
-def _too_many(use: ThreadUse, scale: Scale, matmuls: Matmuls | None, breakdown: Breakdown) -> Finding:
+def _idle_workers(use: ThreadUse, loader: LoaderFacts | None, scale: Scale) -> bool:
+    """Whether it is the workers that are too many, and they hardly work: then another cause makes the steps uneven."""
+    facts = loader.loader if loader else None
+    if use.ranks * use.threads > use.cores or facts is None or facts.sample_us is None or not facts.batch_size:
+        return False
+    return facts.batch_size * facts.sample_us + (facts.collate_us or 0.0) < _AT_WORK * scale.step_us
+
+
+def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown) -> Finding:
     """One process with more threads than it may use cores."""
-    part = use.cores / use.threads
     ops_us = sum(breakdown.us(name) for name in _OPS)
-    rows = matmuls.largest if matmuls else ()
-    split_us = min(ops_us, sum(row.us for row in rows if row.calls and row.us / row.calls >= _LONG_OP_US))
+    split_us = min(ops_us, sum(row.us for row in ops.top if row.calls and row.us / row.calls >= _LONG_OP_US))
+    crowd = np.log(list(_TAKEN))
+    least, most = (
+        float(np.interp(np.log(use.threads / use.cores), crowd, [taken[end] for taken in _TAKEN.values()]))
+        for end in (0, 1)
+    )
     threads = max(1, use.cores - use.workers)
     return Finding(
         message=(
@@ -119,10 +140,9 @@ def _too_many(use: ThreadUse, scale: Scale, matmuls: Matmuls | None, breakdown: 
             f"ops take {percent(scale.scaled(ops_us) / scale.step_us)} of the step."
         ),
         saving=scale.saving(
-            _CAME_BACK * (1 - part) * split_us,
-            (1 - _STILL_NEEDED * part) * ops_us,
-            "high: all ops freed of the threads above the cores' number; low: long matrix products only, "
-            "by six tenths of it, the least that was measured",
+            least * split_us,
+            most * ops_us,
+            "what so many threads a core took in measurements of three models; low: of the ops long enough to be split",
         ),
         facts={"cores": use.cores, "threads": use.threads, "workers": use.workers},
         fix=Fix(
@@ -168,6 +188,25 @@ EXAMPLES = [
         "the same crowd, but the steps are even",
         draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
         facts=_facts(_TWO_CORES, 2, _EVEN),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps, and workers that hand over tensors which are in memory already",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts={
+            **_facts(_TWO_CORES, 2, _UNEVEN),
+            "loaders": [{"num_workers": 2, "batch_size": 32, "sample_us": 2.0, "collate_us": 50.0}],
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps of a loop that waits for its workers: they set the pace",
+        draw(
+            "step [1        ][2        ]\ncpu  [D  ][F ][B] [D  ][F ][B]", us=250, D=NEXT_WORKERS, F=FORWARD, B=BACKWARD
+        ),
+        facts=_facts(_TWO_CORES, 2, _UNEVEN),
         saves_us=None,
         near_miss=True,
     ),
