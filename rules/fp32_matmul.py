@@ -22,6 +22,7 @@ choose `torch.set_float32_matmul_precision("highest")` is left alone anyway.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -40,6 +41,7 @@ from advisor.api import (
     Finding,
     Matmuls,
     Missing,
+    Nesting,
     RankRecord,
     Scale,
     Settings,
@@ -55,8 +57,13 @@ from ._words import percent, time
 
 CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s, where no other lever is left"
 
-# A call of so many operations gains from bf16 on a CPU that has instructions for it; calls of a tenth lost by it.
-_CPU_OP_FLOPS = 1e8
+# On a CPU with bf16 instructions (AMX): operations per byte that autocast converts for a product (both factors and the
+# result, read and written). Below 30 converting cost as much as multiplying gained, and more with small matrices; from
+# 60 on whole training steps became 2 to 3 times faster, between the two 1.4 times and more. Convolutions gained always.
+_CPU_GAINS = ((60.0, (2.0, 4.0)), (30.0, (1.4, 3.2)))
+_CONVOLUTION_GAIN = (1.5, 4.0)
+# Calls of fewer operations were not measured to gain; those of a tenth of it lost.
+_CPU_OP_FLOPS = 5e7
 # The slowest that a core was seen to multiply, operations per µs. What a product takes beyond is waiting for a core.
 _CPU_SLOW = 15e3
 
@@ -68,6 +75,7 @@ def check(
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
+    nesting: Nesting,
     record: RankRecord | None,
     *,
     min_share: float = 0.10,  # of the step: rounding changes, so the gain has to be worth a look at the loss curve
@@ -76,7 +84,11 @@ def check(
     settings = record.settings if record else Settings()
     if settings.matmul_precision_set and settings.matmul_precision == "highest":
         return
-    fp32_us = matmuls.by_precision["fp32"] if matmuls.on_device else _large_cpu_us(trace, steps, matmuls)
+    if not matmuls.on_device and (settings.threads or 0) > (settings.cores or settings.threads or 0):
+        # Threads that wait for a core: what products take then says nothing about their format.
+        return
+    cpu = _on_cpu(trace, steps, matmuls, nesting)
+    fp32_us = matmuls.by_precision["fp32"] if matmuls.on_device else cpu[0]
     if fp32_us < min_share * steps.step_us:
         if matmuls.fp32_share is None:
             raise Missing("the precision of the matrix products is not known; record with record_shapes=True")
@@ -86,10 +98,13 @@ def check(
         return
     host_idle = sum(breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
     least, most = way.gain
-    low_us = 0.0 if host_idle > max_host_idle else fp32_us * (1 - 1 / least)
+    saved = (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)) if matmuls.on_device else cpu[1:]
+    low_us = 0.0 if host_idle > max_host_idle else saved[0]
+    if not matmuls.on_device and low_us < min_share * steps.step_us:
+        return
     yield Finding(
         message=_message(matmuls, device, steps, scale, fp32_us, way.name, settings),
-        saving=scale.saving(low_us, fp32_us * (1 - 1 / most), _how(way, host_idle > max_host_idle), "assumed"),
+        saving=scale.saving(low_us, saved[1], _how(way, host_idle > max_host_idle, matmuls.on_device), "assumed"),
         facts={
             "fp32_us": fp32_us,
             "fp32_share": matmuls.fp32_share,
@@ -103,16 +118,34 @@ def check(
     )
 
 
-def _large_cpu_us(trace: Trace, steps: Steps, matmuls: Matmuls) -> float:
-    """Time of fp32 products on the CPU that are large enough to gain from bf16, as far as their work explains it."""
-    if matmuls.by_precision["fp32"] < 0.9 * matmuls.us:
-        return 0.0
+def _on_cpu(trace: Trace, steps: Steps, matmuls: Matmuls, nesting: Nesting) -> tuple[float, float, float]:
+    """(time of fp32 products on a CPU that gain from bf16, least and most that it gives back), µs per step."""
+    if matmuls.on_device or matmuls.by_precision["fp32"] < 0.9 * matmuls.us:
+        return 0.0, 0.0, 0.0
     events = trace.events
     rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (steps.step_of(events.start_ns) >= 0))
-    work = {kind: flops(events.names[kind[0]], shapes(events.dims_table[kind[1]])) for kind in _kinds(events, rows)}
-    large = [(row, work[events.name[row], events.dims[row]]) for row in rows.tolist()]
-    spent = (min(events.dur_ns[row] / 1e3, done / _CPU_SLOW) for row, done in large if done >= _CPU_OP_FLOPS)
-    return float(sum(spent)) / steps.count
+    gains = {kind: _gain(events.names[kind[0]], shapes(events.dims_table[kind[1]])) for kind in _kinds(events, rows)}
+    spent = np.zeros(3)
+    for row in rows.tolist():
+        done, (least, most) = gains[events.name[row], events.dims[row]]
+        if most > 1:
+            us = min(nesting.self_ns[row] / 1e3, done / _CPU_SLOW)
+            spent += us, us * (1 - 1 / least), us * (1 - 1 / most)
+    whole, low, high = (spent / steps.count).tolist()
+    return whole, low, high
+
+
+def _gain(name: str, inputs: list[list[int]]) -> tuple[float, tuple[float, float]]:
+    """Operations of a call, and how many times faster bf16 makes it, least and most; 1 where it does not."""
+    done = flops(name, inputs)
+    if done < _CPU_OP_FLOPS:
+        return done, (1.0, 1.0)
+    if "convolution" in name:
+        return done, _CONVOLUTION_GAIN
+    left, right = [shape for shape in inputs if len(shape) > 1][-2:]
+    numbers = math.prod(left) + math.prod(right) + math.prod(left[:-1]) * right[-1]
+    per_byte = done / (6 * numbers)  # 4 bytes read and 2 written, or the other way round
+    return done, next((gain for least, gain in _CPU_GAINS if per_byte >= least), (1.0, 1.0))
 
 
 def _kinds(events: Events, rows: npt.NDArray[np.int64]) -> set[tuple[int, int]]:
@@ -120,7 +153,9 @@ def _kinds(events: Events, rows: npt.NDArray[np.int64]) -> set[tuple[int, int]]:
     return set(zip(events.name[rows].tolist(), events.dims[rows].tolist(), strict=True))
 
 
-def _how(way: Way, host_bound: bool) -> str:
+def _how(way: Way, host_bound: bool, on_device: bool) -> str:
+    if not on_device:
+        return "what bf16 gained in measured training steps on a CPU, by the work per byte that has to be converted"
     least, most = way.gain
     said = f"matrix work becomes {least:.3g} to {most:.3g} times faster in {way.name}, as published for whole trainings"
     if host_bound:
@@ -144,6 +179,7 @@ def _message(
 
 
 _LARGE = Ev("aten::mm", dims=[[512, 1024], [1024, 1024]], dtypes=["float", "float"])
+_FEW_ROWS = Ev("aten::mm", dims=[[16, 4096], [4096, 4096]], dtypes=["float", "float"])
 _SMALL = Ev("aten::mm", dims=[[4, 400], [400, 120]], dtypes=["float", "float"])
 _FP32 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["float", "float"]}
 _BF16 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["c10::BFloat16", "c10::BFloat16"]}
@@ -215,8 +251,20 @@ EXAMPLES = [
             B=_LARGE,
         ),
         facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
-        saves_us=(2800, 7000),
+        saves_us=(4900, 7600),
         says=("the CPU has instructions for bf16",),
+    ),
+    Example(
+        "16 rows against a large weight: converting the weight costs more than the product",
+        draw(
+            "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]",
+            us=1000,
+            F=_FEW_ROWS,
+            B=_FEW_ROWS,
+        ),
+        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "small products on the same CPU: converting them would cost more",
