@@ -220,6 +220,11 @@ def _cpu_verdict(report: Report) -> str:
     if not named:
         return f"On the CPU, no single part holds {_words.share(_WORTH_NAMING)} of the {noun(report)}."
     words = [f"{_TAKES.get(name, _labels.part(name).name)} ({_words.share(value)})" for value, name in named]
+    busy = report.metrics.get("device_busy_share")
+    if report.run.devices and busy is not None and busy.status == "not_measured":
+        # A device was there, but nothing is known of its work: what looks like host time may be waiting for it.
+        unseen = " and ".join(report.run.devices)
+        return f"The host spends the {noun(report)} mostly in {_words.listed(words)}, perhaps waiting for {unseen}."
     return f"On the CPU, the {noun(report)} goes mostly to {_words.listed(words)}."
 
 

@@ -22,6 +22,7 @@ from advisor.model import (
     Outcome,
     ReplayCheck,
     Report,
+    RunInfo,
     Saving,
     Segment,
     Source,
@@ -199,6 +200,13 @@ def test_a_cpu_step_names_its_largest_parts() -> None:
     assert said({"input": 0.06, "forward": 0.24, "backward": 0.45, "host": 0.25}) == (
         "On the CPU, the step goes mostly to the backward pass (45 %) and Python between operators (25 %)."
     )
+
+
+def test_host_time_beside_a_device_that_was_not_measured_may_be_waiting() -> None:
+    unseen = Metric("device_busy_share", None, "share", "not_measured", "the trace is of an accelerator")
+    run = RunInfo(devices=("ARTEMIS",))
+    text = said({"host": 0.94, "other_ops": 0.06}, metrics={"device_busy_share": unseen}, run=run)
+    assert text == "The host spends the step mostly in Python between operators (94 %), perhaps waiting for ARTEMIS."
 
 
 def test_nothing_measured_is_said() -> None:

@@ -93,9 +93,12 @@ def _without_work(trace: Trace) -> Device:
     names = sorted({item.name for item in trace.meta.devices if item.name})
     name = names[0] if len(names) == 1 else ""
     if events.of(Category.FOREIGN_DEVICE).any():
-        known = f" ({name})" if name else ""
-        why = f"the trace is of an accelerator{known} whose work and waiting cannot be told apart from its rows"
-        return Device("foreign", name, why=why)
+        called = ", ".join(one for one in (name, *trace.meta.accelerators) if one) or "of an unknown make"
+        why = (
+            f"the trace is of an accelerator ({called}) that is not analysed yet: its rows do not tell when it works "
+            "and when it waits"
+        )
+        return Device("foreign", name or ", ".join(trace.meta.accelerators), why=why)
     launches = int((events.of(Category.RUNTIME) & events.named("launchkernel")).sum())
     if launches:
         why = (

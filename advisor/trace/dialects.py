@@ -7,6 +7,7 @@ with `hip*` names; XPU, MTIA, HPU and PrivateUse1 devices bring their own prefix
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from advisor.trace.events import Category
 
@@ -45,8 +46,14 @@ _KNOWN = {
     "mtia_workloadd": Category.FOREIGN_DEVICE,
     "hpu_op": Category.FOREIGN_DEVICE,
 }
-# Prefixes of accelerators whose rows cannot be told apart into work and waiting.
-_FOREIGN = ("mtia_", "hpu", "npu", "glow_", "tpu")
+# Prefixes of accelerators whose rows cannot be told apart into work and waiting, and what they are called.
+_FOREIGN = {
+    "mtia_": "Meta's MTIA",
+    "hpu": "Intel's Gaudi (HPU)",
+    "npu": "an NPU",
+    "glow_": "Glow",
+    "tpu": "a TPU",
+}
 
 # Record functions that torch itself opens; before 1.12 they were written as operators.
 _ANNOTATIONS = re.compile(r"(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.(step|zero_grad)#)")
@@ -58,7 +65,13 @@ def category(raw: str) -> Category:
     known = _KNOWN.get(key)
     if known is not None:
         return known
-    return Category.FOREIGN_DEVICE if key.startswith(_FOREIGN) else Category.OTHER
+    return Category.FOREIGN_DEVICE if key.startswith(tuple(_FOREIGN)) else Category.OTHER
+
+
+def accelerators(raws: Iterable[str | None]) -> tuple[str, ...]:
+    """What the accelerators are called whose rows are among those of these `cat` texts, but cannot be told apart."""
+    foreign = [raw.lower() for raw in raws if raw and category(raw) == Category.FOREIGN_DEVICE]
+    return tuple(name for prefix, name in _FOREIGN.items() if any(raw.startswith(prefix) for raw in foreign))
 
 
 def is_annotation(name: str) -> bool:

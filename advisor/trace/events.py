@@ -236,7 +236,10 @@ class DeviceProperties:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What the file says besides its events. Absent facts are None, never a guess."""
+    """What the file says besides its events. Absent facts are None, never a guess.
+
+    accelerators: what those accelerators are called whose rows are there, but cannot be told apart (MTIA, HPU …)
+    """
 
     rank: int | None = None
     world_size: int | None = None
@@ -247,6 +250,7 @@ class Meta:
     profile_memory: bool | None = None
     trace_id: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    accelerators: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

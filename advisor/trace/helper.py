@@ -105,7 +105,7 @@ class Helper:
 
     def _columns(self, slot: int, length: int, tables: Tables) -> tuple[Columns, Columns]:
         at = (SLOTS + slot) * SLOT_BYTES
-        complete, memory, fresh, labels, self.dropped = pickle.loads(self._memory[at : at + length])
+        complete, memory, fresh, labels, self.dropped, raws = pickle.loads(self._memory[at : at + length])
         for name, values in fresh.items():
             table: Table = getattr(tables, name)
             added = np.array([table[value] for value in values], np.int32)
@@ -115,6 +115,8 @@ class Helper:
             if column in complete:
                 complete[column] = self._maps[name][complete[column]]
         tables.thread_names.update(labels)
+        for raw in raws:
+            tables.categories[raw]
         return complete, memory
 
     def close(self) -> None:
@@ -159,7 +161,8 @@ def _answer(piece: bytes, decode: Any, tables: Tables, sent: dict[str, int]) -> 
     except REFUSED:
         return b""
     fresh = {name: list(islice(getattr(tables, name), size, None)) for name, size in sent.items()}
-    return pickle.dumps((complete, memory, fresh, tables.thread_names, tables.dropped), protocol=5)
+    raws = list(tables.categories)
+    return pickle.dumps((complete, memory, fresh, tables.thread_names, tables.dropped, raws), protocol=5)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from advisor.errors import InputError
 from advisor.trace import checks, heads, meta
 from advisor.trace.assemble import assemble, assemble_memory
 from advisor.trace.careful import Careful
+from advisor.trace.dialects import accelerators
 from advisor.trace.events import Trace
 from advisor.trace.extract import COLUMNS, MEMORY_COLUMNS, Columns, Tables, extract
 from advisor.trace.heads import no_events
@@ -140,7 +141,8 @@ def finish(rows: Rows, head: bytes, path: str, shape: str, cut_short: str) -> Tr
     if not len(events) and not len(memory.time_ns):
         raise InputError(f"{path}: {heads.empty_reason(facts)}")
     health = checks.health(rows, shape, cut_short, events)
-    return Trace(path, events, meta.meta_of(facts), memory, health)
+    known = meta.meta_of(facts, accelerators(rows.tables.categories))
+    return Trace(path, events, known, memory, health)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from advisor.trace.events import DeviceProperties, Meta
 from advisor.trace.numbers import integer
 
 
-def meta_of(head: Mapping[str, Any]) -> Meta:
-    """Meta from the top-level keys (all but `traceEvents`)."""
+def meta_of(head: Mapping[str, Any], accelerators: tuple[str, ...] = ()) -> Meta:
+    """Meta from the top-level keys (all but `traceEvents`), and from what the rows show."""
     distributed = head.get("distributedInfo")
     distributed = distributed if isinstance(distributed, Mapping) else {}
     return Meta(
@@ -27,6 +27,7 @@ def meta_of(head: Mapping[str, Any]) -> Meta:
             for key, value in head.items()
             if str(key).endswith("_version") and isinstance(value, int | float | str)
         },
+        accelerators=accelerators,
     )
 
 
