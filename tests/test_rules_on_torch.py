@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from advisor.capture.record import RankRecord
+from advisor.capture.record import Optimizer, RankRecord
 from advisor.computed import Computed
 from advisor.engine import apply
 from advisor.model import Outcome
@@ -246,3 +246,42 @@ def test_the_profiles_of_this_file_are_real(tmp_path: Path) -> None:
     outcome("second-forward", trained(network()), tmp_path)
     rows = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
     assert sum(str(row.get("name")).startswith("ProfilerStep#") for row in rows) == 4
+
+
+def test_gradients_that_no_optimizer_applies(tmp_path: Path) -> None:
+    backbone, head = network(), torch.nn.Linear(1, 3)
+    optimizer = torch.optim.SGD(head.parameters(), lr=1e-3)
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=2)])
+    x = torch.randn(64, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        head(backbone(x)).square().mean().backward()
+        optimizer.step()
+
+    found = outcome("unused-gradients", step, tmp_path, record)
+    assert found.status == "found"
+    assert found.findings[0].facts["gradients"] == 2 + len(list(backbone.parameters()))
+    everything = RankRecord(optimizers=[Optimizer("SGD", tensors=2 + len(list(backbone.parameters())))])
+    assert outcome("unused-gradients", step, tmp_path, everything).status == "clear"
+    backbone.requires_grad_(False)
+    assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
+
+
+def test_two_networks_that_are_trained_in_turns_use_their_gradients(tmp_path: Path) -> None:
+    maker, judge = torch.nn.Linear(16, 64), network()
+    optimizers = [torch.optim.SGD(one.parameters(), lr=1e-3) for one in (maker, judge)]
+    sizes = [len(list(one.parameters())) for one in (maker, judge)]
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=size) for size in sizes])
+    noise, x = torch.randn(32, 16), torch.randn(32, 64)
+
+    def step() -> None:
+        made = maker(noise)
+        optimizers[1].zero_grad()
+        (judge(x).mean() - judge(made.detach()).mean()).backward()
+        optimizers[1].step()
+        optimizers[0].zero_grad()
+        judge(made).mean().backward()
+        optimizers[0].step()
+
+    assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
