@@ -41,6 +41,8 @@ from advisor.api import (
     Finding,
     Fix,
     HostCommunication,
+    LineCosts,
+    OptimizerWork,
     RankRecord,
     Replay,
     Saving,
@@ -52,6 +54,7 @@ from advisor.api import (
     replayed_or,
 )
 
+from ._accumulation import EVERY_STEP, Waited, needless, updates, where
 from ._words import count, percent, size, time
 
 CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed ResNet on MI300X, DLRM on eight V100s"
@@ -71,12 +74,15 @@ def check(
     host_side: HostCommunication | None,
     record: RankRecord | None,
     replay: Replay | None,
+    work: OptimizerWork | None,
+    costs: LineCosts | None,
     *,
     min_share: float = 0.05,  # changing how ranks communicate is work: less than 5 % of the step does not repay it
+    min_host_share: float = 0.15,  # two ranks on one host that do all they can still wait for each other for 10 %
 ) -> Iterator[Finding]:
     part = "exposed_communication" if breakdown.on_device else "communication"
     exposed_us, share = breakdown.us(part), breakdown.share(part)
-    if share < min_share:
+    if share < (min_share if breakdown.on_device else min_host_share):
         return
     total_us = device_side.us if device_side else host_side.us if host_side else exposed_us
     calls = device_side.calls if device_side else host_side.calls if host_side else 0.0
@@ -87,6 +93,11 @@ def check(
     # Half the bytes, or only every second step: half of the time, whatever computation can hide.
     high_us = min(exposed_us, max(room_us, merged_us, exposed_us / 2))
     bytes_ = device_side.bytes if device_side else None
+    often = updates(trace, record, work)
+    if often > 1 and calls >= EVERY_STEP:
+        waited = Waited(exposed_us, max(total_us, exposed_us), share, calls, breakdown.on_device)
+        yield needless(waited, often, scale, where(costs, part), part)
+        return
     saving = scale.saving(
         min(merged_us, high_us),
         high_us,
@@ -222,6 +233,8 @@ _AFTER_BACKWARD = """
     gpu 20                [N        ]                     [N        ]
     """
 
+_WRAPPED = Ev("DistributedDataParallel.forward")
+
 EXAMPLES = [
     Example(
         "gradients are reduced after the backward pass",
@@ -260,6 +273,13 @@ EXAMPLES = [
         ),
         saves_us=(0, 11000),
         says=("the loop only communicates",),
+    ),
+    Example(
+        "four steps for one update, and each reduces its gradients",
+        draw(_AFTER_BACKWARD, us=1000, world_size=2, F=_WRAPPED, B=BACKWARD, A=ALLREDUCE, K=GEMM, N=NCCL),
+        facts={"world_size": 2, "steps": {"count": 80, "optimizer_steps": 20}},
+        saves_us=(7000, 8500),
+        says=("added up over 4 steps",),
     ),
     Example(
         "the same all-reduce beside the backward pass",

@@ -53,6 +53,8 @@ CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hook
 
 # What stays in the step when the work is done with tensor ops, or less often: up to a fifth in the measured pairs.
 _MOST_KEPT = 0.2
+# How capture says that a step ran more lines than it records.
+_CUT = "the lines step ran more than"
 # A stretch that is this many times longer in one step than in the median step comes only now and then.
 _NOW_AND_THEN = 3.0
 
@@ -78,9 +80,10 @@ def check(
         return
     found = False
     named_us = sum(line.python_us for line in costs.lines) if costs else 0.0
+    cut = record is not None and any(_CUT in note for note in record.notes)
     for index, place in enumerate(blocks(line for line in costs.lines if is_python(line)) if costs else ()):
         # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
-        nameless_us = max(undilated.python_us - named_us, 0.0) if index == 0 else 0.0
+        nameless_us = max(undilated.python_us - named_us, 0.0) if cut and index == 0 else 0.0
         saving = _saving(place, nameless_us, undilated, scale, steps)
         if min(place.us + nameless_us, bound_us) >= min_share * steps.step_us:
             found = True

@@ -124,7 +124,7 @@ def check(
 
 
 def _attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:
-    """Rows of each attention: the first product, the calls between (ops that no other op called), the second product."""
+    """Rows of each attention: first product, the calls between (ops that no other op called), second product."""
     events = trace.events
     backward = nesting.ancestor(events.named("autograd::engine::evaluate_function")) >= 0
     outer = nesting.outer_op
