@@ -1,11 +1,25 @@
-"""What host rows cost a device: the work that they launch."""
+"""What host rows cost: a device the work that they launch, the loop its time, without the profiler's part."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Links, Nesting, Steps, Trace
+from advisor.api import (
+    Category,
+    Intervals,
+    Links,
+    Nesting,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    intersect,
+    total,
+)
 
 
 def launched_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, rows: npt.NDArray[np.int64]) -> float:
@@ -15,3 +29,29 @@ def launched_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, rows
     inside = nesting.ancestor(chosen) >= 0
     mine = trace.device_work & (links.launch >= 0) & (links.step >= 0) & inside[np.maximum(links.launch, 0)]
     return steps.per_step_us(float(trace.events.dur_ns[mine].sum()))
+
+
+def widened(
+    saving: Saving,
+    trace: Trace,
+    steps: Steps,
+    scale: Scale,
+    undilated: Undilated | None,
+    spans: Intervals,
+    most_us: float,
+) -> Saving:
+    """The saving with a high end for the case that the profiler slowed the rest of the step more than these spans.
+
+    spans: what would no longer run on the loop's thread; most_us: the time that the finding claims, of the real step.
+    A step of few large ops and many small ones is the case: the profiler adds to each op, so the small ones look large.
+    """
+    if undilated is None or not len(spans):
+        return saving
+    events = trace.events
+    at = np.searchsorted(spans[:, 0], events.start_ns, side="right") - 1
+    inside = (at >= 0) & (events.start_ns < spans[np.maximum(at, 0), 1]) & (events.thread == steps.main_thread)
+    rows = float((inside & events.of(Category.CPU_OP)).sum()) / steps.count
+    us = steps.per_step_us(total(intersect(spans, steps.window)))
+    python_us = steps.per_step_us(total(intersect(spans, undilated.python)))
+    _, high = undilated.share(us, python_us, rows)
+    return replace(saving, high_us=max(saving.high_us, min(high * scale.step_us, most_us)))

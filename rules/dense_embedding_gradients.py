@@ -48,12 +48,14 @@ from advisor.api import (
     Source,
     Steps,
     Trace,
+    Undilated,
     draw,
     edits,
     replayed_or,
+    union,
 )
 
-from ._costs import launched_us
+from ._costs import launched_us, widened
 from ._operands import backward_of, dims_of, sizes
 from ._places import place
 from ._words import count, percent, time
@@ -84,6 +86,7 @@ def check(
     nesting: Nesting,
     links: Links,
     facts: OptimizerFacts | None,
+    undilated: Undilated | None,
     replay: Replay | None,
     *,
     min_share: float = 0.03,  # an optimizer to think over; below 3 % of the step that does not repay it
@@ -108,6 +111,9 @@ def check(
         modelled = scale.saving(high_us * least, high_us, how)
         less = edits.scale(rows, 1 - least)
         saving = replayed_or(modelled, replay, [less], [edits.remove(rows)], how, scale.scaled(bound_us))
+        if not breakdown.on_device:
+            spans = union(trace.events.start_ns[rows], trace.events.end_ns[rows])
+            saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
         if saving.high_us < min_share * scale.step_us:
             continue
         yield Finding(
@@ -154,6 +160,7 @@ def _tables(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting, links: L
     """Tables by shape, each with the rows that write its dense gradient and update all of it."""
     events = trace.events
     inside = links.step >= 0
+    dense = set(nesting.outer_op[events.exactly("aten::embedding_dense_backward")].tolist())
     tables: dict[tuple[int, int], _Table] = defaultdict(_Table)
     for row in np.flatnonzero(events.exactly("aten::embedding") & inside).tolist():
         dims = dims_of(events, row)
@@ -161,7 +168,7 @@ def _tables(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting, links: L
         if len(shape) != 2:
             continue
         nodes = backward_of(events, np.array([row], np.int64))
-        if not _holds(events.exactly("aten::embedding_dense_backward"), nesting, nodes):
+        if not dense & set(nodes.tolist()):
             continue
         table = tables[shape[0], shape[1]]
         table.looked_up += int(np.prod(indices)) if indices else 1
@@ -171,17 +178,6 @@ def _tables(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting, links: L
         del tables[shape]
     _add_updates(trace, nesting, inside, tables)
     return dict(tables)
-
-
-def _holds(
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    nesting: Nesting,
-    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
-) -> bool:
-    """Whether one of the found rows lies inside one of these."""
-    chosen = np.zeros(len(found), bool)
-    chosen[rows] = True
-    return bool((nesting.ancestor(chosen)[found] >= 0).any())
 
 
 def _multiplied(trace: Trace) -> set[tuple[int, int]]:

@@ -40,12 +40,14 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    Undilated,
     draw,
     edits,
     replayed_or,
     total,
 )
 
+from ._costs import widened
 from ._places import place
 from ._state import StateReads, where_read
 from ._words import count, percent, time
@@ -65,6 +67,7 @@ def check(
     lines: Lines,
     recorded: LinesTrace | None,
     state: StateReads,
+    undilated: Undilated | None,
     replay: Replay | None,
     *,
     min_share: float = 0.02,  # one number to change; below 2 % of the step the gain drowns in the noise between steps
@@ -89,6 +92,7 @@ def check(
         how,
         scale.scaled(bound_us),
     )
+    saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
         return
     where = where_read(trace, steps, lines, recorded, runs[0])

@@ -40,12 +40,14 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    Undilated,
     draw,
     edits,
     replayed_or,
+    union,
 )
 
-from ._costs import launched_us
+from ._costs import launched_us, widened
 from ._operands import backward_of, dims_of, sizes
 from ._places import place
 from ._words import count, percent, time
@@ -65,6 +67,7 @@ def check(
     lines: Lines,
     nesting: Nesting,
     links: Links,
+    undilated: Undilated | None,
     replay: Replay | None,
     *,
     min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain drowns in the noise between steps
@@ -86,6 +89,9 @@ def check(
     how = "low: making the one-hot tensor; high: its product and that product's backward pass as well"
     modelled = scale.saving(min(made_us, bound_us), min(whole_us, bound_us), how)
     saving = replayed_or(modelled, replay, [edits.remove(made)], [edits.remove(whole)], how, scale.scaled(bound_us))
+    if not breakdown.on_device:
+        spans = union(events.start_ns[whole], events.end_ns[whole])
+        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
         return
     _, classes, width = max(found, key=lambda one: one[1])

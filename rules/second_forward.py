@@ -38,6 +38,7 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    Undilated,
     draw,
     edits,
     replayed_or,
@@ -45,7 +46,7 @@ from advisor.api import (
     union,
 )
 
-from ._costs import launched_us
+from ._costs import launched_us, widened
 from ._places import place
 from ._unfollowed import UnfollowedForwards
 from ._words import count, percent, time
@@ -66,6 +67,7 @@ def check(
     forwards: UnfollowedForwards,
     nesting: Nesting,
     links: Links,
+    undilated: Undilated | None,
     replay: Replay | None,
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain drowns in the noise between steps
@@ -87,6 +89,8 @@ def check(
     how = "low: it sees other inputs, or another mode is wanted; high: the step without the second pass"
     modelled = scale.saving(0.0, min(spent_us, bound_us), how)
     saving = replayed_or(modelled, replay, [], [gone], how, scale.scaled(bound_us))
+    if not breakdown.on_device:
+        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
         return
     where = next((run.where for run in runs if run.where), None)

@@ -37,12 +37,14 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    Undilated,
     draw,
     edits,
     replayed_or,
     total,
 )
 
+from ._costs import widened
 from ._places import place
 from ._state import StateReads, where_read
 from ._words import count, percent, size, time
@@ -59,6 +61,7 @@ def check(
     lines: Lines,
     recorded: LinesTrace | None,
     state: StateReads,
+    undilated: Undilated | None,
     replay: Replay | None,
     *,
     min_share: float = 0.02,  # a line to move; below 2 % of the step the gain drowns in the noise between steps
@@ -75,6 +78,7 @@ def check(
     how = "low: the copy of every step is needed; high: the step without it"
     gone = edits.remove_time(state.spans(runs))
     saving = replayed_or(scale.saving(0.0, spent_us, how), replay, [], [gone], how, scale.scaled(bound_us))
+    saving = widened(saving, trace, steps, scale, undilated, state.spans(runs), scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
         return
     where = where_read(trace, steps, lines, recorded, runs[0])
