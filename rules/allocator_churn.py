@@ -66,8 +66,10 @@ def check(
     min_share: float = 0.01,  # a call to leave out, or one variable to set; below 1 % of the step the gain is noise
 ) -> Iterator[Finding]:
     events = trace.events
-    calls = events.of(Category.RUNTIME) & events.named(*_CALLS) & ~events.named(*_NOT)
-    calls &= events.named("cuda", "hip") & (steps.step_of(events.start_ns) >= 0)
+    calls = events.of(Category.RUNTIME) & events.named(*_CALLS)
+    if not calls.any():
+        return
+    calls &= ~events.named(*_NOT) & events.named("cuda", "hip") & (steps.step_of(events.start_ns) >= 0)
     rows = np.flatnonzero(calls)
     spans = union(events.start_ns[rows], events.end_ns[rows])
     if not len(rows):

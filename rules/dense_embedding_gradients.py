@@ -174,9 +174,10 @@ def _tables(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting, links: L
         table.looked_up += int(np.prod(indices)) if indices else 1
         table.where = table.where or lines.where_op(row)
         table.rows += [int(node) for node in nodes if inside[node]]
-    for shape in _multiplied(trace) & set(tables):
-        del tables[shape]
-    _add_updates(trace, nesting, inside, tables)
+    if tables:
+        for shape in _multiplied(trace) & set(tables):
+            del tables[shape]
+        _add_updates(trace, nesting, inside, tables)
     return dict(tables)
 
 

@@ -125,6 +125,9 @@ def check(
 def _batches(trace: Trace, steps: Steps) -> list[_Batch]:
     """Batches of indices that were padded and then looked up at the padded length in the same step."""
     events = trace.events
+    padding = events.exactly("aten::constant_pad_nd")
+    if not padding.any():
+        return []
     step = steps.step_of(events.start_ns)
     mine = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & (step >= 0)
     looked_up: dict[tuple[int, int], set[int]] = {}
@@ -133,7 +136,7 @@ def _batches(trace: Trace, steps: Steps) -> list[_Batch]:
         if len(indices) == 2:
             looked_up.setdefault((int(step[row]), indices[0]), set()).add(indices[1])
     found = []
-    for row in np.flatnonzero(mine & events.exactly("aten::constant_pad_nd")).tolist():
+    for row in np.flatnonzero(mine & padding).tolist():
         shape = sizes(dims_of(events, row), 0)
         if len(shape) != 2 or not _of_whole_numbers(events, row):
             continue

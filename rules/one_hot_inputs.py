@@ -118,11 +118,14 @@ def check(
 def _products(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> list[tuple[list[int], int, int]]:
     """(rows from the one-hot op to its product, classes, width) of each one-hot tensor that a weight multiplies."""
     events = trace.events
+    made = events.exactly("aten::one_hot")
+    if not made.any():
+        return []
     outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (links.step >= 0)
     ops = np.flatnonzero(outermost & (events.thread == steps.main_thread))
     shapes = _made_shapes(trace, nesting)
     found = []
-    for at in np.flatnonzero(events.exactly("aten::one_hot")[ops]).tolist():
+    for at in np.flatnonzero(made[ops]).tolist():
         shape = shapes.get(int(ops[at]), ())
         for near in range(at + 1, min(at + 1 + _NEAR, len(ops))) if len(shape) > 1 else ():
             row = int(ops[near])

@@ -60,8 +60,11 @@ def check(
     min_per_step: float = 0.1,  # one compilation in ten steps is no longer warm-up: it took as long as all of them
 ) -> Iterator[Finding]:
     events = trace.events
-    compiled = events.named(_COMPILES) & (steps.step_of(events.start_ns) >= 0)
+    compiled = events.named(_COMPILES)
     known = recompiles(record)
+    if not known and not compiled.any():
+        return
+    compiled &= steps.step_of(events.start_ns) >= 0
     if compiled.sum() >= min_per_step * steps.count:
         yield _still_compiling(trace, steps, breakdown, compiled, known)
     lost = given_up(record)

@@ -122,6 +122,8 @@ def _needless(trace: Trace, steps: Steps, nesting: Nesting, links: Links, applie
     """What the backward passes do after the last used gradient, None where all gradients may be used."""
     events = trace.events
     stores = np.flatnonzero(events.exactly(_STORES) & (links.step >= 0))
+    if len(stores) <= applied:
+        return None
     marks = _marks(trace, steps, nesting)
     call = np.searchsorted(marks, events.start_ns[stores])
     calls, numbers = np.unique(call, return_counts=True)
