@@ -75,33 +75,28 @@ class BatchSplit:
         return max(0.0, min(spared)), max(0.0, *spared)
 
     @classmethod
-    def compute(  # noqa: PLR0913, PLR0917 - its parameters are the analyses that it needs
+    def compute(
         cls,
         trace: Trace,
         steps: Steps,
         scale: Scale,
         device: Device,
-        nesting: Nesting,
         links: Links,
         idle: GpuIdle | None,
-        undilated: Undilated,
-        lines: LineCosts | None,
+        host: Host,
         record: RankRecord | None,
     ) -> BatchSplit:
         """The split. Raises Missing where the batch size or the shapes are not known."""
         if device.kind == "foreign":
             raise Missing(device.why)
         facts = record.loaders[0] if record and record.loaders else None
-        inside = trace.events.of(Category.CPU_OP) & (links.step >= 0)
-        batch = (facts.batch_size if facts else None) or _batch_of_shapes(trace, inside)
+        batch = (facts.batch_size if facts else None) or _batch_of_shapes(trace, host.ops)
         if idle is not None:
             return _on_device(trace, steps, scale, device, idle, links, batch)
-        if not inside.any() or not (trace.events.dims[inside] >= 0).any():
+        if not host.ops.any() or not (trace.events.dims[host.ops] >= 0).any():
             raise Missing(
                 "the ops' shapes were not recorded, so their work per sample is not known; use record_shapes=True"
             )
-        loops = [line.us - line.python_us for line in lines.lines if line.visits >= _TURNS] if lines else []
-        host = Host(trace, steps, scale, nesting, inside, undilated.python_us + sum(loops))
         return _on_cpu(host, batch, facts, record.settings if record else Settings())
 
 
@@ -126,14 +121,33 @@ def _batch_of_shapes(trace: Trace, ops: Mask) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Host:
-    """The ops of the steps, with what their times mean."""
+    """The ops of the steps, with what their times mean.
+
+    written_us  long stretches of Python and the user's own loops, profiled µs per step
+    """
 
     trace: Trace
     steps: Steps
     scale: Scale
     nesting: Nesting
     ops: Mask
-    written_us: float  # long stretches of Python and the user's own loops, profiled µs per step
+    written_us: float
+
+    @classmethod
+    def compute(
+        cls,
+        trace: Trace,
+        steps: Steps,
+        scale: Scale,
+        nesting: Nesting,
+        links: Links,
+        undilated: Undilated,
+        lines: LineCosts | None,
+    ) -> Host:
+        """The host's part of a trace."""
+        loops = [line.us - line.python_us for line in lines.lines if line.visits >= _TURNS] if lines else []
+        ops = trace.events.of(Category.CPU_OP) & (links.step >= 0)
+        return cls(trace, steps, scale, nesting, ops, undilated.python_us + sum(loops))
 
 
 def _on_cpu(host: Host, batch: int, loader: Loader | None, settings: Settings) -> BatchSplit:
