@@ -75,7 +75,7 @@ class BatchSplit:
         return max(0.0, min(spared)), max(0.0, *spared)
 
     @classmethod
-    def compute(
+    def compute(  # noqa: PLR0913, PLR0917 - its parameters are the analyses that it needs
         cls,
         trace: Trace,
         steps: Steps,
