@@ -1,8 +1,10 @@
-"""Places in the user's code as messages name them."""
+"""Places in the user's code, and how often something happens, as messages name them."""
 
 from __future__ import annotations
 
 from advisor.api import Source
+
+from ._words import count
 
 
 def place(where: Source | None) -> str:
@@ -13,3 +15,10 @@ def place(where: Source | None) -> str:
     if where.precision == "function" and where.function:
         return f" in {where.function}(), from {at}"
     return f" at {at}"
+
+
+def often(per_step: float) -> str:
+    """'once a step', '2 times a step'; 'once in 5 steps' for what is rarer."""
+    if per_step < 0.75:
+        return f"once in {count(round(1 / per_step))} steps"
+    return "once a step" if round(per_step, 1) == 1 else f"{count(per_step)} times a step"

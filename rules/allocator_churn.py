@@ -85,8 +85,8 @@ def check(
     where = next((found for row in rows.tolist() if (found := lines.where_op(row))), None)
     yield Finding(
         message=(
-            f"Device memory is taken from the driver {count((len(rows) - frees) / steps.count)} times a step and given "
-            f"back {count(frees / steps.count)} times{place(where)}: {time(scale.scaled(spent_us))} of each step "
+            f"Device memory is taken from the driver in {count((len(rows) - frees) / steps.count)} calls a step and "
+            f"given back in {count(frees / steps.count)}{place(where)}: {time(scale.scaled(spent_us))} of each step "
             f"({percent(spent_us / steps.step_us)}) in calls that a settled training does not make."
         ),
         saving=saving,
@@ -115,7 +115,7 @@ EXAMPLES = [
         "the cache is emptied in each step",
         draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MALLOC, Z=_FREE, K=GEMM),
         saves_us=(0, 1600),
-        says=("taken from the driver 1 times a step and given back 1 times",),
+        says=("taken from the driver in 1 calls a step and given back in 1",),
     ),
     Example(
         "pinned memory of the host",

@@ -43,9 +43,9 @@ from advisor.api import (
 )
 
 from ._costs import launched_us
-from ._places import place
+from ._places import often, place
 from ._unfollowed import NO_GRAD_SAVES, UnfollowedForwards
-from ._words import count, percent, time
+from ._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: a validation every 5 steps, with and without no_grad"
 
@@ -82,8 +82,8 @@ def check(
     where = longest.where
     yield Finding(
         message=(
-            f"Forward ops whose record no backward pass uses run {count(len(runs) / steps.count)} times a "
-            f"step{place(where)}: {time(scale.scaled(spent_us))} of an average step "
+            f"Forward ops whose record no backward pass uses run {often(len(runs) / steps.count)}"
+            f"{place(where)}: {time(scale.scaled(spent_us))} of an average step "
             f"({percent(spent_us / steps.step_us)}), and all their results stay in memory meanwhile."
         ),
         saving=None if breakdown.on_device else _on_cpu(min(spent_us, bound_us), scale),
@@ -137,7 +137,7 @@ EXAMPLES = [
         "a validation batch after each step",
         draw(_STEPS, us=100, **_TRAINED, C=_linear(3, 512), D=_linear(4, 512), G=_linear(7, 512), H=_linear(8, 512)),
         saves_us=(0, 600),
-        says=("no backward pass uses", "1 times a step"),
+        says=("no backward pass uses", "once a step"),
     ),
     Example(
         "the same beside a GPU, where it is memory that counts",

@@ -48,9 +48,9 @@ from advisor.api import (
 )
 
 from ._costs import widened
-from ._places import place
+from ._places import often, place
 from ._state import StateReads, where_read
-from ._words import count, percent, time
+from ._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one every 75"
 
@@ -99,7 +99,7 @@ def check(
     each_us = float((spans[:, 1] - spans[:, 0]).mean()) / 1e3
     yield Finding(
         message=(
-            f"The whole state is read {count(len(runs) / steps.count)} times a step{place(where)} and then worked on "
+            f"The whole state is read {often(len(runs) / steps.count)}{place(where)} and then worked on "
             f"for {time(each_us)}, as for a checkpoint: {time(scale.scaled(spent_us))} of an average "
             f"step ({percent(spent_us / steps.step_us)})."
         ),
@@ -134,7 +134,7 @@ EXAMPLES = [
         "a checkpoint in each step",
         draw(_STEPS, us=100, C=_READ, D=_READ_2, **_REST),
         saves_us=(900, 2000),
-        says=("1 times a step", "as for a checkpoint"),
+        says=("once a step", "as for a checkpoint"),
     ),
     Example(
         "the state is read and the next step follows at once",

@@ -43,7 +43,7 @@ from advisor.api import (
 )
 
 from ._compiled import Recompile, given_up, recompiles
-from ._places import place
+from ._places import often, place
 from ._words import count, percent, plural
 
 CONFIRMED = "real traces: torch.compile on a CPU with lengths that change and with a number from .item()"
@@ -116,7 +116,7 @@ def _stopped_compiling(
     return Finding(
         message=(
             f"torch.compile gave up {plural(len(lost), 'function')} after {count(max(lost.values()))} recompilations "
-            f"and runs {count(uncompiled)} calls a step uncompiled, the last time because of `{last.reason}`"
+            f"and runs it uncompiled {often(uncompiled)}, the last time because of `{last.reason}`"
             f"{place(where)}."
         ),
         saving=None,

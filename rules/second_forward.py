@@ -47,9 +47,9 @@ from advisor.api import (
 )
 
 from ._costs import launched_us, widened
-from ._places import place
+from ._places import often, place
 from ._unfollowed import UnfollowedForwards
-from ._words import count, percent, time
+from ._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: an accuracy from a second forward pass against one from the first"
 
@@ -94,16 +94,16 @@ def check(
     if saving.high_us < min_share * scale.step_us:
         return
     where = next((run.where for run in runs if run.where), None)
-    often = len(runs) / steps.count
+    per_step = len(runs) / steps.count
     yield Finding(
         message=(
-            f"A forward pass that is trained runs {count(often)} times a step again{place(where)}, with the same ops "
+            f"A forward pass that is trained runs again {often(per_step)}{place(where)}, with the same ops "
             f"and shapes and no backward pass: {time(scale.scaled(spent_us))} of each step "
             f"({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),
-        facts={"forward_us": spent_us, "per_step": often, "same_share": min(run.repeated for run in runs)},
+        facts={"forward_us": spent_us, "per_step": per_step, "same_share": min(run.repeated for run in runs)},
         fix=Fix(
             "Use the output of the first pass",
             "exact",
@@ -155,7 +155,7 @@ EXAMPLES = [
             H=_linear(8),
         ),
         saves_us=(0, 1000),
-        says=("1 times a step again",),
+        says=("runs again once a step",),
     ),
     Example(
         "the same beside a GPU",

@@ -45,9 +45,9 @@ from advisor.api import (
 )
 
 from ._costs import widened
-from ._places import place
+from ._places import often, place
 from ._state import StateReads, where_read
-from ._words import count, percent, size, time
+from ._words import percent, size, time
 
 CONFIRMED = "measured pair on a CPU: a deep copy of the state after each step against one at the end of the epoch"
 
@@ -85,7 +85,7 @@ def check(
     each = sum(run.copied_bytes for run in runs) / len(runs)
     yield Finding(
         message=(
-            f"All weights are copied {count(len(runs) / steps.count)} times a step{place(where)}, {size(each)} each "
+            f"All weights are copied {often(len(runs) / steps.count)}{place(where)}, {size(each)} each "
             f"time: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
@@ -123,7 +123,7 @@ EXAMPLES = [
         "a snapshot after each step",
         draw(_STEPS, us=100, C=_clone(800, 800), D=_clone(800), **_REST),
         saves_us=(0, 1400),
-        says=("All weights are copied 1 times a step",),
+        says=("All weights are copied once a step",),
     ),
     Example(
         "tensors of other shapes",
