@@ -41,15 +41,19 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    Undilated,
     draw,
     edits,
     replayed_or,
+    union,
 )
 
-from ._costs import launched_us
+from ._costs import launched_us, widened
 from ._operands import dims_of
 from ._unfollowed import NO_GRAD_SAVES
 from ._words import count, percent, time
+
+CONFIRMED = "measured pair on a CPU: a head trained on a network that is not frozen against one that is"
 
 Ints = npt.NDArray[np.int64]
 _NODE = "autograd::engine::evaluate_function"
@@ -73,6 +77,7 @@ def check(
     facts: OptimizerFacts,
     nesting: Nesting,
     links: Links,
+    undilated: Undilated | None,
     replay: Replay | None,
     *,
     min_share: float = 0.02,  # one line to add; below 2 % of the step the gain drowns in the noise between steps
@@ -98,6 +103,9 @@ def check(
     modelled = scale.saving(min(sure_us, bound_us), min(most_us, bound_us), how)
     gone, all_gone = edits.remove(found.sure), [edits.remove(found.possible), *less]
     saving = replayed_or(modelled, replay, [gone], all_gone, how, scale.scaled(bound_us))
+    if not breakdown.on_device:
+        spans = union(trace.events.start_ns[found.possible], trace.events.end_ns[found.possible])
+        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
         return
     yield Finding(
