@@ -18,7 +18,13 @@ COMMANDS = ("run", "analyze", "gate", "compare", "explain", "rules", "doctor")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status. Never shows a traceback without --debug."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _run(arguments: list[str]) -> int:
     parser = build_parser(arguments)
     args = parser.parse_args(arguments)
     try:
@@ -28,8 +34,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         _say(f"advisor: {failure}")
         return failure.exit_code
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reader of our output went away (`advisor rules | head`): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
