@@ -254,6 +254,7 @@ def containers() -> Iterator[Variant]:
     yield Variant("5", "empty", b"", "refused", says="empty file")
     yield Variant("5", "only zeros", b"\0" * 4096, "refused", says="empty file")
     yield Variant("5", "zeros at the end", whole + b"\0" * 4096)
+    yield Variant("5", "the name of a file that was not yet renamed", whole, file="t.pt.trace.json.tmp")
     yield Variant("6", "bare list", json.dumps(rows()).encode())
     yield Variant("6", "bare list without its end", json.dumps(rows())[:-1].encode())
     yield Variant("6", "trailing comma", _replace("\n  ],", ",\n  ],"))
@@ -518,6 +519,14 @@ def oddities() -> Iterator[Variant]:
             ]
         ),
     )
+    yield Variant("36", "no steps", text([row for row in rows() if "ProfilerStep" not in row["name"]]).encode())
+    yield Variant("36", "one step", text(rows(1)).encode())
+    yield Variant(
+        "36",
+        "step numbers with gaps, windows apart",
+        text(rows(2) + [row for at in (3, 9) for row in step_rows(at, 9000 + 110 * at)]).encode(),
+        check=lambda t: sum(name.startswith("ProfilerStep#") for name in t.events.names) == 4,
+    )
     yield Variant(
         "37",
         "own step markers",
@@ -542,6 +551,8 @@ def oddities() -> Iterator[Variant]:
             )
         ),
     )
+    yield Variant("39", "arrows without an end", text([row for row in rows() if row["ph"] != "f"]).encode())
+    yield Variant("39", "arrows of one id", _with(lambda made: [row.update(id=1) for row in made if row["ph"] in "sf"]))
     yield Variant("40", "only CPU events", text([row for row in rows() if row.get("pid") != 0]).encode())
     yield Variant("40", "only GPU events", text([row for row in rows() if row.get("pid") == 0]).encode())
     yield Variant(
@@ -591,6 +602,18 @@ def oddities() -> Iterator[Variant]:
         "46",
         "overlay of another tool",
         _with(lambda made: [row.setdefault("args", {}).update(critical=1) for row in made]),
+    )
+    yield Variant(
+        "47",
+        "marks of the recording",
+        _with(lambda made: made.append({"ph": "i", "s": "g", "name": "Iteration Start: PyTorch Profiler", "ts": 999})),
+        check=lambda t: not t.device_work[t.events.named("PyTorch Profiler")].any(),
+    )
+    yield Variant(
+        "48",
+        "thousands of memory rows",
+        _with(lambda made: made.extend([next(row for row in made if row["name"] == "[memory]")] * 28_010)),
+        check=lambda t: len(t.memory.time_ns) == 28_016,
     )
     yield Variant(
         "33",
