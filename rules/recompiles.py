@@ -64,7 +64,8 @@ def check(
     known = recompiles(record)
     if not known and not compiled.any():
         return
-    compiled &= steps.step_of(events.start_ns) >= 0
+    # Capture has warmed up before it profiles; somebody else's first profiled step may be the warm-up.
+    compiled &= steps.step_of(events.start_ns) >= (0 if record else 1)
     if compiled.sum() >= min_per_step * steps.count:
         yield _still_compiling(trace, steps, breakdown, compiled, known)
     lost = given_up(record)
@@ -95,7 +96,7 @@ def _still_compiling(
     where = last.where if last else None
     return Finding(
         message=(
-            f"torch.compile compiled {count(float(compiled.sum()))} times in {plural(steps.count, 'profiled step')}"
+            f"torch.compile compiled {_times(int(compiled.sum()))} in {plural(steps.count, 'profiled step')}"
             f"{why}{place(where)}: {percent(share)} of their time, in which the profiler slows it down as well."
         ),
         # The profiler makes a compilation some ten times slower, so its time there says little about a step without.
@@ -106,6 +107,10 @@ def _still_compiling(
         claims=() if breakdown.on_device else ("forward",),
         at_most="medium",
     )
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{count(number)} times"
 
 
 def _stopped_compiling(
@@ -162,10 +167,26 @@ EXAMPLES = [
         says=("compiled 2 times in 2 profiled steps", "size mismatch at index 0. expected 6"),
     ),
     Example(
-        "the same in a trace without a record",
+        "the same in a trace without a record, whose first step may be the warm-up",
         draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE, F=FORWARD, B=BACKWARD),
         saves_us="unknown",
-        says=("compiled 2 times",),
+        says=("compiled once",),
+    ),
+    Example(
+        "compiled in the first step of such a trace",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [L][C        ][F     ][B      ]  [L]           [F     ][B      ]
+            """,
+            us=1000,
+            L=_LOOKUP,
+            C=_RECOMPILE,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "eight recompilations later it runs uncompiled",

@@ -200,7 +200,7 @@ def recorded(recompiles: list[str]) -> RankRecord:
 def test_compilations_in_the_profiled_steps_are_found_and_those_before_are_not(tmp_path: Path) -> None:
     net = compiled(network(), dynamic=False)
     lengths = iter(range(8, 100))
-    found = outcome("recompiles", lambda: net(torch.randn(next(lengths), 64)).sum().backward(), tmp_path)
+    found = outcome("recompiles", lambda: net(torch.randn(next(lengths), 64)).sum().backward(), tmp_path, recorded([]))
     assert found.status == "found"
     assert found.findings[0].facts["per_step"] == 1
     steady = compiled(network(), dynamic=False)
