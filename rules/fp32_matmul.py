@@ -39,12 +39,14 @@ from advisor.api import (
     Events,
     Example,
     Finding,
+    Lines,
     Matmuls,
     Missing,
     Nesting,
     RankRecord,
     Scale,
     Settings,
+    Source,
     Steps,
     Trace,
     draw,
@@ -77,6 +79,7 @@ def check(
     scale: Scale,
     nesting: Nesting,
     record: RankRecord | None,
+    lines: Lines | None,
     *,
     min_share: float = 0.10,  # of the step: rounding changes, so the gain has to be worth a look at the loss curve
     max_host_idle: float = 0.10,  # where the device waits more for the host, faster kernels may only wait longer
@@ -105,6 +108,7 @@ def check(
     yield Finding(
         message=_message(matmuls, device, steps, scale, fp32_us, way.name, settings),
         saving=scale.saving(low_us, saved[1], _how(way, host_idle > max_host_idle, matmuls.on_device), "assumed"),
+        where=_where(trace, steps, matmuls, lines),
         facts={
             "fp32_us": fp32_us,
             "fp32_share": matmuls.fp32_share,
@@ -133,6 +137,19 @@ def _on_cpu(trace: Trace, steps: Steps, matmuls: Matmuls, nesting: Nesting) -> t
             spent += us, us * (1 - 1 / least), us * (1 - 1 / most)
     whole, low, high = (spent / steps.count).tolist()
     return whole, low, high
+
+
+def _where(trace: Trace, steps: Steps, matmuls: Matmuls, lines: Lines | None) -> tuple[Source, ...]:
+    """The line that calls the longest forward product on a CPU, where it is known."""
+    if lines is None or matmuls.on_device:
+        return ()
+    events = trace.events
+    products = events.exactly(*(row.name for row in matmuls.largest if row.kind == "fp32"))
+    rows = np.flatnonzero(
+        products & (events.dims >= 0) & (steps.step_of(events.start_ns) >= 0) & (events.sequence >= 0)
+    )
+    found = lines.where_op(int(rows[np.argmax(events.dur_ns[rows])])) if len(rows) else None
+    return (found,) if found else ()
 
 
 def _gain(name: str, inputs: list[list[int]]) -> tuple[float, tuple[float, float]]:

@@ -33,6 +33,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Lines,
     Scale,
     Steps,
     Trace,
@@ -55,6 +56,7 @@ def check(
     device: Device,
     steps: Steps,
     scale: Scale,
+    lines: Lines | None,
     *,
     min_share: float = 0.02,  # one argument of one call; below 2 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -69,6 +71,7 @@ def check(
     if fill_us < min_share * steps.step_us:
         return
     add_us = _inside(trace, steps, adds, storing)
+    where = lines.where_op(int(np.flatnonzero(calls)[0])) if lines else None
     yield Finding(
         message=(
             f"zero_grad fills the gradients with zeros: {time(scale.scaled(fill_us))} of each step "
@@ -80,6 +83,7 @@ def check(
             "low: the fills and the additions; high: and as much as these again, for new gradients that are written to "
             "memory of their own first",
         ),
+        where=(where,) if where else (),
         facts={"fill_us": fill_us, "add_us": add_us},
         fix=Fix(
             "Drop the gradients instead",
