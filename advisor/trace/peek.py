@@ -84,9 +84,11 @@ def _peek(path: Path, head: bytes, first: bytes, last: bytes, shape: str) -> Pee
 
 
 def _time(text: bytes) -> tuple[int, int] | None:
-    stamps = sorted(nanoseconds(found[1].decode()) for found in _TIME.finditer(text))
+    stamps = sorted((float(found[1]), found[1]) for found in _TIME.finditer(text))
     if not stamps:
         return None
-    middle = stamps[len(stamps) // 2]
-    near = [stamp for stamp in stamps if stamp != ABSENT and abs(stamp - middle) < FAR_NS]
-    return (near[0], near[-1]) if near else None
+    middle = stamps[len(stamps) // 2][0]
+    near = [stamp for us, stamp in stamps if abs(us - middle) * 1000 < FAR_NS]
+    # Only the ends have to be exact.
+    low, high = (nanoseconds(stamp.decode()) for stamp in (near[0], near[-1]))
+    return (low, high) if ABSENT not in (low, high) else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from array import array
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.trace.extract import Columns
 
-_CODES = {np.dtype(np.int64): "q", np.dtype(np.int32): "i", np.dtype(np.int8): "b"}
+# The first piece of a column: the rows of about thirty slices. Memory that is not written to is not used.
+FIRST_ROWS = 1 << 17
 
 
 class Store:
@@ -17,37 +19,37 @@ class Store:
     def __init__(self, kinds: dict[str, type[np.generic]], key: str) -> None:
         """kinds: every column with its type. key: a column that each slice has."""
         self.rows = 0
-        self._kinds = {name: np.dtype(kind) for name, kind in kinds.items()}
-        self._key = key
-        self._grown = self._fresh()
+        self._kinds, self._key = kinds, key
+        self._room: Columns = {}
+        self._filled: dict[str, int] = {}
 
     def add(self, part: Columns) -> None:
         """Appends the columns of one slice."""
+        count = len(part[self._key])
         for name, values in part.items():
-            kind = self._kinds[name]
-            grown = self._grown.setdefault(name, array(_CODES[kind]))
-            self._pad(grown)
-            grown.frombytes(values.astype(kind, copy=False).tobytes())
-        self.rows += len(part[self._key])
+            self._grow(name, count)[self.rows : self.rows + count] = values
+            self._filled[name] = self.rows + count
+        self.rows += count
 
-    def _fresh(self) -> dict[str, array[int]]:
-        return {self._key: array(_CODES[self._kinds[self._key]])}
-
-    def _pad(self, grown: array[int]) -> None:
-        missing = self.rows - len(grown)
-        if missing:
-            # All bits set is -1 in every type.
-            grown.frombytes(b"\xff" * (missing * grown.itemsize))
+    def _grow(self, name: str, count: int) -> npt.NDArray[Any]:
+        """The memory of a column, with room for more rows, and -1 in those that had no value."""
+        room = self._room.get(name)
+        filled = self._filled.get(name, 0)
+        if room is None or len(room) < self.rows + count:
+            larger = np.empty(max(FIRST_ROWS, 2 * (self.rows + count)), self._kinds[name])
+            if room is not None:
+                larger[:filled] = room[:filled]
+            self._room[name] = room = larger
+        room[filled : self.rows] = -1
+        return room
 
     def take(self) -> Columns:
         """All columns; the store is empty then. Those that hold nothing are read-only."""
-        grown, self._grown = self._grown, self._fresh()
         columns: Columns = {}
         for name, kind in self._kinds.items():
-            if name in grown:
-                self._pad(grown[name])
-                columns[name] = np.frombuffer(grown[name], kind)
+            if name in self._room or name == self._key:
+                columns[name] = self._grow(name, 0)[: self.rows]
             else:
                 columns[name] = np.broadcast_to(np.array(-1, kind), (self.rows,))
-        self.rows = 0
+        self.rows, self._room, self._filled = 0, {}, {}
         return columns
