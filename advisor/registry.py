@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -91,9 +93,15 @@ def load_reporter(name: str) -> Callable[[Report], str]:
     raise UsageError(f"unknown format '{name}'; choose one of {', '.join(reporter_names())}")
 
 
-def _entries(group: str) -> list[EntryPoint]:
+def _entries(group: str) -> tuple[EntryPoint, ...]:
+    return _entries_on(tuple(sys.path), group)
+
+
+# Reading the metadata of every installed distribution takes some ms, and one command asks for four times.
+@functools.lru_cache(maxsize=4)
+def _entries_on(_path: tuple[str, ...], group: str) -> tuple[EntryPoint, ...]:
     # A distribution seen twice (a checkout on sys.path beside its installed metadata) yields each entry once.
-    return list({(entry.name, entry.value): entry for entry in entry_points(group=group)}.values())
+    return tuple({(entry.name, entry.value): entry for entry in entry_points(group=group)}.values())
 
 
 def _one_line(failure: BaseException) -> str:
