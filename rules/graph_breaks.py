@@ -41,6 +41,8 @@ def check(
 ) -> Iterator[Finding]:
     if record is None:
         raise Missing("reasons of graph breaks stand in no trace; capture the script with `advisor run`")
+    if steps.labels == ("window",):
+        raise Missing("no steps were found, so how many compiled pieces one of them has is not known")
     breaks = graph_breaks(record)
     events = trace.events
     pieces = float((events.named(_REGION) & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
