@@ -29,6 +29,8 @@ _CORE_GBS = (4.0, 20.0)
 _OP_US = 100.0
 # Lines that run so often within a step are loops of the user's own, perhaps over the samples.
 _TURNS = 16
+# From here on a line is Python, and not the dispatch of its ops.
+_MOSTLY = 0.4
 # What an op other than a product takes besides its work, recorded: what is above it counts as growing with the batch.
 _SMALL_OP_US = 15.0
 # Ops that take this many times what work and overhead explain were kept waiting for a core.
@@ -145,9 +147,13 @@ class Host:
         lines: LineCosts | None,
     ) -> Host:
         """The host's part of a trace."""
-        loops = [line.us - line.python_us for line in lines.lines if line.visits >= _TURNS] if lines else []
         ops = trace.events.of(Category.CPU_OP) & (links.step >= 0)
-        return cls(trace, steps, scale, nesting, ops, undilated.python_us + sum(loops))
+        if lines is None:
+            return cls(trace, steps, scale, nesting, ops, undilated.python_us)
+        loops = sum(line.us - line.python_us for line in lines.lines if line.visits >= _TURNS)
+        # A line that mostly calls ops has long gaps between them where a step is short: those come once a step.
+        python = sum(line.python_us for line in lines.lines if line.python_us >= _MOSTLY * line.us)
+        return cls(trace, steps, scale, nesting, ops, python + loops)
 
 
 def _on_cpu(host: Host, batch: int, loader: Loader | None, settings: Settings) -> BatchSplit:
