@@ -55,3 +55,11 @@ def widened(
     python_us = steps.per_step_us(total(intersect(spans, undilated.python)))
     _, high = undilated.share(us, python_us, rows)
     return replace(saving, high_us=max(saving.high_us, min(high * scale.step_us, most_us)))
+
+
+def calm(spans: Intervals) -> Intervals:
+    """The spans, none longer than three times their median: what a burst of other work stretched is cut off."""
+    if len(spans) < 3:
+        return spans
+    longest = 3 * int(np.median(spans[:, 1] - spans[:, 0]))
+    return np.column_stack((spans[:, 0], np.minimum(spans[:, 1], spans[:, 0] + longest)))

@@ -42,7 +42,7 @@ from advisor.api import (
     union,
 )
 
-from ._costs import launched_us
+from ._costs import calm, launched_us
 from ._places import often, place
 from ._unfollowed import NO_GRAD_SAVES, UnfollowedForwards
 from ._words import percent, time
@@ -73,7 +73,7 @@ def check(
         claims = ("compute",)
         spent_us = launched_us(trace, steps, nesting, links, rows)
     else:
-        spans = union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs]))
+        spans = calm(union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs])))
         spent_us, claims = steps.per_step_us(total(spans)), ("forward", "other_ops", "host")
     if spent_us < min_share * steps.step_us:
         return

@@ -46,7 +46,7 @@ from advisor.api import (
     union,
 )
 
-from ._costs import launched_us, widened
+from ._costs import calm, launched_us, widened
 from ._places import often, place
 from ._unfollowed import UnfollowedForwards
 from ._words import percent, time
@@ -76,7 +76,7 @@ def check(
     if not runs:
         return
     rows = np.concatenate([run.rows for run in runs])
-    spans = union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs]))
+    spans = calm(union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs])))
     claims: tuple[str, ...]
     if breakdown.on_device:
         claims = ("compute",)

@@ -44,7 +44,7 @@ from advisor.api import (
     total,
 )
 
-from ._costs import widened
+from ._costs import calm, widened
 from ._places import often, place
 from ._state import StateReads, where_read
 from ._words import percent, size, time
@@ -72,13 +72,14 @@ def check(
     runs = [run for run in state.runs if run.copied_bytes >= 0.8 * state.parameter_bytes]
     if not runs:
         return
+    spans = calm(state.spans(runs))
     claims = ("other_ops", "host")
     bound_us = sum(breakdown.us(part) for part in claims)
-    spent_us = min(steps.per_step_us(total(state.spans(runs))), bound_us)
+    spent_us = min(steps.per_step_us(total(spans)), bound_us)
     how = "low: the copy of every step is needed; high: the step without it"
-    gone = edits.remove_time(state.spans(runs))
+    gone = edits.remove_time(spans)
     saving = replayed_or(scale.saving(0.0, spent_us, how), replay, [], [gone], how, scale.scaled(bound_us))
-    saving = widened(saving, trace, steps, scale, undilated, state.spans(runs), scale.scaled(bound_us))
+    saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
         return
     where = where_read(trace, steps, lines, recorded, runs[0])
