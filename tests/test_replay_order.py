@@ -1,0 +1,78 @@
+"""The order in which a graph is played changes nothing, as long as everything stands after what it waits for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.analyses.links import Links
+from advisor.analyses.nesting import Nesting
+from advisor.analyses.steps import Steps
+from advisor.computed import Computed
+from advisor.drawn import H2D_PAGEABLE, ITEM, TO
+from advisor.replay import plan
+from advisor.replay.graph import Graph, build
+from advisor.replay.simulate import play_once, step_ns, weights_of
+from advisor.timeline import draw
+from advisor.trace.events import Trace
+from advisor.trace.load import load, read_bytes
+
+REAL = Path(__file__).parents[1].parent / "shared" / "traces"
+NAMES = ("resnet50_workers0_v100.pt.trace.json.gz", "resnet_checkpointing_ddp_mi300_rank0of8.json.gz")
+DRAWING = """
+    step   [1                           ][2                           ]
+    cpu    [C    ][F ][F ][I     ]       [C    ][F ][F ][I     ]
+    cpu 2                         [B ]                         [B ]
+    gpu 7    [M ]   [K][K  ][D]    [K ]    [M ]   [K][K  ][D]    [K ]
+"""
+
+
+def graph_of(trace: Trace) -> Graph:
+    computed = Computed(trace=trace)
+    return build(trace, computed.get(Steps), computed.get(Links), computed.get(Nesting))
+
+
+def drawn() -> Trace:
+    names = {"C": TO, "F": "aten::linear", "I": ITEM, "B": "autograd::engine::evaluate_function: MmBackward0"}
+    made = draw(DRAWING, us=10, M=H2D_PAGEABLE, K="gemm", D="Memcpy DtoH (Device -> Pageable)", **names)
+    return read_bytes(json.dumps(made).encode(), "t.json")
+
+
+def check(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(trace)
+    weights = weights_of(graph)
+    quick = plan.prepare(graph)
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "_by_time", lambda *_: None)
+        careful = plan.prepare(graph)
+    assert sorted(quick.order) == sorted(careful.order)
+    one, other = play_once(quick, weights), play_once(careful, weights)
+    assert np.array_equal(one.work_end, other.work_end)
+    assert np.array_equal(one.point_time, other.point_time)
+    assert step_ns(quick, weights) == step_ns(careful, weights)
+
+
+def test_a_drawn_trace_plays_the_same_in_both_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = drawn()
+    assert len(graph_of(trace).edges)
+    check(trace, monkeypatch)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_real_trace_plays_the_same_in_both_orders(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not (REAL / name).exists():
+        pytest.skip("the real traces do not lie beside this checkout")
+    check(load(REAL / name), monkeypatch)
+
+
+def test_the_order_of_time_is_refused_where_it_breaks_a_dependency() -> None:
+    graph = graph_of(drawn())
+    works = np.arange(len(graph.work.row))
+    before = np.full(len(works), len(graph.work.row) + len(graph.points))
+    none = np.empty(0, np.int64)
+    assert plan._by_time(graph, works, before, none, none) is not None
+    last, first = np.argmax(graph.work.end), np.argmin(graph.work.end)
+    assert plan._by_time(graph, works, before, np.array([first]), np.array([last])) is None
