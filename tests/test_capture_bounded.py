@@ -193,6 +193,8 @@ def test_a_signal_to_the_group_arrives_once_and_one_to_us_alone_is_passed_on(tmp
         (("--python", "no-such-python", "x.py"), "no-such-python"),
         (("folder",), "__main__.py"),
         (("--steps", "0", "x.py"), "at least 1"),
+        (("x.ipynb",), "notebook"),
+        (("x.sh",), "advisor run -- bash x.sh"),
     ],
 )
 def test_nothing_was_started(
@@ -205,7 +207,8 @@ def test_nothing_was_started(
     """Usage: one clear line, status 2, and no folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
-    (tmp_path / "x.py").write_text("raise SystemExit('never run')")
+    for name in ("x.py", "x.ipynb", "x.sh"):
+        (tmp_path / name).write_text("raise SystemExit('never run')")
     try:
         status = cli.main(["run", *words])
     except SystemExit as ended:
@@ -213,7 +216,7 @@ def test_nothing_was_started(
     assert status == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert said in message
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "x.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "x.ipynb", "x.py", "x.sh"]
 
 
 def test_no_torch_in_the_scripts_interpreter(tmp_path: Path) -> None:
@@ -239,6 +242,22 @@ def test_no_training_is_no_failure_of_ours(tmp_path: Path) -> None:
         "advisor: nothing was profiled: no training step was seen (a backward pass, an optimizer's step, a DataLoader)"
     ]
     assert not (tmp_path / "advisor-report").exists()
+
+
+def test_a_child_that_outlives_the_script_is_not_waited_for(tmp_path: Path) -> None:
+    """As the compile workers of torch do: we end with the script, and the child lives on."""
+    script = tmp_path / "leaves.py"
+    script.write_text(
+        "import subprocess, sys, torch\nmodel = torch.nn.Linear(4, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nquiet = subprocess.DEVNULL\n"
+        "child = subprocess.Popen(['sleep', '300'], stdin=quiet, stdout=quiet, stderr=quiet)\n"
+        "for _ in range(60):\n    model(torch.ones(2, 4)).sum().backward()\n    optimizer.step()\n"
+        "print(child.pid)\n"
+    )
+    done = advised("--quiet", str(script), cwd=tmp_path)
+    assert done.status == 0, done.err
+    os.kill(int(done.out), signal.SIGKILL)  # which would fail if it had ended
+    assert (tmp_path / "advisor-report" / "report.html").is_file()
 
 
 def test_the_wait_passes_the_status_on() -> None:

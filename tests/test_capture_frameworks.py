@@ -37,6 +37,7 @@ def two_ranks(done: Captured) -> None:
         assert rank["steps"]["count"] == rank["steps"]["optimizer_steps"] == 40
         assert {file["role"] for file in rank["files"]} == {"profile", "lines"}
         assert rank["settings"]["ddp"]["find_unused_parameters"] is True
+        assert rank["local_rank"] == rank["rank"]
         names = {row["name"] for row in done.events(rank=rank["rank"])}
         assert any("gloo:all_reduce" in name for name in names)
     first, second = (rank["files"][0]["steps"] for rank in ranks)
@@ -50,7 +51,9 @@ def test_torchrun(tmp_path: Path) -> None:
     if not torchrun.is_file():
         pytest.skip("torchrun is not installed beside this interpreter")
     words = (torchrun, "--nproc-per-node", "2", "--master-port", port(), SCRIPTS / "ddp.py")
-    two_ranks(capture(tmp_path / "out", *words, launcher=True))
+    done = capture(tmp_path / "out", *words, launcher=True)
+    two_ranks(done)
+    assert [rank["local_world_size"] for rank in done.record["ranks"]] == [2, 2]
 
 
 @pytest.mark.slow
@@ -63,6 +66,34 @@ def test_python_m_torch_distributed_run(tmp_path: Path) -> None:
 def test_mp_spawn(tmp_path: Path) -> None:
     """The named script only starts its ranks: it trains nothing and leaves nothing."""
     two_ranks(capture(tmp_path / "out", SCRIPTS / "ddp.py", "spawn", env={"MASTER_PORT": port()}))
+
+
+@pytest.mark.slow
+def test_forked_ranks(tmp_path: Path) -> None:
+    """A forked process starts with its parent's hooks; where it joins a process group it is a rank of its own."""
+    two_ranks(capture(tmp_path / "out", SCRIPTS / "ddp.py", "fork", env={"MASTER_PORT": port()}))
+
+
+@pytest.mark.slow
+def test_ranks_forked_from_a_profiled_process(tmp_path: Path) -> None:
+    """torch's profiler does not survive a fork: they train as they would, and a note says why there is no trace."""
+    script = tmp_path / "late.py"
+    script.write_text(
+        "import os, sys\nimport torch\nimport torch.distributed as dist\ntorch.set_num_threads(1)\n"
+        "model = torch.nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "def train(steps):\n    for _ in range(steps):\n        model(torch.ones(2, 4)).sum().backward()\n"
+        "        optimizer.step()\n"
+        "train(60)\nif os.fork() == 0:\n"
+        "    dist.init_process_group('gloo', init_method=f'file://{sys.argv[1]}', rank=0, world_size=1)\n"
+        "    train(60)\n    print('child trained', flush=True)\n    os._exit(0)\n"
+        "os.wait()\nprint('trained')\n"
+    )
+    done = capture(tmp_path / "out", script, tmp_path / "store")
+    assert (done.status, done.out) == (0, "child trained\ntrained\n"), done.err
+    first, second = sorted(done.record["ranks"], key=lambda rank: not rank["files"])
+    assert {file["role"] for file in first["files"]} == {"profile", "lines"}
+    assert (second["files"], len(second["notes"])) == ([], 1)
+    assert "forked" in second["notes"][0]
 
 
 def test_a_report_of_two_ranks(tmp_path: Path) -> None:

@@ -107,6 +107,8 @@ class Recorder:
     def __init__(self) -> None:
         self.log: list[str] = []
         self.ready = True
+        self.compiled = 0
+        self.large = False
 
     def prepare(self) -> bool:
         self.log.append("prepare")
@@ -129,13 +131,16 @@ class Recorder:
         self.log.append("discard")
 
     def compiles(self) -> int:
-        return 0
+        return self.compiled
 
     def too_big(self) -> bool:
-        return False
+        return self.large
 
     def mark(self) -> Any:
         return None
+
+    def timed(self, steps: int) -> None:
+        self.timed_steps = steps
 
     def finished(self) -> None:
         self.log.append("finished")
@@ -156,6 +161,7 @@ def test_phases_in_order() -> None:
     ]
     assert [(end - start) for start, end in machine.before] == [1000] * 5
     assert machine.after
+    assert recorder.timed_steps == 5
 
 
 def test_a_busy_profiler_is_asked_again_and_timing_goes_on() -> None:
@@ -169,6 +175,30 @@ def test_a_busy_profiler_is_asked_again_and_timing_goes_on() -> None:
     for number in range(6, 9):
         machine.boundary(number * 1000, True, True, number)
     assert recorder.log[-2:] == ["stop {0: 8} False", "finished"]
+
+
+def test_compiling_extends_the_warm_up_but_not_for_ever() -> None:
+    """A step that compiled is no step to profile; one that compiles every time is how the script is."""
+    recorder = Recorder()
+    machine = phases.Phases(recorder, phases.Plan(warmup=1, timing=1, steps=1, lines=False))
+    for number in range(20):
+        recorder.compiled += 1
+        machine.boundary(number * 1000, True, True, number)
+    assert (machine.phase, recorder.log) == (phases.WARM, [])
+    for number in range(20, 60):
+        recorder.compiled += 1
+        machine.boundary(number * 1000, True, True, number)
+    assert recorder.log[-1] == "finished"
+
+
+def test_a_window_that_grows_too_large_is_closed_and_kept() -> None:
+    """The profiler holds more memory than it may: what was recorded is written, marked partial."""
+    recorder = Recorder()
+    machine = phases.Phases(recorder, phases.Plan(warmup=1, timing=1, steps=50, lines=False))
+    for number in range(8):
+        recorder.large = number >= 6
+        machine.boundary(number * 1000, True, True, number)
+    assert recorder.log[-2:] == ["stop {0: 3, 1: 4, 2: 5, 3: 6} True", "finished"]
 
 
 @pytest.mark.parametrize(("known", "ranks"), [(3, 1), (10, 1), (60, 1), (500, 1), (None, 1), (60, 4), (1, 1)])

@@ -63,6 +63,12 @@ def test_every_cause_has_its_fix(seen: Signs, probe: Probe, cause: str, fix: str
     assert diagnose(seen, probe).accelerator is True
 
 
+def test_old_cuda_is_warned_about_graphs() -> None:
+    checks = diagnose(NVIDIA, replace(GOOD, built_for="cuda 11.8")).checks
+    assert [(check.id, check.status) for check in checks] == [("device", "ok"), ("graphs", "warning")]
+    assert "CUDA 12" in checks[1].message
+
+
 def test_devices_that_torch_cannot_use() -> None:
     blind = replace(GOOD, available=False, kernels=None, name="")
     assert "without support for the NVIDIA" in verdict(NVIDIA, replace(blind, built_for=""))[1]
@@ -109,13 +115,14 @@ def test_signs_are_read_from_the_machine(tmp_path: Path) -> None:
     assert signs({}, tmp_path / "nothing") == Signs()
 
 
-def test_cores_of_affinity_and_quota(tmp_path: Path) -> None:
+def test_cores_of_affinity_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tightest of all control groups above the process, of both versions."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _process: {0, 1}, raising=False)
     (tmp_path / "proc" / "self").mkdir(parents=True)
     group = tmp_path / "proc" / "self" / "cgroup"
     group.write_text("0::/a/b\n")
     (tmp_path / "sys" / "fs" / "cgroup" / "a" / "b").mkdir(parents=True)
-    here = len(__import__("os").sched_getaffinity(0))
+    here = 2
     assert cores.available(str(tmp_path))[0] == here
     (tmp_path / "sys" / "fs" / "cgroup" / "a" / "cpu.max").write_text("50000 100000\n")
     (tmp_path / "sys" / "fs" / "cgroup" / "a" / "b" / "cpu.max").write_text("max 100000\n")

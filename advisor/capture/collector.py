@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+import os
 import statistics
 import weakref
 from time import perf_counter_ns
 from typing import Any
 
-from . import hooks
+from . import hooks, secrets
 from .workers import Board
 
 _MOST_LOADERS = 8
+# Warnings that matter come early; a script that warns in every step says the same.
+_MOST_WARNINGS, _WARNING_CHARACTERS = 10, 300
 
 
 class Collector:
@@ -26,11 +29,14 @@ class Collector:
         self.autocast: set[str] = set()
         self.lengths: dict[int, int | None] = {}
         self.board = Board()
+        self.precision_chosen = False  # the script set the precision of fp32 matrix products
+        self.warnings: list[str] = []
 
     def install(self) -> None:
         """Starts to listen to fetchers, autocast and the garbage collector."""
         hooks.watch_fetchers(self.board.begun, self.board.fetched)
         hooks.watch_autocast(self._autocast)
+        hooks.watch_warnings(self._warned)
         gc.callbacks.append(self._collected)
 
     def in_child(self) -> None:
@@ -65,6 +71,20 @@ class Collector:
         """An optimizer that stepped for the first time."""
         self.optimizers[id(optimizer)] = weakref.ref(optimizer)
 
+    def alive_optimizers(self) -> list[Any]:
+        """Those that have stepped and are still there."""
+        return [one for one in (ref() for ref in self.optimizers.values()) if one is not None]
+
+    def _warned(self, warning: Any, _value: Any) -> None:
+        """A warning is about to be shown; the first few different ones are kept, without what looks like a secret."""
+        if len(self.warnings) < _MOST_WARNINGS:
+            try:
+                text = _warning_text(warning)
+            except Exception:
+                return  # a message that cannot be turned into text is the script's affair
+            if text not in self.warnings:
+                self.warnings.append(text)
+
     def _autocast(self, region: Any, _value: Any) -> None:
         if getattr(region, "_enabled", True):
             self.autocast.add(str(getattr(region, "fast_dtype", "")).removeprefix("torch."))
@@ -87,7 +107,19 @@ class Collector:
         return {
             "loaders": [{**facts, **fetch_times(facts, times, len(used))} for facts in used],
             "gc_pauses_us": self.pauses,
+            "warnings": list(self.warnings),
         }
+
+
+def _warning_text(warning: Any) -> str:
+    """`torch/optim/lr_scheduler.py:182: UserWarning: …`, on one line; a file by its place in its package."""
+    path = str(warning.filename).replace(os.sep, "/")
+    for part in ("/site-packages/", "/dist-packages/"):
+        path = path.partition(part)[2] or path
+    if path.startswith("/"):
+        path = path.rpartition("/")[2]  # folders of the user's machine are nobody's business
+    said = " ".join(str(warning.message).split())[:_WARNING_CHARACTERS]
+    return secrets.cleaned(f"{path}:{warning.lineno}: {warning.category.__name__}: {said}")
 
 
 def _length(iterator: Any) -> int | None:

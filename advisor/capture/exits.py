@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -45,3 +46,10 @@ class Exits:
             self.keep()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def when_worker_ends(call: Callable[[], None]) -> None:
+    """Calls at the end of a process that multiprocessing forked: such a one runs no atexit functions."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(None, call, exitpriority=0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
@@ -163,6 +164,12 @@ def watch_autocast(entered: Listener) -> None:
 
     kind: Any = autocast_mode.autocast
     kind.prev = Attribute("prev", on_set=entered)
+
+
+def watch_warnings(shown: Listener) -> None:
+    """shown(warning, _): a warning that the filters let pass is about to be shown."""
+    kind: Any = warnings.WarningMessage
+    kind._category_name = Attribute("_category_name", on_set=shown)
 
 
 def watch_groups(joined: Callable[[], None]) -> None:

@@ -2,8 +2,8 @@
 
 A trace function opens a range at each line of the user's code on the loop's thread and closes it at the next one, so
 that a gap without any torch op still has its line. `advisor:call|<module>.<function>` names what a line of the user
-called outside the user's code. Works only inside one step; a debugger or a coverage tool that already traces is left
-alone.
+called outside the user's code; `advisor:module|<path>|<class>` is the forward of a module of the model. Works only
+inside one step; a debugger or a coverage tool that already traces is left alone.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ _exit = torch.autograd._record_function_with_args_exit
 
 
 class LineRecorder:
-    """Ranges for the lines of the calling thread between start() and stop()."""
+    """Ranges for the lines of the calling thread between start() and stop(). modules: id -> path in the model."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: dict[int, str]) -> None:
+        self.modules = modules
+        self.within: list[tuple[FrameType, Any]] = []  # forwards of modules that are running
         self.foreign = _foreign_folders()
         self.names: dict[CodeType, str | None] = {}
         self.open: list[tuple[FrameType, int, Any]] = []
@@ -65,6 +67,8 @@ class LineRecorder:
         self.hooked.clear()
         while self.open:
             _exit(self.open.pop()[2])
+        while self.within:
+            _exit(self.within.pop()[1])
 
     def _name(self, code: CodeType) -> str | None:
         """The constant part of a range's name: file and function; None for code that is not the user's."""
@@ -101,8 +105,12 @@ class LineRecorder:
     def _global(self, frame: FrameType, event: str, _arg: Any) -> Any:
         if event != "call" or not self.on:
             return None
+        forward = frame.f_code.co_name == "forward" and self._enter_module(frame)
         if self._name(frame.f_code) is not None:
             return self._local
+        if forward:
+            frame.f_trace_lines = False
+            return self._forward
         caller = frame.f_back
         if caller is not None and self.open and self.open[-1][0] is caller and self._name(caller.f_code) is not None:
             # What a line of the user called outside the user's code, one level deep.
@@ -112,6 +120,25 @@ class LineRecorder:
             frame.f_trace_lines = False
             return self._call
         return None
+
+    def _enter_module(self, frame: FrameType) -> bool:
+        """Opens the range of a module of the model, where this is its forward."""
+        module = frame.f_locals.get("self")
+        path = self.modules.get(id(module))
+        if path is None:
+            return False
+        self.within.append((frame, _enter(f"advisor:module|{path}|{type(module).__name__}")))
+        return True
+
+    def _leave_module(self, frame: FrameType) -> None:
+        if self.within and self.within[-1][0] is frame:
+            _exit(self.within.pop()[1])
+
+    def _forward(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        if event == "return":
+            self._leave_module(frame)
+            frame.f_trace_lines = True
+        return self._forward
 
     def _call(self, frame: FrameType, event: str, _arg: Any) -> Any:
         if event == "return":
@@ -137,6 +164,7 @@ class LineRecorder:
             self._push(frame)
         elif event == "return":
             self._pop(frame)
+            self._leave_module(frame)
         return self._local
 
 

@@ -163,9 +163,20 @@ def diagnose(seen: Signs, probe: Probe | None) -> Preflight:
         return Preflight((Check("device", "warning", _unusable(seen, probe)),), False, "", versions)
     if probe.kernels:
         text = f"device events can be recorded ({probe.name})"
-        return Preflight((Check("device", "ok", text),), True, probe.name, versions)
+        return Preflight((Check("device", "ok", text), *_graphs(probe)), True, probe.name, versions)
     cause = Check("device", "error", f"device events cannot be recorded on {probe.name}: {_unrecorded(seen, probe)}")
     return Preflight((cause,), True, probe.name, versions)
+
+
+def _graphs(probe: Probe) -> tuple[Check, ...]:
+    """A warning where CUDA graphs and the profiler do not go together."""
+    if not probe.built_for.startswith("cuda 11"):
+        return ()
+    text = (
+        f"torch {probe.torch} is built for {probe.built_for}, whose profiler may crash or hang on CUDA graphs: where "
+        'the script uses them (or torch.compile(mode="reduce-overhead")), install a torch built for CUDA 12 or newer'
+    )
+    return (Check("graphs", "warning", text),)
 
 
 def _none(seen: Signs) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import platform
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
-from . import cores
+from . import cores, live
 
 # torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
 _MEMORY = {
@@ -48,57 +48,76 @@ def switches() -> dict[str, Any]:
         "matmul_precision": attempt(torch.get_float32_matmul_precision),
         "tf32_matmul": attempt(lambda: bool(backends.cuda.matmul.allow_tf32)),
         "tf32_cudnn": attempt(lambda: bool(backends.cudnn.allow_tf32)),
+        "cudnn_enabled": attempt(lambda: bool(backends.cudnn.enabled)),
         "cudnn_benchmark": attempt(lambda: bool(backends.cudnn.benchmark)),
+        "cudnn_deterministic": attempt(lambda: bool(backends.cudnn.deterministic)),
         "deterministic": attempt(torch.are_deterministic_algorithms_enabled),
         "default_dtype": attempt(lambda: str(torch.get_default_dtype()).removeprefix("torch.")),
         "anomaly_detection": attempt(torch.is_anomaly_enabled),
     }
 
 
-def look(initial: dict[str, Any], collector: Any) -> dict[str, Any]:
+def look(initial: dict[str, Any], collector: Any, alive: live.Live | None) -> dict[str, Any]:
     """The facts of the window: settings, optimizers, devices, memory, compilation, the model."""
-    optimizers = [one for one in (ref() for ref in collector.optimizers.values()) if one is not None]
-    params = [param for one in optimizers for group in one.param_groups for param in group["params"]]
-    found = attempt(_live_objects) or {}
+    # Those that torch.compile traced away are known by being there.
+    optimizers = collector.alive_optimizers() or (alive.optimizers if alive else [])
+    params = attempt(lambda: parameters_of(optimizers)) or []
     autocast = sorted(collector.autocast)
     now = switches()
     settings = {
         **now,
-        "matmul_precision_set": any(now[key] != initial[key] for key in ("matmul_precision", "tf32_matmul")),
+        "matmul_precision_set": collector.precision_chosen
+        or any(now[key] != initial[key] for key in ("matmul_precision", "tf32_matmul")),
         "autocast": bool(autocast),
         "autocast_dtype": autocast[-1] if autocast else None,
-        "grad_scaler": bool(found.get("scalers")) if found else None,
+        "grad_scaler": bool(alive.scalers) if alive else None,
         "threads": attempt(torch.get_num_threads),
         "interop_threads": attempt(torch.get_num_interop_threads),
         "cores": attempt(lambda: cores.available()[0]),
         "cpu_bf16": attempt(cpu_bf16),
-        "model_device": _device_of(params),
+        "model_device": device_of(params),
         "accelerator_available": True if torch.cuda.is_initialized() else None,
         "accelerator_name": attempt(torch.cuda.get_device_name) if torch.cuda.is_initialized() else None,
         "compiled": _compiled(),
-        "ddp": (found.get("ddp") or [None])[0],
+        "ddp": alive.ddp if alive else None,
+        "fsdp": alive.fsdp if alive else None,
     }
     return {
         "settings": settings,
-        "optimizers": [optimizer_facts(one) for one in optimizers],
+        "optimizers": [facts for one in optimizers if (facts := attempt(partial(optimizer_facts, one)))],
         "devices": attempt(_devices) or [],
         "memory": attempt(_memory),
         "compile": attempt(_compile_facts),
-        "model": attempt(lambda: _model(params)),
+        "model": attempt(lambda: live.model_facts(alive.modules if alive else [], params)),
     }
+
+
+def hidden_optimizer(collector: Any, alive: live.Live | None) -> str:
+    """A sentence for run.json where an optimizer is there that was never seen to step in a script that compiles."""
+    if collector.optimizers or alive is None or not alive.optimizers or not _compiled():
+        return ""
+    return (
+        "the optimizer steps inside a function that torch.compile traced, where no step of it can be seen: optimizer "
+        "steps are not counted, and where no DataLoader tells the steps apart the window is one of time"
+    )
+
+
+def parameters_of(optimizers: list[Any]) -> list[Any]:
+    """The parameters that these optimizers step."""
+    return [param for one in optimizers for group in one.param_groups for param in group["params"]]
 
 
 def optimizer_facts(optimizer: Any) -> dict[str, Any]:
     """An optimizer's class, its implementation switches and what it steps."""
     group = optimizer.param_groups[0]
-    params = [param for one in optimizer.param_groups for param in one["params"]]
+    params = parameters_of([optimizer])
     return {
         "name": type(optimizer).__name__,
         "foreach": group.get("foreach"),
         "fused": group.get("fused"),
         "capturable": group.get("capturable"),
         "tensors": sum(1 for param in params if param.requires_grad),
-        "device": _device_of(params) or "",
+        "device": device_of(params) or "",
     }
 
 
@@ -139,17 +158,6 @@ def _context(iterator: Any) -> str | None:
     return method
 
 
-def durations(before: list[Any], after: list[Any]) -> tuple[list[float], str, float | None]:
-    """Un-profiled step times in µs in order, the clock they came from, and their mean where only that is known."""
-    pairs = [*before, *after]
-    if not pairs:
-        return [], "host", None
-    if isinstance(pairs[0][0], int):
-        return [(end - start) / 1e3 for start, end in pairs if isinstance(end, int)], "host", None
-    times = [start.elapsed_time(end) * 1e3 for start, end in pairs if hasattr(start, "query") and end.query()]
-    return times, "device", None
-
-
 def cpu_bf16() -> bool | None:
     """Whether this CPU multiplies bf16 in hardware; None where the system does not say."""
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
@@ -157,7 +165,7 @@ def cpu_bf16() -> bool | None:
     return any(flag in flags.split() for flag in ("amx_bf16", "avx512_bf16", "bf16")) if flags else None
 
 
-def _device_of(params: list[Any]) -> str | None:
+def device_of(params: list[Any]) -> str | None:
     """Device type of the parameters, those with gradients first."""
     with_grad = [param for param in params if param.grad is not None] or params
     return str(with_grad[0].device.type) if with_grad else None
@@ -208,34 +216,3 @@ def _memory() -> dict[str, int] | None:
         return None
     stats = torch.cuda.memory_stats()
     return {name: int(stats[key]) for key, name in _MEMORY.items() if key in stats}
-
-
-def _model(params: list[Any]) -> dict[str, Any] | None:
-    if not params:
-        return None
-    unique = list({id(param): param for param in params}.values())
-    return {
-        "parameters": sum(param.numel() for param in unique),
-        "parameter_bytes": sum(param.numel() * param.element_size() for param in unique),
-        "tensors": len(unique),
-    }
-
-
-def _live_objects() -> dict[str, list[Any]]:
-    """GradScalers and wrapped models that are alive. Types are compared, never isinstance: proxies would be woken."""
-    wrapper = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", None)
-    found: dict[str, list[Any]] = {"scalers": [], "ddp": []}
-    for one in gc.get_objects():
-        kind = type(one)
-        if kind.__name__ == "GradScaler" and kind.__module__.startswith("torch."):
-            if getattr(one, "_enabled", True):
-                found["scalers"].append(True)
-        elif wrapper is not None and (kind is wrapper or wrapper in kind.__mro__):
-            found["ddp"].append(_ddp_facts(one))
-    return found
-
-
-def _ddp_facts(model: Any) -> dict[str, Any]:
-    names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
-    facts = {name: getattr(model, name, None) for name in names}
-    return {"kind": "DDP", **facts, "bucket_cap_bytes": getattr(model, "bucket_bytes_cap", None)}

@@ -76,10 +76,12 @@ class Settings(msgspec.Struct, frozen=True):
     """Switches that no trace holds, as they stood in the profiled window."""
 
     matmul_precision: str | None = None  # torch.get_float32_matmul_precision(): highest | high | medium
-    matmul_precision_set: bool | None = None  # the script itself chose it
+    matmul_precision_set: bool | None = None  # the script itself chose it, if only by choosing the default
     tf32_matmul: bool | None = None
     tf32_cudnn: bool | None = None
+    cudnn_enabled: bool | None = None
     cudnn_benchmark: bool | None = None
+    cudnn_deterministic: bool | None = None
     deterministic: bool | None = None
     autocast: bool | None = None  # an autocast region was entered in the window
     autocast_dtype: str | None = None
@@ -94,7 +96,8 @@ class Settings(msgspec.Struct, frozen=True):
     accelerator_available: bool | None = None  # torch sees a usable accelerator
     accelerator_name: str | None = None
     compiled: bool | None = None
-    ddp: dict[str, Any] | None = None
+    ddp: dict[str, Any] | None = None  # arguments of DistributedDataParallel
+    fsdp: dict[str, Any] | None = None  # arguments of FullyShardedDataParallel or fully_shard; units: how many
 
     @classmethod
     def compute(cls, record: RankRecord) -> Settings:
@@ -110,6 +113,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     )
     rank: int = 0
     local_rank: int | None = None
+    local_world_size: int | None = None  # processes of the job on this machine
     world_size: int = 1
     pid: int = 0
     files: list[TraceFile] = []
@@ -121,8 +125,8 @@ class RankRecord(msgspec.Struct, frozen=True):
     compile: dict[str, Any] | None = None  # counters; graph_breaks, recompiles with reasons
     gc_pauses_us: list[float] | None = None  # inside the un-profiled window
     memory: dict[str, int] | None = None  # torch.cuda.memory_stats subset; peak_allocated_bytes …
-    model: dict[str, Any] | None = None  # parameters, parameter_bytes, modules
-    warnings: list[str] = []
+    model: dict[str, Any] | None = None  # parameters, parameter_bytes; modules: path, kind, parameters, flops
+    warnings: list[str] = []  # the first few that were shown: file, line, category and text, without secrets
     notes: list[str] = []  # what capture could not do, one sentence each
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
 

@@ -71,8 +71,13 @@ def mask(command: Sequence[str]) -> list[str]:
             found.append(f"{name}={MASK}")
             continue
         hide = word.startswith("-") and not separator and bool(_NAMES.search(word))
-        found.append(_FORMS.sub(MASK, _URL.sub(rf"\g<scheme>{MASK}@", word)))
+        found.append(cleaned(word))
     return found
+
+
+def cleaned(text: str) -> str:
+    """A text without what looks like a secret by its form: tokens of well-known services, passwords in addresses."""
+    return _FORMS.sub(MASK, _URL.sub(rf"\g<scheme>{MASK}@", text))
 
 
 def allowed(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,6 @@
-"""One process's capture: listens to the loop, drives the phases, and writes this rank's part of run.json.
+"""One process's capture: drives the phases, and writes this rank's part of run.json.
 
-Imported only after the script has imported torch. Every listener ends at once in a process that the script forks, on
-threads other than the loop's, and after anything of ours has failed.
+Imported only after the script has imported torch.
 """
 
 from __future__ import annotations
@@ -11,17 +10,15 @@ import json
 import os
 import sys
 from _thread import get_ident
-from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from . import hooks, probe
-from .collector import Collector
-from .exits import Exits
+from . import choices, hooks, live, probe
+from .clock import Clock
+from .ears import Ears
+from .exits import Exits, when_worker_ends
 from .phases import AFTER, DONE, LINES, RECORD, TIMING, Phases, plan
+from .place import Place
 from .timewindow import TimeWindow
-from .tracker import Tracker
 from .window import Window
 
 # Backward passes without a step source after which none is expected: a loop that updates its weights by hand.
@@ -32,120 +29,74 @@ def arm(settings: dict[str, Any], role: str) -> None:
     """Installs the hooks: at once in a rank; in any other process when it joins a process group."""
     hooks.hide_from_dynamo()
     session = Session(settings)
+    session.end_choices = choices.watch_precision(session.precision)
     if role == "rank":
         session.begin()
         # The named script without a step: even a time window is better than nothing.
         session.time_window.watch()
-    else:
-        hooks.watch_groups(session.begin)
+    hooks.watch_groups(session.joined)
 
 
-class Session:
+class Session(Ears):
     """The state of this process's capture."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings = settings
-        self.begun = False
-        self.live = False
-        self.thread = 0
+        super().__init__(settings)
         self.notes: list[str] = []
-        self.serials = 0
-        self.place: tuple[int, int] | None = None
-        self.compiles = 0
-        self.tracker = Tracker(self._boundary)
-        self.window = Window(settings, self._file)
-        self.window.finished = self._written  # type: ignore[method-assign]
+        self.place = Place()
+        self.clock = Clock(self._device)
+        self.window = Window(settings, self._file, self.clock)
+        self.window.finished = self._write  # type: ignore[method-assign]
         self.window.on_stop = self._look
+        self.window.modules = self._modules
         self.phases: Phases | None = None
-        self.collector = Collector()
         self.facts: dict[str, Any] = {}
-        self.known: int | None = None
         self.time_window = TimeWindow(self._without_steps, self._open_time_window, self._close_time_window)
         self.initial = probe.switches()
+        self.end_choices = _nothing
+        self.forked = False
 
     def begin(self) -> None:
         """Starts to listen; once."""
         if self.begun or not self._wanted():
             return
         self.begun = self.live = True
-        hooks.watch_loaders(self._asked, self._given)
-        hooks.watch_backward(self._backward)
-        hooks.watch_optimizers(self._stepped, self._stepping)
-        hooks.watch_profilers(self._user_stepped, self._profiler_began, self._profiler_ended)
-        hooks.in_children(self._forget)
+        if not self.forked:  # the hooks of a forked process are those of its parent, and this object is theirs
+            self.listen(self._profiler_began, self._profiler_ended)
+            atexit.register(self.end)
         self.collector.install()
         self.exits = Exits(self.end)
-        atexit.register(self.end)
 
     def _wanted(self) -> bool:
         chosen = self.settings.get("rank")
-        return chosen is None or self.rank() in chosen
+        return chosen is None or self.place.rank() in chosen
 
-    def rank(self) -> int:
-        """This process's rank: of the process group, else of the launcher's environment, else 0."""
-        return self._place()[0]
+    def precision(self) -> None:
+        """The script chooses the precision of fp32 matrix products, if only the one that is the default."""
+        self.collector.precision_chosen = True
 
-    def world_size(self) -> int:
-        """Processes in the job."""
-        return self._place()[1]
+    def joined(self) -> None:
+        """This process has joined a process group: it is a rank."""
+        if not self.forked:
+            self.begin()
+        elif self.begun and not self.live:
+            self._begin_in_child()
 
-    def _place(self) -> tuple[int, int]:
-        """(rank, world size); what the process group said holds after the script has left it."""
-        group = torch.distributed
-        if group.is_available() and group.is_initialized():
-            self.place = (int(group.get_rank()), int(group.get_world_size()))
-        if self.place is None:
-            known = os.environ
-            rank = known.get("RANK") or known.get("SLURM_PROCID") or known.get("OMPI_COMM_WORLD_RANK") or 0
-            size = known.get("WORLD_SIZE") or known.get("SLURM_NTASKS") or known.get("OMPI_COMM_WORLD_SIZE") or 1
-            return int(rank), int(size)
-        return self.place
-
-    # -- listeners: each is a few attribute reads outside the window
-
-    def _asked(self, iterator: Any, _value: Any) -> None:
-        if self.live and (not self.thread or get_ident() == self.thread):
-            serial = iterator.__dict__.get("_advisor")
-            if serial is None:
-                self.serials += 1
-                serial = iterator.__dict__["_advisor"] = self.serials
-                self._guard(self.collector.loader, iterator)
-            self._guard(self.tracker.asked, serial)
-
-    def _given(self, iterator: Any, count: int) -> None:
-        if not count:
-            if self.live:
-                self.collector.made(iterator)
-        elif self.live and (not self.thread or get_ident() == self.thread):
-            serial = iterator.__dict__.get("_advisor")
-            if serial is not None:
-                self._guard(self.tracker.given, serial)
-                self.collector.batch_ready()
-
-    def _backward(self) -> None:
-        if self.live:
-            if not self.thread:
-                self.thread = get_ident()
-            if get_ident() == self.thread:
-                self._guard(self.tracker.backward)
-
-    def _stepping(self) -> None:
-        if self.live and (not self.thread or get_ident() == self.thread):
-            self.tracker.stepping_begins()
-
-    def _stepped(self, optimizer: Any) -> None:
-        if self.live and (not self.thread or get_ident() == self.thread):
-            key = id(optimizer)
-            if key not in self.collector.optimizers:
-                self._guard(self.collector.optimizer, optimizer)
-            if self.tracker.source in ("", "optimizer") and hooks.inside_backward():
-                self.tracker.stepped_inside()
-            else:
-                self._guard(self.tracker.stepped, key)
-
-    def _user_stepped(self, profiler: Any, number: int) -> None:
-        if number and self.live and (not self.thread or get_ident() == self.thread):
-            self._guard(self.tracker.user_stepped)
+    def _begin_in_child(self) -> None:
+        """A rank that was forked: everything begins anew. torch's profiler does not survive a fork once it was used."""
+        used, chosen, end_choices = self.window.used, self.collector.precision_chosen, self.end_choices
+        self.__init__(self.settings)  # type: ignore[misc]
+        self.forked, self.collector.precision_chosen, self.end_choices = True, chosen, end_choices
+        if used:
+            self.begun = True
+            self.notes.append(
+                "this rank was forked from a process that had been profiled already, and torch's profiler does not "
+                "survive that: start ranks with torchrun or by spawn"
+            )
+            self._write()
+            return
+        self.begin()
+        when_worker_ends(self.end)
 
     def _profiler_began(self) -> None:
         if self.live and not self.window.changing:
@@ -164,17 +115,9 @@ class Session:
             self.window.theirs = False
 
     def _forget(self) -> None:
-        """In a forked child: nothing of this is its business."""
-        self.live = False
-        self.begun = True
-        self.collector.in_child()
-
-    def _guard(self, call: Callable[..., Any], *args: Any) -> None:
-        """Calls; what fails ends capture, never the script. SystemExit and KeyboardInterrupt pass."""
-        try:
-            call(*args)
-        except Exception as failure:
-            self.fail(failure)
+        """In a forked child: nothing of this is its business, unless it joins a process group."""
+        super()._forget()
+        self.forked = True
 
     def fail(self, failure: Exception) -> None:
         """Gives up: notes why, writes what there is."""
@@ -198,7 +141,9 @@ class Session:
         if hooks.inside_backward():
             return False
         expected = self.tracker.backwards and self.tracker.backwards < _UNSETTLED
-        if self._without_steps() and not expected and not self.thread_elsewhere():
+        # Where the loop runs on another thread, the main one has nothing to show.
+        elsewhere = self.thread and self.thread != get_ident()
+        if self._without_steps() and not expected and not elsewhere:
             self._guard(self._start_time_window)
         return True
 
@@ -215,12 +160,12 @@ class Session:
 
     def _keep_time_window(self) -> None:
         self.exits.release()
+        self.facts.clear()  # a window before it may have seen a script that was still setting up
         self.window.stop({}, partial=False)
-        self._write()
-
-    def thread_elsewhere(self) -> bool:
-        """The loop runs on another thread than the main one, which is where a time window would look."""
-        return bool(self.thread) and self.thread != get_ident()
+        if self.window.files:
+            self._write()
+        else:
+            self.facts.clear()  # nothing was computed while this window was open
 
     # -- the phases
 
@@ -229,10 +174,8 @@ class Session:
             self.window.forget()
             self.facts.clear()
             self.exits.release()
-            known = self._known_length()
-            self.phases = Phases(self.window, plan(self.settings, known, self.world_size()))
+            self.phases = Phases(self.window, plan(self.settings, self._known_length(), self.place.world_size()))
             self.phases.left -= self.tracker.count
-            self.facts["clock"] = "host"
         before = self.phases.phase
         self.collector.timed = before in (TIMING, AFTER)
         self.phases.boundary(now_ns, trained, clean, self.tracker.count - 1)
@@ -260,14 +203,25 @@ class Session:
         if phase == DONE:
             self._write()
 
+    def _device(self) -> str:
+        """Type of the device that the model lies on, as far as is known."""
+        return probe.device_of(probe.parameters_of(self.collector.alive_optimizers())) or ""
+
     def _look(self) -> None:
         """Reads the settings as they stand in the window; once."""
         if "settings" not in self.facts:
-            self.facts.update(probe.look(self.initial, self.collector))
+            if self.phases is not None:
+                self.end_choices()
+            alive = probe.attempt(live.find)
+            self.facts.update(probe.look(self.initial, self.collector, alive))
+            note = probe.hidden_optimizer(self.collector, alive) if self.tracker.backwards else ""
+            self.notes += [note] if note and note not in self.notes else []
 
-    def _written(self) -> None:
-        """A window was closed: what is known so far goes to disk."""
-        self._write()
+    def _modules(self) -> dict[int, str]:
+        """Paths of the model's modules, for the step that records lines."""
+        alive = live.find()
+        optimizers = self.collector.alive_optimizers() or alive.optimizers
+        return live.paths(alive.modules, probe.parameters_of(optimizers))
 
     def end(self) -> None:
         """The script ends: an open window is kept, the record is written. Safe to call twice."""
@@ -298,7 +252,7 @@ class Session:
 
     def _file(self, role: str) -> str:
         name = "trace" if role == "profile" else role
-        return os.path.join(self.settings["folder"], f"{name}-rank{self.rank()}-{os.getpid()}.pt.trace.json.gz")
+        return os.path.join(self.settings["folder"], f"{name}-rank{self.place.rank()}-{os.getpid()}.pt.trace.json.gz")
 
     def _write(self) -> None:
         """This rank's part of run.json, written aside and renamed."""
@@ -311,18 +265,18 @@ class Session:
         os.replace(path + ".tmp", path)
 
     def _record(self) -> dict[str, Any]:
-        local = os.environ.get("LOCAL_RANK")
         lines = self.window.lines
+        clock = [self.clock.note] if self.clock.note else []
         return {
-            "rank": self.rank(),
-            "local_rank": int(local) if local else None,
-            "world_size": self.world_size(),
+            "rank": self.place.rank(),
+            "world_size": self.place.world_size(),
+            **self.place.local(),
             "pid": os.getpid(),
             "files": self.window.files,
             "steps": self._steps(),
-            **{key: value for key, value in self.facts.items() if key != "clock"},
+            **self.facts,
             **self.collector.record(self.tracker.trained),
-            "notes": [*self.notes, *self.window.notes],
+            "notes": [*self.notes, *self.window.notes, *clock],
             "user_files": sorted(lines.files) if lines is not None else [],
             "versions": probe.versions(),
         }
@@ -336,7 +290,10 @@ class Session:
             "optimizer_steps": self.tracker.optimizer_steps,
         }
         if phases is not None:
-            times, clock, mean = probe.durations(phases.before, phases.after)
-            steps |= {"unprofiled_us": times, "clock": clock, "unprofiled_mean_us": mean}
+            steps |= self.clock.durations(phases.before, phases.after)
             steps["profiled_us"] = [one / 1e3 for one in phases.profiled]
         return steps
+
+
+def _nothing() -> None:
+    """Where nothing is to be ended."""

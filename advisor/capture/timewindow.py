@@ -13,9 +13,9 @@ from _thread import start_new_thread
 from collections.abc import Callable
 from typing import Any
 
-# Silence after `import torch` before the first window, its length, and how many are tried, each after twice the wait:
-# a script may spend its first seconds on imports and data. The largest trace is kept.
-WAIT_S, LENGTH_S, MOST = 1.0, 0.5, 5
+# Silence after `import torch` before the first window and between windows, and the length of each: a script may spend
+# its first seconds on imports, data and compilation. The largest trace is kept.
+WAITS_S, LENGTH_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0), 0.5
 
 _Call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
@@ -40,11 +40,9 @@ class TimeWindow:
         start_new_thread(self._wait, ())
 
     def _wait(self) -> None:
-        pause = WAIT_S
-        for _ in range(MOST):
+        for pause in WAITS_S:
             if not (self._sleep(pause) and self._ask(self.start) and self._sleep(LENGTH_S) and self._ask(self.stop)):
                 return
-            pause *= 2
 
     def _sleep(self, seconds: float) -> bool:
         """Waits; False when no window is needed any more."""

@@ -93,7 +93,10 @@ class Tracker:
             segment.backward = True
             self.openers.add(segment.opener)
             yielded = segment.yielded
-            if yielded:
+            if len(yielded) == 1:
+                self.trained.add(yielded[0])
+                self.yields.pop(yielded[0], None)
+            elif yielded:
                 # The last batch is what was trained on; partners of a zip gave one batch each. Two or more batches of
                 # an earlier iterator (validation before training) were not trained on.
                 once = {one for one in yielded if yielded.count(one) == 1} | {yielded[-1]}

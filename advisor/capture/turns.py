@@ -19,18 +19,18 @@ import sys
 from time import perf_counter_ns
 from typing import Any
 
-from . import hooks
-from .session import Session
+from .ears import Ears
+from .place import Place
 
 
 def arm(settings: dict[str, Any], role: str) -> None:
     """Listens to the loop of the process that ran the script; every other process runs on as it is."""
     turns = Turns(settings)
-    if role == "rank" and turns.rank() == 0:
+    if role == "rank" and Place().rank() == 0:
         turns.begin()
 
 
-class Turns(Session):
+class Turns(Ears):
     """The same ears as a capture, and nothing recorded: every boundary may be the end of a turn."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -58,20 +58,12 @@ class Turns(Session):
         _die_with_parent()
         os.set_blocking(self.pipe_out, True)
         os.set_blocking(self.pipe_in, True)
-        hooks.watch_loaders(self._asked, self._given)
-        hooks.watch_backward(self._backward)
-        hooks.watch_optimizers(self._stepped, self._stepping)
-        hooks.watch_profilers(self._user_stepped, _nothing, _nothing)
-        hooks.in_children(self._forget)
+        self.listen(_nothing, _nothing)
 
     def fail(self, failure: Exception) -> None:
         """Says why, and lets the script go on; the controller ends it."""
         self.live = False
         self._say(f"failed {type(failure).__name__}: {failure}")
-
-    def end(self) -> None:
-        """Nothing is left behind."""
-        self.live = False
 
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
         if not self.wanted:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.profiler
 
+from .clock import Clock
 from .hooks import Ranges
 from .lines import LineRecorder
 
@@ -38,8 +39,9 @@ _MOST_GROWTH_BYTES = 2 << 30
 class Window:
     """The recorder of one rank. Every method may raise; the session turns that into a note."""
 
-    def __init__(self, settings: dict[str, Any], name: Callable[[str], str]) -> None:
+    def __init__(self, settings: dict[str, Any], name: Callable[[str], str], clock: Clock) -> None:
         self.settings = settings
+        self.clock = clock
         self.name = name
         self.profiler: Any = None
         self.role = ""
@@ -55,6 +57,8 @@ class Window:
         self.refused = False
         self.ranges = Ranges()
         self.on_stop: Callable[[], None] = lambda: None
+        self.used = False  # the profiler was brought up in this process
+        self.modules: Callable[[], dict[int, str]] = dict  # id of a module of the model -> its path
 
     def prepare(self) -> bool:
         """Readies the profiler (its warm-up); False while the script's own profiler is at work."""
@@ -139,7 +143,7 @@ class Window:
         return True
 
     def _make_lines(self) -> None:
-        self.lines = LineRecorder()
+        self.lines = LineRecorder(self.modules())
 
     def _start_lines(self) -> None:
         try:
@@ -158,12 +162,12 @@ class Window:
         return _resident_bytes() - self.resident > _MOST_GROWTH_BYTES
 
     def mark(self) -> Any:
-        """An event on the device's current stream; None where no device is in use: the host's clock tells."""
-        if not torch.cuda.is_initialized():
-            return None
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        """An event on the device; None where no device is in use: the host's clock tells."""
+        return self.clock.mark()
+
+    def timed(self, steps: int) -> None:
+        """The un-profiled phase before the window is over, with so many steps."""
+        self.clock.phase_ends(steps)
 
     def finished(self) -> None:
         """Replaced by the session."""
@@ -189,9 +193,10 @@ class Window:
 
     def _make(self, role: str) -> Any:
         activities = [torch.profiler.ProfilerActivity.CPU]
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"record_shapes": True}
+        self.used = True
         if role != "lines":
-            options = {"record_shapes": True, "profile_memory": bool(self.settings.get("memory"))}
+            options["profile_memory"] = bool(self.settings.get("memory"))
             activities += _device_activities()
             if len(activities) > 1:
                 options["experimental_config"] = _sync_events()

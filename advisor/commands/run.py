@@ -124,6 +124,10 @@ def _check_script(name: str) -> None:
     path = Path(name)
     if not path.exists():
         raise UsageError(f"{name}: no such script")
+    if path.suffix == ".ipynb":
+        raise UsageError(f"{name} is a notebook; make a script of it: jupyter nbconvert --to script {name}")
+    if path.suffix in (".sh", ".bash"):
+        raise UsageError(f"{name} is a shell script; start it as a launcher: advisor run -- bash {name}")
     if path.is_dir() and not (path / "__main__.py").is_file():
         raise UsageError(f"{name} is a folder without a __main__.py; name the script, or use -m for a package")
 
@@ -174,7 +178,7 @@ def _report(
     publisher: Publisher | None,
 ) -> int:
     """Moves the traces home and reports on them; our own failures are one line and status 4."""
-    from advisor.capture import launch
+    from advisor.capture import launch, module_work
     from advisor.commands.analyze import finish
     from advisor.errors import FAILED, AdvisorError
 
@@ -184,6 +188,7 @@ def _report(
             if publisher:
                 publisher.withdraw()
             return _nothing(record, args)
+        module_work.add_flops(folder, record)
         _add_preflight(folder, record, python)
         # Without a folder to move to, what was captured stays where it is.
         home = publisher.bring_home() if publisher else folder

@@ -1,0 +1,104 @@
+"""What the hooks of this process tell: each listener is a few attribute reads, on the loop's thread only.
+
+Every listener ends at once in a process that the script forks, on threads other than the loop's, and after anything of
+ours has failed.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from collections.abc import Callable
+from typing import Any
+
+from . import hooks
+from .collector import Collector
+from .tracker import Tracker
+
+
+class Ears:
+    """Listens to loaders, backward passes, optimizers and profilers, and passes on what the tracker needs.
+
+    live is off until `listen`, and for ever after a failure. `_boundary` and `fail` are for those who build on this.
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.begun = False
+        self.live = False
+        self.thread = 0
+        self.serials = 0
+        self.tracker = Tracker(self._boundary)
+        self.collector = Collector()
+
+    def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
+        """A boundary between two iterations of the loop."""
+        raise NotImplementedError
+
+    def fail(self, failure: Exception) -> None:
+        """Gives up; the script goes on."""
+        raise NotImplementedError
+
+    def listen(self, profiler_began: Callable[[], None], profiler_ended: Callable[[], None]) -> None:
+        """Installs the hooks; once in a process."""
+        hooks.watch_loaders(self._asked, self._given)
+        hooks.watch_backward(self._backward)
+        hooks.watch_optimizers(self._stepped, self._stepping)
+        hooks.watch_profilers(self._user_stepped, profiler_began, profiler_ended)
+        hooks.in_children(self._forget)
+
+    def _asked(self, iterator: Any, _value: Any) -> None:
+        if self.live and (not self.thread or get_ident() == self.thread):
+            serial = iterator.__dict__.get("_advisor")
+            if serial is None:
+                self.serials += 1
+                serial = iterator.__dict__["_advisor"] = self.serials
+                self._guard(self.collector.loader, iterator)
+            self._guard(self.tracker.asked, serial)
+
+    def _given(self, iterator: Any, count: int) -> None:
+        if not count:
+            if self.live:
+                self.collector.made(iterator)
+        elif self.live and (not self.thread or get_ident() == self.thread):
+            serial = iterator.__dict__.get("_advisor")
+            if serial is not None:
+                self._guard(self.tracker.given, serial)
+                self.collector.batch_ready()
+
+    def _backward(self) -> None:
+        if self.live:
+            if not self.thread:
+                self.thread = get_ident()
+            if get_ident() == self.thread:
+                self._guard(self.tracker.backward)
+
+    def _stepping(self) -> None:
+        if self.live and (not self.thread or get_ident() == self.thread):
+            self.tracker.stepping_begins()
+
+    def _stepped(self, optimizer: Any) -> None:
+        if self.live and (not self.thread or get_ident() == self.thread):
+            key = id(optimizer)
+            if key not in self.collector.optimizers:
+                self._guard(self.collector.optimizer, optimizer)
+            if self.tracker.source in ("", "optimizer") and hooks.inside_backward():
+                self.tracker.stepped_inside()
+            else:
+                self._guard(self.tracker.stepped, key)
+
+    def _user_stepped(self, profiler: Any, number: int) -> None:
+        if number and self.live and (not self.thread or get_ident() == self.thread):
+            self._guard(self.tracker.user_stepped)
+
+    def _forget(self) -> None:
+        """In a forked child: nothing of this is its business."""
+        self.live = False
+        self.begun = True
+        self.collector.in_child()
+
+    def _guard(self, call: Callable[..., Any], *args: Any) -> None:
+        """Calls; what fails ends capture, never the script. SystemExit and KeyboardInterrupt pass."""
+        try:
+            call(*args)
+        except Exception as failure:
+            self.fail(failure)

@@ -1,0 +1,156 @@
+"""What is alive in the script's process: the model by module, its wrappers, GradScalers, optimizers.
+
+One walk over the objects that the garbage collector knows, when the window has closed. Types are compared, never
+isinstance: proxies would be woken.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+# Modules listed in run.json: a large language model has some thousand, of which the first tell the shape.
+_MOST_MODULES = 400
+
+
+@dataclass
+class Live:
+    """Objects found. wrappers: models wrapped for several ranks, as facts."""
+
+    scalers: int = 0
+    ddp: dict[str, Any] | None = None
+    fsdp: dict[str, Any] | None = None
+    optimizers: list[Any] = field(default_factory=list)
+    modules: list[Any] = field(default_factory=list)
+
+
+def find() -> Live:
+    """The objects of interest that are alive."""
+    bases = [(torch.optim.Optimizer, "optimizer")]
+    distributed = sys.modules.get("torch.nn.parallel.distributed")
+    sharded = sys.modules.get("torch.distributed.fsdp")
+    bases += [(getattr(distributed, "DistributedDataParallel", None), "ddp")]
+    bases += [(getattr(sharded, name, None), name) for name in ("FullyShardedDataParallel", "FSDPModule")]
+    bases += [(torch.nn.Module, "module")]
+    roles: dict[type, str] = {}
+    found = Live()
+    for one in gc.get_objects():
+        kind = type(one)
+        role = roles.get(kind)
+        if role is None:
+            role = roles[kind] = next((name for base, name in bases if base in kind.__mro__), "") or _scaler(kind)
+        if role:
+            _take(found, one, role)
+    return found
+
+
+def _scaler(kind: type) -> str:
+    return "scaler" if kind.__name__ == "GradScaler" and kind.__module__.startswith("torch.") else ""
+
+
+def _take(found: Live, one: Any, role: str) -> None:
+    if role == "optimizer":
+        if getattr(one, "param_groups", None):  # one that is being made has none yet
+            found.optimizers.append(one)
+        return
+    if role == "scaler":
+        found.scalers += bool(getattr(one, "_enabled", True))
+        return
+    found.modules.append(one)
+    if role == "ddp":
+        found.ddp = found.ddp or _ddp_facts(one)
+    elif role == "FullyShardedDataParallel":
+        found.fsdp = _fsdp_facts(one, found.fsdp)
+    elif role == "FSDPModule":
+        found.fsdp = _fully_facts(one, found.fsdp)
+
+
+def _ddp_facts(model: Any) -> dict[str, Any]:
+    names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
+    facts = {name: getattr(model, name, None) for name in names}
+    return {"kind": "DDP", **facts, "bucket_cap_bytes": getattr(model, "bucket_bytes_cap", None)}
+
+
+def _fsdp_facts(model: Any, known: dict[str, Any] | None) -> dict[str, Any]:
+    """Arguments of FullyShardedDataParallel, of the first of its units, and how many units there are."""
+    if known is not None:
+        return {**known, "units": known["units"] + 1}
+    mixed = getattr(model, "mixed_precision", None)
+    offload = getattr(getattr(model, "cpu_offload", None), "offload_params", None)
+    return {
+        "kind": "FSDP",
+        "units": 1,
+        "sharding_strategy": _name(getattr(model, "sharding_strategy", None)),
+        "backward_prefetch": _name(getattr(model, "backward_prefetch", None)),
+        "forward_prefetch": getattr(model, "forward_prefetch", None),
+        "limit_all_gathers": getattr(model, "limit_all_gathers", None),
+        "use_orig_params": getattr(model, "_use_orig_params", None),
+        "cpu_offload": offload,
+        "param_dtype": _dtype(getattr(mixed, "param_dtype", None)),
+        "reduce_dtype": _dtype(getattr(mixed, "reduce_dtype", None)),
+    }
+
+
+def _fully_facts(model: Any, known: dict[str, Any] | None) -> dict[str, Any]:
+    """Arguments of fully_shard, of the first module that has parameters of its own to shard."""
+    if known is not None:
+        return {**known, "units": known["units"] + 1}
+    state = model._get_fsdp_state()
+    group = getattr(state, "_fsdp_param_group", None)
+    policy = getattr(state, "_mp_policy", None)
+    post = getattr(group, "post_forward_mesh_info", None)
+    return {
+        "kind": "FSDP2",
+        "units": 1,
+        "reshard_after_forward": post is not None if group is not None else None,
+        "cpu_offload": type(getattr(group, "offload_policy", None)).__name__ == "CPUOffloadPolicy" if group else None,
+        "param_dtype": _dtype(getattr(policy, "param_dtype", None)),
+        "reduce_dtype": _dtype(getattr(policy, "reduce_dtype", None)),
+    }
+
+
+def _name(value: Any) -> str | None:
+    return str(getattr(value, "name", value)) if value is not None else None
+
+
+def _dtype(value: Any) -> str | None:
+    return str(value).removeprefix("torch.") if value is not None else None
+
+
+def paths(modules: list[Any], params: list[Any]) -> dict[int, str]:
+    """id of a module -> its path in the model that owns these parameters: `layer.0.conv`; the root by its class."""
+    wanted = {id(param) for param in params}
+    inner = {id(child) for one in modules for child in one.__dict__.get("_modules", {}).values()}
+    roots = [one for one in modules if id(one) not in inner]
+    owners = [one for one in roots if wanted & {id(param) for param in one.parameters()}]
+    found: dict[int, str] = {}
+    # Sharded parameters are other objects while they are gathered: then any model with parameters is taken.
+    for root in owners or [one for one in roots if next(one.parameters(), None) is not None]:
+        for name, module in root.named_modules():
+            found.setdefault(id(module), name or type(root).__name__)
+    return found
+
+
+def model_facts(modules: list[Any], params: list[Any]) -> dict[str, Any] | None:
+    """Parameters in all and by module. parameters of a module: its own and those of the modules inside it."""
+    if not params:
+        return None
+    unique = list({id(param): param for param in params}.values())
+    names = paths(modules, params)
+    by_id = {id(one): one for one in modules}
+    inside = [(path, by_id[key]) for key, path in names.items() if key in by_id]
+    rows = [
+        {"path": path, "kind": type(one).__name__, "parameters": sum(param.numel() for param in one.parameters())}
+        for path, one in inside
+    ]
+    return {
+        "parameters": sum(param.numel() for param in unique),
+        "parameter_bytes": sum(param.numel() * param.element_size() for param in unique),
+        "tensors": len(unique),
+        "modules": rows[:_MOST_MODULES],
+        "modules_left_out": max(0, len(rows) - _MOST_MODULES),
+    }

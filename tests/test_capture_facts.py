@@ -1,0 +1,254 @@
+"""What run.json tells beside the trace, on real scripts: choices, warnings, modules, sharding, compilation, clocks."""
+
+from __future__ import annotations
+
+import json
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capture_runs import SCRIPTS, Captured, bare, capture
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+SCRIPT = """import sys, traceback, warnings
+import torch
+torch.set_num_threads(1)
+for word in sys.argv[1:]:
+    exec(word)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU())
+        self.head = torch.nn.Linear(8, 4)
+    def forward(self, x):
+        return self.head(self.features(x).mean((2, 3)))
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters())
+for number in range(60):
+    optimizer.zero_grad()
+    model(torch.randn(2, 3, 8, 8)).sum().backward()
+    optimizer.step()
+    warnings.warn(f"again {number % 20} https://me:password@host/x", RuntimeWarning)
+print("trained", type(torch._C), "module" in repr(torch._C))
+"""
+
+
+def run(tmp_path: Path, *words: str, **options: Any) -> Captured:
+    tmp_path.mkdir(exist_ok=True)
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    done = capture(tmp_path / "out", script, *words, **options)
+    assert done.status == 0, done.err
+    assert done.out.endswith("trained <class 'module'> True\n"), done.out
+    return done
+
+
+def test_the_default_precision_was_chosen_or_not(tmp_path: Path) -> None:
+    """A switch set to the value that it had is a choice; a script that touches none has chosen nothing."""
+    words = ("", "torch.set_float32_matmul_precision('highest')", "torch.backends.cuda.matmul.allow_tf32 = False")
+    found = [run(tmp_path / str(number), word).rank["settings"] for number, word in enumerate(words)]
+    assert [one["matmul_precision_set"] for one in found] == [False, True, True]
+    assert {one["matmul_precision"] for one in found} == {"highest"}
+
+
+def test_a_mistake_in_the_choice_looks_as_bare(tmp_path: Path) -> None:
+    """No frame of ours in the traceback, and asking is no choosing."""
+    script = tmp_path / "wrong.py"
+    script.write_text(
+        "import traceback, torch\ntorch.get_float32_matmul_precision()\n"
+        "try:\n    torch.set_float32_matmul_precision(3)\nexcept Exception:\n    traceback.print_exc()\n"
+    )
+    import sys
+
+    plain = bare(sys.executable, str(script), cwd=tmp_path)
+    done = capture(tmp_path / "out", script)
+    assert "RuntimeError" in done.err
+    assert done.err == plain.err.decode()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    return run(tmp_path_factory.mktemp("facts"), "torch.backends.cudnn.benchmark = True")
+
+
+def test_the_first_warnings_are_kept_once_and_without_secrets(plain: Captured) -> None:
+    kept = plain.rank["warnings"]
+    assert kept == [f"train.py:19: RuntimeWarning: again {number} https://***@host/x" for number in range(10)]
+    assert plain.err.count("me:password@host/x\n") == 20, "the script's own output is as it was"
+
+
+def test_switches_of_the_probe(plain: Captured) -> None:
+    settings = plain.rank["settings"]
+    assert (settings["cudnn_benchmark"], settings["cudnn_deterministic"], settings["cudnn_enabled"]) == (
+        True,
+        False,
+        True,
+    )
+    assert (settings["threads"], settings["default_dtype"], settings["autocast"]) == (1, "float32", False)
+    assert plain.rank["optimizers"][0]["name"] == "AdamW"
+
+
+def test_parameters_by_module(plain: Captured) -> None:
+    model = plain.rank["model"]
+    rows = {row["path"]: (row["kind"], row["parameters"]) for row in model["modules"]}
+    convolution, head = 3 * 8 * 9 + 8, 8 * 4 + 4
+    assert rows == {
+        "Net": ("Net", convolution + head),
+        "features": ("Sequential", convolution),
+        "features.0": ("Conv2d", convolution),
+        "features.1": ("ReLU", 0),
+        "head": ("Linear", head),
+    }
+    assert model["parameters"] == convolution + head
+
+
+def test_ops_lie_in_the_module_that_called_them(plain: Captured) -> None:
+    """The forward of each module is a range of the lines trace, nested as the modules are."""
+    rows = plain.events("lines")
+    ranges = [row for row in rows if row["name"].startswith("advisor:module|")]
+    assert [row["name"].split("|")[1] for row in ranges] == ["Net", "features", "features.0", "features.1", "head"]
+
+    def module_of(op: str) -> str:
+        (row,) = [row for row in rows if row["name"] == op and row["cat"] == "cpu_op"]
+        around = [one for one in ranges if one["ts"] <= row["ts"] and row["ts"] + row["dur"] <= one["ts"] + one["dur"]]
+        return min(around, key=lambda one: one["dur"])["name"]
+
+    assert module_of("aten::conv2d") == "advisor:module|features.0|Conv2d"
+    assert module_of("aten::relu") == "advisor:module|features.1|ReLU"
+    assert module_of("aten::mean") == "advisor:module|Net|Net"
+    assert module_of("aten::linear") == "advisor:module|head|Linear"
+
+
+def test_work_by_module(plain: Captured) -> None:
+    """Forward and backward of both layers, by hand. Here a step begins with the backward of the forward before it."""
+    from advisor.capture.module_work import add_flops
+
+    record = json.loads(json.dumps(plain.record))
+    add_flops(plain.folder, record)
+    found = {row["path"]: row["flops"] for row in record["ranks"][0]["model"]["modules"]}
+    batch, places = 2, 6 * 6
+    # Output by 8 channels of 3 x 3 x 3: forward, and gradients of input and weight.
+    convolution = 3 * 2 * batch * 8 * places * (3 * 9)
+    head = 3 * 2 * batch * 8 * 4
+    assert found == {
+        "Net": convolution + head,
+        "features": convolution,
+        "features.0": convolution,
+        "features.1": 0,
+        "head": head,
+    }
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("wrapper", {"kind": "FSDP", "units": 1, "use_orig_params": True, "forward_prefetch": True}),
+        ("fully", {"kind": "FSDP2", "units": 2, "param_dtype": "bfloat16", "reshard_after_forward": False}),
+    ],
+)
+def test_arguments_of_sharding(tmp_path: Path, how: str, expected: dict[str, Any]) -> None:
+    done = capture(tmp_path / "out", SCRIPTS / "sharded.py", how, tmp_path / "store")
+    assert (done.status, done.out) == (0, "trained\n"), done.err
+    found = done.rank["settings"]["fsdp"]
+    assert {key: found[key] for key in expected} == expected
+    assert done.rank["notes"] == []
+
+
+@pytest.mark.parametrize("words", [("loader",), pytest.param((), marks=pytest.mark.slow)])
+def test_an_optimizer_inside_compiled_code_is_said(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Its steps cannot be counted: a note says so. A loader tells the steps apart, else time does."""
+    # Time windows open after 1, 2.5 and 5 s: the first two may see nothing but the compiler.
+    done = capture(tmp_path / "out", SCRIPTS / "whole_step.py", *words)
+    assert (done.status, done.out) == (0, "trained\n"), done.err
+    assert [note for note in done.rank["notes"] if "torch.compile traced" in note]
+    assert done.rank["optimizers"][0]["name"] == "SGD"
+    steps = done.rank["steps"]
+    assert steps["optimizer_steps"] == 0
+    assert (steps["source"], steps["count"]) == (("loader", 80) if words else ("window", 0))
+    assert any(file["role"] == "profile" for file in done.rank["files"])
+
+
+class FakeDevice:
+    """A device module whose events fail, as that of a device without them."""
+
+    def __init__(self, synchronises: bool) -> None:
+        self.synchronised = 0
+        self.synchronises = synchronises
+
+    def Event(self, **_options: Any) -> Any:  # noqa: N802 - torch's name
+        raise RuntimeError("no events here")
+
+    def synchronize(self) -> None:
+        if not self.synchronises:
+            raise NotImplementedError
+        self.synchronised += 1
+
+
+def clock_of(monkeypatch: pytest.MonkeyPatch, device: Any) -> Any:
+    from advisor.capture import clock
+
+    monkeypatch.setattr(torch, "strange", device, raising=False)
+    return clock.Clock(lambda: "strange")
+
+
+def test_a_device_without_events_is_synchronised_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the mean is known then; with an unclean step in between not even that."""
+    device = FakeDevice(synchronises=True)
+    clock = clock_of(monkeypatch, device)
+    assert [clock.mark() for _ in range(5)] == [None] * 5
+    clock.phase_ends(4)
+    clock.phase_ends(4)
+    assert device.synchronised == 2
+    found = clock.durations([(0, 1000)] * 4, [(0, 1000)])
+    assert (found["unprofiled_us"], found["clock"]) == ([], "mean")
+    assert found["unprofiled_mean_us"] > 0
+    assert "strange" in clock.note
+    other = clock_of(monkeypatch, FakeDevice(synchronises=True))
+    for _ in range(5):
+        other.mark()
+    other.phase_ends(3)
+    assert other.durations([], [])["unprofiled_mean_us"] is None
+
+
+def test_a_device_that_cannot_even_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host's clock, and a note that says so."""
+    clock = clock_of(monkeypatch, FakeDevice(synchronises=False))
+    assert clock.mark() is None
+    assert clock.durations([(0, 2000)], [])["unprofiled_us"] == [2.0]
+    assert "host" in clock.note
+
+
+def test_events_of_any_device_tell_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.mps keeps its events in a module of its own; an event that fails later leaves the host's clock."""
+
+    class Event:
+        made = 0
+
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+            Event.made += 1
+            self.at_ms = float(Event.made)
+
+        def record(self) -> None:
+            if Event.made > 4:
+                raise RuntimeError("captured in a graph")
+
+        def query(self) -> bool:
+            return True
+
+        def elapsed_time(self, other: Event) -> float:
+            return other.at_ms - self.at_ms
+
+    clock = clock_of(monkeypatch, types.SimpleNamespace(event=types.SimpleNamespace(Event=Event)))
+    marks = [clock.mark() for _ in range(4)]
+    assert marks[-1] is None
+    pairs = list(zip(marks[:-1], [*marks[1:-1], 7], strict=True))
+    assert clock.durations(pairs, []) == {
+        "unprofiled_us": [1000.0, 1000.0],
+        "clock": "device",
+        "unprofiled_mean_us": None,
+    }
+    assert "events fail" in clock.note
