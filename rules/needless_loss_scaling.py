@@ -28,6 +28,7 @@ from advisor.api import (
     FORWARD,
     GEMM,
     ITEM,
+    Breakdown,
     Category,
     Ev,
     Example,
@@ -56,6 +57,7 @@ _SCALING = ("aten::_amp_foreach_non_finite_check_and_unscale_", "aten::_amp_upda
 def check(
     trace: Trace,
     steps: Steps,
+    breakdown: Breakdown,
     scale: Scale,
     settings: Settings,
     lines: Lines,
@@ -72,8 +74,13 @@ def check(
     rows = _with_its_question(trace, nesting, np.flatnonzero(scaling).astype(np.int64))
     if not len(rows):
         return
-    work_us = launched_us(trace, steps, nesting, links, rows)
-    modelled = scale.saving(0.0, work_us, "at most the device's work on it")
+    if breakdown.on_device:
+        work_us = launched_us(trace, steps, nesting, links, rows)
+        taken = "of the device's work a step, and a wait of the host"
+    else:
+        work_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
+        taken = "of each step"
+    modelled = scale.saving(0.0, work_us, "at most the work on it")
     how = "low: the wait moves elsewhere; high: the step replayed without the scaler"
     saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.step_us)
     if saving.high_us < min_share * scale.step_us:
@@ -82,8 +89,8 @@ def check(
     yield Finding(
         message=(
             f"Autocast runs in bf16, whose range needs no loss scaling, and GradScaler rescales and checks all "
-            f"gradients{place(where)}: {time(scale.scaled(work_us))} of the device's work a step "
-            f"({percent(work_us / steps.step_us)}) and a wait of the host."
+            f"gradients{place(where)}: {time(scale.scaled(work_us))} "
+            f"{taken} ({percent(work_us / steps.step_us)} of its time)."
         ),
         saving=saving,
         where=(where,) if where else (),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from advisor.capture.record import Optimizer, RankRecord
+from advisor.capture.record import Optimizer, RankRecord, Settings
 from advisor.computed import Computed
 from advisor.engine import apply
 from advisor.model import Outcome
@@ -285,3 +285,26 @@ def test_two_networks_that_are_trained_in_turns_use_their_gradients(tmp_path: Pa
         optimizers[0].step()
 
     assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
+
+
+@pytest.mark.parametrize(("dtype", "scaled", "status"), [("bfloat16", True, "found"), ("bfloat16", False, "clear")])
+def test_loss_scaling_beside_bf16(dtype: str, scaled: bool, status: str, tmp_path: Path) -> None:
+    if not hasattr(torch.amp, "GradScaler"):
+        pytest.skip("this PyTorch has no GradScaler for CPUs")
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", enabled=scaled)
+    x = torch.randn(8, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(x).float().square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    record = RankRecord(settings=Settings(autocast=True, autocast_dtype=dtype))
+    assert outcome("needless-loss-scaling", step, tmp_path, record).status == status
+    fp16 = RankRecord(settings=Settings(autocast=True, autocast_dtype="float16"))
+    assert outcome("needless-loss-scaling", step, tmp_path, fp16).status == "clear"
