@@ -180,7 +180,8 @@ def _from_frames(events: Events, steps: Steps) -> Lines:
     of_user = np.zeros(len(events.names), bool)
     of_user[[n for n, (_, whose) in frames.items() if whose == Owner.USER]] = True
     own = rows & of_user[events.name]
-    around_any, around_own = enclosing(events, rows, on_loop), enclosing(events, own, on_loop)
+    around_any = enclosing(events, rows, on_loop)
+    around_own = around_any if np.array_equal(own, rows) else enclosing(events, own, on_loop)
     around = np.where(around_own >= 0, around_own, around_any)
     op_source = np.where(around >= 0, by_name[events.name[np.maximum(around, 0)]], -1)
     span_source = by_name[events.name[who]]

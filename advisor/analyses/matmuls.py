@@ -189,13 +189,20 @@ def _why(spent: dict[Precision, int], whole: int) -> str:
 def _largest(
     events: Events, work: _Work, formats: npt.NDArray[np.str_], time_ns: Ints, steps: Steps, whole_ns: int
 ) -> tuple[OpRow, ...]:
-    groups: dict[tuple[str, str], list[float]] = {}
-    for name, kind, ns in zip(
-        events.name[work.rows].tolist(), formats.tolist(), time_ns[work.rows].tolist(), strict=True
-    ):
-        groups.setdefault((events.names[name], kind), []).append(ns)
+    key = events.name[work.rows].astype(np.int64) * len(PRECISIONS)
+    for kind, precision in enumerate(PRECISIONS):
+        key[formats == precision] += kind
+    keys, first, group = np.unique(key, return_index=True, return_inverse=True)
+    spent = np.bincount(group, time_ns[work.rows]).astype(np.int64).tolist()
+    calls = np.bincount(group).tolist()
     rows = [
-        OpRow(name, kind, steps.per_step_us(sum(ns)), len(ns) / steps.count, sum(ns) / whole_ns)
-        for (name, kind), ns in groups.items()
+        OpRow(
+            name=events.names[int(keys[at]) // len(PRECISIONS)],
+            kind=PRECISIONS[int(keys[at]) % len(PRECISIONS)],
+            us=steps.per_step_us(spent[at]),
+            calls=calls[at] / steps.count,
+            share=spent[at] / whole_ns,
+        )
+        for at in np.argsort(first).tolist()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.us, row.name))[:10])
