@@ -11,6 +11,7 @@ import random
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -147,12 +148,17 @@ Times = tuple[list[float], list[float]]
 
 def _lockstep(base: Side, head: Side, layout: Layout, rng: random.Random, watch: clocks.Watch) -> Times:
     times: Times = ([], [])
-    with Runner(base.command, base.folder, base.env) as one, Runner(head.command, head.folder, head.env) as other:
-        sides = ((one, base), (other, head))
-        for runner, side in sides:
-            _ready(runner, side)
-            _turn(runner, side, max(layout.warmup, 1))
-        cores = one.cores()
+    sides = (base, head)
+    with ExitStack() as held:
+        # Who starts first finds other memory free: which side that is must be a coin toss, too.
+        first = rng.randrange(2)
+        runners = {
+            i: held.enter_context(Runner(sides[i].command, sides[i].folder, sides[i].env)) for i in (first, 1 - first)
+        }
+        for index, runner in runners.items():
+            _ready(runner, sides[index])
+            _turn(runner, sides[index], max(layout.warmup, 1))
+        cores = runners[0].cores()
         for number in range(layout.turns):
             if number == layout.turns // 2:
                 watch.look()
@@ -160,7 +166,7 @@ def _lockstep(base: Side, head: Side, layout: Layout, rng: random.Random, watch:
             rng.shuffle(order)
             core = rng.choice(cores) if cores else None
             try:
-                took = {index: sides[index][0].turn(layout.steps_per_turn, core) for index in order}
+                took = {index: runners[index].turn(layout.steps_per_turn, core) for index in order}
             except EndedError as ended:
                 _check_ended(ended, base, head)
                 break
