@@ -109,6 +109,31 @@ def test_a_member_of_a_zip_never_becomes_a_path(tmp_path: Path) -> None:
     assert set(tmp_path.rglob("*")) - before == {tmp_path / "t.zip"}
 
 
+@pytest.mark.parametrize("at", range(46, 110, 3))
+def test_a_damaged_zip_is_read_or_refused(at: int, tmp_path: Path) -> None:
+    """Damage in the list of members: a name that is empty, an offset that leads nowhere."""
+    sound = next(v for v in made.VARIANTS if v.name == "zip with one trace").data
+    for value in (0, 0x50, 0xFF):
+        path = tmp_path / "t.zip"
+        path.write_bytes(sound[:-at] + bytes([value]) + sound[len(sound) - at + 1 :])
+        assert _read_or_refused(path)
+
+
+def _read_or_refused(path: Path) -> bool:
+    try:
+        return len(load(path).events) > 0
+    except InputError as refusal:
+        return "\n" not in str(refusal)
+
+
+def test_a_member_without_a_name_is_no_trace(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr("x.json", made.good())
+    (tmp_path / "t.zip").write_bytes((tmp_path / "t.zip").read_bytes().replace(b"x.json", b"\0.json"))
+    with pytest.raises(InputError, match="holds 0 traces"):
+        load(tmp_path / "t.zip")
+
+
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.trace.source.BOMB_BYTES", 4 << 20)
     path = tmp_path / "bomb.json.gz"

@@ -90,7 +90,11 @@ class Source:
                     raise InputError(f"{self.name}: holds {len(members)} traces; unpack it and give the folder")
                 with archive.open(members[0]) as member:
                     yield from self._member(member)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as failure:
+        except InputError:
+            raise
+        except (
+            Exception
+        ) as failure:  # zipfile has a dozen ways to fail on damage, IndexError and struct.error among them
             raise InputError(
                 f"{self.name}: a zip file that cannot be read ({failure}); unpack it yourself"
             ) from failure
@@ -131,9 +135,9 @@ class Source:
 
 
 def is_trace_member(info: zipfile.ZipInfo) -> bool:
-    """Whether a member of a zip file may be a trace: a file, not a folder nor a Mac's shadow of one."""
+    """Whether a member of a zip file may be a trace: not a folder (its name ends in /) nor a Mac's shadow of one."""
     name = info.filename
-    return not info.is_dir() and not name.startswith("__MACOSX/") and name.endswith((".json", ".gz", ".tmp"))
+    return not name.startswith("__MACOSX/") and name.endswith((".json", ".gz", ".tmp"))
 
 
 def _codec(start: bytes) -> str:
