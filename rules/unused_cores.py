@@ -24,6 +24,8 @@ from advisor.api import Breakdown, Device, Ev, Example, Finding, Fix, Matmuls, S
 
 from ._words import percent, plural, time
 
+CONFIRMED = "measured pair on a CPU: one thread against two, two large layers"
+
 # An op needs about this long on one thread before sharing it out pays for waking the other threads.
 _LONG_OP_US = 200.0
 
