@@ -92,9 +92,7 @@ class Source:
                     yield from self._member(member)
         except InputError:
             raise
-        except (
-            Exception
-        ) as failure:  # zipfile has a dozen ways to fail on damage, IndexError and struct.error among them
+        except Exception as failure:  # damage makes zipfile fail in many ways, IndexError among them
             raise InputError(
                 f"{self.name}: a zip file that cannot be read ({failure}); unpack it yourself"
             ) from failure
