@@ -308,3 +308,18 @@ def test_loss_scaling_beside_bf16(dtype: str, scaled: bool, status: str, tmp_pat
     assert outcome("needless-loss-scaling", step, tmp_path, record).status == status
     fp16 = RankRecord(settings=Settings(autocast=True, autocast_dtype="float16"))
     assert outcome("needless-loss-scaling", step, tmp_path, fp16).status == "clear"
+
+
+def test_layers_that_are_compiled_one_by_one(tmp_path: Path) -> None:
+    layers = [torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU()) for _ in range(16)]
+    torch._dynamo.reset()
+    each = torch.nn.Sequential(*(torch.compile(layer, backend="eager") for layer in layers))
+    x = torch.randn(8, 32)
+    with torch._dynamo.config.patch(recompile_limit=64):
+        each(x)
+        found = outcome("compiled-pieces", lambda: each(x).sum().backward(), tmp_path, recorded([]))
+    assert found.status == "found"
+    assert found.findings[0].facts["pieces"] == len(layers)
+    whole = compiled(torch.nn.Sequential(*layers))
+    whole(x)
+    assert outcome("compiled-pieces", lambda: whole(x).sum().backward(), tmp_path, recorded([])).status == "clear"
