@@ -84,7 +84,7 @@ def check(
     spent_us = steps.per_step_us(total(spans))
     if spent_us < min_share * steps.step_us:
         return
-    how = "low: the pieces cannot be one; high: the checks and the Python between them, but for one; fusing is not counted"
+    how = "low: they cannot be one; high: the checks and the Python between pieces, without what fusing would give"
     left = 1 - 1 / pieces
     # Beside a device only the replay knows whether the host's time matters.
     modelled = scale.saving(0.0, 0.0 if breakdown.on_device else spent_us * left, how)
