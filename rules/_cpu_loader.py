@@ -106,7 +106,8 @@ def _prepared(
         saving=Saving(
             *range_us,
             "measured",
-            "the measured time of a batch less the least and the most that one of samples made before takes",
+            "the measured time of a batch less the least and the most that one of samples made before takes; nothing "
+            "where NumPy or Python draws each of them anew",
         ),
         where=where,
         facts=facts_of(seen) | {"batch_us": made.us, "prepared_us": list(made.floor_us), "bytes": made.whole_bytes},

@@ -56,6 +56,23 @@ from ._words import percent, size, time
 
 CONFIRMED = "real trace: ResNet with checkpointed blocks on an MI300X; measured pair on a CPU"
 
+# What a module's forward pass calls and no derivative does.
+_LAYERS = (
+    "aten::linear",
+    "aten::conv1d",
+    "aten::conv2d",
+    "aten::conv3d",
+    "aten::layer_norm",
+    "aten::batch_norm",
+    "aten::group_norm",
+    "aten::rms_norm",
+    "aten::embedding",
+    "aten::scaled_dot_product_attention",
+    "aten::dropout",
+    "aten::relu",
+    "aten::gelu",
+    "aten::silu",
+)
 # Activations of less than this fit wherever a model trains, whatever else is not known about the machine.
 _SMALL_BYTES = 1e9
 # Above this share of its memory a device is full.
@@ -130,13 +147,18 @@ def check(
 
 
 def _recomputed(trace: Trace, nesting: Nesting) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Ops that autograd recorded although they ran inside a backward op: those of a forward pass in the wrong place."""
+    """Ops that autograd recorded although they ran inside a backward op: those of a forward pass in the wrong place.
+
+    Derivatives that are differentiated themselves (a gradient penalty) are recorded too, but they are products and
+    sums: a node counts where one of its ops is such as only a forward pass calls.
+    """
     events = trace.events
-    backward = events.named("autograd::engine::evaluate_function")
-    inside = nesting.ancestor(backward)
+    inside = nesting.ancestor(events.named("autograd::engine::evaluate_function"))
     own = inside != np.arange(len(events))
     forward = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
-    return np.asarray(forward & (inside >= 0) & own & ~events.named("Backward"), bool)
+    again = forward & (inside >= 0) & own & ~events.named("Backward")
+    layers = np.unique(inside[again & events.named(*_LAYERS)])
+    return np.asarray(again & np.isin(inside, layers), bool)
 
 
 def _spans(
@@ -197,7 +219,7 @@ def _room(memory: PeakMemory | None, device: Device) -> str:
 
 
 _EVALUATE = Ev("autograd::engine::evaluate_function: AddmmBackward0", launches="")
-_AGAIN = Ev("aten::addmm", args={"Sequence number": 7, "Fwd thread id": 0})
+_AGAIN = Ev("aten::linear", args={"Sequence number": 7, "Fwd thread id": 0})
 _BACKWARD_OP = Ev("aten::mm")
 
 EXAMPLES = [
@@ -239,6 +261,24 @@ EXAMPLES = [
             K=GEMM,
         ),
         facts={"memory": {"peak_allocated_bytes": 78 << 30}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a gradient penalty: derivatives that are recorded to be differentiated again",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [F   ]                          [F   ]
+            cpu 2        [E            ]                [E            ]
+            cpu 2        [R   ][B   ]                   [R   ][B   ]
+            """,
+            us=1000,
+            F=FORWARD,
+            E=Ev(_EVALUATE.name),
+            R=Ev("aten::mm", args={"Sequence number": 7, "Fwd thread id": 0}),
+            B=_BACKWARD_OP,
+        ),
         saves_us=None,
         near_miss=True,
     ),
