@@ -12,7 +12,8 @@ Every step pays the fixed cost once. With a batch of four it is shared by four s
 ## How to fix it
 Raise `batch_size` to the number given, and the learning rate with it: for SGD by the same factor (with some epochs
 of warm-up), for Adam by its square root. The number of epochs stays; there are fewer, larger steps. If memory runs
-out, half the number still gets most of the gain.
+out, half the number still gets most of the gain. Where gradients of several batches are added up for one update, a
+larger batch and fewer of them are the same training.
 
 ## When to leave it
 A batch size that belongs to the method or to a published result. Small data sets, where larger batches leave too

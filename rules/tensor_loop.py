@@ -2,8 +2,9 @@
 
 ## What it looks at
 Lines of the user's code that call the same op again and again within a step, each call so short that its cost is
-the call itself and not the work. The lines are those that capture recorded; without them it is silent, and so it is
-for the layers of a model, for what the loader does, and for the ops of the backward pass, which nobody calls.
+the call itself and not the work. Lines beside them that run as often belong to the loop, and so does the part of the
+backward pass that its ops cause. The lines are those that capture recorded; without them it is silent, and so it is
+for the layers of a model, for what the loader does, and for loops inside a library.
 
 ## Why it costs time
 Each op costs some microseconds of Python and dispatch, whatever its size. A loop over samples, time steps,

@@ -37,12 +37,14 @@ from advisor.api import (
     Fix,
     LoaderFacts,
     Ops,
+    RankRecord,
     Saving,
     Scale,
     ThreadUse,
     draw,
 )
 
+from ._batches import respawned
 from ._words import percent, plural, time
 
 CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 to 256, two threads against one"
@@ -57,8 +59,9 @@ _SEEN_RECOVERED = 0.5
 _TAKEN = {1.5: (0.38, 0.65), 2.0: (0.32, 0.65), 4.0: (0.53, 0.67), 8.0: (0.80, 0.90)}
 # Workers that need less than a tenth of a core together sleep nearly always.
 _AT_WORK = 0.1
-# Where the loop waits more than this for its loader, that one sets the pace, and threads give nothing back.
-_PACE_OF_LOADER = 0.1
+# With more than half a core, and a loop that waits a tenth of its time for them, they set the pace: fewer threads give
+# nothing back.
+_PACE, _WAITED = 0.5, 0.1
 # An op that takes this long is split among the threads; what is shorter may run on one and suffer from nobody.
 _LONG_OP_US = 200.0
 _OPS = ("forward", "backward", "optimizer", "other_ops")
@@ -70,6 +73,7 @@ def check(
     ops: Ops,
     breakdown: Breakdown | None,
     loader: LoaderFacts | None,
+    record: RankRecord | None,
     *,
     min_spread: float = 1.2,  # p90 / median: 1.08 to 1.12 in measured runs with room, 1.26 to 1.76 without
     min_tail: float = 1.1,  # mean / median: from here on throughput is visibly worse than the typical step
@@ -79,7 +83,7 @@ def check(
     if use.ranks == 1 and use.threads > use.cores and breakdown and not breakdown.on_device:
         yield _too_many(use, scale, ops, breakdown)
         return
-    if _idle_workers(use, loader, scale) or (breakdown and breakdown.share("input") > _PACE_OF_LOADER):
+    if _other_cause(use, loader, scale, breakdown, record):
         return
     times = scale.unprofiled
     if use.mean_to_median is None or use.p90_to_median is None or not (times.median and times.mean and times.p10):
@@ -116,12 +120,20 @@ def check(
     )
 
 
-def _idle_workers(use: ThreadUse, loader: LoaderFacts | None, scale: Scale) -> bool:
-    """Whether it is the workers that are too many, and they hardly work: then another cause makes the steps uneven."""
+def _other_cause(
+    use: ThreadUse, loader: LoaderFacts | None, scale: Scale, breakdown: Breakdown | None, record: RankRecord | None
+) -> bool:
+    """Whether uneven steps have nothing to do with threads: the workers sleep, set the pace, or are started anew."""
     facts = loader.loader if loader else None
-    if use.ranks * use.threads > use.cores or facts is None or facts.sample_us is None or not facts.batch_size:
+    if use.ranks * use.threads > use.cores or facts is None:
         return False
-    return facts.batch_size * facts.sample_us + (facts.collate_us or 0.0) < _AT_WORK * scale.step_us
+    if respawned(facts, scale, record.steps.unprofiled_us if record else []) is not None:
+        return True
+    if facts.sample_us is None or not facts.batch_size:
+        return False
+    cores = (facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)) / scale.step_us
+    waited = breakdown.share("input") if breakdown else 0.0
+    return cores < _AT_WORK or (cores > _PACE and waited > _WAITED)
 
 
 def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown) -> Finding:
@@ -206,7 +218,10 @@ EXAMPLES = [
         draw(
             "step [1        ][2        ]\ncpu  [D  ][F ][B] [D  ][F ][B]", us=250, D=NEXT_WORKERS, F=FORWARD, B=BACKWARD
         ),
-        facts=_facts(_TWO_CORES, 2, _UNEVEN),
+        facts={
+            **_facts(_TWO_CORES, 2, _UNEVEN),
+            "loaders": [{"num_workers": 2, "batch_size": 8, "sample_us": 400.0, "collate_us": 50.0}],
+        },
         saves_us=None,
         near_miss=True,
     ),
