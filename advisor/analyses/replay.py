@@ -21,6 +21,7 @@ from advisor.replay.plan import Plan, prepare
 from advisor.replay.points import Kind
 from advisor.replay.simulate import Played, Weights, play_once, step_ns, weights_of
 from advisor.trace.events import Category, Ints, Trace
+from advisor.trace.numbers import distinct
 
 # Past this error of the unedited replay a saving is no more than a guess (published replays: 3 to 8 %).
 _TRUSTED_ERROR = 0.05
@@ -163,10 +164,12 @@ def _launching(trace: Trace, graph: Graph, nesting: Nesting) -> Ints:
     """Outermost ops that launch kernels, without those inside which the host waits for the device."""
     events, work, points = trace.events, graph.work, graph.points
     kernels = (work.launch >= 0) & (events.category[work.row] == Category.KERNEL)
-    calls = np.unique(work.launch[kernels])
-    ops = np.where(nesting.outer_op[calls] >= 0, nesting.outer_op[calls], calls)
-    waits = points.row[(points.kind == Kind.WAIT) & (points.row >= 0)]
-    return np.setdiff1d(ops, nesting.outer_op[waits]).astype(np.int64)
+    found = np.zeros(len(events), bool)
+    calls = distinct(work.launch[kernels], len(events))
+    found[np.where(nesting.outer_op[calls] >= 0, nesting.outer_op[calls], calls)] = True
+    waits = nesting.outer_op[points.row[(points.kind == Kind.WAIT) & (points.row >= 0)]]
+    found[waits[waits >= 0]] = False
+    return np.flatnonzero(found)
 
 
 def replayed_or(

@@ -17,6 +17,7 @@ from advisor.replay.queues import Queues
 from advisor.replay.threads import Burst, bursts
 from advisor.replay.work import Delays, Work, collect, fit_delays
 from advisor.trace.events import Ints, Trace
+from advisor.trace.numbers import distinct
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,19 +104,19 @@ class _Builder:
         events, work = self.events, self.work
         full = device_waits.full_queue(self.trace, work, self.opens)
         linked = (work.launch >= 0) & ~self.blocking
-        calls = np.unique(work.launch[linked])
+        calls = distinct(work.launch[linked], len(events))
         held = np.unique(work.launch[full.launch])
         blocked = held[events.dur_ns[held] > 2 * full.usual_ns]
         point_of_call = np.full(len(events), -1, np.int64)
-        for thread in np.unique(events.thread[calls]):
+        for thread in distinct(events.thread[calls], len(events.threads)).tolist():
             queue = self.queue_of_thread.get(int(thread))
             if queue is None:
                 continue
             mine = calls[events.thread[calls] == thread]
             end = events.end_ns[mine] - self.opens
-            since = np.where(np.isin(mine, held), end, -1)
+            since = np.where(np.isin(mine, held), end, -1) if len(held) else np.full(len(mine), -1)
             short = events.start_ns[mine] - self.opens + int(full.usual_ns)
-            since = np.where(np.isin(mine, blocked), np.minimum(short, end), since)
+            since = np.where(np.isin(mine, blocked), np.minimum(short, end), since) if len(blocked) else since
             point_of_call[mine] = self.draft.add(queue, end, Kind.LAUNCH, mine, waits_from=since)
         works = np.flatnonzero(linked & (point_of_call[np.maximum(work.launch, 0)] >= 0))
         self.edges.add(

@@ -99,6 +99,13 @@ def integer(value: Any) -> int:
         return -1
 
 
+def distinct(indices: npt.NDArray[Any], size: int) -> Ints:
+    """The distinct ones of some indices below `size`, sorted."""
+    seen = np.zeros(size, np.bool_)
+    seen[indices] = True
+    return np.flatnonzero(seen)
+
+
 def distinct_pairs(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """The distinct pairs of two columns, sorted, as (k, 2), and for each row the index of its pair."""
     left, right = np.unique(first), np.unique(second)
