@@ -76,7 +76,9 @@ def check(
     if breakdown.on_device or device.kind != "none":
         return
     # Pauses of the garbage collector are Python too, and the rule garbage-collection owns them.
-    bound_us = max(min(breakdown.us("host"), undilated.python_us) - _collected_us(record, undilated), 0.0)
+    rare, once_us = _now_and_then(undilated, steps)
+    host_us = min(breakdown.us("host"), undilated.python_us) - once_us
+    bound_us = max(host_us - _collected_us(record, undilated), 0.0)
     if bound_us < min_share * steps.step_us:
         return
     found = False
@@ -85,10 +87,11 @@ def check(
     for index, place in enumerate(blocks(line for line in costs.lines if is_python(line)) if costs else ()):
         # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
         nameless_us = max(undilated.python_us - named_us, 0.0) if cut and index == 0 else 0.0
-        saving = _saving(place, nameless_us, undilated, scale, steps)
+        saving = _saving(place, nameless_us, undilated, scale, rare)
         if min(place.us + nameless_us, bound_us) >= min_share * steps.step_us:
             found = True
-            yield _finding(place, min(place.us + nameless_us, bound_us + place.us), saving, steps, scale)
+            us = min(place.us + nameless_us, bound_us + place.us)
+            yield _finding(place, us, saving, rare, steps, scale)
     if not found and (costs is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, steps, scale)
 
@@ -100,12 +103,23 @@ def _collected_us(record: RankRecord | None, undilated: Undilated) -> float:
     return sum(record.gc_pauses_us) / len(record.steps.unprofiled_us)
 
 
-def _saving(place: Block, nameless_us: float, undilated: Undilated, scale: Scale, steps: Steps) -> Saving:
+def _now_and_then(undilated: Undilated, steps: Steps) -> tuple[bool, float]:
+    """Whether several steps have far more Python than most, and µs per step that only a single one has.
+
+    Several: a checkpoint, a log every N steps. One: somebody took the core, or it is too rare for this window to tell.
+    """
+    each = [total(intersect(undilated.python, span[None])) for span in steps.spans]
+    typical = float(np.median(each))
+    longer = [ns for ns in each if ns > _NOW_AND_THEN * typical]
+    once = longer[0] - typical if len(longer) == 1 and steps.count > 2 else 0.0
+    return len(longer) > 1, steps.per_step_us(once)
+
+
+def _saving(place: Block, nameless_us: float, undilated: Undilated, scale: Scale, rare: bool) -> Saving:
     low, high = undilated.share(place.us + nameless_us, place.python_us + nameless_us, place.rows)
     how = "high: all of these lines and what they push out of the caches; low: a sixth of it stays as tensor ops"
-    each = [total(intersect(undilated.python, span[None])) for span in steps.spans]
     times = scale.unprofiled
-    if max(each) > _NOW_AND_THEN * float(np.median(each)) and times.mean and times.median and times.p10:
+    if rare and times.mean and times.median and times.p10:
         # The window may hold more or fewer of the steps that have it than the script does; all steps were timed.
         tail, spread = (max(1 - us / times.mean, 0.0) for us in (times.median, times.p10))
         low, high = min(max(low, tail), spread), max(high, spread)
@@ -114,10 +128,12 @@ def _saving(place: Block, nameless_us: float, undilated: Undilated, scale: Scale
     return Saving(low * (1 - _MOST_KEPT) * scale.step_us, high * scale.step_us, "modelled", how)
 
 
-def _finding(place: Block, us: float, saving: Saving, steps: Steps, scale: Scale) -> Finding:
+def _finding(place: Block, us: float, saving: Saving, rare: bool, steps: Steps, scale: Scale) -> Finding:
     taken = f"{time(scale.scaled(us))} of each step ({percent(min(us / steps.step_us, 1.0))})"
+    # The one step whose lines were recorded may not be one of those: then the line is the one beside it.
+    often = ", all of it in a few of the steps, at or before" if rare else " at"
     return Finding(
-        message=f"Python between ops takes {taken} at {place.place}.",
+        message=f"Python between ops takes {taken}{often} {place.place}.",
         saving=saving,
         where=place.where,
         facts={"python_us": place.python_us, "lines_us": place.us},
@@ -161,6 +177,21 @@ EXAMPLES = [
         ),
         saves_us=(0, 1000),
         says=("advisor run",),
+    ),
+    Example(
+        "one step of five in which somebody else had the core",
+        draw(
+            """
+            step   [1      ][2      ][3                              ][4      ][5      ]
+            cpu    [F ][B  ][F ][B  ][F ][P                     ][B  ][F ][B  ][F ][B  ]
+            """,
+            us=100,
+            P=Ev("train.py(31): accuracy"),
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "the same function beside a GPU that it keeps from nothing",
