@@ -325,3 +325,24 @@ def test_layers_that_are_compiled_one_by_one(tmp_path: Path) -> None:
     whole = compiled(torch.nn.Sequential(*layers))
     whole(x)
     assert outcome("compiled-pieces", lambda: whole(x).sum().backward(), tmp_path, recorded([])).status == "clear"
+
+
+def test_gradients_that_are_copied_out_of_buckets_and_a_search_in_vain(tmp_path: Path) -> None:
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_gloo_available():
+        pytest.skip("this PyTorch was built without gloo")
+    store = distributed.FileStore(str(tmp_path / "store"), 1)
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        for options, copies, search in (
+            ({"find_unused_parameters": True}, "found", "found"),
+            ({"gradient_as_bucket_view": True}, "clear", "clear"),
+        ):
+            model = torch.nn.parallel.DistributedDataParallel(network(), **options)
+            found = outcome("gradient-copies", trained(model), tmp_path)
+            assert found.status == copies
+            if found.findings:
+                assert found.findings[0].facts["copies"] == len(list(model.parameters()))
+            assert outcome("unused-parameter-search", trained(model), tmp_path).status == search
+    finally:
+        distributed.destroy_process_group()
