@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from capture_runs import SCRIPTS, Captured, capture
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
@@ -20,7 +20,8 @@ def loop(tmp_path: Path, *words: str, **options: Any) -> tuple[Captured, dict[st
     done = capture(tmp_path / "out", SCRIPTS / "loops.py", *words, **options)
     assert done.status == 0, done.err
     # Kineto talks on stderr when a script profiles itself before we did; nothing else may be there.
-    assert [line for line in done.err.splitlines() if not re.match(r"[A-Z]+:\d{4}-\d\d-\d\d ", line)] == []
+    talk = re.compile(r"[A-Z]+:\d{4}-\d\d-\d\d |\[W kineto_shim")
+    assert [line for line in done.err.splitlines() if not talk.match(line)] == []
     return done, json.loads(done.out.splitlines()[-1])
 
 
@@ -66,6 +67,8 @@ def check(done: Captured, did: dict[str, int], source: str) -> dict[str, Any]:
     ],
 )
 def test_loops_of_every_shape(tmp_path: Path, name: str, source: str) -> None:
+    if name == "scaler" and not hasattr(torch.amp, "GradScaler"):
+        pytest.skip("this torch scales gradients on CUDA alone")
     done, did = loop(tmp_path, name)
     steps = check(done, did, source)
     assert steps["count"] == did["iterations"]

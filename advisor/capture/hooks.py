@@ -97,13 +97,16 @@ def watch_optimizers(stepped: Callable[[Any], None], began: Callable[[], None] =
     """began(), stepped(optimizer): a step begins, has returned. Not called inside code that torch.compile traces."""
     from torch.optim import optimizer as module
 
+    # torch before 2.3 has it under its private name alone. torch.compile knows both, and takes them for true.
+    compiling = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
+
     def before(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if torch.compiler.is_compiling():
+        if compiling():
             return
         began()
 
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if torch.compiler.is_compiling():
+        if compiling():
             return
         stepped(optimizer)
 

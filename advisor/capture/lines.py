@@ -82,7 +82,7 @@ class LineRecorder:
         file = code.co_filename
         if file.startswith("<") and file not in ("<string>", "<stdin>"):
             return None
-        path = os.path.abspath(file) if not file.startswith("<") else file
+        path = _absolute(file) if not file.startswith("<") else file
         if path.startswith(self.foreign):
             return None
         shown = relative(path)
@@ -166,6 +166,13 @@ class LineRecorder:
             self._pop(frame)
             self._leave_module(frame)
         return self._local
+
+
+def _absolute(file: str) -> str:
+    """As os.path.abspath, without Python code of others: old torch.compile looks at what runs in its regions."""
+    if ".." in file:
+        return os.path.abspath(file)
+    return file if file.startswith(os.sep) else f"{os.getcwd()}{os.sep}{file}"
 
 
 def relative(path: str) -> str:

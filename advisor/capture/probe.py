@@ -182,7 +182,7 @@ def _compile_facts() -> dict[str, Any] | None:
     if not getattr(utils, "counters", None):  # absent while the module is half imported
         return None
     counters = utils.counters
-    metrics = attempt(utils.get_compilation_metrics) or []
+    metrics = attempt(getattr(utils, "get_compilation_metrics", list)) or []  # not in torch before 2.2
     reasons = [str(getattr(one, "recompile_reason", None) or "") for one in metrics]
     return {
         "graphs": int(counters["stats"]["unique_graphs"]),

@@ -10,6 +10,7 @@ life (after the window) and in the un-profiled timing phase. The goal is 1 % of 
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from typing import Any
 
@@ -54,7 +55,7 @@ def main() -> None:
     """Prints the table."""
     torch.set_num_threads(1)
     bare_us = [loop(STEPS) for _ in range(ROUNDS)]
-    heard = session.Session({"folder": ".", "lines": False})
+    heard = session.Session({"folder": tempfile.mkdtemp(), "lines": False})
     heard.begin()
     loop(50)
     assert heard.phases is not None
