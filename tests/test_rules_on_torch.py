@@ -286,7 +286,8 @@ def test_two_networks_that_are_trained_in_turns_use_their_gradients(tmp_path: Pa
         judge(made).mean().backward()
         optimizers[0].step()
 
-    assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
+    for rule in ("unused-gradients", "second-forward", "evaluation-with-gradients"):
+        assert outcome(rule, step, tmp_path, record).status == "clear"
 
 
 @pytest.mark.parametrize(("dtype", "scaled", "status"), [("bfloat16", True, "found"), ("bfloat16", False, "clear")])
@@ -346,3 +347,34 @@ def test_gradients_that_are_copied_out_of_buckets_and_a_search_in_vain(tmp_path:
             assert outcome("unused-parameter-search", trained(model), tmp_path).status == search
     finally:
         distributed.destroy_process_group()
+
+
+def test_checkpointed_blocks_and_frozen_networks_run_no_pass_in_vain(tmp_path: Path) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    frozen, block, head = network(), torch.nn.Linear(1, 32), torch.nn.Linear(32, 1)
+    frozen.requires_grad_(False)
+    parameters = [*block.parameters(), *head.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=1e-3)
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=len(parameters))])
+    x = torch.randn(32, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        head(checkpoint(block, frozen(x), use_reentrant=False)).mean().backward()
+        optimizer.step()
+
+    for rule in ("unused-gradients", "second-forward", "evaluation-with-gradients"):
+        assert outcome(rule, step, tmp_path, record).status == "clear"
+
+
+def test_a_gradient_of_a_gradient_is_followed_as_well(tmp_path: Path) -> None:
+    model = network()
+    x = torch.randn(32, 64, requires_grad=True)
+
+    def step() -> None:
+        (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        slope.square().mean().backward()
+
+    for rule in ("second-forward", "evaluation-with-gradients"):
+        assert outcome(rule, step, tmp_path).status == "clear"
