@@ -12,7 +12,7 @@ from advisor.analyses.phases import Phases
 from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
 from advisor.trace.events import Category, Trace
-from advisor.trace.intervals import Intervals, intersect, subtract, total, union
+from advisor.trace.intervals import EMPTY, Intervals, intersect, subtract, total, union
 
 # Between two ops of a layer lie 3 to 20 µs of Python that no script can avoid; work that somebody wrote takes longer.
 _LONG_GAP_NS = 30_000
@@ -27,7 +27,7 @@ _LEAST_LEFT = 0.3
 class Undilated:
     """How recorded time maps to un-profiled time where some work is slowed more by the profiler than other work.
 
-    python        long stretches of Python: 30 µs or more in no op of any thread, no fetch, optimizer or communication
+    python        long stretches of Python, 30 µs or more in no op, fetch, optimizer or communication; empty with a device
     recorded_us   |W| per step
     plain_us      the same without the profiler: |W| per step by the ratio of the medians; recorded_us where not known
     python_us     µs of `python` per step
@@ -62,10 +62,12 @@ class Undilated:
         cls, trace: Trace, steps: Steps, scale: Scale, links: Links, gaps: HostGaps, phases: Phases
     ) -> Undilated:
         """The mapping for this trace."""
-        # While the loop's thread waits for autograd's own, that one's ops are no Python.
-        ops = trace.events.of(Category.CPU_OP)
-        elsewhere = union(trace.events.start_ns[ops], trace.events.end_ns[ops])
-        python = subtract(subtract(gaps.spans, phases.communication), elsewhere)
+        # While the loop's thread waits for autograd's own, that one's ops are no Python; beside a device nobody asks.
+        python = EMPTY
+        if not trace.device_work.any():
+            ops = trace.events.of(Category.CPU_OP)
+            elsewhere = union(trace.events.start_ns[ops], trace.events.end_ns[ops])
+            python = subtract(subtract(gaps.spans, phases.communication), elsewhere)
         python = python[python[:, 1] - python[:, 0] >= _LONG_GAP_NS]
         typical, recorded = scale.unprofiled.median, scale.profiled.median
         slower = max(recorded / typical, 1.0) if typical and recorded else 1.0
