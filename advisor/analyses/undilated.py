@@ -27,7 +27,7 @@ _LEAST_LEFT = 0.3
 class Undilated:
     """How recorded time maps to un-profiled time where some work is slowed more by the profiler than other work.
 
-    python        long stretches of Python, 30 µs or more in no op, fetch, optimizer or communication; empty with a device
+    python        stretches of Python, 30 µs or more in no op, fetch, optimizer or communication; empty with a device
     recorded_us   |W| per step
     plain_us      the same without the profiler: |W| per step by the ratio of the medians; recorded_us where not known
     python_us     µs of `python` per step
