@@ -25,6 +25,7 @@ import numpy.typing as npt
 from advisor.trace.extract import Columns, Table, Tables, extract
 from advisor.trace.numbers import TooLargeError
 from advisor.trace.schema import decoder
+from advisor.trace.store import Store
 
 MESSAGE = struct.Struct("<II")
 # Two slots keep the helper busy while the parent decodes a slice of its own.
@@ -127,6 +128,25 @@ class Helper:
         self._process.kill()
         self._process.wait()
         self._memory.close()
+
+
+def in_order_of_sight(events: Store, tables: Tables) -> None:
+    """Numbers texts in the order of the file, as one process does: two meet them in an order that chance decides."""
+    for name, column in TABLES.items():
+        ids, table = events.values(column), getattr(tables, name)
+        texts = [text for text, index in table.items() if index >= 0]
+        if ids is None or not texts:
+            continue
+        rows = np.flatnonzero(ids >= 0)[::-1]
+        first = np.full(len(texts), len(ids))
+        first[ids[rows]] = rows  # the earliest row comes last and stays
+        order = np.argsort(first, kind="stable")
+        rank = np.append(np.argsort(order), -1)  # what is absent indexes it from behind
+        ids[:] = rank[ids]
+        numbered = type(table)()
+        for index in order.tolist():
+            numbered[texts[index]]
+        setattr(tables, name, numbered)
 
 
 def _shared_file() -> int:

@@ -14,7 +14,7 @@ from advisor.trace.dialects import accelerators
 from advisor.trace.events import Trace
 from advisor.trace.extract import COLUMNS, MEMORY_COLUMNS, Columns, Tables, extract
 from advisor.trace.heads import no_events
-from advisor.trace.helper import REFUSED, Helper
+from advisor.trace.helper import REFUSED, Helper, in_order_of_sight
 from advisor.trace.numbers import TooLargeError
 from advisor.trace.schema import decoder
 from advisor.trace.split import halves, opening, slices
@@ -115,6 +115,7 @@ def _beside(pieces: Iterator[bytes], helper: Helper) -> Rows:
         rows.tables.count(reason, count)
     kept = _settle(rows, ready, kept, number)
     _settle(rows, ready, kept, number + 1, last=True)
+    in_order_of_sight(rows.events, rows.tables)
     return rows
 
 

@@ -126,6 +126,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=float, nargs="+", default=[10, 200], help="megabytes of text")
     parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
     parser.add_argument("--hta-largest", type=float, default=200, help="the largest size that HTA is given")
+    parser.add_argument("--json-largest", type=float, default=1000, help="the largest size that json.load is given")
     parser.add_argument("--only", default="", help="measure only rows whose name contains this")
     parser.add_argument("--folder", help="where the traces are written (default: a temporary folder)")
     args = parser.parse_args()
@@ -137,12 +138,13 @@ def main() -> None:
         say(f"start-up (imports of {what}): {measured([sys.executable, '-c', code]).cpu_s:.2f} CPU s\n")
     say("\n")
     say("| trace | what | CPU s | wall s | MB/s of CPU | peak memory | x file |\n|---|---|---|---|---|---|---|\n")
+    largest = {"HTA": args.hta_largest, "json.load": args.json_largest}
     with tempfile.TemporaryDirectory(prefix="reading-", dir=args.folder) as folder:
         for size in args.sizes:
             path = Path(folder) / "trace.json"
             real = write(path, size)
             for name, command in commands(path, args.hta, Path(folder) / "out.json").items():
-                if args.only not in name or (name.startswith("HTA") and size > args.hta_largest):
+                if args.only not in name or size > largest.get(name.partition(":")[0], size):
                     continue
                 (Path(folder) / "out.json").unlink(missing_ok=True)
                 cost = measured(command)
