@@ -171,6 +171,7 @@ class Session(Ears):
 
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
         if self.phases is None:
+            self.end_choices()  # a loop that runs has chosen; and the watch costs a little time in each call into torch
             self.window.forget()
             self.facts.clear()
             self.exits.release()
@@ -210,8 +211,6 @@ class Session(Ears):
     def _look(self) -> None:
         """Reads the settings as they stand in the window; once."""
         if "settings" not in self.facts:
-            if self.phases is not None:
-                self.end_choices()
             alive = probe.attempt(live.find)
             self.facts.update(probe.look(self.initial, self.collector, alive))
             note = probe.hidden_optimizer(self.collector, alive) if self.tracker.backwards else ""
