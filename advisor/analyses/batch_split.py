@@ -194,11 +194,13 @@ def _work_us(host: Host, batch: int) -> tuple[float, float]:
     above = host.nesting.parent[host.ops]
     holds_op[above[above >= 0]] = True
     rows = np.flatnonzero(host.ops & (events.dims >= 0) & (host.nesting.ancestor(events.named("Optimizer.")) < 0))
-    keys = np.column_stack((events.name[rows], events.dims[rows], holds_op[rows]))
-    kinds, kind, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-    sizes = _batch_sizes(
-        batch, [shape for dims in set(kinds[:, 1].tolist()) for shape in shapes(events.dims_table[dims])]
-    )
+    # One number for each kind of call: its name, its shapes, and whether it holds other ops.
+    every_dims = len(events.dims_table)
+    keys = (events.name[rows].astype(np.int64) * every_dims + events.dims[rows]) * 2 + holds_op[rows]
+    found, kind, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    kinds = np.column_stack((found // 2 // every_dims, found // 2 % every_dims, found % 2))
+    every = (shape for dims in set(kinds[:, 1].tolist()) for shape in shapes(events.dims_table[dims]))
+    sizes = _batch_sizes(batch, list(every))
     own_us = np.bincount(kind.ravel(), weights=host.nesting.self_ns[rows] / 1e3)
     slow_us = fast_us = taken_us = explained_us = 0.0
     for (name, dims, outer), number, took_us in zip(kinds.tolist(), counts.tolist(), own_us.tolist(), strict=True):
