@@ -25,7 +25,10 @@ _NODE = "autograd::engine::evaluate_function: "
 
 
 def add_flops(folder: Path, record: dict[str, Any]) -> None:
-    """Writes `flops` into each module of each rank's model that has lines. A trace that is damaged changes nothing."""
+    """Writes `flops` into the modules of the first rank's model that has lines. A damaged trace changes nothing.
+
+    One rank is enough: ranks run the same model, and of hundreds nobody would wait for the reading.
+    """
     for rank in record["ranks"]:
         modules = (rank.get("model") or {}).get("modules")
         lines = next((file["path"] for file in rank["files"] if file["role"] == "lines"), None)
@@ -38,6 +41,7 @@ def add_flops(folder: Path, record: dict[str, Any]) -> None:
         for row in modules:
             # A model whose forward was not seen by module (compiled code) leaves them unknown.
             row["flops"] = found.get(row["path"], 0.0) if found else None
+        return
 
 
 def flops_by_module(trace: Trace) -> dict[str, float]:
