@@ -62,6 +62,8 @@ _TURNS = 16
 _LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::embedding")
 # What the one op needs that takes the loop's place: up to three tenths of the loop in most measured rewrites.
 _MOST_KEPT = 0.3
+# Lines of Python this near to a loop are part of what it is for.
+_BESIDE = 2
 # Lines around the loop's own belong to it when they run at least half as often.
 _AS_OFTEN = 0.5
 
@@ -168,8 +170,16 @@ def _around(costs: LineCosts, loops: Mapping[int, tuple[float, str]]) -> Iterato
         turns[file] = min(often, turns.get(file, often))
     for index, line in enumerate(costs.lines):
         often = turns.get(line.source.file, 0.0)
-        beside = index not in loops and not is_python(line) and not line.parts.get("optimizer")
-        if often and beside and line.visits >= _AS_OFTEN * often:
+        if not often or index in loops or line.parts.get("optimizer"):
+            continue
+        # Python that costs less than the loop and stands beside it does what the loop does; more of it is host-work's.
+        beside = any(
+            abs(costs.lines[one].source.line - line.source.line) <= _BESIDE and line.us < costs.lines[one].us
+            for one in loops
+            if costs.lines[one].source.file == line.source.file
+        )
+        belongs = beside if is_python(line) else line.visits >= _AS_OFTEN * often
+        if belongs:
             yield line
 
 
