@@ -17,8 +17,10 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
     starts, ends = starts[keep], ends[keep]
     if not len(starts):
         return EMPTY
-    order = np.argsort(starts, kind="stable")
-    starts, reach = starts[order], np.maximum.accumulate(ends[order])
+    if (starts[1:] < starts[:-1]).any():  # rows of a trace are in order already
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
     first = np.concatenate(([True], starts[1:] > reach[:-1]))
     last = np.concatenate((first[1:], [True]))
     return np.column_stack((starts[first], reach[last]))
