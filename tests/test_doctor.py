@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from advisor import cli
-from advisor.capture import cores, preflight
+from advisor.capture import checkup, cores, preflight
 from advisor.capture.preflight import Probe, Signs, ask, diagnose, signs
 
 GOOD = Probe(
@@ -137,6 +137,16 @@ def test_cores_of_affinity_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert cores.available(str(tmp_path))[0] == here
     (old / "cpu.cfs_quota_us").write_text("100000\n")
     assert cores.available(str(tmp_path))[0] == 1
+
+
+def test_a_torch_older_than_any_tested_is_said() -> None:
+    """By `doctor` and, from run.json's preflight, by every report."""
+    assert checkup.too_old("2.1.2+cu121") is None
+    assert checkup.too_old("2.15.0a0+git1") is None
+    assert checkup.too_old("") is None
+    said = checkup.too_old("1.13.1")
+    assert said is not None
+    assert (said.status, "1.13.1" in said.message, "upgrade" in said.message) == ("warning", True, True)
 
 
 @pytest.mark.torch

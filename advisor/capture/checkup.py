@@ -35,13 +35,16 @@ def _torch(path: str) -> Check:
     version = interpreter.torch_version(path)
     if version is None:
         return Check("torch", "warning", f"{path} has torch, but its version is not known")
-    numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
-    if numbers < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        return Check(
-            "torch", "warning", f"torch {version} is older than {oldest}, the oldest that is tested; upgrade it"
-        )
-    return Check("torch", "ok", f"torch {version} in {path}")
+    return too_old(version) or Check("torch", "ok", f"torch {version} in {path}")
+
+
+def too_old(version: str) -> Check | None:
+    """A warning where this torch is older than any that is tested; None otherwise."""
+    numbers = tuple(int(part) for part in version.partition("+")[0].split(".")[:2] if part.isdigit())
+    if not numbers or numbers >= OLDEST:
+        return None
+    oldest = ".".join(map(str, OLDEST))
+    return Check("torch", "warning", f"torch {version} is older than {oldest}, the oldest that is tested; upgrade it")
 
 
 def _reached(path: str) -> Check:

@@ -202,14 +202,16 @@ def _report(
 
 
 def _add_preflight(folder: Path, record: dict[str, Any], python: str) -> None:
-    """Says in run.json whether device events can be recorded here, and whether an accelerator stood unused.
+    """Says in run.json whether device events can be recorded, whether an accelerator stood unused, and of an old torch.
 
     Asked after the script: a process that brings up a device beside it would disturb what is measured.
     """
-    from advisor.capture import launch, preflight
+    from advisor.capture import checkup, launch, preflight
 
     found = preflight.check(python, os.environ)
-    record["preflight"] = [{"id": one.id, "status": one.status, "message": one.message} for one in found.checks]
+    old = checkup.too_old(record["versions"].get("torch", ""))
+    checks = [*found.checks, *([old] if old else [])]
+    record["preflight"] = [{"id": one.id, "status": one.status, "message": one.message} for one in checks]
     for rank in record["ranks"]:
         settings = rank.get("settings")
         if settings and settings.get("accelerator_available") is None:
