@@ -43,11 +43,8 @@ from advisor.api import (
 from ._costs import launched_us
 from ._words import count, percent, time
 
-CONFIRMED = "measured pairs on a CPU: four perceptrons, with views 3, 4, 4 and 9 % faster"
-
+# Not confirmed: of seven networks on a CPU, four perceptrons became 3 to 9 % faster with views, the others did not.
 _COPY = "reducer::copy_bucket_to_grad"
-# In four networks on a CPU the step became shorter by 57, 57, 83 and 113 % of the time of these copies.
-_LEAST = 0.5
 
 
 def check(
@@ -71,10 +68,9 @@ def check(
         claims, spent_us = ("backward",), steps.per_step_us(float(trace.events.dur_ns[rows].sum()))
     bound_us = sum(breakdown.us(part) for part in claims)
     high_us = min(spent_us, bound_us)
-    how = "high: the step without these copies; low: half of it, which is less than any of four networks gained"
-    modelled = scale.saving(high_us * _LEAST, high_us, how)
-    less, gone = edits.scale(rows, 1 - _LEAST), edits.remove(rows)
-    saving = replayed_or(modelled, replay, [less], [gone], how, scale.scaled(bound_us))
+    how = "high: the step without these copies; low: nothing, as in three of seven networks on a CPU"
+    modelled = scale.saving(0.0, high_us, how)
+    saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
         return
     yield Finding(
@@ -105,7 +101,7 @@ EXAMPLES = [
     Example(
         "four gradients are copied back",
         draw(_STEPS, us=100, F=FORWARD, B=BACKWARD, C=_BACK),
-        saves_us=(300, 800),
+        saves_us=(0, 800),
         says=("4 gradients a step",),
     ),
     Example(
