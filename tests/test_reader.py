@@ -24,9 +24,10 @@ from advisor.trace import intervals, kineto, load
 from advisor.trace.careful import Careful
 from advisor.trace.dialects import category
 from advisor.trace.events import Category, Events, Trace
-from advisor.trace.extract import Table, Tables, extract
+from advisor.trace.extract import extract
 from advisor.trace.helper import TABLES, Helper
 from advisor.trace.numbers import ABSENT, nanoseconds, times
+from advisor.trace.tables import Table, Tables
 
 REAL = Path(__file__).parents[1].parent / "shared" / "traces"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the real traces do not lie beside this checkout")
@@ -216,6 +217,13 @@ def test_collectives_say_what_they_move() -> None:
     found = events.collective_table[int(events.collective[0])]
     assert (found.name, found.dtype, found.in_elements, found.out_elements) == ("allreduce", "Float", 8, 9)
     assert (found.group_size, found.group, found.sequence) == (2, "0", 3)
+
+
+def test_a_thread_for_every_row_is_read_like_any_other() -> None:
+    rows = [_row(tid=at, ts=at, cat="cpu_op" if at % 2 else "kernel") for at in range(30_000)]
+    events = load.read_bytes(_document(rows), "t").events
+    assert [int(events.threads[thread].tid) for thread in events.thread] == list(range(30_000))
+    assert events.of(Category.CPU_OP).tolist() == [False, True] * 15_000
 
 
 def test_every_table_is_shared_with_the_second_process() -> None:

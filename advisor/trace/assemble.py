@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from advisor.trace.dialects import is_annotation
 from advisor.trace.events import Category, Events, MemoryEvents, Thread
-from advisor.trace.extract import Columns, Tables
+from advisor.trace.extract import Columns
 from advisor.trace.numbers import integer
 from advisor.trace.store import Store
+from advisor.trace.tables import Tables
 
 _DEVICE_ROWS = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.DEVICE_ANNOTATION)
 

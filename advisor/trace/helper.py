@@ -22,10 +22,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from advisor.trace.extract import Columns, Table, Tables, extract
+from advisor.trace.extract import Columns, extract
 from advisor.trace.numbers import TooLargeError
 from advisor.trace.schema import decoder
 from advisor.trace.store import Store
+from advisor.trace.tables import Table, Tables
 
 MESSAGE = struct.Struct("<II")
 # Two slots keep the helper busy while the parent decodes a slice of its own.

@@ -12,13 +12,14 @@ from advisor.trace.assemble import assemble, assemble_memory
 from advisor.trace.careful import Careful
 from advisor.trace.dialects import accelerators
 from advisor.trace.events import Trace
-from advisor.trace.extract import COLUMNS, MEMORY_COLUMNS, Columns, Tables, extract
+from advisor.trace.extract import COLUMNS, MEMORY_COLUMNS, Columns, extract
 from advisor.trace.heads import no_events
 from advisor.trace.helper import REFUSED, Helper, in_order_of_sight
 from advisor.trace.numbers import TooLargeError
 from advisor.trace.schema import decoder
 from advisor.trace.split import halves, opening, slices
 from advisor.trace.store import Store
+from advisor.trace.tables import Tables
 
 # A refused slice is halved until it is this small; then its events are read one by one.
 SMALL_BYTES = 1 << 14

@@ -1,0 +1,90 @@
+"""The distinct texts and places of a file: what columns hold are their numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.trace.dialects import category
+from advisor.trace.schema import Row
+
+
+class Table(dict[Any, int]):
+    """Interns values: `table[value]` is its index, the next free one for a new value."""
+
+    __slots__ = ()
+
+    def __missing__(self, value: Any) -> int:
+        index = self[value] = len(self)
+        return index
+
+
+class Texts(Table):
+    """Interns JSON text as it stands in the file; text that is absent (empty) is -1."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__({b"": -1})
+
+    def __missing__(self, value: Any) -> int:
+        index = self[value] = len(self) - 1
+        return index
+
+
+class Categories(dict[Any, int]):
+    """Category number by raw text; each distinct text is looked at once."""
+
+    __slots__ = ()
+
+    def __missing__(self, raw: Any) -> int:
+        value = self[raw] = int(category(raw or ""))
+        return value
+
+
+class Places(dict[Any, int]):
+    """Interns (category as written, pid, tid) of rows: one look-up gives a row's category and its thread."""
+
+    __slots__ = ("_kinds", "_places", "_tables")
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__()
+        self._tables = tables
+        self._kinds: list[int] = []
+        self._places: list[int] = []
+
+    def __missing__(self, key: tuple[Any, Any, Any]) -> int:
+        raw, pid, tid = key
+        self._kinds.append(self._tables.categories[raw])
+        self._places.append(self._tables.threads[pid, tid])
+        index = self[key] = len(self)
+        return index
+
+    def of(self, rows: list[Row]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int32]]:
+        """Category and thread of each row."""
+        keys = zip([row.cat for row in rows], [row.pid for row in rows], [row.tid for row in rows], strict=True)
+        index = np.fromiter(map(self.__getitem__, keys), np.intp, len(rows))
+        if len(self) > len(rows):  # a thread for nearly every row: not all of them again for each slice
+            chosen = index.tolist()
+            kinds, places = [self._kinds[at] for at in chosen], [self._places[at] for at in chosen]
+            return np.array(kinds, np.int8), np.array(places, np.int32)
+        return np.array(self._kinds, np.int8)[index], np.array(self._places, np.int32)[index]
+
+
+class Tables:
+    """The distinct texts of a file, in order of first sight."""
+
+    def __init__(self) -> None:
+        self.names, self.threads, self.dims, self.dtypes = Table(), Table(), Texts(), Texts()
+        self.stacks, self.collectives, self.waits = Table(), Table(), Table()
+        self.categories = Categories()
+        self.places = Places(self)
+        self.thread_names: dict[tuple[Any, Any], str] = {}
+        self.dropped: dict[str, int] = {}
+
+    def count(self, reason: str, number: int) -> None:
+        """Notes that `number` rows were left out or repaired, and why."""
+        if number:
+            self.dropped[reason] = self.dropped.get(reason, 0) + number
