@@ -35,6 +35,8 @@ def assemble(store: Store, tables: Tables, base_ns: int) -> Events:
         threads=threads,
         dims_table=_texts(tables.dims),
         dtypes_table=_texts(tables.dtypes),
+        strides_table=_texts(tables.strides),
+        values_table=_texts(tables.values),
         stack_table=tuple(tables.stacks),
         collective_table=tuple(tables.collectives),
         waited_table=tuple(tables.waits),

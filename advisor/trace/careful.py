@@ -208,7 +208,13 @@ _OTHERS = {
     "Process Group Name": "group",
     "Seq": "collective_sequence",
 }
-_TEXTS = {"Input Dims": "dims", "Input dims": "dims_2021", "Input type": "dtypes"}
+_TEXTS = {
+    "Input Dims": "dims",
+    "Input dims": "dims_2021",
+    "Input type": "dtypes",
+    "Input Strides": "strides",
+    "Concrete Inputs": "values",
+}
 
 
 def _args(args: Mapping[str, Any]) -> RowArgs:

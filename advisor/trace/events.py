@@ -80,8 +80,10 @@ class Waited:
 class Events:
     """Complete events as parallel columns, sorted by start (longer first on a tie), integer nanoseconds.
 
-    Absent integers are -1. `name`, `dims`, `dtypes`, `stack`, `collective`, `waited` index the tables of the same trace
-    (-1 = absent); `thread` indexes `threads`. `dims`/`dtypes` are the JSON text of `Input Dims`/`Input type`.
+    Absent integers are -1. `name`, `dims`, `dtypes`, `strides`, `values`, `stack`, `collective`, `waited` index the
+    tables of the same trace (-1 = absent); `thread` indexes `threads`. `dims`, `dtypes`, `strides`, `values` are the
+    JSON text of `Input Dims`, `Input type`, `Input Strides`, `Concrete Inputs`; the last two are kept of products,
+    convolutions, attention and normalisation only.
     """
 
     start_ns: Ints
@@ -96,6 +98,8 @@ class Events:
     bytes: Ints
     dims: Ids
     dtypes: Ids
+    strides: Ids
+    values: Ids
     sequence: Ints
     forward_thread: Ints
     python_id: Ints
@@ -108,6 +112,8 @@ class Events:
     threads: tuple[Thread, ...]
     dims_table: tuple[str, ...] = ()
     dtypes_table: tuple[str, ...] = ()
+    strides_table: tuple[str, ...] = ()
+    values_table: tuple[str, ...] = ()
     stack_table: tuple[str, ...] = ()
     collective_table: tuple[Collective, ...] = ()
     waited_table: tuple[Waited, ...] = ()

@@ -32,6 +32,8 @@ COLUMNS: dict[str, type[np.generic]] = {
     "bytes": np.int64,
     "dims": np.int32,
     "dtypes": np.int32,
+    "strides": np.int32,
+    "values": np.int32,
     "sequence": np.int64,
     "forward_thread": np.int64,
     "python_id": np.int64,
@@ -87,6 +89,7 @@ def _complete(rows: list[Row], tables: Tables) -> Columns:
     host = (kinds == Category.CPU_OP) | (kinds == Category.ANNOTATION)
     python, runtime = kinds == Category.PYTHON, kinds == Category.RUNTIME
     _host(columns, host, args, tables)
+    _details(columns, kinds == Category.CPU_OP, rows, args, tables)
     _python(columns, python, args)
     _linked(columns, runtime, _chosen(runtime, args))
     _device(columns, ~(host | python | runtime), args, tables)
@@ -133,6 +136,18 @@ def _host(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], ta
         indices = [tables.stacks[stack] if stack else -1 for stack in stacks]
         _put(columns, "stack", mask, np.array(indices, np.int32))
     _collectives(columns, mask, chosen, tables)
+
+
+def _details(
+    columns: Columns, mask: npt.NDArray[np.bool_], rows: list[Row], args: list[RowArgs], tables: Tables
+) -> None:
+    """Strides and plain arguments of the ops whose work depends on them: of all ops they would cost too much."""
+    detailed = tables.detailed
+    here = np.fromiter((detailed[row.name] for row in rows), np.bool_, len(rows)) & mask
+    if here.any():
+        chosen = _chosen(here, args)
+        _put(columns, "strides", here, _texts([arg.strides for arg in chosen], tables.strides))
+        _put(columns, "values", here, _texts([arg.values for arg in chosen], tables.values))
 
 
 def _linked(columns: Columns, mask: npt.NDArray[np.bool_], chosen: list[RowArgs]) -> None:

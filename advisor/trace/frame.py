@@ -30,7 +30,8 @@ def to_pandas(trace: Trace) -> pd.DataFrame:
     pid, tid, thread   text as in the file; `thread` is the thread's name
     device, stream, correlation, external_id, bytes, blocks, sequence, forward_thread, python_id, python_parent
                        Int64, <NA> where the row does not say; `blocks` are thread blocks of a kernel's grid
-    dims, dtypes       JSON text of `Input Dims` and `Input type`; None where absent
+    dims, dtypes, strides, values
+                       JSON text of `Input Dims`, `Input type`, `Input Strides`, `Concrete Inputs`; None where absent
     stack              `Call stack` as in the file, innermost first; None where absent
     device_work        bool: the row keeps a device busy (kernel, copy, memset)
 
@@ -56,6 +57,8 @@ def to_pandas(trace: Trace) -> pd.DataFrame:
         columns[name][values == -1] = pd.NA  # type: ignore[index]
     columns["dims"] = _texts(events.dims, events.dims_table)
     columns["dtypes"] = _texts(events.dtypes, events.dtypes_table)
+    columns["strides"] = _texts(events.strides, events.strides_table)
+    columns["values"] = _texts(events.values, events.values_table)
     columns["stack"] = _texts(events.stack, events.stack_table)
     columns["device_work"] = trace.device_work
     frame = pd.DataFrame(columns)

@@ -40,6 +40,8 @@ TABLES = {
     "threads": "thread",
     "dims": "dims",
     "dtypes": "dtypes",
+    "strides": "strides",
+    "values": "values",
     "stacks": "stack",
     "collectives": "collective",
     "waits": "waited",

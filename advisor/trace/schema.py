@@ -33,6 +33,8 @@ class RowArgs(Struct, gc=False):
     dims: Raw = field(name="Input Dims", default=NO_JSON)
     dims_2021: Raw = field(name="Input dims", default=NO_JSON)
     dtypes: Raw = field(name="Input type", default=NO_JSON)
+    strides: Raw = field(name="Input Strides", default=NO_JSON)
+    values: Raw = field(name="Concrete Inputs", default=NO_JSON)
     sequence: Number = field(name="Sequence number", default=-1.0)
     forward: Number = field(name="Fwd thread id", default=-1.0)
     python_id: Number = field(name="Python id", default=-1.0)

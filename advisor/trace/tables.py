@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,20 @@ class Categories(dict[Any, int]):
         return value
 
 
+class Detailed(dict[Any, bool]):
+    """Whether strides and plain arguments of an op are kept; each distinct name is looked at once."""
+
+    __slots__ = ()
+
+    # Products, convolutions, attention and normalisation: sizes of inputs alone do not tell what they do. Of all ops
+    # the texts would cost a tenth of the time of reading.
+    _NAMES = re.compile("mm|linear|matmul|conv|attention|norm")
+
+    def __missing__(self, name: Any) -> bool:
+        value = self[name] = self._NAMES.search(name or "") is not None
+        return value
+
+
 class Places(dict[Any, int]):
     """Interns (category as written, pid, tid) of rows: one look-up gives a row's category and its thread."""
 
@@ -78,8 +93,10 @@ class Tables:
 
     def __init__(self) -> None:
         self.names, self.threads, self.dims, self.dtypes = Table(), Table(), Texts(), Texts()
+        self.strides, self.values = Texts(), Texts()
         self.stacks, self.collectives, self.waits = Table(), Table(), Table()
         self.categories = Categories()
+        self.detailed = Detailed()
         self.places = Places(self)
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self.dropped: dict[str, int] = {}

@@ -60,10 +60,16 @@ def _rows(trace: Trace, base: int) -> Iterator[dict[str, Any]]:
     columns = {key: getattr(events, name).tolist() for name, key in _ARGS.items()}
     # Only the product of the grid's sides is kept.
     columns["grid"] = [[blocks, 1, 1] if blocks != -1 else -1 for blocks in events.blocks.tolist()]
-    for row, (start, dur, name, kind, thread, dims, dtypes) in enumerate(
+    texts = {
+        "Input Dims": (events.dims.tolist(), events.dims_table),
+        "Input type": (events.dtypes.tolist(), events.dtypes_table),
+        "Input Strides": (events.strides.tolist(), events.strides_table),
+        "Concrete Inputs": (events.values.tolist(), events.values_table),
+    }
+    for row, (start, dur, name, kind, thread) in enumerate(
         zip(
             *(column.tolist() for column in (events.start_ns, events.dur_ns, events.name, events.category)),
-            *(column.tolist() for column in (events.thread, events.dims, events.dtypes)),
+            events.thread.tolist(),
             strict=True,
         )
     ):
@@ -71,10 +77,7 @@ def _rows(trace: Trace, base: int) -> Iterator[dict[str, Any]]:
         if kind == Category.DEVICE_ANNOTATION:
             # Kineto states no stream for these; a row with one is taken for device work.
             args.pop("stream", None)
-        if dims >= 0:
-            args["Input Dims"] = _json(events.dims_table[dims])
-        if dtypes >= 0:
-            args["Input type"] = _json(events.dtypes_table[dtypes])
+        args |= {key: _json(table[column[row]]) for key, (column, table) in texts.items() if column[row] >= 0}
         place = events.threads[thread]
         yield {
             "ph": "X",
