@@ -1,15 +1,19 @@
 """What accelerators can do: which number formats run on matrix units, and how fast at best.
 
 Looked up by vendor and name, never by the compute major alone: an AMD MI300X reports 9, as an NVIDIA H100 does.
-Rates are dense peaks of the vendors' data sheets (NVIDIA P100, V100, T4, A100, A10, A30, A40, RTX A6000, L4, L40, L40S,
-H100, H200; AMD Instinct MI100, MI210, MI250X, MI300X, MI300A, MI325X). Rates that a sheet quotes "with sparsity" are
-halved here; what a sheet does not state is None. Nothing here was measured.
+Rates are dense peaks of the vendors' own papers, named in the rows; rates that a paper quotes "with sparsity" are
+halved here, GeForce rates are those with fp32 accumulation, which is what PyTorch uses. What no paper states is None.
+Nothing here was measured. A device is what PyTorch calls one: half of the card in the case of an MI250X.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
+
+Format = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +21,12 @@ class Hardware:
     """One kind of accelerator.
 
     tf32, fp16, bf16     PyTorch can run matmuls of that format on matrix units (tensor cores) of this device
-    *_tflops             dense peak in 10^12 operations per second; None where unknown
+    *_tflops             dense peak in 10^12 operations per second; None where unknown. `half`: fp16, and bf16 where it
+                         has that format (the MI100's bf16 runs at half of it)
     bandwidth_gbs        peak memory bandwidth in 10^9 bytes per second; None where unknown
+    bus_gbs              peak of the link to the host in one direction, 10^9 bytes per second: the device's own side
+    peer_gbs             peak of the links to other devices, both directions together (NVLink, Infinity Fabric)
+    model, source        what the row is called, and the vendor's paper that its figures are from; "" where unknown
     """
 
     vendor: str
@@ -29,66 +37,134 @@ class Hardware:
     tf32_tflops: float | None = None
     half_tflops: float | None = None
     bandwidth_gbs: float | None = None
+    fp8_tflops: float | None = None
+    bus_gbs: float | None = None
+    peer_gbs: float | None = None
+    model: str = ""
+    source: str = ""
+
+    def tflops(self, wanted: str) -> float | None:
+        """Dense peak of matrix work in a format; of one without matrix units here that of fp32. None where unknown."""
+        if wanted == "fp8":
+            return self.fp8_tflops
+        if wanted == "tf32":
+            return self.tf32_tflops if self.tf32 else self.fp32_tflops
+        if wanted in ("fp16", "bf16"):
+            has = self.fp16 if wanted == "fp16" else self.bf16
+            rate = self.half_tflops if has else self.fp32_tflops
+            return rate / 2 if rate and wanted == "bf16" and self.model == "MI100" else rate
+        return self.fp32_tflops if wanted == "fp32" else None
 
 
-def _nvidia(*, tf32: bool, fp16: bool, bf16: bool, rates: tuple[float | None, ...] = (None,) * 4) -> Hardware:
-    return Hardware("NVIDIA", tf32, fp16, bf16, *rates)
+# One lane set of 16: generation of PCIe -> 10^9 bytes per second in one direction after line coding (PCI-SIG).
+_PCIE = {3: 15.75, 4: 31.5, 5: 63.0}
 
+# The vendors' papers.
+_VOLTA = "NVIDIA V100 Tensor Core GPU data sheet (2020)"
+_TURING = "NVIDIA Turing GPU architecture white paper"
+_A100 = "NVIDIA A100 Tensor Core GPU data sheet"
+_GA102 = "NVIDIA Ampere GA102 GPU architecture white paper"
+_ADA = "NVIDIA Ada GPU architecture white paper"
+_H100 = "NVIDIA H100 Tensor Core GPU data sheet"
+_H200 = "NVIDIA H200 Tensor Core GPU data sheet"
+_BLACKWELL = "NVIDIA Blackwell architecture technical brief"
+_RTX_BLACKWELL = "NVIDIA RTX Blackwell GPU architecture white paper"
 
-def _amd(*rates: float | None) -> Hardware:
-    # PyTorch on ROCm offers TF32 only behind an experimental switch of hipBLASLt, so it is not counted as there.
-    return Hardware("AMD", False, True, True, rates[0], None, rates[1], rates[2])
-
-
-def _ampere(fp32: float, tf32: float, half: float, bandwidth: float) -> Hardware:
-    """NVIDIA Ampere and later: TF32, fp16 and bf16 tensor cores."""
-    return _nvidia(tf32=True, fp16=True, bf16=True, rates=(fp32, tf32, half, bandwidth))
-
-
-def _volta(fp32: float, half: float, bandwidth: float) -> Hardware:
-    """NVIDIA Volta and Turing: fp16 tensor cores only."""
-    return _nvidia(tf32=False, fp16=True, bf16=False, rates=(fp32, None, half, bandwidth))
-
-
-_NO_MATRIX_UNITS = _nvidia(tf32=False, fp16=False, bf16=False)
-_FP16_ONLY = _nvidia(tf32=False, fp16=True, bf16=False)
-_ALL_FORMATS = _nvidia(tf32=True, fp16=True, bf16=True)
-
+# pattern of the name, model, formats, fp32, tf32, half, fp8 (10^12 per second), memory (GB/s), PCIe, peers (GB/s),
+# paper.
 # The first pattern that occurs in the name wins, so longer names stand before those that they contain.
-_BY_NAME: tuple[tuple[str, Hardware], ...] = (
-    (r"\bMI325X", _amd(163.4, 1307.4, 6000)),
-    (r"\bMI300X", _amd(163.4, 1307.4, 5300)),
-    (r"\bMI300A", _amd(122.6, 980.6, 5300)),
-    (r"\bMI250X?", _amd(95.7, 383.0, 3277)),
-    (r"\bMI210", _amd(45.3, 181.0, 1638)),
-    (r"\bMI100", _amd(46.1, 184.6, 1229)),
-    (r"\bMI350X|\bMI355X", Hardware("AMD", False, True, True)),
-    (r"\bH200", _ampere(67.0, 494.7, 989.4, 4800)),
-    (r"\bH100 PCIe", _ampere(51.0, 378.0, 756.0, 2000)),
-    (r"\bH100|\bH800", _ampere(67.0, 494.7, 989.4, 3350)),
-    (r"\bGH200", _ampere(67.0, 494.7, 989.4, 4000)),
-    (r"\bG?B200|\bG?B300|\bB100", _ALL_FORMATS),
-    (r"\bL40S", _ampere(91.6, 183.0, 362.0, 864)),
-    (r"\bL40\b", _ampere(90.5, 90.5, 181.0, 864)),
-    (r"\bL4\b", _ampere(30.3, 60.0, 121.0, 300)),
-    (r"\bA100.*80GB|\bA800", _ampere(19.5, 156.0, 312.0, 2039)),
-    (r"\bA100", _ampere(19.5, 156.0, 312.0, 1555)),
-    (r"\bA30\b", _ampere(10.3, 82.0, 165.0, 933)),
-    (r"\bA40\b", _ampere(37.4, 74.8, 149.7, 696)),
-    (r"\bA10\b", _ampere(31.2, 62.5, 125.0, 600)),
-    (r"\bRTX A6000", _ampere(38.7, 77.4, 154.8, 768)),
-    (r"\bA10G|\bA16\b|\bA2\b|\bRTX A\d|\bRTX [3456]0\d0|\bRTX \w+ Ada", _ALL_FORMATS),
-    (r"\bV100.*PCIE", _volta(14.0, 112.0, 900)),
-    (r"\bV100", _volta(15.7, 125.0, 900)),
-    (r"\bTitan V", _FP16_ONLY),
-    (r"\bTitan RTX", _FP16_ONLY),
-    (r"\bT4\b", _volta(8.1, 65.0, 320)),
-    (r"\bRTX 20\d0|\bQuadro RTX", _FP16_ONLY),
+_Row = tuple[
+    str, str, str, float | None, float | None, float | None, float | None, float | None, int, float | None, str
+]
+_ROWS: tuple[_Row, ...] = (
+    (r"\bMI355X", "MI355X", "amd", 157.3, None, 2516.6, 5033.2, 8000, 5, 1075, "AMD Instinct MI355X data sheet"),
+    (r"\bMI350X", "MI350X", "amd", 144.2, None, 2306.9, 4613.7, 8000, 5, 1075, "AMD Instinct MI350X data sheet"),
+    (r"\bMI325X", "MI325X", "amd", 163.4, None, 1307.4, 2614.9, 6000, 5, 896, "AMD Instinct MI325X data sheet"),
+    (r"\bMI300X", "MI300X", "amd", 163.4, None, 1307.4, 2614.9, 5300, 5, 896, "AMD Instinct MI300X data sheet"),
+    (r"\bMI300A", "MI300A", "amd", 122.6, None, 980.6, 1961.2, 5300, 5, None, "AMD Instinct MI300A data sheet"),
+    # A card of the MI250 series is two devices: figures of one.
+    (
+        r"\bMI250X",
+        "MI250X (one of two)",
+        "amd",
+        47.9,
+        None,
+        191.5,
+        None,
+        1638,
+        4,
+        None,
+        "AMD Instinct MI250X data sheet",
+    ),
+    (r"\bMI250", "MI250 (one of two)", "amd", 45.3, None, 181.0, None, 1638, 4, None, "AMD Instinct MI250 data sheet"),
+    (r"\bMI210", "MI210", "amd", 45.3, None, 181.0, None, 1638, 4, 300, "AMD Instinct MI210 data sheet"),
+    (r"\bMI100", "MI100", "amd", 46.1, None, 184.6, None, 1229, 4, 276, "AMD Instinct MI100 data sheet"),
+    (r"\bGB200", "GB200 (one GPU)", "all", 80.0, 1250.0, 2500.0, 5000.0, 8000, 5, 1800, _BLACKWELL),
+    (r"(?<!G)\bB200", "B200", "all", 75.0, 1100.0, 2250.0, 4500.0, 8000, 5, 1800, _BLACKWELL),
+    (r"\bG?B300|\bB100", "", "all", None, None, None, None, None, 5, None, ""),
+    (r"\bGH200", "GH200", "all", 67.0, 494.7, 989.4, 1978.9, 4000, 5, 900, "NVIDIA GH200 Grace Hopper data sheet"),
+    (r"\bH200 NVL", "H200 NVL", "all", 60.0, 417.5, 835.5, 1670.5, 4800, 5, 900, _H200),
+    (r"\bH200", "H200 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 4800, 5, 900, _H200),
+    (r"\bH100 PCIe", "H100 PCIe", "all", 51.0, 378.0, 756.0, 1513.0, 2000, 5, 600, _H100),
+    (r"\bH100 NVL", "H100 NVL", "all", 60.0, 417.5, 835.5, 1670.5, 3900, 5, 600, _H100),
+    (r"\bH800", "H800 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 3350, 5, 400, _H100),
+    (r"\bH100", "H100 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 3350, 5, 900, _H100),
+    (r"\bL40S", "L40S", "all", 91.6, 183.0, 362.0, 733.0, 864, 4, None, "NVIDIA L40S data sheet"),
+    (r"\bL40\b", "L40", "all", 90.5, 90.5, 181.0, 362.0, 864, 4, None, "NVIDIA L40 data sheet"),
+    (r"\bL4\b", "L4", "all", 30.3, 60.0, 121.0, 242.5, 300, 4, None, "NVIDIA L4 data sheet"),
+    (r"\bA100.*PCIe.*80GB|\bA100 80GB PCIe", "A100 PCIe 80 GB", "all", 19.5, 156.0, 312.0, None, 1935, 4, 600, _A100),
+    (r"\bA800", "A800 SXM 80 GB", "all", 19.5, 156.0, 312.0, None, 2039, 4, 400, _A100),
+    (r"\bA100.*80GB", "A100 SXM 80 GB", "all", 19.5, 156.0, 312.0, None, 2039, 4, 600, _A100),
+    (r"\bA100", "A100 40 GB", "all", 19.5, 156.0, 312.0, None, 1555, 4, 600, _A100),
+    (r"\bA30\b", "A30", "all", 10.3, 82.0, 165.0, None, 933, 4, 200, "NVIDIA A30 data sheet"),
+    (r"\bA40\b", "A40", "all", 37.4, 74.8, 149.7, None, 696, 4, 112.5, "NVIDIA A40 data sheet"),
+    (r"\bA10\b", "A10", "all", 31.2, 62.5, 125.0, None, 600, 4, None, "NVIDIA A10 data sheet"),
+    (r"\bRTX A6000", "RTX A6000", "all", 38.7, 77.4, 154.8, None, 768, 4, 112.5, _GA102),
+    (r"\bRTX 6000 Ada", "RTX 6000 Ada", "all", 91.1, 182.1, 364.2, 728.5, 960, 4, None, _ADA),
+    (r"\bRTX 5090$", "RTX 5090", "all", 104.8, 104.8, 209.5, 419.0, 1792, 5, None, _RTX_BLACKWELL),
+    (r"\bRTX 5080$", "RTX 5080", "all", 56.3, 56.3, 112.6, 225.1, 960, 5, None, _RTX_BLACKWELL),
+    (r"\bRTX 5070 Ti$", "RTX 5070 Ti", "all", 43.9, 43.9, 87.9, 175.8, 896, 5, None, _RTX_BLACKWELL),
+    (r"\bRTX 5070$", "RTX 5070", "all", 30.9, 30.9, 61.7, 123.5, 672, 5, None, _RTX_BLACKWELL),
+    (r"\bRTX 4090$", "RTX 4090", "all", 82.6, 82.6, 165.2, 330.3, 1008, 4, None, _ADA),
+    (r"\bRTX 4080$", "RTX 4080", "all", 48.7, 48.7, 97.5, 194.9, 717, 4, None, _ADA),
+    (r"\bRTX 4070 Ti$", "RTX 4070 Ti", "all", 40.1, 40.1, 80.2, 160.4, 504, 4, None, _ADA),
+    (r"\bRTX 3090 Ti$", "RTX 3090 Ti", "all", 40.0, 40.0, 80.0, None, 1008, 4, 112.5, _GA102),
+    (r"\bRTX 3090$", "RTX 3090", "all", 35.6, 35.6, 71.0, None, 936, 4, 112.5, _GA102),
+    (r"\bRTX 3080$", "RTX 3080 10 GB", "all", 29.8, 29.8, 59.5, None, 760, 4, None, _GA102),
+    (r"\bRTX 3070$", "RTX 3070", "all", 20.3, 20.3, 40.6, None, 448, 4, None, _GA102),
+    (
+        r"\bA10G|\bA16\b|\bA2\b|\bRTX A\d|\bRTX [3456]0\d0|\bRTX \w+ Ada",
+        *("", "all", None, None, None, None, None, 4, None, ""),
+    ),
+    (r"\bV100S", "V100S PCIe", "fp16", 16.4, None, 130.0, None, 1134, 3, None, _VOLTA),
+    (r"\bV100.*PCIE", "V100 PCIe", "fp16", 14.0, None, 112.0, None, 900, 3, None, _VOLTA),
+    (r"\bV100", "V100 SXM", "fp16", 15.7, None, 125.0, None, 900, 3, 300, _VOLTA),
+    (r"\bTitan V", "", "fp16", None, None, None, None, None, 3, None, ""),
+    (r"\bTitan RTX", "Titan RTX", "fp16", 16.3, None, 130.5, None, 672, 3, 100, _TURING),
+    (r"\bT4\b", "T4", "fp16", 8.1, None, 65.0, None, 320, 3, None, "NVIDIA T4 data sheet"),
+    (r"\bRTX 2080 Ti$", "RTX 2080 Ti", "fp16", 13.4, None, 53.8, None, 616, 3, 100, _TURING),
+    (r"\bRTX 20\d0|\bQuadro RTX", "", "fp16", None, None, None, None, None, 3, None, ""),
     # The GTX 16 series is Turing (7.5) without tensor cores.
-    (r"\bGTX 16\d0|\bGTX 10\d0|\bGTX 9\d0|\bTitan X", _NO_MATRIX_UNITS),
-    (r"\bP100", _nvidia(tf32=False, fp16=False, bf16=False, rates=(10.6, None, None, 732))),
-    (r"\bP40\b|\bP4\b|\bK80\b|\bM60\b|\bM40\b", _NO_MATRIX_UNITS),
+    (r"\bGTX 16\d0|\bGTX 10\d0|\bGTX 9\d0|\bTitan X", "", "none", None, None, None, None, None, 3, None, ""),
+    (r"\bP100", "P100 SXM2", "none", 10.6, None, None, None, 732, 3, 160, "NVIDIA Tesla P100 data sheet"),
+    (r"\bP40\b|\bP4\b|\bK80\b|\bM60\b|\bM40\b", "", "none", None, None, None, None, None, 3, None, ""),
 )
+# TF32, fp16, bf16 on matrix units. PyTorch on ROCm offers TF32 only behind an experimental switch of hipBLASLt, so it
+# is not counted as there.
+_FORMATS = {
+    "amd": ("AMD", False, True, True),
+    "all": ("NVIDIA", True, True, True),  # Ampere and later
+    "fp16": ("NVIDIA", False, True, False),  # Volta and Turing
+    "none": ("NVIDIA", False, False, False),
+}
+
+
+def _hardware(row: _Row) -> Hardware:
+    _, model, formats, fp32, tf32, half, fp8, memory, pcie, peers, source = row
+    return Hardware(*_FORMATS[formats], fp32, tf32, half, memory, fp8, _PCIE[pcie], peers, model, source)
+
+
+_BY_NAME = tuple((re.compile(row[0], re.IGNORECASE), _hardware(row)) for row in _ROWS)
 _NVIDIA_NAME = re.compile(r"nvidia|tesla|geforce|quadro|\bgtx\b|\brtx\b|\btitan\b", re.IGNORECASE)
 
 
@@ -98,11 +174,18 @@ def lookup(name: str, capability: tuple[int, int] | None = None) -> Hardware | N
     The capability decides only for a name that is NVIDIA's own and not in the table: it is a fact of that vendor alone.
     """
     for pattern, hardware in _BY_NAME:
-        if re.search(pattern, name, re.IGNORECASE):
+        if pattern.search(name.strip()):
             return hardware
     if capability is None or not _NVIDIA_NAME.search(name):
         return None
     if capability >= (8, 0):
-        return _ALL_FORMATS
+        return Hardware(*_FORMATS["all"])
     # 7.0 and 7.2 are Volta; 7.5 may be a GTX 16 without tensor cores, so it stays unknown.
-    return _NO_MATRIX_UNITS if capability < (7, 0) else _FP16_ONLY if capability < (7, 5) else None
+    if capability < (7, 0):
+        return Hardware(*_FORMATS["none"])
+    return Hardware(*_FORMATS["fp16"]) if capability < (7, 5) else None
+
+
+def models() -> Iterator[Hardware]:
+    """Every accelerator whose rates are known, as the table lists them."""
+    return (hardware for _, hardware in _BY_NAME if hardware.model)

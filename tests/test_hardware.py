@@ -3,6 +3,7 @@
 import pytest
 
 from advisor.api import lookup
+from advisor.hardware import models
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,41 @@ def test_peaks_are_plausible():
         assert found.half_tflops > found.fp32_tflops
         if found.tf32_tflops:
             assert found.half_tflops == pytest.approx(2 * found.tf32_tflops, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "fp16", "bf16", "tf32", "memory"),
+    [
+        # Straight from the data sheets, by name as the driver gives it.
+        ("Tesla V100-PCIE-16GB", 112.0, 14.0, 14.0, 900),
+        ("NVIDIA A100 80GB PCIe", 312.0, 312.0, 156.0, 1935),
+        ("NVIDIA A100-SXM4-40GB", 312.0, 312.0, 156.0, 1555),
+        ("NVIDIA GeForce RTX 3090", 71.0, 71.0, 35.6, 936),
+        ("NVIDIA GeForce RTX 4090", 165.2, 165.2, 82.6, 1008),
+        ("NVIDIA H100 NVL", 835.5, 835.5, 417.5, 3900),
+        ("NVIDIA B200", 2250.0, 2250.0, 1100.0, 8000),
+        ("NVIDIA GB200", 2500.0, 2500.0, 1250.0, 8000),
+        ("AMD Instinct MI100", 184.6, 92.3, 46.1, 1229),
+        ("AMD Instinct MI250X", 191.5, 191.5, 47.9, 1638),
+        ("AMD Instinct MI325X", 1307.4, 1307.4, 163.4, 6000),
+    ],
+)
+def test_peaks_by_format(name, fp16, bf16, tf32, memory):
+    found = lookup(name)
+    assert (found.tflops("fp16"), found.tflops("bf16"), found.tflops("tf32")) == (fp16, bf16, tf32)
+    assert found.bandwidth_gbs == memory
+
+
+def test_what_only_shares_a_name_has_no_rates():
+    for name in ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4080 SUPER", "NVIDIA B300"):
+        assert lookup(name).half_tflops is None
+        assert lookup(name).bf16
+
+
+def test_every_rate_has_a_source():
+    for row in models():
+        assert row.source, row
+        assert row.fp32_tflops
+        assert row.bandwidth_gbs
+        assert row.bus_gbs in (15.75, 31.5, 63.0)
+        assert row.fp8_tflops is None or row.fp8_tflops == pytest.approx(2 * row.half_tflops, rel=0.03)
