@@ -29,6 +29,11 @@ class Clock:
         self.began_ns = 0
         self.mean_us: float | None = None
 
+    @property
+    def host_alone(self) -> bool:
+        """No device is in use: what the host's clock tells of a part of a step is all of it."""
+        return self.kind == "host" and self.module is None and not self.note
+
     def mark(self) -> Any:
         """An event of the device; None where the host's clock is to be read."""
         if not self.kind:

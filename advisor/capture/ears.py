@@ -12,6 +12,7 @@ from typing import Any
 
 from . import hooks
 from .collector import Collector
+from .parts import BACKWARD, FETCH, OPTIMIZER, Parts
 from .tracker import Tracker
 
 
@@ -29,6 +30,7 @@ class Ears:
         self.serials = 0
         self.tracker = Tracker(self._boundary)
         self.collector = Collector()
+        self.parts = Parts()
 
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
         """A boundary between two iterations of the loop."""
@@ -41,7 +43,7 @@ class Ears:
     def listen(self, profiler_began: Callable[[], None], profiler_ended: Callable[[], None]) -> None:
         """Installs the hooks; once in a process."""
         hooks.watch_loaders(self._asked, self._given)
-        hooks.watch_backward(self._backward)
+        hooks.watch_backward(self._backward, self._backward_ended)
         hooks.watch_optimizers(self._stepped, self._stepping)
         hooks.watch_profilers(self._user_stepped, profiler_began, profiler_ended)
         hooks.in_children(self._forget)
@@ -54,6 +56,8 @@ class Ears:
                 serial = iterator.__dict__["_advisor"] = self.serials
                 self._guard(self.collector.loader, iterator)
             self._guard(self.tracker.asked, serial)
+            if self.parts.on:
+                self.parts.begin(FETCH)
 
     def _given(self, iterator: Any, count: int) -> None:
         if not count:
@@ -62,22 +66,37 @@ class Ears:
         elif self.live and (not self.thread or get_ident() == self.thread):
             serial = iterator.__dict__.get("_advisor")
             if serial is not None:
+                if self.parts.on:
+                    self.parts.end()
                 self._guard(self.tracker.given, serial)
                 self.collector.batch_ready()
 
-    def _backward(self) -> None:
+    def _backward(self) -> bool:
+        """True: its end is of interest."""
         if self.live:
             if not self.thread:
                 self.thread = get_ident()
             if get_ident() == self.thread:
                 self._guard(self.tracker.backward)
+                if self.parts.on:
+                    self.parts.begin(BACKWARD)
+                    return True
+        return False
+
+    def _backward_ended(self) -> None:
+        if self.live and self.parts.on:
+            self.parts.end()
 
     def _stepping(self) -> None:
         if self.live and (not self.thread or get_ident() == self.thread):
             self.tracker.stepping_begins()
+            if self.parts.on:
+                self.parts.begin(OPTIMIZER)
 
     def _stepped(self, optimizer: Any) -> None:
         if self.live and (not self.thread or get_ident() == self.thread):
+            if self.parts.on:
+                self.parts.end()
             key = id(optimizer)
             if key not in self.collector.optimizers:
                 self._guard(self.collector.optimizer, optimizer)

@@ -67,14 +67,24 @@ def watch_fetchers(begun: Listener, fetched: Listener) -> None:
     kind.collate_fn = Attribute("collate_fn", on_get=fetched)
 
 
-def watch_backward(begun: Callable[[], None]) -> None:
-    """begun(): a backward pass (or autograd.grad) begins."""
+def watch_backward(begun: Callable[[], bool | None], ended: Callable[[], None] = lambda: None) -> None:
+    """begun(): a backward pass (or autograd.grad) begins. ended() is called when it has, if begun() returned True.
+
+    The caller holds the engine that it reads for as long as the pass takes, be it that an exception ends it: one of our
+    own, made for this pass, is deleted at its end. All engines are doors to the one that torch has.
+    """
     meta: Any = type(torch.autograd.Variable)
     engine = [torch.autograd.Variable._execution_engine]
+    base: Any = type(engine[0])
+
+    class Passing(base):  # type: ignore[misc]
+        __slots__ = ()
+
+        def __del__(self) -> None:
+            ended()
 
     def read(_kind: Any) -> Any:
-        begun()
-        return engine[0]
+        return Passing() if begun() and type(engine[0]) is base else engine[0]
 
     def write(_kind: Any, value: Any) -> None:
         engine[0] = value

@@ -7,9 +7,12 @@ device that are read after the phase.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
+
+from .parts import Cut
 
 WARM, TIMING, READY, RECORD, LINES, AFTER, DONE = range(7)
 
@@ -96,10 +99,14 @@ def window_steps(plan_: Plan, step_ns: float) -> int:
 
 
 class Phases:
-    """The state of one rank's capture; `boundary` is called at every boundary of the settled source."""
+    """The state of one rank's capture; `boundary` is called at every boundary of the settled source.
 
-    def __init__(self, recorder: Recorder, plan_: Plan) -> None:
+    cut: the parts of the step that ends, as far as somebody listens to them.
+    """
+
+    def __init__(self, recorder: Recorder, plan_: Plan, cut: Callable[[], Cut] = lambda: None) -> None:
         self.recorder = recorder
+        self.cut = cut
         self.plan = plan_
         self.phase = WARM
         self.left = plan_.warmup
@@ -109,6 +116,8 @@ class Phases:
         self.before: list[tuple[Any, Any]] = []
         self.after: list[tuple[Any, Any]] = []
         self.profiled: list[int] = []
+        self.unprofiled_parts: list[tuple[float, Cut]] = []  # length of the step in ns, its parts
+        self.profiled_parts: list[tuple[float, Cut]] = []
         self.timing_began_ns = 0
         self.wanted = 0
         self.rows: dict[int, int] = {}
@@ -138,14 +147,19 @@ class Phases:
             self.start = self.recorder.mark() or now_ns
 
     def _time(self, now_ns: int, trained: bool, clean: bool, _iteration: int) -> None:
-        mark = self.recorder.mark() or now_ns
+        mark, parts = self.recorder.mark() or now_ns, self.cut()
         if trained and clean:
             self.before.append((self.start, mark))
+            self._keep_parts(mark, parts)
         self.start = mark
         count = len(self.before)
         slow = self.plan.ranks == 1 and count >= _FEW and now_ns - self.timing_began_ns > _TIMING_NS
         if count >= self.plan.timing or slow:
             self._enter_window(now_ns)
+
+    def _keep_parts(self, mark: Any, parts: Cut) -> None:
+        if parts is not None and isinstance(mark, int) and isinstance(self.start, int):
+            self.unprofiled_parts.append((mark - self.start, parts))
 
     def _enter_window(self, now_ns: int) -> None:
         mean = (now_ns - self.timing_began_ns) / max(1, len(self.before))
@@ -172,9 +186,11 @@ class Phases:
 
     def _record(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
         self.recorder.close()
+        parts = self.cut()
         if trained and clean:
             self.rows[self.row] = iteration
             self.profiled.append(now_ns - self.row_began_ns)
+            self.profiled_parts.append((self.profiled[-1], parts))
         else:
             self.patience -= 1
         enough = len(self.rows) >= self.wanted
@@ -191,6 +207,7 @@ class Phases:
     def _open_row(self) -> None:
         # Read after the recorder's own work: the first row opens when the profiler has started.
         self.recorder.open(self.row)
+        self.cut()
         self.row_began_ns = perf_counter_ns()
 
     def _must_close(self, now_ns: int) -> bool:
@@ -225,9 +242,10 @@ class Phases:
         self.left -= 1
         if self.left > 0:
             return
-        mark = self.recorder.mark() or now_ns
+        mark, parts = self.recorder.mark() or now_ns, self.cut()
         if trained and clean and self.start is not None:
             self.after.append((self.start, mark))
+            self._keep_parts(mark, parts)
         self.start = mark
         if len(self.before) + len(self.after) >= MOST_TIMES:
             self.phase = DONE

@@ -37,6 +37,12 @@ class StepTimes(msgspec.Struct, frozen=True):
     unprofiled_mean_us: float | None = None  # set alone where only the mean could be measured
     profiled_us: list[float] = []
     clock: str = "host"  # host | device | mean
+    # Time of the loop's thread in the fetches (`fetch`), backward passes, optimizer steps (`optimizer`, zero_grad not
+    # included) and all the rest (forward pass, Python, zero_grad) of steps, µs, one number a step; the four sum to it.
+    # Seen by the same listeners in both; only where no device is in use. Steps in which a part did not end are left
+    # out, so the lists may be shorter than those above.
+    unprofiled_parts_us: dict[str, list[float]] = {}
+    profiled_parts_us: dict[str, list[float]] = {}
 
 
 class Loader(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from . import choices, hooks, live, probe
 from .clock import Clock
 from .ears import Ears
 from .exits import Exits, when_worker_ends
+from .parts import as_record
 from .phases import AFTER, DONE, LINES, RECORD, TIMING, Phases, plan
 from .place import Place
 from .timewindow import TimeWindow
@@ -175,7 +176,8 @@ class Session(Ears):
             self.window.forget()
             self.facts.clear()
             self.exits.release()
-            self.phases = Phases(self.window, plan(self.settings, self._known_length(), self.place.world_size()))
+            planned = plan(self.settings, self._known_length(), self.place.world_size())
+            self.phases = Phases(self.window, planned, self.parts.cut)
             self.phases.left -= self.tracker.count
         before = self.phases.phase
         self.collector.timed = before in (TIMING, AFTER)
@@ -197,6 +199,7 @@ class Session(Ears):
 
     def _entered(self, phase: int) -> None:
         self.collector.timed = phase in (TIMING, AFTER)  # both give the un-profiled steps that pauses are shared among
+        self.parts.on = phase in (TIMING, RECORD, AFTER) and self.clock.host_alone
         if phase in (RECORD, LINES):
             self.exits.watch()
         else:
@@ -291,6 +294,9 @@ class Session(Ears):
         if phases is not None:
             steps |= self.clock.durations(phases.before, phases.after)
             steps["profiled_us"] = [one / 1e3 for one in phases.profiled]
+            if self.clock.host_alone:
+                steps["unprofiled_parts_us"] = as_record(phases.unprofiled_parts)
+                steps["profiled_parts_us"] = as_record(phases.profiled_parts)
         return steps
 
 
