@@ -26,6 +26,7 @@ class Live:
     fsdp: dict[str, Any] | None = None
     optimizers: list[Any] = field(default_factory=list)
     modules: list[Any] = field(default_factory=list)
+    scalars: list[Any] = field(default_factory=list)  # tensors of one number that have a graph
 
 
 def find() -> Live:
@@ -36,7 +37,7 @@ def find() -> Live:
     bases += [(getattr(distributed, "DistributedDataParallel", None), "ddp")]
     bases += [(getattr(sharded, name, None), name) for name in ("FullyShardedDataParallel", "FSDPModule")]
     bases += [(torch.nn.Module, "module")]
-    roles: dict[type, str] = {}
+    roles: dict[type, str] = {torch.Tensor: "tensor"}
     found = Live()
     for one in gc.get_objects():
         kind = type(one)
@@ -53,6 +54,10 @@ def _scaler(kind: type) -> str:
 
 
 def _take(found: Live, one: Any, role: str) -> None:
+    if role == "tensor":
+        if not one.is_leaf and not one.dim():
+            found.scalars.append(one)
+        return
     if role == "optimizer":
         if getattr(one, "param_groups", None):  # one that is being made has none yet
             found.optimizers.append(one)

@@ -111,6 +111,51 @@ class Settings(msgspec.Struct, frozen=True):
         return record.settings
 
 
+class ThreadTime(msgspec.Struct, frozen=True):
+    """A Python thread beside the loop's, over the un-profiled timing phase. No file: it runs a library's function."""
+
+    name: str = ""
+    cpu_us: float = 0.0
+    file: str = ""
+    line: int = 0  # the first line of the function
+    function: str = ""
+
+
+class MemoryReading(msgspec.Struct, frozen=True):
+    """Memory at one boundary. phase: timing | timed (the two ends of the un-profiled phase) | after (the window)."""
+
+    phase: str = ""
+    step: int = 0  # training iterations so far
+    resident_bytes: int | None = None  # of the process alone: no files, nothing shared with its workers
+    allocated_bytes: int | None = None  # on the current CUDA device
+    reserved_bytes: int | None = None
+
+
+class Vitals(msgspec.Struct, frozen=True):
+    """How the process fared: threads over the un-profiled timing phase, memory over the run, the start."""
+
+    first_step_us: float | None = None  # age of the process at the first boundary of its steps
+    age_us: float | None = None  # age of the process when this was written
+    timed_steps: int | None = None  # training iterations between the two readings of threads
+    timed_us: float | None = None  # time between them
+    loop_cpu_us: float | None = None  # CPU time of the loop's thread in it
+    loop_queued_us: float | None = None  # time in which that thread was ready and had no core
+    process_cpu_us: float | None = None
+    threads: list[ThreadTime] | None = None
+    memory: list[MemoryReading] = []
+
+
+class KeptGraphs(msgspec.Struct, frozen=True):
+    """Losses of earlier steps that were still held with their graphs when the window closed."""
+
+    losses: int = 0
+    summed: bool = False  # in one number that each step adds to, not in a list
+    name: str = ""  # of the variable; empty where it was not found
+    function: str = ""
+    file: str = ""
+    line: int = 0
+
+
 class RankRecord(msgspec.Struct, frozen=True):
     """One profiled process."""
 
@@ -134,6 +179,9 @@ class RankRecord(msgspec.Struct, frozen=True):
     model: dict[str, Any] | None = None  # parameters, parameter_bytes; modules: path, kind, parameters, flops
     warnings: list[str] = []  # the first few that were shown: file, line, category and text, without secrets
     notes: list[str] = []  # what capture could not do, one sentence each
+    vitals: Vitals | None = None
+    kept_graphs: KeptGraphs | None = None  # None: none were found, or nobody looked
+    environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
 
 

@@ -12,7 +12,7 @@ import sys
 from _thread import get_ident
 from typing import Any
 
-from . import choices, hooks, live, probe
+from . import choices, graphs, hooks, live, probe, secrets
 from .clock import Clock
 from .ears import Ears
 from .exits import Exits, when_worker_ends
@@ -20,6 +20,7 @@ from .parts import as_record
 from .phases import AFTER, DONE, LINES, RECORD, TIMING, Phases, plan
 from .place import Place
 from .timewindow import TimeWindow
+from .vitals import Vitals
 from .window import Window
 
 # Backward passes without a step source after which none is expected: a loop that updates its weights by hand.
@@ -45,10 +46,12 @@ class Session(Ears):
         super().__init__(settings)
         self.notes: list[str] = []
         self.place = Place()
+        self.vitals = Vitals()
         self.clock = Clock(self._device)
         self.window = Window(settings, self._file, self.clock)
         self.window.finished = self._write  # type: ignore[method-assign]
         self.window.on_stop = self._look
+        self.window.on_timed = lambda: self.vitals.timing_ends(self.tracker.count)
         self.window.modules = self._modules
         self.phases: Phases | None = None
         self.facts: dict[str, Any] = {}
@@ -180,6 +183,7 @@ class Session(Ears):
             self.phases = Phases(self.window, planned, self.parts.cut)
             self.phases.left -= self.tracker.count
         before = self.phases.phase
+        self.vitals.boundary(before, self.phases.left, self.tracker.count)
         self.collector.timed = before in (TIMING, AFTER)
         self.phases.boundary(now_ns, trained, clean, self.tracker.count - 1)
         after = self.phases.phase
@@ -216,6 +220,8 @@ class Session(Ears):
         if "settings" not in self.facts:
             alive = probe.attempt(live.find)
             self.facts.update(probe.look(self.initial, self.collector, alive))
+            self.facts["environment"] = secrets.allowed(os.environ)
+            self.facts["kept_graphs"] = probe.attempt(lambda: graphs.kept(alive, self.tracker.count))
             note = probe.hidden_optimizer(self.collector, alive) if self.tracker.backwards else ""
             self.notes += [note] if note and note not in self.notes else []
 
@@ -277,6 +283,7 @@ class Session(Ears):
             "files": self.window.files,
             "steps": self._steps(),
             **self.facts,
+            "vitals": self.vitals.record(),
             **self.collector.record(self.tracker.trained),
             "notes": [*self.notes, *self.window.notes, *clock],
             "user_files": sorted(lines.files) if lines is not None else [],

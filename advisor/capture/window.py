@@ -57,6 +57,7 @@ class Window:
         self.refused = False
         self.ranges = Ranges()
         self.on_stop: Callable[[], None] = lambda: None
+        self.on_timed: Callable[[], None] = lambda: None
         self.used = False  # the profiler was brought up in this process
         self.modules: Callable[[], dict[int, str]] = dict  # id of a module of the model -> its path
 
@@ -168,6 +169,7 @@ class Window:
     def timed(self, steps: int) -> None:
         """The un-profiled phase before the window is over, with so many steps."""
         self.clock.phase_ends(steps)
+        self.on_timed()
 
     def finished(self) -> None:
         """Replaced by the session."""

@@ -1,0 +1,124 @@
+"""How the process fares, on real scripts: threads beside the loop, memory over the run, losses kept with graphs."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capture_runs import Captured, capture
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+SCRIPT = """import sys, threading
+import torch
+torch.set_num_threads(1)
+chosen, kept, total, state = sys.argv[1], [], 0.0, {"done": False}
+def count_up():
+    number = 0
+    while not state["done"]:
+        number += 1
+def wait():
+    while not state["done"]:
+        event.wait(0.05)
+event = threading.Event()
+if chosen in ("busy", "calm"):
+    threading.Thread(target=count_up if chosen == "busy" else wait, name="side").start()
+model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+def step(x):
+    global total
+    optimizer.zero_grad()
+    parts = [model(x).square().mean() for _ in range(3)]
+    loss = parts[0] + parts[1] / 2 + parts[2]
+    loss.backward()
+    optimizer.step()
+    KEEP
+    return loss
+for number in range(150):
+    step(torch.randn(512, 256))
+state["done"] = True
+"""
+
+
+def run(folder: Path, chosen: str, keep: str = "kept.append(loss.detach())", **options: Any) -> Captured:
+    script = folder / "train.py"
+    script.write_text(SCRIPT.replace("KEEP", keep))
+    done = capture(folder / "out", script, chosen, **options)
+    assert done.status == 0, done.err
+    assert not done.rank["notes"]
+    return done
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    return run(tmp_path_factory.mktemp("vitals"), "busy")
+
+
+def test_a_thread_beside_the_loop_has_its_cpu_time_and_its_function(busy: Captured) -> None:
+    vitals = busy.rank["vitals"]
+    (side,) = vitals["threads"]
+    assert side["name"] == "side"
+    assert (Path(side["file"]).name, side["line"], side["function"]) == ("train.py", 5, "count_up")
+    # One interpreter lock: the two threads together are no more than the time that passed, and native code beside it.
+    assert 0.05 * vitals["timed_us"] < side["cpu_us"] <= 1.05 * vitals["timed_us"]
+    assert 0 < vitals["loop_cpu_us"] <= 1.05 * vitals["timed_us"]
+    assert side["cpu_us"] + vitals["loop_cpu_us"] <= 1.05 * vitals["process_cpu_us"]
+
+
+def test_threads_are_timed_over_the_unprofiled_steps(busy: Captured) -> None:
+    """Independent: the step times themselves, which the two readings enclose."""
+    vitals, steps = busy.rank["vitals"], busy.rank["steps"]
+    timed = steps["unprofiled_us"][: vitals["timed_steps"]]
+    assert vitals["timed_steps"] >= 5
+    assert sum(timed) <= vitals["timed_us"] * 1.02
+    assert vitals["timed_us"] < 2 * sum(timed)
+
+
+def test_a_thread_that_waits_burns_nothing(tmp_path: Path) -> None:
+    rank = run(tmp_path, "calm", env={"ATEN_CPU_CAPABILITY": "default", "MY_SECRET": "x"}).rank
+    vitals = rank["vitals"]
+    assert [one["cpu_us"] < 0.05 * vitals["timed_us"] for one in vitals["threads"]] == [True]
+    # The same run: the environment is read by allow-list.
+    assert rank["environment"]["ATEN_CPU_CAPABILITY"] == "default"
+    assert "MY_SECRET" not in rank["environment"]
+
+
+def test_memory_is_read_ever_further_apart(busy: Captured) -> None:
+    read = busy.rank["vitals"]["memory"]
+    assert [one["phase"] for one in read[:2]] == ["timing", "timed"]
+    after = [one["step"] for one in read if one["phase"] == "after"]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(after)]
+    assert gaps == [4 << number for number in range(len(gaps))]
+    assert all(one["resident_bytes"] > 50e6 and one["allocated_bytes"] is None for one in read)
+
+
+def test_the_start_of_the_process_is_known(busy: Captured) -> None:
+    vitals = busy.rank["vitals"]
+    assert 0 < vitals["first_step_us"] < vitals["age_us"] < 120e6
+
+
+@pytest.mark.parametrize(
+    ("keep", "summed", "name"),
+    [
+        ("kept.append(loss)", False, "kept"),
+        ("total += loss", True, "total"),
+        ("total = 0.9 * total + 0.1 * loss", True, "total"),
+    ],
+)
+def test_losses_kept_with_their_graphs_are_found_with_their_line(
+    tmp_path: Path, keep: str, summed: bool, name: str
+) -> None:
+    done = run(tmp_path, "", keep)
+    found = done.rank["kept_graphs"]
+    assert (found["summed"], found["name"], Path(found["file"]).name) == (summed, name, "train.py")
+    # The variables are the module's, and a function adds to them.
+    assert SCRIPT.splitlines()[found["line"] - 1].strip() == "KEEP"
+    window = max(step for file in done.rank["files"] for step in file["steps"].values())
+    assert window // 2 <= found["losses"] <= 3 * window
+
+
+def test_what_one_step_leaves_is_not_kept(busy: Captured) -> None:
+    assert busy.rank["kept_graphs"] is None
