@@ -17,6 +17,7 @@ from advisor.analyses.gpu_idle import Gap, GpuIdle, IdleGroup
 from advisor.analyses.host_communication import HostCommunication
 from advisor.analyses.host_gaps import HostGaps
 from advisor.analyses.input_wait import InputWaits
+from advisor.analyses.kernel_work import KernelWork, WorkGroup
 from advisor.analyses.launches import Launches
 from advisor.analyses.line_costs import LineCost, LineCosts
 from advisor.analyses.lines import Lines, LinesTrace, LineTime
@@ -137,6 +138,7 @@ __all__ = [
     "InputWaits",
     "Intervals",
     "Joint",
+    "KernelWork",
     "Lane",
     "Launches",
     "LineCost",
@@ -183,6 +185,7 @@ __all__ = [
     "Times",
     "Trace",
     "Undilated",
+    "WorkGroup",
     "draw",
     "edits",
     "encode_report",

@@ -139,7 +139,7 @@ def _formats(
     convolution = events.named("conv")[np.maximum(work.ops, 0)]
     for is_conv in (True, False):
         here = open_question & (convolution == is_conv)
-        formats[here] = _fp32_or_tf32(device, settings, is_conv)
+        formats[here] = fp32_or_tf32(device, settings, is_conv)
     certain = ~open_question | (formats != "unknown")
     return formats, by_dtype, certain
 
@@ -150,7 +150,7 @@ def _looked_up(indices: Ids, meaning: Callable[[int], str]) -> npt.NDArray[np.st
     return np.array([meaning(i) for i in distinct.tolist()], "U8")[np.searchsorted(distinct, indices)]
 
 
-def _fp32_or_tf32(device: Device, settings: Settings | None, convolution: bool) -> Precision:
+def fp32_or_tf32(device: Device, settings: Settings | None, convolution: bool) -> Precision:
     """What fp32 inputs run in on this device with these switches."""
     hardware = lookup(device.name, device.capability)
     if hardware is not None and not hardware.tf32:
