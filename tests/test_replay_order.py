@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
 from advisor.computed import Computed
 from advisor.drawn import H2D_PAGEABLE, ITEM, TO
-from advisor.replay import plan
+from advisor.replay import plan, stretches
 from advisor.replay.graph import Graph, build
 from advisor.replay.simulate import play_once, step_ns, weights_of
 from advisor.timeline import draw
@@ -66,6 +67,39 @@ def test_a_real_trace_plays_the_same_in_both_orders(name: str, monkeypatch: pyte
     if not (REAL / name).exists():
         pytest.skip("the real traces do not lie beside this checkout")
     check(load(REAL / name), monkeypatch)
+
+
+def arrays_and_walks(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> set[bool]:
+    """Plays as arrays wherever that is possible, and node by node; which kinds of pieces the former had."""
+    graph = graph_of(trace)
+    weights = weights_of(graph)
+    unsynced = replace(weights, alive=np.arange(len(graph.edges)) % 3 > 0, work=weights.work * 0.7)
+    ends, kinds = [], set()
+    for shortest in (1, 1 << 40):
+        with monkeypatch.context() as patch:
+            patch.setattr(stretches, "SHORTEST", shortest)
+            made = plan.prepare(graph)
+        kinds |= {bool(piece.chains) for piece in made.pieces} if shortest == 1 else set()
+        assert [piece.start for piece in made.pieces[1:]] == [piece.end for piece in made.pieces[:-1]]
+        for one in (weights, unsynced):
+            played = play_once(made, one)
+            ends.append(np.concatenate((played.work_end, played.point_time, [step_ns(made, one)])))
+    for arrays, walked in zip(ends[:2], ends[2:], strict=True):
+        assert np.allclose(arrays, walked, rtol=1e-12, atol=1e-6)
+    return kinds
+
+
+def test_stretches_played_as_arrays_end_as_those_played_node_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert arrays_and_walks(drawn(), monkeypatch) == {True}
+
+
+@pytest.mark.parametrize("name", [*NAMES, "transformer_ddp_fp32_v100_rank1of2.json.gz"])
+def test_stretches_of_a_real_trace_end_as_node_by_node(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not (REAL / name).exists():
+        pytest.skip("the real traces do not lie beside this checkout")
+    trace = load(REAL / name)
+    arrays_and_walks(trace, monkeypatch)
+    assert {bool(piece.chains) for piece in plan.prepare(graph_of(trace)).pieces} == {True, False}
 
 
 def test_the_order_of_time_is_refused_where_it_breaks_a_dependency() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.replay.graph import Graph
+from advisor.replay.stretches import Piece, pieces
 from advisor.trace.events import Ints
 
 
@@ -18,6 +19,8 @@ class Plan:
     slot_of_work, slot_of_point   position of each work, and of the visited point that each point's time derives from
     before       position of the predecessor in the same queue, for each visited node
     target, source_slot   of each edge, as positions;  source_point: the point whose offset adds to it, -1 for works
+    last         position of the last node of each queue
+    pieces       the visited nodes, cut where one waits for another queue
     """
 
     graph: Graph
@@ -29,6 +32,7 @@ class Plan:
     source_slot: Ints
     source_point: Ints
     last: Ints
+    pieces: tuple[Piece, ...]
 
     @property
     def queues(self) -> int:
@@ -75,7 +79,17 @@ def prepare(graph: Graph) -> Plan:
         source_slot=position[source],
         source_point=np.where(is_point, edges.source - works, -1),
         last=last,
+        pieces=_pieces(graph, order, position[edges.target] - queues, position[source] - queues),
     )
+
+
+def _pieces(graph: Graph, order: Ints, target: Ints, source: Ints) -> tuple[Piece, ...]:
+    """The pieces of an order; edges as node numbers, negative sources being where queues stand at the start."""
+    queue = np.concatenate((len(graph.threads) + graph.work.queue, graph.points.thread))[order]
+    latest = np.full(len(order), -1, np.int64)
+    kept = source < target
+    np.maximum.at(latest, target[kept], source[kept])
+    return pieces(latest, queue)
 
 
 def _anchors(graph: Graph) -> Ints:

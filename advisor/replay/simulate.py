@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from advisor.replay.edges import Floats
 from advisor.replay.graph import Graph
 from advisor.replay.plan import Plan
+from advisor.replay.stretches import Rows, Stretch, Walk
 
 _NEVER = -np.inf
 # Rounds of the cyclic replay: growth settles after two or three; more only where a queue fills slowly.
@@ -84,10 +84,11 @@ class Sheet:
         same = (waiting > 0) & (points.thread[waiting - 1] == points.thread[waiting])
         after[at] = np.where(same, self.offset[waiting - 1], 0.0) + weights.lead[waiting]
         own[at] = weights.tail[waiting]
-        self._fill_edges(after, own)
+        rows = self._rows(after, own)
+        self.pieces = [(piece, Stretch(piece, rows) if piece.chains else Walk(piece, rows)) for piece in plan.pieces]
 
-    def _fill_edges(self, after: Floats, own: Floats) -> None:
-        """One edge of each node stands in its row; `more` holds the further ones of the few nodes that have several."""
+    def _rows(self, after: Floats, own: Floats) -> Rows:
+        """One edge of each node stands in its row; the further ones of the few nodes that have several follow."""
         plan, weights, count = self.plan, self.weights, len(after)
         from_point = plan.source_point >= 0
         lag = weights.lag + np.where(from_point, self.offset[np.maximum(plan.source_point, 0)], 0.0)
@@ -98,30 +99,21 @@ class Sheet:
         first[1:] = target[1:] != target[:-1]
         other, other_lag = np.zeros(count, np.int64), np.full(count, _NEVER)
         other[target[first]], other_lag[target[first]] = source[first], lag[first]
-        self.columns = [column.tolist() for column in (plan.before, after, other, other_lag, own)]
-        rest = zip(target[~first].tolist(), source[~first].tolist(), lag[~first].tolist(), strict=True)
-        self.more: list[tuple[int, list[tuple[int, float]]]] = []
-        for node, slot, delay in rest:
-            if not self.more or self.more[-1][0] != node:
-                self.more.append((node, []))
-            self.more[-1][1].append((slot, delay))
+        return Rows(plan.before, after, other, other_lag, own, target[~first], source[~first], lag[~first])
 
-    def play(self, state: list[float]) -> list[float]:
+    def play(self, state: Floats) -> Floats:
         """When every visited node is done, after the slots of `state`."""
-        done = list(state)
-        put = done.append
-        rows = zip(*self.columns, strict=True)
-        seen = 0
-        for node, edges in [*self.more, (len(self.columns[0]), [])]:
-            for before, after, other, lag, own in islice(rows, node - seen):
-                one, two = done[before] + after, done[other] + lag
-                put((one if one > two else two) + own)
-            seen = node
-            if edges:
-                before, after, other, lag, own = next(rows)
-                ready = max(done[before] + after, done[other] + lag, *(done[slot] + delay for slot, delay in edges))
-                put(ready + own)
-                seen += 1
+        queues = self.plan.queues
+        done = np.concatenate((state, np.empty(len(self.plan.order))))
+        seen = done[:queues].tolist()  # the same as far as it is known, for pieces that are played node by node
+        for piece, part in self.pieces:
+            here = slice(queues + piece.start, queues + piece.end)
+            if isinstance(part, Stretch):
+                done[here] = part.play(done)
+                seen += done[here].tolist()
+            else:
+                part.play(seen)
+                done[here] = seen[here]
         return done
 
 
@@ -129,11 +121,12 @@ def play_once(plan: Plan, weights: Weights) -> Played:
     """One pass from the state in which the window opened: what the unedited graph is checked with."""
     graph = plan.graph
     sheet = Sheet(plan, weights)
-    state = [0.0] * len(graph.threads) + [_NEVER] * graph.work.queues
+    state = np.zeros(plan.queues)
+    state[len(graph.threads) :] = _NEVER
     first = np.flatnonzero(graph.work.first)
-    for at in first[graph.work.early[first] | (graph.work.launch[first] < 0)]:
-        state[len(graph.threads) + int(graph.work.queue[at])] = float(graph.work.start[at])
-    done = np.array(sheet.play(state))
+    at = first[graph.work.early[first] | (graph.work.launch[first] < 0)]
+    state[len(graph.threads) + graph.work.queue[at]] = graph.work.start[at]
+    done = sheet.play(state)
     return Played(done[plan.slot_of_work], done[plan.slot_of_point] + sheet.offset)
 
 
@@ -147,16 +140,16 @@ def step_ns(plan: Plan, weights: Weights) -> float:
     sheet = Sheet(
         plan, replace(weights, work=np.where(early, 0.0, weights.work), gap=np.where(early, 0.0, weights.gap))
     )
-    state = [0.0] * plan.queues
+    state = np.zeros(plan.queues)
     points = graph.points
     last_point = np.flatnonzero(np.append(points.thread[1:] != points.thread[:-1], True))
     growth = 0.0
     for number in range(_MOST_ROUNDS):
-        done = np.array(sheet.play(state))
+        done = sheet.play(state)
         after = done[plan.last]
         after[points.thread[last_point]] = done[plan.slot_of_point[last_point]] + sheet.offset[last_point]
-        grown = float((after - np.array(state)).max())
-        state = after.tolist()
+        grown = float((after - state).max())
+        state = after
         if number and abs(grown - growth) <= _SETTLED * grown:
             return grown / graph.steps
         growth = grown
