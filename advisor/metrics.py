@@ -15,6 +15,7 @@ from advisor.analyses.input_wait import InputWaits
 from advisor.analyses.launches import Launches
 from advisor.analyses.matmuls import Matmuls
 from advisor.analyses.memory import PeakMemory
+from advisor.analyses.model_flops import Utilisation
 from advisor.analyses.ops import Ops
 from advisor.analyses.optimizer_work import OptimizerWork
 from advisor.analyses.rates import Rates
@@ -71,7 +72,7 @@ def _definitions() -> Iterator[Definition]:
     )
     yield Definition("peak_memory_bytes", "bytes", PeakMemory, lambda a: a.bytes, "most device memory held by tensors")
     yield Definition(
-        "mfu", "share", Rates, lambda a: a.mfu, "model FLOPs over the device's peak", lambda a: a.why["mfu"]
+        "mfu", "share", Utilisation, lambda a: a.share, "the model's operations over what the device's peak allows"
     )
     yield Definition(
         "samples_per_second",
