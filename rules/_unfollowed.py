@@ -19,6 +19,10 @@ NO_GRAD_SAVES = 0.43
 _NODE = "autograd::engine::evaluate_function"
 _OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
 _FETCH = "enumerate(DataLoader)#"
+_RANDOM = ("aten::native_dropout", "aten::bernoulli", "aten::_fused_dropout")
+# A run is a forward pass where its recorded ops take most of its time in ops. Else ops that autograd never records lie
+# between a few that it does: sampling from what a policy says, the checks of a distribution's arguments.
+_MOST = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +31,8 @@ class Unfollowed:
 
     rows        the outermost ops of the run
     start_ns, end_ns   the run with the Python before, between and after its ops
-    repeated    share of its time in ops, of the same shapes, that a trained forward pass of the step runs too
+    repeated    share of its time in ops, of the same shapes, that a trained forward pass of this step runs too, with
+                the same weights and in the same mode: no optimizer step between them, dropout in both or none
     where       the user's line, where known
     """
 
@@ -70,6 +75,7 @@ class UnfollowedForwards:
         ended = [events.end_ns[edges[stop - 1]] <= last for _, stop in found]
         # The last step's run may have no backward pass after it; it is one of those that had none in earlier steps.
         seen = {tuple(events.name[edges[a:b]].tolist()) for (a, b), done in zip(found, ended, strict=True) if done}
+        when, random = _weights(events, steps), _random(events, nesting)
         runs = []
         for (first, stop), done in zip(found, ended, strict=True):
             rows = edges[first:stop]
@@ -77,8 +83,11 @@ class UnfollowedForwards:
                 continue
             if steps.step_of(events.start_ns[rows[:1]])[0] < 0:
                 continue
+            of_graph = rows[recorded[first:stop]]
+            if events.dur_ns[of_graph].sum() < _MOST * events.dur_ns[rows].sum():
+                continue
             begin, end = _reach(events, edges, first, stop)
-            share = _repeated(events, rows[recorded[first:stop]], edges[live], steps)
+            share = _repeated(events, of_graph, edges[live], when, random)
             runs.append(Unfollowed(tuple(rows.tolist()), begin, end, share, _where(events, lines, rows)))
         return cls(tuple(runs))
 
@@ -110,9 +119,13 @@ def _next_number(events: Events, rows: Ints, kind: Ints) -> Ints:
 
 
 def _recorded(events: Events, rows: Ints, kind: Ints) -> Mask:
-    """Which rows are ops during which the count grew."""
+    """Which rows are ops during which the count grew; past the last count, ops that are so elsewhere in the trace."""
     own = events.sequence[rows]
-    grew: Mask = (kind == 1) & (own >= 0) & (_next_number(events, rows, kind) > own)
+    op = (kind == 1) & (own >= 0)
+    following = _next_number(events, rows, kind)
+    grew: Mask = op & (following > own)
+    last = op & (following == own) & (own == own.max(initial=-1))
+    grew |= last & np.isin(events.name[rows], events.name[rows[grew]])
     return grew
 
 
@@ -123,14 +136,14 @@ def _any_between(numbers: Ints, low: Ints, high: Ints) -> Mask:
 
 
 def _runs(kind: Ints, live: Mask, recorded: Mask) -> list[tuple[int, int]]:
-    """(first, stop) of the runs of ops between live ops and ends, from the first recorded op to the last op."""
+    """(first, stop) of the runs of ops between live ops and ends, from the first recorded op to the last."""
     stops = np.flatnonzero((kind == 2) | live)
     bounds = np.concatenate(([-1], stops, [len(kind)]))
     runs = []
     for before, after in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         dead = np.flatnonzero(recorded[before + 1 : after])
         if len(dead):
-            runs.append((before + 1 + int(dead[0]), after))
+            runs.append((before + 1 + int(dead[0]), before + 2 + int(dead[-1])))
     return runs
 
 
@@ -145,13 +158,31 @@ def _reach(events: Events, edges: Ints, first: int, stop: int) -> tuple[int, int
     return min(begin, max(before, begin - longest)), max(end, min(after, end + longest))
 
 
-def _repeated(events: Events, rows: Ints, live: Ints, steps: Steps) -> float:
-    """Time-weighted share of rows whose name and shapes a live op of the same step has too; 0 without shapes."""
+def _weights(events: Events, steps: Steps) -> Ints:
+    """(n,) for each row a number that two rows share where they lie in one step and see the same weights."""
+    updates = np.sort(events.end_ns[events.of(Category.ANNOTATION) & events.named(_OPTIMIZER[0])])
     step = steps.step_of(events.start_ns)
-    known = {(int(step[row]), int(events.name[row]), int(events.dims[row])) for row in live.tolist()}
+    number: Ints = np.searchsorted(updates, events.start_ns, side="right") * (steps.count + 1) + step
+    return number
+
+
+def _random(events: Events, nesting: Nesting) -> Mask:
+    """(n,) the outermost ops that draw random numbers, as dropout does in training mode only."""
+    inside = nesting.outer_op[events.of(Category.CPU_OP) & events.named(*_RANDOM)]
+    outer = np.zeros(len(events), bool)
+    outer[inside[inside >= 0]] = True
+    return outer
+
+
+def _repeated(events: Events, rows: Ints, live: Ints, when: Ints, random: Mask) -> float:
+    """Share of the time of `rows` in ops that `live` ones of the same number in `when` have too, of equal shapes."""
+    mine = live[np.isin(when[live], when[rows])]
+    if random[mine].any() != random[rows].any():
+        return 0.0
+    known = {(int(when[row]), int(events.name[row]), int(events.dims[row])) for row in mine.tolist()}
     spent = events.dur_ns[rows]
     same = [
-        events.dims[row] >= 0 and (int(step[row]), int(events.name[row]), int(events.dims[row])) in known
+        events.dims[row] >= 0 and (int(when[row]), int(events.name[row]), int(events.dims[row])) in known
         for row in rows.tolist()
     ]
     return float(spent[np.array(same, bool)].sum() / max(spent.sum(), 1))

@@ -111,6 +111,10 @@ def _linear(number: int, samples: int) -> Ev:
     return Ev("aten::linear", dims=dims, args={"Sequence number": number, "Fwd thread id": 0})
 
 
+def _softmax(number: int) -> Ev:
+    return Ev("aten::softmax", dims=[[64, 1024]], args={"Sequence number": number, "Fwd thread id": 0})
+
+
 def _backward(number: int) -> Ev:
     name = "autograd::engine::evaluate_function: AddmmBackward0"
     return Ev(name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
@@ -166,6 +170,29 @@ EXAMPLES = [
     Example(
         "the trained pass again is a matter of another rule",
         draw(_STEPS, us=100, **_TRAINED, C=_linear(3, 64), D=_linear(4, 64), G=_linear(7, 64), H=_linear(8, 64)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "an action is drawn from what a trained policy says",
+        draw(
+            """
+            step   [1                                  ][2                                  ]
+            cpu    [A ][R][S         ][B ][Z   ][Y   ]   [E ][T][S         ][F ][X   ][W   ]
+            """,
+            us=100,
+            A=_linear(1, 64),
+            R=_softmax(2),
+            B=_linear(3, 64),
+            Z=_backward(3),
+            Y=_backward(1),
+            E=_linear(4, 64),
+            T=_softmax(5),
+            F=_linear(6, 64),
+            X=_backward(6),
+            W=_backward(4),
+            S=Ev("aten::multinomial", dims=[[64, 1024]]),
+        ),
         saves_us=None,
         near_miss=True,
     ),

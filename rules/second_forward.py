@@ -2,7 +2,8 @@
 
 ## What it looks at
 Ops that autograd recorded, that no backward pass followed, and that are the same ops on the same shapes as those of
-the forward pass that was trained in the same step. Forward passes under `torch.no_grad()` are not looked at: a second
+the forward pass that was trained in the same step, with the same weights: no optimizer step lies between them, and
+both drop out or neither does. Forward passes under `torch.no_grad()` are not looked at: a second
 network of the same form, such as a target network, runs there.
 
 ## Why it costs time
@@ -27,6 +28,7 @@ import numpy as np
 
 from advisor.api import (
     GEMM,
+    OPTIMIZER,
     Breakdown,
     Ev,
     Example,
@@ -125,6 +127,10 @@ def _linear(number: int, dims: list[list[int]] | None = None) -> Ev:
     return Ev("aten::linear", dims=dims or _LAYER, args={"Sequence number": number, "Fwd thread id": 0})
 
 
+def _dropout(number: int) -> Ev:
+    return Ev("aten::native_dropout", dims=[[64, 1024]], args={"Sequence number": number, "Fwd thread id": 0})
+
+
 def _backward(number: int) -> Ev:
     return Ev(
         "autograd::engine::evaluate_function: AddmmBackward0",
@@ -202,6 +208,44 @@ EXAMPLES = [
             D=Ev("aten::linear", dims=_LAYER),
             G=Ev("aten::linear", dims=_LAYER),
             H=Ev("aten::linear", dims=_LAYER),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the metric is taken after the optimizer step: other weights, other numbers",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [A ][B ][Z   ][Y   ] [O ] [C ][D ]  [E ][F ][X   ][W   ] [O ] [G ][H ]
+            """,
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+            C=_linear(3),
+            D=_linear(4),
+            G=_linear(7),
+            H=_linear(8),
+            O=OPTIMIZER,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a second pass in evaluation mode: the trained one drops out, this one does not",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [A ][P ][B ][Z ][R ][Y ][C ][D ]    [E ][Q ][F ][X ][V ][W ][G ][H ]
+            """,
+            us=100,
+            **(_TRAINED | {"P": _dropout(2), "B": _linear(3), "Z": _backward(3), "R": _backward(2)}),
+            **(_TRAINED_2 | {"E": _linear(6), "Q": _dropout(7), "F": _linear(8)}),
+            **{"X": _backward(8), "V": _backward(7), "W": _backward(6)},
+            C=_linear(4),
+            D=_linear(5),
+            G=_linear(9),
+            H=_linear(10),
         ),
         saves_us=None,
         near_miss=True,
