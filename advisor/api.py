@@ -11,6 +11,7 @@ from advisor.analyses.communication import Communication, is_communication
 from advisor.analyses.copies import Copies, CopySite
 from advisor.analyses.counters import Counters
 from advisor.analyses.device import Device
+from advisor.analyses.environment import Environment
 from advisor.analyses.facts import LoaderFacts, OptimizerFacts
 from advisor.analyses.gpu_busy import GpuBusy
 from advisor.analyses.gpu_idle import Gap, GpuIdle, IdleGroup
@@ -24,6 +25,7 @@ from advisor.analyses.lines import Lines, LinesTrace, LineTime
 from advisor.analyses.links import Links
 from advisor.analyses.matmuls import Matmuls
 from advisor.analyses.memory import PeakMemory
+from advisor.analyses.memory_trend import MemoryTrend
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.op_work import flops, shapes
 from advisor.analyses.ops import Ops
@@ -32,11 +34,12 @@ from advisor.analyses.phases import Phases
 from advisor.analyses.rates import Rates
 from advisor.analyses.replay import Replay, replayed_or
 from advisor.analyses.scale import Scale
+from advisor.analyses.side_threads import SideThread, SideThreads
 from advisor.analyses.steps import Steps
 from advisor.analyses.syncs import Syncs, SyncSite
 from advisor.analyses.thread_use import ThreadUse
-from advisor.analyses.undilated import Undilated
-from advisor.capture.record import Loader, Optimizer, RankRecord, Settings, StepTimes
+from advisor.analyses.undilated import Stretch, Undilated, together
+from advisor.capture.record import KeptGraphs, Loader, Optimizer, RankRecord, Settings, StepTimes
 from advisor.computed import Missing
 from advisor.drawn import (
     ALLREDUCE,
@@ -85,6 +88,9 @@ from advisor.model import (
     Times,
     finding_order,
 )
+from advisor.ranks.facts import LinePart, RankFacts
+from advisor.ranks.matching import Meetings
+from advisor.ranks.ranks import Ranks, Waiting
 from advisor.replay import edits
 from advisor.reportfile import encode as encode_report
 from advisor.rule import Example, Rule
@@ -122,6 +128,7 @@ __all__ = [
     "CopySite",
     "Counters",
     "Device",
+    "Environment",
     "Ev",
     "Events",
     "Example",
@@ -138,11 +145,13 @@ __all__ = [
     "InputWaits",
     "Intervals",
     "Joint",
+    "KeptGraphs",
     "KernelWork",
     "Lane",
     "Launches",
     "LineCost",
     "LineCosts",
+    "LinePart",
     "LineTime",
     "Lines",
     "LinesTrace",
@@ -150,6 +159,8 @@ __all__ = [
     "Loader",
     "LoaderFacts",
     "Matmuls",
+    "Meetings",
+    "MemoryTrend",
     "Metric",
     "Missing",
     "Nesting",
@@ -161,8 +172,10 @@ __all__ = [
     "Outcome",
     "PeakMemory",
     "Phases",
+    "RankFacts",
     "RankRecord",
     "RankSummary",
+    "Ranks",
     "Rates",
     "Replay",
     "ReplayCheck",
@@ -174,9 +187,12 @@ __all__ = [
     "Segment",
     "Settings",
     "Severity",
+    "SideThread",
+    "SideThreads",
     "Source",
     "StepTimes",
     "Steps",
+    "Stretch",
     "StepsSummary",
     "SyncSite",
     "Syncs",
@@ -185,6 +201,7 @@ __all__ = [
     "Times",
     "Trace",
     "Undilated",
+    "Waiting",
     "WorkGroup",
     "draw",
     "edits",
@@ -197,6 +214,7 @@ __all__ = [
     "replayed_or",
     "shapes",
     "subtract",
+    "together",
     "total",
     "union",
 ]

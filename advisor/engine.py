@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor import health, joint, merge, metrics, timeline_view
+from advisor import health, joint, merge, metrics, severity, timeline_view, what_if
 from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.device import Device
 from advisor.analyses.lines import LinesTrace
@@ -15,11 +15,10 @@ from advisor.analyses.scale import Scale
 from advisor.analyses.step_counts import StepCounts
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord, RunRecord
-from advisor.computed import Computed, Missing
+from advisor.computed import Computed, Missing, needs
 from advisor.config import Config, known
 from advisor.model import (
     BreakdownItem,
-    Finding,
     Health,
     OpRow,
     Outcome,
@@ -28,18 +27,18 @@ from advisor.model import (
     Report,
     RunInfo,
     Saving,
-    Severity,
     StepsSummary,
     Timeline,
+    WhatIf,
     finding_order,
 )
+from advisor.ranks.facts import RankFacts
+from advisor.ranks.ranks import Ranks
+from advisor.ranks.talks import Talks
 from advisor.registry import Rules
 from advisor.rule import Rule
 from advisor.trace.events import Trace
 
-_SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high")
-# Shares of the step from which a finding is high and medium: the design's own scale, near msprof's 5 % and 3 %.
-_HIGH_SHARE, _MEDIUM_SHARE = 0.10, 0.03
 # Fixes replayed together; beyond the largest twenty the rest would not be seen in the sum.
 _MOST_EDITS = 20
 # Points of the step strip: enough to see a tail, small enough for the page.
@@ -71,6 +70,8 @@ class _RankResult:
     known_us: dict[str, float]
     replay: ReplayCheck | None
     replayed: Saving | None  # what all accepted fixes with a replayed saving give back at once
+    what_if: tuple[WhatIf, ...]
+    facts: RankFacts | None  # None where the job has this one rank
 
 
 def analyse(
@@ -79,18 +80,22 @@ def analyse(
     config: Config,
     run: RunRecord | None = None,
     about_job: Sequence[Health] = (),
+    gpus: Sequence[str] = (),
 ) -> Report:
     """The report of one job. `inputs` may be lazy: each trace is dropped once it is reduced.
 
     about_job: what is known about the job as a whole (ranks that are missing, files left aside).
+    gpus: names of other accelerators: what would the step take there?
     """
     if not rules.rules:
         raise RuntimeError("no rules were found; the installation is broken, reinstall torch-advisor")
     chosen = choose(rules, config)
-    results = [_reduce(one, chosen, config) for one in inputs]
+    single = [rule for rule in chosen if not of_job(rule)]
+    results = [_reduce(one, single, config, gpus) for one in inputs]
     reference = _reference(results)
     step_us = reference.step_us
     outcomes = merge.outcomes([result.outcomes for result in results], reference.outcomes)
+    outcomes += _of_job([rule for rule in chosen if of_job(rule)], results, reference, config)
     outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
     outcomes += _ignored(rules, config)
     outcomes.sort(key=lambda outcome: outcome.rule)
@@ -110,6 +115,7 @@ def analyse(
         ops=reference.ops,
         counters=reference.counts.counters if reference.counts else (),
         lines=reference.counts.lines if reference.counts else (),
+        what_if=reference.what_if,
     )
 
 
@@ -125,7 +131,31 @@ def choose(rules: Rules, config: Config) -> list[Rule]:
     return [r for r in rules.rules if (not config.select or r.id in config.select) and r.id not in config.ignore]
 
 
-def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResult:
+def of_job(rule: Rule) -> bool:
+    """Whether a rule looks at all ranks of a job at once: its check asks for `Ranks`."""
+    return any(kind is Ranks for kind, _ in needs(rule.check).values())
+
+
+def _of_job(
+    rules: Sequence[Rule], results: Sequence[_RankResult], reference: _RankResult, config: Config
+) -> Iterator[Outcome]:
+    """What the rules that compare ranks say. A job of one rank has nothing to compare, and is in order."""
+    facts = [result.facts for result in results if result.facts is not None]
+    ranks: Ranks | None = None
+    if len(facts) > 1:
+        at = next((i for i, one in enumerate(facts) if one is reference.facts), 0)
+        ranks = Ranks.of([result.summary.rank for result in results if result.facts is not None], facts, at)
+    alone = not any((one.world_size or 1) > 1 for one in facts)
+    for rule in rules:
+        if ranks is None and alone:
+            yield Outcome(rule.id, "clear", title=rule.title, confirmed=bool(rule.confirmed), page=rule.page)
+            continue
+        everywhere = tuple(result.summary.rank for result in results)
+        found = apply(rule, Computed(ranks=ranks), config.thresholds.get(rule.id, {}), everywhere)
+        yield severity.of_outcome(found, reference.step_us, reference.known_us)
+
+
+def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence[str]) -> _RankResult:
     computed = Computed(trace=one.trace, record=one.record, lines=LinesTrace(one.lines) if one.lines else None)
     steps = computed.get(Steps)
     scale = computed.get(Scale)
@@ -146,7 +176,7 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResul
             steps=_steps_summary(steps, scale, one.record),
             breakdown=items,
         ),
-        outcomes=tuple(_with_severity(_plain(outcome), scale.step_us, known_us) for outcome in outcomes),
+        outcomes=tuple(severity.of_outcome(_plain(outcome), scale.step_us, known_us) for outcome in outcomes),
         health=health.of_rank(one.trace, one.record, steps, scale, device, replay),
         timeline=timeline_view.timeline(computed),
         kernels=ops.kernels if ops else (),
@@ -157,7 +187,18 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResul
         known_us=known_us,
         replay=replay.check if replay else None,
         replayed=replayed,
+        what_if=tuple(what_if.on(computed, name) for name in gpus),
+        facts=computed.find(RankFacts) if _has_peers(one, computed) else None,
     )
+
+
+def _has_peers(one: RankInput, computed: Computed) -> bool:
+    """Whether other ranks may belong to this trace: it says so, or it communicates."""
+    world = one.record.world_size if one.record else one.trace.meta.world_size
+    if world is not None:
+        return world > 1
+    talks = computed.find(Talks)
+    return one.rank > 0 or bool(talks and len(talks))
 
 
 def _replayed_together(replay: Replay | None, outcomes: Sequence[Outcome]) -> Saving | None:
@@ -178,12 +219,17 @@ def _plain(outcome: Outcome) -> Outcome:
     return replace(outcome, findings=tuple(findings))
 
 
-def apply(rule: Rule, computed: Computed, thresholds: object, rank: int = 0) -> Outcome:
-    """What one rule says of one trace; nothing that a rule does reaches the others."""
+def apply(rule: Rule, computed: Computed, thresholds: object, ranks: int | tuple[int, ...] = 0) -> Outcome:
+    """What one rule says of one trace, or of all ranks; nothing that a rule does reaches the others.
+
+    ranks: those that a finding is about, where the rule does not name them itself.
+    """
+    about = (ranks,) if isinstance(ranks, int) else ranks
     base = Outcome(rule.id, "clear", title=rule.title, confirmed=bool(rule.confirmed), page=rule.page)
     try:
         options = dict(thresholds) if isinstance(thresholds, dict) else {}
-        findings = tuple(replace(f, ranks=(rank,)) for f in rule.check(**computed.arguments(rule.check), **options))
+        found = rule.check(**computed.arguments(rule.check), **options)
+        findings = tuple(replace(f, ranks=f.ranks or about) for f in found)
     except Missing as reason:
         return replace(base, status="skipped", reason=str(reason))
     except Exception as failure:
@@ -191,21 +237,6 @@ def apply(rule: Rule, computed: Computed, thresholds: object, rank: int = 0) -> 
     if not findings:
         return base
     return replace(base, status="found", findings=tuple(sorted(findings, key=lambda f: finding_order(rule.id, f))))
-
-
-def _with_severity(outcome: Outcome, step_us: float, known_us: dict[str, float]) -> Outcome:
-    return replace(outcome, findings=tuple(_severe(finding, step_us, known_us) for finding in outcome.findings))
-
-
-def _severe(finding: Finding, step_us: float, known_us: dict[str, float]) -> Finding:
-    """The finding with its severity: by its saving, or, without one, by the time that it concerns (never high)."""
-    at_stake = sum(known_us.get(claim, 0.0) for claim in finding.claims)
-    share = (finding.saving.high_us if finding.saving else at_stake) / step_us if step_us else 0.0
-    level = 2 if share >= _HIGH_SHARE else 1 if share >= _MEDIUM_SHARE else 0
-    cap = _SEVERITIES.index(finding.at_most)
-    if finding.saving is None:
-        cap = min(cap, 1)
-    return replace(finding, severity=_SEVERITIES[min(level, cap)])
 
 
 def _ignored(rules: Rules, config: Config) -> Iterator[Outcome]:

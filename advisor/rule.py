@@ -22,6 +22,7 @@ class Example:
     (0, 0) with a finding whose saving is null is written `saves_us="unknown"`.
     facts: what the capture recorded, as in run.json; empty = a bare trace.
     says: words that must stand in the message.
+    others, other_facts: the traces and facts of the job's further ranks, for rules that ask for `Ranks`.
     """
 
     title: str
@@ -30,6 +31,8 @@ class Example:
     facts: dict[str, Any] | None = None
     says: tuple[str, ...] = ()
     near_miss: bool = False
+    others: tuple[dict[str, Any], ...] = ()
+    other_facts: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
 
 import msgspec
 
 from advisor.capture.record import RankRecord
 from advisor.computed import Computed, Missing
 from advisor.model import Finding
+from advisor.ranks.facts import RankFacts
+from advisor.ranks.ranks import Ranks
 from advisor.registry import load_rules
 from advisor.rule import Example, Rule
 from advisor.trace.load import read_bytes
@@ -35,10 +39,20 @@ def examples(pack: str | None = None) -> Iterator[tuple[Rule, Example]]:
 
 
 def computed(example: Example) -> Computed:
-    """The example as rules see it: its drawing read by the real reader, with the facts of its run.json."""
-    trace = read_bytes(json.dumps(example.trace).encode(), "example.pt.trace.json")
-    record = None if example.facts is None else msgspec.convert(example.facts, RankRecord)
-    return Computed(trace=trace, record=record)
+    """The example as rules see it: its drawing read by the real reader, with the facts of its run.json.
+
+    An example with `others` is a job: its first trace is rank 0, and `Ranks` is what a rule may ask for, too.
+    """
+    if not example.others:
+        return _of_rank(example.trace, example.facts)
+    drawn = [(example.trace, example.facts), *zip_longest(example.others, example.other_facts)]
+    facts = [_of_rank(trace, known).get(RankFacts) for trace, known in drawn]
+    return _of_rank(example.trace, example.facts, ranks=Ranks.of(range(len(facts)), facts, 0))
+
+
+def _of_rank(drawing: dict[str, Any], facts: dict[str, Any] | None, **more: Any) -> Computed:
+    trace = read_bytes(json.dumps(drawing).encode(), "example.pt.trace.json")
+    return Computed(trace=trace, record=None if facts is None else msgspec.convert(facts, RankRecord), **more)
 
 
 def run_example(rule: Rule, example: Example) -> tuple[Finding, ...]:

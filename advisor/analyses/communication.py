@@ -81,7 +81,12 @@ def _payload(events: Events, rows: Mask, steps: int) -> float | None:
     return sum(known) / steps if len(known) == len(sizes) else None
 
 
+def element_bytes(dtype: str) -> int | None:
+    """Bytes of one element of a type as communication rows and ops spell it; None for one that is not known."""
+    return _ELEMENT_BYTES.get(dtype.lower())
+
+
 def _size(collective: Collective) -> int | None:
-    element = _ELEMENT_BYTES.get(collective.dtype.lower())
+    element = element_bytes(collective.dtype)
     elements = max(collective.in_elements, collective.out_elements)
     return element * elements if element is not None and elements >= 0 else None
