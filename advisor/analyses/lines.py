@@ -185,8 +185,8 @@ def _from_frames(events: Events, steps: Steps) -> Lines:
     around = np.where(around_own >= 0, around_own, around_any)
     op_source = np.where(around >= 0, by_name[events.name[np.maximum(around, 0)]], -1)
     span_source = by_name[events.name[who]]
-    engine = _on_engine_threads(events) & (events.thread != steps.main_thread)
-    op_source = np.where(engine, _at(spans, span_source, events.start_ns + events.dur_ns // 2), op_source)
+    engine = np.flatnonzero(_on_engine_threads(events) & (events.thread != steps.main_thread))
+    op_source[engine] = _at(spans, span_source, events.start_ns[engine] + events.dur_ns[engine] // 2)
     return Lines(True, "", steps.count, sources, op_source, spans, span_source, tree)
 
 

@@ -18,11 +18,13 @@ class Nesting:
     parent    the innermost enclosing row of the same thread, -1 where there is none (and for all other categories)
     self_ns   duration that is in no child, ns
     outer_op  the outermost op around a row without an annotation in between: what the user's line called; -1 where none
+    holds     whether the row is the parent of another
     """
 
     parent: Ints
     self_ns: Ints
     outer_op: Ints
+    holds: Mask
 
     @classmethod
     def compute(cls, trace: Trace) -> Nesting:
@@ -31,11 +33,11 @@ class Nesting:
         parent = parents(events, events.of(*HOST_ROWS))
         child = np.flatnonzero(parent >= 0)
         inside = np.bincount(parent[child], weights=events.dur_ns[child], minlength=len(events)).astype(np.int64)
-        return cls(parent, np.maximum(events.dur_ns - inside, 0), _outer_ops(events, parent))
+        return cls(parent, np.maximum(events.dur_ns - inside, 0), _outer_ops(events, parent), _holding(parent))
 
     def ancestor(self, found: Mask) -> Ints:
         """For each event the nearest row, itself included, of those in `found`; -1 where there is none."""
-        return nearest(self.parent, found)
+        return nearest(self.parent, found, self.holds)
 
 
 def parents(events: Events, rows: Mask) -> Ints:
@@ -50,8 +52,10 @@ def parents(events: Events, rows: Mask) -> Ints:
     # all rows between a row and its candidate end before it, so the candidate's own candidate is the next to try.
     candidate = np.arange(len(order)) - 1
     candidate[np.flatnonzero(thread[1:] != thread[:-1]) + 1] = -1
+    short = np.arange(len(order))
     while True:
-        short = np.flatnonzero((candidate >= 0) & (end[candidate] < end))
+        at = candidate[short]
+        short = short[(at >= 0) & (end[at] < end[short])]  # nobody else's candidate changes any more
         if not len(short):
             break
         candidate[short] = candidate[candidate[short]]
@@ -59,12 +63,20 @@ def parents(events: Events, rows: Mask) -> Ints:
     return parent
 
 
-def nearest(parent: Ints, found: Mask) -> Ints:
-    """For each row the nearest of itself and its ancestors that is in `found`; -1 where there is none."""
-    at = np.where(found, np.arange(len(parent)), parent)
-    # Rows that hold others are few: theirs are settled first, then all rows look once at what is around them.
+def _holding(parent: Ints) -> Mask:
     holds = np.zeros(len(parent), bool)
     holds[parent[parent >= 0]] = True
+    return holds
+
+
+def nearest(parent: Ints, found: Mask, holds: Mask | None = None) -> Ints:
+    """For each row the nearest of itself and its ancestors that is in `found`; -1 where there is none.
+
+    holds: which rows are the parent of another, where that is known already.
+    """
+    at = np.where(found, np.arange(len(parent)), parent)
+    # Rows that hold others are few: theirs are settled first, then all rows look once at what is around them.
+    holds = _holding(parent) if holds is None else holds
     inner = np.flatnonzero(holds & ~found)
     while True:
         above = at[inner]

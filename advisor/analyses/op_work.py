@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 
@@ -22,8 +23,10 @@ _VIEWS = frozenset(
 _BYTES = 4
 
 
+# Ops repeat their shapes: a trace of millions of rows has some thousands of distinct ones.
+@functools.lru_cache(maxsize=8192)
 def shapes(dims: str) -> list[Shape]:
-    """The shapes in the JSON text of `Input Dims`; what is no single tensor has the shape []."""
+    """The shapes in the JSON text of `Input Dims`; what is no single tensor has the shape []. Not to be changed."""
     found = json.loads(dims) if dims else []
     return [one if all(isinstance(n, int) for n in one) else [] for one in found if isinstance(one, list)]
 

@@ -39,8 +39,9 @@ def pieces(latest: Ints, queue: Ints) -> tuple[Piece, ...]:
     latest: for each node the last node that it waits for besides the one before it in its queue; -1 for none.
     """
     cuts, start = [0], 0
-    for node in np.flatnonzero(latest >= 0).tolist():
-        if latest[node] >= start:
+    waiting = np.flatnonzero(latest >= 0)
+    for node, held_by in zip(waiting.tolist(), latest[waiting].tolist(), strict=True):
+        if held_by >= start:
             cuts.append(node)
             start = node
     bounds = np.array([*cuts, len(latest)])
