@@ -22,6 +22,7 @@ The result is the JSON of a trace file as PyTorch's profiler writes it; it is re
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -79,7 +80,8 @@ class _Box:
         """The equal events of this box."""
         slot = self.dur_us / self.ev.times
         for index in range(self.ev.times):
-            yield replace(self, start_us=self.start_us + index * slot, dur_us=slot * self.ev.fill)
+            start_us = self.start_us + index * slot
+            yield _Box(self.lane, self.number, self.word, self.column, start_us, slot * self.ev.fill, self.ev)
 
 
 def draw(
@@ -133,10 +135,9 @@ def _boxes(text: str, us: float, names: dict[str, str | Ev]) -> list[_Box]:
     if not found:
         raise DrawingError("the drawing has no boxes")
     origin = min(start for *_, start, _ in found)
+    events = {(lane, word): _event(lane, word, names) for lane, _, word, _, _ in found}
     boxes_ = [
-        _Box(
-            lane, number, word, start, _EPOCH_US + (start - origin) * us, (end - start) * us, _event(lane, word, names)
-        )
+        _Box(lane, number, word, start, _EPOCH_US + (start - origin) * us, (end - start) * us, events[lane, word])
         for lane, number, word, start, end in found
     ]
     unused = set(names) - {word for _, _, word, _, _ in found}
@@ -169,19 +170,27 @@ def _launches(ev: Ev, cat: str) -> str:
 
 def _innermost(boxes: list[_Box]) -> list[_Box]:
     """The boxes, with ops that hold another op of their lane launching nothing themselves unless told to."""
-    return [replace(box, ev=replace(box.ev, launches="")) if _holds_op(box, boxes) else box for box in boxes]
+    ops: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    for box in boxes:
+        if box.ev.cat == "cpu_op":
+            ops[box.lane, box.number].append((box.start_us, box.dur_us))
+    for lane in ops.values():
+        lane.sort()
+    return [replace(box, ev=replace(box.ev, launches="")) if _holds_op(box, ops) else box for box in boxes]
 
 
-def _holds_op(box: _Box, boxes: list[_Box]) -> bool:
+def _holds_op(box: _Box, ops: dict[tuple[str, int], list[tuple[float, float]]]) -> bool:
+    """Whether a shorter op of its lane lies within the box. ops: (start, duration) of each, by lane and by start."""
+    lane = ops.get((box.lane, box.number))
+    if not (box.ev.implied and box.ev.launches and lane):
+        return False
     end = box.start_us + box.dur_us
-    return box.ev.implied and any(
-        other.ev.cat == "cpu_op"
-        and (other.lane, other.number) == (box.lane, box.number)
-        and box.start_us <= other.start_us
-        and other.start_us + other.dur_us <= end
-        and other.dur_us < box.dur_us
-        for other in boxes
-    )
+    for start_us, dur_us in lane[bisect_left(lane, (box.start_us,)) :]:
+        if start_us > end:
+            return False
+        if start_us + dur_us <= end and dur_us < box.dur_us:
+            return True
+    return False
 
 
 def _queue(box: _Box) -> str:
