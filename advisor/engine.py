@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor import health, joint, merge, metrics, severity, timeline_view
+from advisor import health, joint, merge, metrics, severity, timeline_view, what_if
 from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.device import Device
 from advisor.analyses.lines import LinesTrace
@@ -29,6 +29,7 @@ from advisor.model import (
     Saving,
     StepsSummary,
     Timeline,
+    WhatIf,
     finding_order,
 )
 from advisor.ranks.facts import RankFacts
@@ -69,6 +70,7 @@ class _RankResult:
     known_us: dict[str, float]
     replay: ReplayCheck | None
     replayed: Saving | None  # what all accepted fixes with a replayed saving give back at once
+    what_if: tuple[WhatIf, ...]
     facts: RankFacts | None  # None where the job has this one rank
 
 
@@ -78,16 +80,18 @@ def analyse(
     config: Config,
     run: RunRecord | None = None,
     about_job: Sequence[Health] = (),
+    gpus: Sequence[str] = (),
 ) -> Report:
     """The report of one job. `inputs` may be lazy: each trace is dropped once it is reduced.
 
     about_job: what is known about the job as a whole (ranks that are missing, files left aside).
+    gpus: names of other accelerators: what would the step take there?
     """
     if not rules.rules:
         raise RuntimeError("no rules were found; the installation is broken, reinstall torch-advisor")
     chosen = choose(rules, config)
     single = [rule for rule in chosen if not of_job(rule)]
-    results = [_reduce(one, single, config) for one in inputs]
+    results = [_reduce(one, single, config, gpus) for one in inputs]
     reference = _reference(results)
     step_us = reference.step_us
     outcomes = merge.outcomes([result.outcomes for result in results], reference.outcomes)
@@ -111,6 +115,7 @@ def analyse(
         ops=reference.ops,
         counters=reference.counts.counters if reference.counts else (),
         lines=reference.counts.lines if reference.counts else (),
+        what_if=reference.what_if,
     )
 
 
@@ -150,7 +155,7 @@ def _of_job(
         yield severity.of_outcome(found, reference.step_us, reference.known_us)
 
 
-def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResult:
+def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence[str]) -> _RankResult:
     computed = Computed(trace=one.trace, record=one.record, lines=LinesTrace(one.lines) if one.lines else None)
     steps = computed.get(Steps)
     scale = computed.get(Scale)
@@ -182,6 +187,7 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config) -> _RankResul
         known_us=known_us,
         replay=replay.check if replay else None,
         replayed=replayed,
+        what_if=tuple(what_if.on(computed, name) for name in gpus),
         facts=computed.find(RankFacts) if _has_peers(one, computed) else None,
     )
 

@@ -165,6 +165,23 @@ class Joint:
 
 
 @dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What another accelerator would do for the same step, on the scale of step_time_us; None where it is not known.
+
+    low_us, high_us   the range of the step;  host_us: what would be left of it if the device took no time at all
+    known_share       kernel time whose work is known and scaled by the roofline, as a share of all kernel time
+    message           the same in a sentence, or why it cannot be said
+    """
+
+    device: str
+    message: str
+    low_us: float | None = None
+    high_us: float | None = None
+    known_share: float | None = None
+    host_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayCheck:
     """Error of the unedited replay against the measured step."""
 
@@ -265,6 +282,7 @@ class Report:
     ops: tuple[OpRow, ...] = ()
     counters: tuple[Counter, ...] = ()
     lines: tuple[OpRow, ...] = ()  # by the user's line (`train.py:88 train`), on the loop's thread
+    what_if: tuple[WhatIf, ...] = ()  # other accelerators that were asked about
     schema: str = SCHEMA
     version: int = VERSION
 

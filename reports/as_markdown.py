@@ -24,7 +24,7 @@ _ISSUE = re.compile(r"#(?=\d)")
 
 def render(report: Report) -> str:
     """The report as Markdown."""
-    sections = (_head, _breakdown, _findings, _apart, _checks, _numbers)
+    sections = (_head, _breakdown, _findings, _apart, _elsewhere, _checks, _numbers)
     return _bounded([line for section in sections for line in section(report)])
 
 
@@ -143,6 +143,12 @@ def _apart(report: Report) -> Iterator[str]:
                 worth = _ranking.saving(ranked.finding, _verdict.headline(report).step_us)
                 yield f"- {code(ranked.outcome.rule)}: {worth}. {text(ranked.finding.message)}"
             yield ""
+
+
+def _elsewhere(report: Report) -> Iterator[str]:
+    for answer in report.what_if:
+        yield text(answer.message)
+        yield ""
 
 
 def _checks(report: Report) -> Iterator[str]:

@@ -23,7 +23,7 @@ _MORE_LIMIT = 6
 
 def render(report: Report) -> str:
     """The summary as plain text; no line is wider than 80 columns."""
-    blocks = (_head, _bars, _actions, _apart, _quiet, _health)
+    blocks = (_head, _bars, _actions, _apart, _elsewhere, _quiet, _health)
     found = ["\n".join(block(report)) for block in blocks]
     return "\n\n".join(filter(None, found)) + "\n"
 
@@ -124,6 +124,12 @@ def _apart(report: Report) -> Iterator[str]:
         yield "Costs that no change to the script removes"
         for ranked in found.out_of_reach[:_MORE_LIMIT]:
             yield _fit(f"  {_words.one_line(ranked.finding.message)}")
+
+
+def _elsewhere(report: Report) -> Iterator[str]:
+    """What the step would take on other devices that were asked about."""
+    for answer in report.what_if:
+        yield from _wrapped(_words.one_line(answer.message), "", "  ")
 
 
 def _quiet(report: Report) -> Iterator[str]:

@@ -96,6 +96,18 @@ class Replay:
         """The profiled step with these edits, steady state, µs."""
         return self._after_ns(edits)[0] / 1e3
 
+    def steps_after_us(self, edits: Sequence[Edit]) -> tuple[float, float]:
+        """The step with these edits on the scale of step_time_us, least and most; longer than now where they add work.
+
+        The range is that of `saving`: with the profiler's own cost and without it, widened by the replay's error.
+        """
+        pairs = zip(self.before_ns, self._after_ns(edits), strict=True)
+        shares = [after / before for before, after in pairs if before > 0] or [1.0]
+        error, step = min(self.error_share, 1.0), self.scale.step_us
+        # What does not change is known; the error is that of the change.
+        ends = [1 + (share - 1) * (1 + sign * error) for share in shares for sign in (-1, 1)]
+        return max(min(ends), 0.0) * step, max(ends) * step
+
     def _after_ns(self, edits: Sequence[Edit]) -> list[float]:
         """The step with the edits under each hypothesis about the profiler's own cost."""
         after = [self.editor.apply(weights, edits) for weights in self.hypotheses]

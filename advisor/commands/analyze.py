@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -31,6 +31,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a trace, or a folder of traces")
     parser.add_argument("--each", action="store_true", help="make one report per job where several are given")
+    parser.add_argument(
+        "--what-if-gpu",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="what the step would take on another GPU, such as H100 or 'A100 80GB'; may be repeated",
+    )
     _options.add_report_options(parser)
     parser.set_defaults(handler=run)
 
@@ -39,9 +46,12 @@ def run(args: argparse.Namespace) -> int:
     """Analyses one job, or each of several with --each."""
     from advisor import jobs
     from advisor.errors import UsageError
+    from advisor.what_if import known_device
 
     config = _options.config_of(args)
     output = _options.output_of(args)
+    for name in args.what_if_gpu:
+        known_device(name)
     found = jobs.find(args.paths)
     if len(found) > 1 and not args.each:
         names = "; ".join(job.name for job in found)
@@ -49,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(text)
     homes = {path.resolve() for path in args.paths if path.is_dir()}
     for job, target in zip(found, _targets(output, found), strict=True):
-        report = report_of(job, config, quiet=args.quiet)
+        report = report_of(job, config, quiet=args.quiet, gpus=args.what_if_gpu)
         folder = target.folder
         if folder and not (job.run and folder.resolve() in homes):
             # A run's own folder is added to; any other is made anew.
@@ -72,11 +82,11 @@ def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
     return 0
 
 
-def report_of(job: Job, config: Config, *, quiet: bool) -> Report:
-    """Reads the traces of a job one by one and analyses them."""
+def report_of(job: Job, config: Config, *, quiet: bool, gpus: Sequence[str] = ()) -> Report:
+    """Reads the traces of a job one by one and analyses them. gpus: other accelerators that were asked about."""
     from advisor import engine, registry
 
-    return engine.analyse(_inputs(job, quiet), registry.load_rules(), config, job.run, job.health)
+    return engine.analyse(_inputs(job, quiet), registry.load_rules(), config, job.run, job.health, gpus)
 
 
 def _inputs(job: Job, quiet: bool) -> Iterator[RankInput]:
