@@ -23,8 +23,12 @@ class Missing(Exception):  # noqa: N818 - an outcome, not a fault
 class Computed:
     """The analyses of one trace: each is computed at most once, failures included."""
 
-    def __init__(self, **inputs: Any) -> None:
-        """`inputs`: values given from outside; their types are what analyses ask for."""
+    def __init__(self, watch: Callable[[str], None] | None = None, **inputs: Any) -> None:
+        """`inputs`: values given from outside; their types are what analyses ask for.
+
+        watch: told the name of each analysis when its turn comes.
+        """
+        self._watch = watch
         self._known: dict[type, Any] = {type(value): value for value in inputs.values() if value is not None}
         self._failed: dict[type, Exception] = {}
 
@@ -38,7 +42,10 @@ class Computed:
         if compute is None:
             raise Missing(getattr(kind, "missing", f"{kind.__name__} was not recorded"))
         try:
-            value = compute(**self.arguments(compute))
+            arguments = self.arguments(compute)
+            if self._watch is not None:
+                self._watch(kind.__name__)
+            value = compute(**arguments)
         except Exception as failure:
             self._failed[kind] = failure
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from advisor import health, joint, merge, metrics, severity, timeline_view, what_if
@@ -47,13 +47,14 @@ _SERIES_LIMIT = 500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankInput:
-    """One trace of a job with what is known besides it."""
+    """One trace of a job with what is known besides it. watch: told the name of each analysis when its turn comes."""
 
     rank: int
     file: str
     trace: Trace
     record: RankRecord | None = None
     lines: Trace | None = None
+    watch: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,8 @@ def _of_job(
 
 
 def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence[str]) -> _RankResult:
-    computed = Computed(trace=one.trace, record=one.record, lines=LinesTrace(one.lines) if one.lines else None)
+    lines = LinesTrace(one.lines) if one.lines else None
+    computed = Computed(one.watch, trace=one.trace, record=one.record, lines=lines)
     steps = computed.get(Steps)
     scale = computed.get(Scale)
     breakdown = computed.find(Breakdown)

@@ -1,7 +1,11 @@
-"""Progress of reading: a bar with bytes and rate on a terminal, plain lines elsewhere, nothing for what is quick."""
+"""Progress: of reading a bar with bytes and rate, of analysing what is being worked out; nothing for what is quick.
+
+Without a terminal both are plain lines, now and then.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +34,60 @@ def reading(name: str, stream: TextIO, *, quiet: bool = False) -> Iterator[Progr
         yield shown
     finally:
         shown.close()
+
+
+@contextmanager
+def analysing(name: str, stream: TextIO, *, quiet: bool = False) -> Iterator[Callable[[str], None] | None]:
+    """A callback for `RankInput(watch=…)` that shows which analysis of the file named `name` is being worked out.
+
+    It is a line that changes on a terminal, from the second second on, and goes away at the end; elsewhere one line is
+    written every ten seconds.
+    """
+    if quiet:
+        yield None
+        return
+    shown = _Status(name, stream)
+    try:
+        yield shown
+    finally:
+        shown.close()
+
+
+class _Status:
+    """`analysing x.json: gpu idle`."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        self._name, self._stream = name, stream
+        self._pause = QUIET_SECONDS if stream.isatty() else LINE_SECONDS
+        self._last = time.monotonic()
+        self._update: Callable[[str], None] | None = None
+        self._stop: Callable[[], None] = _nothing
+
+    def __call__(self, analysis: str) -> None:
+        """Says what comes now: `analysis` is the name of a class."""
+        text = f"analysing {self._name}: {re.sub('(?<=[a-z])(?=[A-Z])', ' ', analysis).lower()}"
+        if self._update is not None:
+            self._update(text)
+        elif (now := time.monotonic()) - self._last >= self._pause:
+            self._last = now
+            self._show(text)
+
+    def _show(self, text: str) -> None:
+        if not self._stream.isatty():
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
+            return
+        from rich.console import Console
+        from rich.markup import escape
+
+        status = Console(file=self._stream).status(escape(text))
+        status.start()
+        self._update = lambda changed: status.update(escape(changed))
+        self._stop = status.stop
+
+    def close(self) -> None:
+        """Takes the line away."""
+        self._stop()
 
 
 class _Lines:

@@ -1,13 +1,15 @@
-"""Progress of reading: nothing for what is quick, a bar on a terminal, a line now and then elsewhere."""
+"""Progress: nothing for what is quick; on a terminal a bar or a changing line, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from advisor import progress
+from advisor.computed import Computed
 
 
 class _Terminal(io.StringIO):
@@ -51,3 +53,59 @@ def test_a_bar_with_bytes_and_rate_on_a_terminal(clock: dict[str, float], monkey
 
 def test_quiet_shows_nothing(clock: dict[str, float]) -> None:
     assert _read(_Terminal(), clock, 25, quiet=True) == ""
+
+
+def _analyse(stream: io.StringIO, clock: dict[str, float], seconds: float, **options: Any) -> str:
+    with progress.analysing("t[0].json", stream, **options) as watch:
+        for analysis in ("Steps", "GpuIdle", "Replay", "BatchSplit"):
+            clock["s"] += seconds / 4
+            if watch is not None:
+                watch(analysis)
+    return stream.getvalue()
+
+
+def test_quick_analysing_shows_nothing(clock: dict[str, float]) -> None:
+    assert _analyse(io.StringIO(), clock, 0.9) == ""
+    assert _analyse(_Terminal(), clock, 0.9) == ""
+    assert _analyse(_Terminal(), clock, 25, quiet=True) == ""
+
+
+def test_analysing_says_what_is_worked_out(clock: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    assert _analyse(io.StringIO(), clock, 45).splitlines() == [
+        "analysing t[0].json: steps",
+        "analysing t[0].json: gpu idle",
+        "analysing t[0].json: replay",
+        "analysing t[0].json: batch split",
+    ]
+    shown = _analyse(_Terminal(), clock, 2.2)
+    assert "analysing t[0].json: " in shown
+    assert "steps" not in shown
+    assert shown.endswith("\x1b[2K")  # the line is taken away
+
+
+def test_each_analysis_is_told_once_when_its_turn_comes() -> None:
+    told: list[str] = []
+    computed = Computed(told.append)
+    for _ in range(2):
+        assert computed.get(_Second).of.value == 1
+    assert told == ["_First", "_Second"]
+
+
+@dataclass(frozen=True)
+class _First:
+    value: int
+
+    @classmethod
+    def compute(cls) -> _First:
+        return cls(1)
+
+
+@dataclass(frozen=True)
+class _Second:
+    of: _First
+
+    @classmethod
+    def compute(cls, of: _First) -> _Second:
+        return cls(of)

@@ -91,14 +91,15 @@ def report_of(job: Job, config: Config, *, quiet: bool, gpus: Sequence[str] = ()
 
 def _inputs(job: Job, quiet: bool) -> Iterator[RankInput]:
     from advisor.engine import RankInput
-    from advisor.progress import reading
+    from advisor.progress import analysing, reading
     from advisor.trace.load import load
 
     for one in job.traces:
         lines = load(one.lines) if one.lines else None
         with reading(one.profile.name, sys.stderr, quiet=quiet) as progress:
             profile = load(one.profile, progress)
-        yield RankInput(one.rank, one.profile.name, profile, one.record, lines)
+        with analysing(one.profile.name, sys.stderr, quiet=quiet) as watch:
+            yield RankInput(one.rank, one.profile.name, profile, one.record, lines, watch)
 
 
 def _targets(output: Output, found: list[Job]) -> list[Output]:
