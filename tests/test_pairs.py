@@ -56,11 +56,18 @@ def test_a_declaration_is_whole_and_its_line_is_in_slow(name: str) -> None:
     assert facts["rules"]
     assert facts["shows_on"] in ("cpu", "gpu")
     assert facts["risk"] in ("exact", "numerics", "semantics")
-    assert set(facts) <= {"rules", "line", "shows_on", "risk", "work", "launcher", "also", "left"}
+    assert set(facts) <= {"rules", "line", "shows_on", "risk", "work", "launcher", "also", "left", "held_out"}
     assert all(len(why) > 20 for key in ("also", "left") for why in facts.get(key, {}).values())
     texts = [facts["line"]] if isinstance(facts["line"], str) else facts["line"]
     slow = (SAMPLES / "pairs" / name / "slow.py").read_text("utf-8")
     assert [text for text in texts if text in slow] == texts
+
+
+def test_held_out_scripts_are_marked_and_exist() -> None:
+    others = tomllib.loads((SAMPLES / "held_out.toml").read_text("utf-8"))
+    assert sum(facts.get("held_out", False) for facts in FAULTS.values()) >= 20
+    assert all((SAMPLES / "healthy" / f"{name}.py").is_file() for name in others["healthy"])
+    assert all((SAMPLES / "controls" / name).is_dir() for name in others["controls"])
 
 
 @pytest.mark.parametrize("folder", [*PAIRS, *CONTROLS])
@@ -101,7 +108,7 @@ print(json.dumps(seen))
 
 
 @pytest.mark.torch
-@pytest.mark.slow  # 120 scripts, each started, trained for two steps and ended
+@pytest.mark.slow  # nearly 200 scripts, each started, trained for two steps and ended
 def test_every_script_trains() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("torchvision")

@@ -86,6 +86,7 @@ def judged(result: dict[str, Any], known: set[str]) -> dict[str, Any]:
     wanted = declared_lines(result)
     on_slow, on_fixed = best(slow, rules, wanted), best(fixed, rules, None)
     row: dict[str, Any] = {"name": result["name"], "rules": rules, "measured": measured, "found": on_slow}
+    row["held_out"] = bool(result["facts"].get("held_out"))
     row["counts"] = bool(measured) and measured["low"] > 0
     row["asked"] = bool(slow)
     row["exists"] = bool(set(rules) & known)
@@ -250,6 +251,11 @@ def document(results: list[dict[str, Any]]) -> str:
     ready = [r for r in results if "advised" in r]
     parts = ["| figure | measured | goal |", "|---|---|---|"]
     parts += [f"| {' | '.join(line)} |" for line in figures(rows, ready)] if ready else []
+    kept = [r for r in ready if r["facts"].get("held_out")]
+    if kept:
+        parts += ["", "Of the held-out scripts alone, on which no rule was tuned:", "", *parts[:2]]
+        lines = figures([row for row in rows if row["held_out"]], kept)
+        parts += [f"| {' | '.join(line)} |" for line in lines]
     parts += ["", "| rule | found on slow | silent on fixed | promised (middle) | measured | inside | median error |"]
     parts += ["|---|---|---|---|---|---|---|", *rule_rows(rows, known)]
     parts += [

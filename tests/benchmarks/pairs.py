@@ -33,7 +33,7 @@ MARKER = "<!-- measured -->"  # everything behind it in the page is replaced
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to measure. scripts: role -> file; facts: its entry of faults.toml, empty where it has none."""
+    """One thing to measure. scripts: role -> file; facts: its entry of faults.toml, or whether it is held out."""
 
     name: str
     kind: str  # pair | control | healthy
@@ -48,12 +48,21 @@ def cases() -> list[Case]:
         Case(name, "pair", {role: SAMPLES / "pairs" / name / f"{role}.py" for role in ("slow", "fixed")}, facts)
         for name, facts in faults.items()
     ]
+    kept = {kind: set(names) for kind, names in tomllib.loads((SAMPLES / "held_out.toml").read_text("utf-8")).items()}
     controls = [
-        Case(folder.name, "control", {"slow": folder / "plain.py", "fixed": folder / "popular_fix.py"}, {})
+        Case(
+            folder.name,
+            "control",
+            {"slow": folder / "plain.py", "fixed": folder / "popular_fix.py"},
+            {"held_out": folder.name in kept["controls"]},
+        )
         for folder in sorted((SAMPLES / "controls").iterdir())
         if folder.is_dir()
     ]
-    healthy = [Case(path.stem, "healthy", {"slow": path}, {}) for path in sorted((SAMPLES / "healthy").glob("*.py"))]
+    healthy = [
+        Case(path.stem, "healthy", {"slow": path}, {"held_out": path.stem in kept["healthy"]})
+        for path in sorted((SAMPLES / "healthy").glob("*.py"))
+    ]
     return pairs + controls + healthy
 
 
