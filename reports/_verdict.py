@@ -234,6 +234,11 @@ def _caveats(report: Report) -> tuple[str, ...]:
     if busy is not None and busy.status == "not_measured" and busy.why:
         said.append(f"Nothing is said about a device: {busy.why.rstrip('.')}.")
     if report.replay is not None and report.replay.low_confidence:
-        error = _words.share(report.replay.error_share)
-        said.append(f"Savings are of low confidence: replaying the unchanged step misses its measured time by {error}.")
+        why = "no whole steps are known"
+        if report.steps.source != "window" and report.steps.count > 1:
+            error = _words.share(report.replay.error_share)
+            why = f"replaying the unchanged step misses its measured time by {error}"
+        elif report.steps.source != "window":
+            why = "there is one step to replay"
+        said.append(f"Savings are of low confidence: {why}.")
     return tuple(said)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from advisor.analyses.closures import closure_spans, outside
 from advisor.analyses.lines import Lines
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
@@ -14,11 +15,12 @@ from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Mask, Trace
+from advisor.trace.intervals import intersect, total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimizerWork:
-    """`Optimizer.step#…` spans in W, per step.
+    """`Optimizer.step#…` spans in W, per step, without the closures that compute the loss in them.
 
     name       class that spent most time ("AdamW"), "" where the rows do not say
     us         time of the host in them (zero_grad excluded)
@@ -53,7 +55,8 @@ class OptimizerWork:
         if not rows.any():
             raise Missing("the trace holds no `Optimizer.step#` row: no torch optimizer stepped in it")
         stepped = np.flatnonzero(rows & (steps.step_of(events.start_ns) >= 0))
-        inside = nesting.ancestor(rows) >= 0
+        closures = closure_spans(events)
+        inside = outside(events, nesting.ancestor(rows) >= 0, closures)
         ops = inside & events.of(Category.CPU_OP) & (links.step >= 0)
         has_device = bool(trace.device_work.any())
         work = trace.device_work & (links.launch >= 0) & inside[np.maximum(links.launch, 0)] & (links.step >= 0)
@@ -61,7 +64,7 @@ class OptimizerWork:
         widest = stepped[int(np.argmax(events.dur_ns[stepped]))] if len(stepped) else np.flatnonzero(rows)[0]
         return cls(
             name=_name(events, rows),
-            us=steps.per_step_us(int(events.dur_ns[stepped].sum())),
+            us=steps.per_step_us(int(events.dur_ns[stepped].sum()) - total(intersect(closures, steps.window))),
             calls=len(stepped) / steps.count,
             ops=float(ops.sum()) / steps.count,
             kernels=float(kernels.sum()) / steps.count if has_device else None,

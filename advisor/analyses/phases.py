@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.analyses.classify import communication_rows
+from advisor.analyses.closures import closure_spans
 from advisor.analyses.host_communication import HostCommunication
 from advisor.analyses.input_wait import fetch_rows
 from advisor.analyses.steps import Steps
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
-from advisor.trace.intervals import EMPTY, Intervals, intersect, subtract, union
+from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +21,8 @@ class Phases:
 
     input          in a fetch from the loader
     communication  host communication on any thread while no op computes on the main thread
-    optimizer      in `Optimizer.step` or `Optimizer.zero_grad`, Python between their ops included
+    optimizer      in `Optimizer.step` or `Optimizer.zero_grad`, Python between their ops included; what a closure
+                   computes within the step is what it would be outside
     backward       in the autograd engine: from node to node, as long as no other op comes between
     forward        in ops that the autograd engine follows before the next fetch, optimizer step or step
     other_ops      in other ops
@@ -48,7 +50,9 @@ class Phases:
         kinds = _kinds(events, on_loop)
         fetching = spans(fetch_rows(events) & on_loop)
         backward = intersect(_backward_spans(events, kinds), window)
+        clearing = spans(events.named("Optimizer.zero_grad#") & optimizer_rows(events) & on_loop)
         updating = subtract(spans(optimizer_rows(events) & on_loop), backward)
+        updating = merge(subtract(updating, closure_spans(events)), clearing)
         ops = spans(on_loop & events.of(Category.CPU_OP))
         forward = intersect(_forward_spans(events, kinds), ops)
         # While the loop's thread computes, communication on another thread is hidden behind it; inside an op that

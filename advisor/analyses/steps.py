@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.analyses.closures import closure_spans
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
 from advisor.model import StepSource
 from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Trace
-from advisor.trace.intervals import Intervals, total, union
+from advisor.trace.intervals import Intervals, overlap_of_each, total, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +23,8 @@ class Steps:
     window       W: from the start of the first step to the end of the last; steps further apart than a median step
                  belong to separate windows, and W is their union. Without steps: from the start of the first CPU op or
                  device work to the end of the last, as one step
-    source       what marked the steps: user | loader | optimizer | window
+    source       what marked the steps: user | loader | optimizer | window; in a window without marks, optimizer steps
+                 that compute the loss in a closure are steps
     count        number of steps, at least 1
     eval_count   segments without a backward that capture saw; in no training figure
     cut_off      whether a last `ProfilerStep` row without an op or call in it was left out: it ended as it began
@@ -71,22 +73,26 @@ class Steps:
     def compute(cls, trace: Trace, record: RankRecord | None) -> Steps:
         """Steps of a trace. Raises Missing for a trace without CPU ops and device work."""
         events = trace.events
-        rows = _step_rows(trace)
         recorded = record.steps if record else StepTimes()
+        rows = _step_rows(trace)
+        cut_off = len(rows) > 1 and _is_empty(events, int(rows[-1]))
+        rows = rows[:-1] if cut_off else rows
+        spans = np.column_stack((events.start_ns[rows], events.end_ns[rows]))
+        # The rows are the user's own prof.step() on a bare trace; capture knows what made it step.
+        source = _source(recorded.source) if record else "user"
+        if not len(rows) and record:
+            rows, spans = _steps_with_closures(events)
+            source = "optimizer"
         if not len(rows):
             window = _whole(trace)
             length_us = (float(window[0, 1] - window[0, 0]) / 1e3,)
             main = _busiest_thread(trace)
             return cls(window, ("window",), window, "window", 1, recorded.eval_count, main, length_us)
-        cut_off = len(rows) > 1 and _is_empty(events, int(rows[-1]))
-        rows = rows[:-1] if cut_off else rows
-        spans = np.column_stack((events.start_ns[rows], events.end_ns[rows]))
         return cls(
             spans=spans,
             labels=tuple(events.text(row) for row in rows),
             window=_windows(spans),
-            # The rows are the user's own prof.step() on a bare trace; capture knows what made it step.
-            source=_source(recorded.source) if record else "user",
+            source=source,
             count=len(rows),
             eval_count=recorded.eval_count,
             main_thread=int(events.thread[rows[0]]),
@@ -117,6 +123,19 @@ def _step_rows(trace: Trace) -> Ints:
     apart: Mask = np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1]))
     whole: Ints = rows[apart]
     return whole
+
+
+def _steps_with_closures(events: Events) -> tuple[Ints, Intervals]:
+    """Rows and spans of steps whose optimizer computes the loss itself, from one optimizer step to the next.
+
+    Capture cannot mark them: between two of them it hears nothing. The last one's end is not known.
+    """
+    rows = np.flatnonzero(events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#"))
+    inside = overlap_of_each(events.start_ns[rows], events.end_ns[rows], closure_spans(events))
+    rows = rows[inside > 0]
+    rows = rows[events.thread[rows] == events.thread[rows[0]]] if len(rows) else rows
+    starts = events.start_ns[rows]
+    return rows[:-1], np.column_stack((starts[:-1], starts[1:]))
 
 
 def _is_empty(events: Events, row: int) -> bool:

@@ -1,0 +1,45 @@
+"""The losses that optimizers compute within their step: `optimizer.step(closure)`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from advisor.trace.events import Category, Events, Mask
+from advisor.trace.intervals import EMPTY, Intervals, union
+
+
+def closure_spans(events: Events) -> Intervals:
+    """(n, 2) ns: where an optimizer's step runs a closure, on whichever thread.
+
+    A closure holds a backward pass. It lasts from its `zero_grad`, else from the start of the step, to the last node of
+    that pass; a line search (LBFGS) runs several. What the optimizer computes between them is its own work.
+    """
+    of_step = events.of(Category.ANNOTATION, Category.CPU_OP)
+    nodes = np.flatnonzero(of_step & events.named("autograd::engine::evaluate_function"))
+    steps = np.flatnonzero(of_step & events.named("Optimizer.step#"))
+    if not len(nodes) or not len(steps):
+        return EMPTY
+    node_start, node_end = events.start_ns[nodes], np.maximum.accumulate(events.end_ns[nodes])
+    clears = np.sort(events.start_ns[of_step & events.named("Optimizer.zero_grad#")])
+    found: list[tuple[int, int]] = []
+    for row in steps.tolist():
+        start, end = int(events.start_ns[row]), int(events.end_ns[row])
+        first, last = np.searchsorted(node_start, (start, end))
+        if first == last:
+            continue
+        inside = clears[(clears >= start) & (clears < end)]
+        edges = [start, *inside.tolist(), end]
+        stops = np.searchsorted(node_start, edges).tolist()
+        runs = zip(edges, stops, stops[1:], strict=False)
+        found += [(edge, int(node_end[stop - 1])) for edge, begin, stop in runs if stop > begin]
+    return union([one for one, _ in found], [other for _, other in found])
+
+
+def outside(events: Events, rows: Mask, closures: Intervals) -> Mask:
+    """Those of some rows that do not start within a closure."""
+    if not len(closures):
+        return rows
+    at = np.searchsorted(closures[:, 0], events.start_ns, side="right") - 1
+    within = (at >= 0) & (events.start_ns < closures[np.maximum(at, 0), 1])
+    kept: Mask = rows & ~within
+    return kept
