@@ -18,13 +18,13 @@ class Nesting:
     parent    the innermost enclosing row of the same thread, -1 where there is none (and for all other categories)
     self_ns   duration that is in no child, ns
     outer_op  the outermost op around a row without an annotation in between: what the user's line called; -1 where none
-    holds     whether the row is the parent of another
+    holders   the rows that are the parent of another
     """
 
     parent: Ints
     self_ns: Ints
     outer_op: Ints
-    holds: Mask
+    holders: Ints
 
     @classmethod
     def compute(cls, trace: Trace) -> Nesting:
@@ -33,11 +33,11 @@ class Nesting:
         parent = parents(events, events.of(*HOST_ROWS))
         child = np.flatnonzero(parent >= 0)
         inside = np.bincount(parent[child], weights=events.dur_ns[child], minlength=len(events)).astype(np.int64)
-        return cls(parent, np.maximum(events.dur_ns - inside, 0), _outer_ops(events, parent), _holding(parent))
+        return cls(parent, np.maximum(events.dur_ns - inside, 0), _outer_ops(events, parent), _holders(parent))
 
     def ancestor(self, found: Mask) -> Ints:
         """For each event the nearest row, itself included, of those in `found`; -1 where there is none."""
-        return nearest(self.parent, found, self.holds)
+        return nearest(self.parent, found, self.holders)
 
 
 def parents(events: Events, rows: Mask) -> Ints:
@@ -63,30 +63,33 @@ def parents(events: Events, rows: Mask) -> Ints:
     return parent
 
 
-def _holding(parent: Ints) -> Mask:
+def _holders(parent: Ints) -> Ints:
     holds = np.zeros(len(parent), bool)
     holds[parent[parent >= 0]] = True
-    return holds
+    return np.flatnonzero(holds)
 
 
-def nearest(parent: Ints, found: Mask, holds: Mask | None = None) -> Ints:
+def nearest(parent: Ints, found: Mask, holders: Ints | None = None) -> Ints:
     """For each row the nearest of itself and its ancestors that is in `found`; -1 where there is none.
 
-    holds: which rows are the parent of another, where that is known already.
+    holders: the rows that are the parent of another, where they are known already.
     """
-    at = np.where(found, np.arange(len(parent)), parent)
+    holders = _holders(parent) if holders is None else holders
     # Rows that hold others are few: theirs are settled first, then all rows look once at what is around them.
-    holds = _holding(parent) if holds is None else holds
-    inner = np.flatnonzero(holds & ~found)
+    settled = np.empty(len(parent) + 1, np.int64)
+    settled[-1] = -1  # where a row without a parent looks
+    settled[holders] = np.where(found[holders], holders, parent[holders])
+    moving = holders
     while True:
-        above = at[inner]
-        moving = (above >= 0) & ~found[above]
-        inner, above = inner[moving], above[moving]
-        if not len(inner):
+        above = settled[moving]
+        further = (above >= 0) & ~found[above]
+        moving, above = moving[further], above[further]
+        if not len(moving):
             break
-        at[inner] = at[above]
-    rest = np.flatnonzero((at >= 0) & ~found & ~holds)
-    at[rest] = np.where(found[at[rest]], at[rest], at[at[rest]])
+        settled[moving] = settled[above]
+    at = settled[parent]
+    chosen = np.flatnonzero(found)
+    at[chosen] = chosen
     return at
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Steps:
     cut_off      whether a last `ProfilerStep` row without an op or call in it was left out: it ended as it began
     main_thread  index into `events.threads` of the thread that runs the loop
     profiled_us  duration of each step, µs
+    starts_ns    starts of all events of the trace: what is asked for again and again, and answered once
     """
 
     spans: Intervals
@@ -41,6 +42,8 @@ class Steps:
     main_thread: int
     profiled_us: tuple[float, ...]
     cut_off: bool = False
+    starts_ns: Ints | None = field(default=None, repr=False)
+    _of_starts: list[Ints] = field(default_factory=list, init=False, repr=False)
 
     @property
     def window_ns(self) -> int:
@@ -64,9 +67,17 @@ class Steps:
 
     def step_of(self, time_ns: Ints) -> Ints:
         """The step that each instant belongs to; time between two steps of a window counts to the earlier; else -1."""
+        if time_ns is not self.starts_ns:
+            return self._step_of(time_ns)
+        if not self._of_starts:
+            self._of_starts.append(self._step_of(time_ns))
+            self._of_starts[0].setflags(write=False)
+        return self._of_starts[0]
+
+    def _step_of(self, time_ns: Ints) -> Ints:
+        index = _last_not_after(self.spans[:, 0], time_ns)
         inside_window = _last_not_after(self.window[:, 0], time_ns)
         inside = (inside_window >= 0) & (time_ns < self.window[np.maximum(inside_window, 0), 1])
-        index = _last_not_after(self.spans[:, 0], time_ns)
         return np.where(inside, index, -1).astype(np.int64, copy=False)
 
     @classmethod
@@ -87,7 +98,8 @@ class Steps:
             window = _whole(trace)
             length_us = (float(window[0, 1] - window[0, 0]) / 1e3,)
             main = _busiest_thread(trace)
-            return cls(window, ("window",), window, "window", 1, recorded.eval_count, main, length_us)
+            count = recorded.eval_count
+            return cls(window, ("window",), window, "window", 1, count, main, length_us, starts_ns=events.start_ns)
         return cls(
             spans=spans,
             labels=tuple(events.text(row) for row in rows),
@@ -98,6 +110,7 @@ class Steps:
             main_thread=int(events.thread[rows[0]]),
             profiled_us=tuple(float(us) for us in (spans[:, 1] - spans[:, 0]) / 1e3),
             cut_off=cut_off,
+            starts_ns=events.start_ns,
         )
 
 

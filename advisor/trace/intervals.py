@@ -35,6 +35,8 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     """What lies in both sets."""
     if not len(a) or not len(b):
         return EMPTY
+    if len(a) == 1 or len(b) == 1:  # mostly a window
+        return _cut(b, a[0]) if len(a) == 1 else _cut(a, b[0])
     # Each interval of a meets a run of b's: from the first that ends after it starts to the last that starts before
     # it ends.
     low = np.searchsorted(b[:, 1], a[:, 0], side="right")
@@ -46,6 +48,15 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     others = low[rows] + offsets
     return np.column_stack((np.maximum(a[rows, 0], b[others, 0]), np.minimum(a[rows, 1], b[others, 1])))
+
+
+def _cut(a: Intervals, window: Intervals) -> Intervals:
+    """What lies in a set and in one interval (start, end)."""
+    low, high = np.searchsorted(a[:, 1], window[0], side="right"), np.searchsorted(a[:, 0], window[1], side="left")
+    found = a[low:high].copy()
+    if len(found):
+        found[0, 0], found[-1, 1] = max(found[0, 0], window[0]), min(found[-1, 1], window[1])
+    return found
 
 
 def merge(a: Intervals, b: Intervals) -> Intervals:
