@@ -1,0 +1,78 @@
+"""Kernels far from what the device allows: which kind of distance it is, and how near well-made ones come."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Device, Events, WorkGroup
+
+# The share of the device's peak that well-made kernels reach: products of 8,192 rows and more took 0.60 to 0.76 of an
+# H100's arithmetic, plain elementwise kernels 0.87 to 0.93 of the memory of H100s and V100s, in traces recorded by
+# others. More than the best product is never promised.
+WELL_MADE = 0.76
+# Below a quarter of the peak something is wrong: batch normalisation, which reads its input twice, reached 0.36 and
+# more on a V100, layer normalisation 0.39 on an H100.
+FAR = 0.25
+# A kernel of less than this is mostly start and end.
+LEAST_US = 20.0
+
+# Numbers in 16 bytes, the width of what tensor cores and wide loads take, by format.
+_IN_16_BYTES = {"fp16": 8, "bf16": 8, "tf32": 4}
+_ALIGNED = re.compile(r"align(\d+)")
+# Rows up to this length are kept in registers, whatever their alignment.
+_PERSISTENT = 1024
+_OUT_OF_STEP = re.compile(r"softmaxforward(?!smem|reg)", re.IGNORECASE)
+
+
+def odd_size(group: WorkGroup) -> int:
+    """A size along memory that is no multiple of 16 bytes, where matrix units need that; 0 where all fit or is unknown.
+
+    Without strides nothing is known of what lies along memory.
+    """
+    if group.kind == "softmax":
+        return _odd_row(group)
+    numbers = _IN_16_BYTES.get(group.precision)
+    if numbers is None or group.kind != "product" or not group.strides:
+        return 0
+    dims, strides = json.loads(group.dims), json.loads(group.strides)
+    left, right = (1, 2) if "addmm" in group.op or "baddbmm" in group.op else (0, 1)
+    # The result is written row by row.
+    lengths = [dims[right][-1], *(_row_length(strides[at]) for at in (left, right))]
+    odd = [length for length in lengths if length % numbers]
+    stated = _ALIGNED.search(group.kernel)
+    if stated and int(stated[1]) >= numbers:
+        return 0
+    return max(odd, default=0)
+
+
+def _row_length(strides: list[int]) -> int:
+    """Numbers from one row (or column) of a matrix to the next: the larger of its last two strides."""
+    return max(strides[-2:], default=0)
+
+
+def _odd_row(group: WorkGroup) -> int:
+    """The length of a softmax row that keeps PyTorch from its kernel in fast memory: it loads 16 bytes at a time."""
+    dims, row = json.loads(group.dims), 8 if "BFloat16" in group.kernel or "Half" in group.kernel else 4
+    length = int(dims[0][-1]) if dims and dims[0] else 0
+    fits = _PERSISTENT < length < 3000 * row  # longer rows do not fit into the 48 kB of fast memory anyway
+    return length if fits and length % row and _OUT_OF_STEP.search(group.kernel) else 0
+
+
+def idle_kernels(events: Events, group: WorkGroup, device: Device) -> npt.NDArray[np.int64]:
+    """Kernels of a group that have fewer thread blocks than the device has multiprocessors, and take long enough."""
+    blocks = events.blocks[group.kernels]
+    few = (blocks > 0) & (blocks < (device.multiprocessors or 0)) & (events.dur_ns[group.kernels] >= LEAST_US * 1e3)
+    return group.kernels[few] if group.reached < FAR else group.kernels[:0]
+
+
+def shape_words(group: WorkGroup) -> str:
+    """The op with the shapes of its tensors: 'aten::bmm [96, 3137, 64] x [96, 64, 3137]'."""
+    shapes = [one for one in json.loads(group.dims) if one and all(isinstance(size, int) for size in one)]
+    if group.kind == "product" and len(shapes) > 1:
+        shapes = shapes[-2:]
+        return f"{group.op} {shapes[0]} x {shapes[1]}"
+    return f"{group.op} {shapes[0]}" if shapes else group.op
