@@ -26,8 +26,10 @@ class Links:
         """Links of a trace."""
         events = trace.events
         launch = _launches(events, trace.device_work)
-        time = np.where(launch >= 0, events.start_ns[np.maximum(launch, 0)], events.start_ns)
-        return cls(launch, steps.step_of(time))
+        step = steps.step_of(events.start_ns).copy()
+        launched = np.flatnonzero(launch >= 0)
+        step[launched] = step[launch[launched]]  # a launch is of the host, so nothing above has changed its step
+        return cls(launch, step)
 
     def per_step(self, rows: Mask, steps: Steps) -> float:
         """How many of these rows belong to steps, per step."""

@@ -51,14 +51,13 @@ def parents(events: Events, rows: Mask) -> Ints:
     # The parent is the nearest earlier row that ends no earlier. Start with the row before and jump along candidates:
     # all rows between a row and its candidate end before it, so the candidate's own candidate is the next to try.
     candidate = np.arange(len(order)) - 1
-    candidate[np.flatnonzero(thread[1:] != thread[:-1]) + 1] = -1
-    short = np.arange(len(order))
-    while True:
-        at = candidate[short]
+    same = thread[1:] == thread[:-1]
+    candidate[np.flatnonzero(~same) + 1] = -1
+    candidate[0] = -1
+    short = np.flatnonzero(same & (end[:-1] < end[1:])) + 1
+    while len(short):
+        candidate[short] = at = candidate[candidate[short]]
         short = short[(at >= 0) & (end[at] < end[short])]  # nobody else's candidate changes any more
-        if not len(short):
-            break
-        candidate[short] = candidate[candidate[short]]
     parent[order] = np.where(candidate >= 0, order[np.maximum(candidate, 0)], -1)
     return parent
 
@@ -96,9 +95,9 @@ def nearest(parent: Ints, found: Mask, holders: Ints | None = None) -> Ints:
 def _outer_ops(events: Events, parent: Ints) -> Ints:
     is_op = events.of(Category.CPU_OP)
     rows = np.arange(len(events))
-    above = np.where((parent >= 0) & is_op[np.maximum(parent, 0)], parent, rows)
+    above = np.where(np.append(is_op, False)[parent], parent, rows)  # -1 looks at the end
     while True:
         further = above[above]
         if np.array_equal(further, above):
-            return np.where(is_op[above], above, -1)
+            return np.where(is_op | (above != rows), above, -1)  # what is above another row is an op
         above = further
