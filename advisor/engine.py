@@ -32,6 +32,7 @@ from advisor.model import (
     WhatIf,
     finding_order,
 )
+from advisor.ranks import settle
 from advisor.ranks.facts import RankFacts
 from advisor.ranks.ranks import Ranks
 from advisor.ranks.talks import Talks
@@ -96,7 +97,8 @@ def analyse(
     reference = _reference(results)
     step_us = reference.step_us
     outcomes = merge.outcomes([result.outcomes for result in results], reference.outcomes)
-    outcomes += _of_job([rule for rule in chosen if of_job(rule)], results, reference, config)
+    compared = list(_of_job([rule for rule in chosen if of_job(rule)], results, reference, config))
+    outcomes = [*settle.outcomes(outcomes, compared, reference.known_us, step_us), *compared]
     outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
     outcomes += _ignored(rules, config)
     outcomes.sort(key=lambda outcome: outcome.rule)
