@@ -140,10 +140,11 @@ def in_order_of_sight(events: Store, tables: Tables) -> None:
         texts = [text for text, index in table.items() if index >= 0]
         if ids is None or not texts:
             continue
-        rows = np.flatnonzero(ids >= 0)[::-1]
-        first = np.full(len(texts), len(ids))
-        first[ids[rows]] = rows  # the earliest row comes last and stays
-        order = np.argsort(first, kind="stable")
+        first = np.full(len(texts) + 1, len(ids))  # the last entry takes what is absent, -1
+        first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # the earliest row comes last and stays
+        order = np.argsort(first[:-1], kind="stable")
+        if (order[1:] > order[:-1]).all():
+            continue
         rank = np.append(np.argsort(order), -1)  # what is absent indexes it from behind
         ids[:] = rank[ids]
         numbered = type(table)()
@@ -161,7 +162,7 @@ def _shared_file() -> int:
 
 def serve(descriptor: int) -> None:
     """The helper's end: decodes slices until the parent closes the pipe."""
-    memory = mmap.mmap(descriptor, 2 * SLOTS * SLOT_BYTES)
+    memory = memoryview(mmap.mmap(descriptor, 2 * SLOTS * SLOT_BYTES))
     tables, decode = Tables(), decoder(exact=False)
     sent = {name: len(getattr(tables, name)) for name in TABLES}
     while len(message := sys.stdin.buffer.read(MESSAGE.size)) == MESSAGE.size:
@@ -177,7 +178,7 @@ def serve(descriptor: int) -> None:
         sys.stdout.buffer.flush()
 
 
-def _answer(piece: bytes, decode: Any, tables: Tables, sent: dict[str, int]) -> bytes:
+def _answer(piece: memoryview, decode: Any, tables: Tables, sent: dict[str, int]) -> bytes:
     """The pickled columns of a slice with what is new in the tables; empty where the slice is not plain."""
     try:
         complete, memory = extract(decode.decode(piece), tables)
