@@ -11,6 +11,7 @@ from advisor.analyses.communication import Communication, is_communication
 from advisor.analyses.copies import Copies, CopySite
 from advisor.analyses.counters import Counters
 from advisor.analyses.device import Device
+from advisor.analyses.environment import Environment
 from advisor.analyses.facts import LoaderFacts, OptimizerFacts
 from advisor.analyses.gpu_busy import GpuBusy
 from advisor.analyses.gpu_idle import Gap, GpuIdle, IdleGroup
@@ -24,6 +25,7 @@ from advisor.analyses.lines import Lines, LinesTrace, LineTime
 from advisor.analyses.links import Links
 from advisor.analyses.matmuls import Matmuls
 from advisor.analyses.memory import PeakMemory
+from advisor.analyses.memory_trend import MemoryTrend
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.op_work import flops, shapes
 from advisor.analyses.ops import Ops
@@ -32,11 +34,12 @@ from advisor.analyses.phases import Phases
 from advisor.analyses.rates import Rates
 from advisor.analyses.replay import Replay, replayed_or
 from advisor.analyses.scale import Scale
+from advisor.analyses.side_threads import SideThread, SideThreads
 from advisor.analyses.steps import Steps
 from advisor.analyses.syncs import Syncs, SyncSite
 from advisor.analyses.thread_use import ThreadUse
 from advisor.analyses.undilated import Undilated
-from advisor.capture.record import Loader, Optimizer, RankRecord, Settings, StepTimes
+from advisor.capture.record import KeptGraphs, Loader, Optimizer, RankRecord, Settings, StepTimes
 from advisor.computed import Missing
 from advisor.drawn import (
     ALLREDUCE,
@@ -125,6 +128,7 @@ __all__ = [
     "CopySite",
     "Counters",
     "Device",
+    "Environment",
     "Ev",
     "Events",
     "Example",
@@ -141,6 +145,7 @@ __all__ = [
     "InputWaits",
     "Intervals",
     "Joint",
+    "KeptGraphs",
     "KernelWork",
     "Lane",
     "Launches",
@@ -155,6 +160,7 @@ __all__ = [
     "LoaderFacts",
     "Matmuls",
     "Meetings",
+    "MemoryTrend",
     "Metric",
     "Missing",
     "Nesting",
@@ -181,6 +187,8 @@ __all__ = [
     "Segment",
     "Settings",
     "Severity",
+    "SideThread",
+    "SideThreads",
     "Source",
     "StepTimes",
     "Steps",

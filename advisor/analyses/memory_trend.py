@@ -1,0 +1,64 @@
+"""Memory over the run: whether it grows from step to step, and by how much."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.capture.record import MemoryReading, RankRecord
+from advisor.computed import Missing
+
+# Growth is from step to step where intervals of different length show the same rate: one that is below this part of
+# the median rate is a pause in growth, as caches, pools and allocators have it.
+_ALIKE = 0.4
+_INTERVALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTrend:
+    """Growth of memory per training step: of the device where it has tensors, else of the process.
+
+    bytes_per_step  median over the intervals between readings, each weighted the same; 0 where it does not grow in
+                    at least three of them at a like rate
+    grown_bytes     from the first reading to the last
+    steps           iterations between these
+    on_device       device memory, else that of the process
+    now_bytes       at the last reading
+    """
+
+    bytes_per_step: float
+    grown_bytes: float
+    steps: int
+    on_device: bool
+    now_bytes: float
+
+    @classmethod
+    def compute(cls, record: RankRecord) -> MemoryTrend:
+        """The trend. Missing where memory was read too seldom to tell."""
+        readings = record.vitals.memory if record.vitals else []
+        device = [(one, one.allocated_bytes) for one in readings if one.allocated_bytes]
+        host = [(one, one.resident_bytes) for one in readings if one.resident_bytes]
+        series = device or host
+        rates = [
+            (now - before) / (later.step - earlier.step)
+            for (earlier, before), (later, now) in itertools.pairwise(series)
+            if _comparable(earlier, later)
+        ]
+        if len(rates) < _INTERVALS:
+            raise Missing("memory was read at too few steps to tell whether it grows; let the script run on")
+        (first, start), (last, end) = series[0], series[-1]
+        return cls(_steady(rates), float(end - start), last.step - first.step, bool(device), float(end))
+
+
+def _comparable(earlier: MemoryReading, later: MemoryReading) -> bool:
+    """Only training lies between the two: no profiler has come or gone."""
+    return later.step > earlier.step and (earlier.phase, later.phase) in (("timing", "timed"), ("after", "after"))
+
+
+def _steady(rates: Sequence[float]) -> float:
+    """The median rate where all but one in four intervals have about that; else 0."""
+    typical = statistics.median(rates)
+    alike = sum(rate >= _ALIKE * typical for rate in rates)
+    return typical if typical > 0 and alike >= 0.75 * len(rates) else 0.0

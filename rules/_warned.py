@@ -1,0 +1,148 @@
+"""Warnings of PyTorch and others that speak of a slow way, and what to do about each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from advisor.api import Fix, RankRecord, Source
+
+# As capture writes it: file:line: Category: text
+_WRITTEN = re.compile(r"^(?P<file>.+?):(?P<line>\d+): (?P<kind>\w+): (?P<text>.*)$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A piece of a warning's text, what it means for the time of a step, and the change."""
+
+    text: str
+    means: str
+    fix: Fix
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A warning that was shown, with what it hints at. where: the line that it names, where that is the script's."""
+
+    hint: Hint
+    where: Source | None
+    said: str
+
+
+def warned(record: RankRecord) -> Iterator[Warned]:
+    """The warnings that speak of a slow way; each hint once, the first time it was shown."""
+    seen: set[str] = set()
+    for text in record.warnings:
+        written = _WRITTEN.match(text)
+        if written is None:
+            continue
+        hint = next((one for one in HINTS if one.text in written["text"]), None)
+        if hint is None and written["kind"] == "PerformanceWarning":
+            hint = _ANY
+        if hint is None or hint.text in seen:
+            continue
+        seen.add(hint.text)
+        yield Warned(hint, _place(written["file"], int(written["line"]), record), written["text"])
+
+
+def _place(file: str, line: int, record: RankRecord) -> Source | None:
+    """The line, where its file is one of the script's; a warning names files by their last part alone."""
+    own = [one for one in record.user_files if one.rpartition("/")[2] == file]
+    return Source(own[0], line) if len(own) == 1 else None
+
+
+_ANY = Hint(
+    "PerformanceWarning",
+    "a library says that it takes a slow way",
+    Fix("Do what the warning says", "exact"),
+)
+
+HINTS = (
+    Hint(
+        "list of numpy.ndarrays is extremely slow",
+        "a tensor is made of a list of arrays number by number, hundreds of times slower than of one array",
+        Fix("Make one array first", "exact", "torch.tensor(arrays)", "torch.from_numpy(np.stack(arrays))"),
+    ),
+    Hint(
+        "not part of single contiguous chunk",
+        "the weights of a recurrent layer are copied together in every forward pass",
+        Fix(
+            "Lay the weights out once, after moving or copying the model",
+            "exact",
+            "model = copy.deepcopy(model).to(device)",
+            "model = copy.deepcopy(model).to(device)\nmodel.rnn.flatten_parameters()",
+        ),
+    ),
+    Hint(
+        "non-contiguous, this will lower the performance",
+        "an op copies its input in every call because it does not lie in one piece",
+        Fix(
+            "Lay the input out once",
+            "exact",
+            "torch.searchsorted(edges, values.t())",
+            "values = values.t().contiguous()  # once, before the loop\ntorch.searchsorted(edges, values)",
+        ),
+    ),
+    Hint(
+        "There is a performance drop because we have not yet implemented",
+        "vmap runs an op once for each sample, because nobody has written its batched form",
+        Fix("Write this op over the batch by hand", "numerics"),
+    ),
+    Hint(
+        "fall back to run on the CPU",
+        "an op that the device lacks runs on the host, with copies there and back",
+        Fix("Replace the op by ones that the device has, or upgrade PyTorch", "numerics"),
+    ),
+    Hint(
+        "There is an imbalance between your GPUs",
+        "DataParallel waits in every step for the smaller of unequal GPUs",
+        Fix(
+            "Leave the smaller GPU out, or train with DistributedDataParallel",
+            "exact",
+            "model = nn.DataParallel(model)",
+            "model = nn.DataParallel(model, device_ids=[0])  # those that are alike",
+        ),
+    ),
+    Hint(
+        "Grad strides do not match bucket view strides",
+        "gradients are copied into the buckets of DistributedDataParallel in another layout, in every step",
+        Fix(
+            "Bring the model into its layout before it is wrapped",
+            "exact",
+            "model = DistributedDataParallel(model)",
+            "model = model.to(memory_format=torch.channels_last)  # or contiguous weights\n"
+            "model = DistributedDataParallel(model)",
+        ),
+    ),
+    Hint(
+        "Unable to hit fast path of CUDAGraphs",
+        "the graph of a compiled model was recorded anew instead of replayed",
+        Fix(
+            "Say where a step begins, and end each backward pass before the next forward pass",
+            "exact",
+            "outputs = compiled(inputs)",
+            "torch.compiler.cudagraph_mark_step_begin()\noutputs = compiled(inputs)",
+        ),
+    ),
+    Hint(
+        "Not enough SMs to use max_autotune_gemm",
+        "max-autotune has no effect on products on a device this small, and costs time to compile",
+        Fix(
+            "Leave the mode out",
+            "numerics",
+            'torch.compile(model, mode="max-autotune")',
+            "torch.compile(model)",
+        ),
+    ),
+    Hint(
+        "Plan failed with",
+        "cuDNN could not run the algorithm it chose for a convolution, and took a slower one",
+        Fix("Leave it more memory (a smaller batch), or upgrade cuDNN with PyTorch", "semantics"),
+    ),
+    Hint(
+        "was not compiled with flash attention",
+        "this build of PyTorch lacks flash attention, so a slower form runs",
+        Fix("Install a build that has it", "numerics", "pip install torch  # of another source", "pip install torch"),
+    ),
+)
