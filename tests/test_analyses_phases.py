@@ -26,6 +26,7 @@ from advisor.api import (
     Trace,
     draw,
 )
+from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
 from advisor.metrics import measure
 from advisor.trace.load import load, read_bytes
@@ -73,6 +74,53 @@ def test_zero_grad_between_loss_and_backward_leaves_the_forward_pass_whole() -> 
         "step [1              ]\ncpu  [F ][Z][B ][O ]", us=100, F=FORWARD, Z=ZERO_GRAD, B=BACKWARD, O=OPTIMIZER
     )
     assert parts(drawing)["forward"] == 400
+
+
+def _by_optimizer(drawing: dict[str, Any]) -> dict[str, float]:
+    """µs per step of the parts, where capture told the steps by their optimizer."""
+    record = RankRecord(steps=StepTimes(source="optimizer"))
+    computed = Computed(trace=read_bytes(json.dumps(drawing).encode(), "drawn"), record=record)
+    return {item.id: pytest.approx(item.us) for item in computed.get(Breakdown).items if item.us}
+
+
+def _graph(number: int) -> Ev:
+    return Ev("aten::linear", args={"Sequence number": number, "Fwd thread id": 0})
+
+
+def test_a_step_told_by_its_optimizer_ends_within_a_forward_pass() -> None:
+    """Such a step runs from backward pass to backward pass; what precedes the second is its forward pass."""
+    drawing = draw(
+        """
+        step   [1                     ][2                     ]
+        cpu    [B   ][O ] [F ][L ]     [C   ][O ] [G ][M ]     [D   ]
+        """,
+        us=100,
+        **{"B": BACKWARD, "C": BACKWARD, "D": BACKWARD, "O": OPTIMIZER},
+        F=_graph(1),
+        L=_graph(2),
+        G=_graph(3),
+        M=_graph(4),
+    )
+    assert _by_optimizer(drawing) == {"backward": 600, "optimizer": 400, "forward": 800, "host": 600}
+
+
+def test_an_evaluation_before_the_forward_pass_is_none() -> None:
+    """It runs without a graph; reading its result, with gradients on again, makes no node either."""
+    drawing = draw(
+        """
+        step   [1                           ][2                           ]
+        cpu    [B   ][O ][E ][I ][F ][L ]    [C   ][O ][E ][I ][G ][M ]    [D   ]
+        """,
+        us=100,
+        **{"B": BACKWARD, "C": BACKWARD, "D": BACKWARD, "O": OPTIMIZER},
+        E=Ev("aten::linear"),
+        I=Ev("aten::item", args={"Sequence number": 7, "Fwd thread id": 0}),
+        F=_graph(7),
+        L=_graph(8),
+        G=_graph(7),
+        M=_graph(8),
+    )
+    assert _by_optimizer(drawing) == {"backward": 600, "optimizer": 400, "forward": 800, "other_ops": 800, "host": 400}
 
 
 def test_ops_that_no_backward_follows_are_other_ops() -> None:

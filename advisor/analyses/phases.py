@@ -24,7 +24,9 @@ class Phases:
     optimizer      in `Optimizer.step` or `Optimizer.zero_grad`, Python between their ops included; what a closure
                    computes within the step is what it would be outside
     backward       in the autograd engine: from node to node, as long as no other op comes between
-    forward        in ops that the autograd engine follows before the next fetch, optimizer step or step
+    forward        in ops that the autograd engine follows before the next fetch, optimizer step or step. Steps told by
+                   their optimizer end where a backward pass begins, so there a step's end lies within the forward pass
+                   and is passed over; what runs without a graph before it (an evaluation) is left out
     other_ops      in other ops
     host           in no op: Python
     """
@@ -47,14 +49,15 @@ class Phases:
         def spans(rows: Mask) -> Intervals:
             return intersect(union(events.start_ns[rows], events.end_ns[rows]), window)
 
-        kinds = _kinds(events, on_loop)
+        by_optimizer = steps.source == "optimizer"
+        kinds = _kinds(events, on_loop, by_optimizer)
         fetching = spans(fetch_rows(events) & on_loop)
         backward = intersect(_backward_spans(events, kinds), window)
         clearing = spans(events.named("Optimizer.zero_grad#") & optimizer_rows(events) & on_loop)
         updating = subtract(spans(optimizer_rows(events) & on_loop), backward)
         updating = merge(subtract(updating, closure_spans(events)), clearing)
         ops = spans(on_loop & events.of(Category.CPU_OP))
-        forward = intersect(_forward_spans(events, kinds), ops)
+        forward = intersect(_forward_spans(events, kinds, by_optimizer), ops)
         # While the loop's thread computes, communication on another thread is hidden behind it; inside an op that
         # hands work to that thread, or waits for it, it does not compute.
         computing = spans(on_loop & events.of(Category.CPU_OP) & ~communication_rows(events))
@@ -93,11 +96,13 @@ def _waiting(events: Events) -> Mask:
 _OP, _BACKWARD, _EDGE = 1, 2, 3
 
 
-def _kinds(events: Events, on_loop: Mask) -> tuple[Ints, Ints]:
+def _kinds(events: Events, on_loop: Mask, by_optimizer: bool = False) -> tuple[Ints, Ints]:
     """The outermost rows of the loop's thread that tell phases apart: (rows by start, kind of each)."""
     kind = np.zeros(len(events), np.int64)
     kind[on_loop & events.of(Category.CPU_OP)] = _OP
-    edges = on_loop & (fetch_rows(events) | optimizer_rows(events) | events.named("ProfilerStep#"))
+    edges = on_loop & (fetch_rows(events) | optimizer_rows(events))
+    if not by_optimizer:
+        edges |= on_loop & events.named("ProfilerStep#")
     kind[edges & ~events.named("Optimizer.zero_grad#")] = _EDGE
     kind[on_loop & backward_rows(events)] = _BACKWARD
     rows = np.flatnonzero(kind)
@@ -136,13 +141,33 @@ def _inside(events: Events, rows: Ints, node: Ints) -> Mask:
     return inside
 
 
-def _forward_spans(events: Events, kinds: tuple[Ints, Ints]) -> Intervals:
+def _forward_spans(events: Events, kinds: tuple[Ints, Ints], by_optimizer: bool) -> Intervals:
     """Ops that are followed by the autograd engine before the next fetch, optimizer step or step."""
     rows, kind = kinds
     edge = np.where(kind == _OP, len(kind), np.arange(len(kind)))
     following = np.minimum.accumulate(edge[::-1])[::-1]
     leads = (kind == _OP) & (following < len(kind)) & (kind[np.minimum(following, len(kind) - 1)] == _BACKWARD)
+    if by_optimizer:
+        leads &= _since_a_graph(events, rows, following)
     return union(events.start_ns[rows[leads]], events.end_ns[rows[leads]])
+
+
+def _since_a_graph(events: Events, rows: Ints, following: Ints) -> Mask:
+    """Which ops come after the first since the last edge that autograd recorded; all where the trace does not tell.
+
+    An op carries the number of nodes recorded before it; the next op's is higher where it made one. following: the
+    index of the next edge of each row, equal for ops between the same edges.
+    """
+    number = events.sequence[rows]
+    at = np.flatnonzero((number >= 0) & (following != np.arange(len(rows))))
+    if not len(at):
+        return np.ones(len(rows), bool)
+    last = np.append(following[at][1:] != following[at][:-1], True)
+    made = at[last | (np.append(number[at][1:], 0) > number[at])]
+    first = np.full(len(rows) + 1, len(rows))
+    np.minimum.at(first, following[made], made)
+    since: Mask = np.arange(len(rows)) >= first[following]
+    return since
 
 
 def _first_match(window: Intervals, parts: dict[str, Intervals]) -> dict[str, Intervals]:
