@@ -80,7 +80,7 @@ def batch(facts: Loader | None, waits: InputWaits, trace: Trace, nesting: Nestin
         floor_us=(floor[0], floor[1]),
         bytes=bytes_,
         whole_bytes=bytes_ / size * facts.dataset_size if facts.dataset_size else None,
-        drawn_anew=random >= _DRAWN_ANEW * size,
+        drawn_anew=bool(facts.random_samples) or random >= _DRAWN_ANEW * size,
         ready=facts.sample_us <= _SAMPLE_US[1] and facts.collate in (None, "default_collate"),
     )
 

@@ -229,6 +229,13 @@ ON_CPU = [
         says=("num_workers=0", "one by one in Python"),
     ),
     Example(
+        "without a GPU, samples that random numbers make anew each time cannot be made once",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=250.0, collate_us=500.0, random_samples=True),
+        saves_us=(0, 10000),
+        says=("batches are made in the training process itself",),
+    ),
+    Example(
         "without a GPU, a batch that Python puts together number by number",
         draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
         facts=_loader(sample_us=2.0, collate_us=8000.0, collate="collate"),

@@ -92,6 +92,44 @@ def test_switches_of_the_probe(plain: Captured) -> None:
     assert plain.rank["optimizers"][0]["name"] == "AdamW"
 
 
+DRAWING = """import random, sys, numpy, torch
+torch.set_num_threads(1)
+random.seed(3)
+numpy.random.seed(3)
+draw = eval(sys.argv[1])
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 240
+    def __getitem__(self, index):
+        draw()
+        return torch.ones(4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in torch.utils.data.DataLoader(Samples(), batch_size=4, shuffle=True):
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+    optimizer.step()
+print(random.random(), numpy.random.rand())
+"""
+
+
+@pytest.mark.parametrize(
+    ("draw", "expected"), [("random.random", True), ("numpy.random.rand", True), ("lambda: None", False)]
+)
+def test_samples_that_python_or_numpy_draws_anew(tmp_path: Path, draw: str, expected: bool) -> None:
+    """They are known, and looking at the generators moves neither of them."""
+    import sys
+
+    script = tmp_path / "drawing.py"
+    script.write_text(DRAWING)
+    plain = bare(sys.executable, str(script), draw, cwd=tmp_path)
+    done = capture(tmp_path / "out", script, draw)
+    assert done.out == plain.out.decode() != ""
+    [loader] = done.rank["loaders"]
+    assert loader["random_samples"] is expected
+    assert loader["sample_us"] > 0
+
+
 def test_parameters_by_module(plain: Captured) -> None:
     model = plain.rank["model"]
     rows = {row["path"]: (row["kind"], row["parameters"]) for row in model["modules"]}

@@ -105,10 +105,14 @@ class Collector:
         ]
         times = self.board.read()
         return {
-            "loaders": [{**facts, **fetch_times(facts, times, len(used))} for facts in used],
+            "loaders": [{**facts, **fetch_times(facts, times, len(used)), **self._drawn(len(used))} for facts in used],
             "gc_pauses_us": self.pauses,
             "warnings": list(self.warnings),
         }
+
+    def _drawn(self, loaders: int) -> dict[str, Any]:
+        """Whether samples are drawn anew with Python's or NumPy's random numbers, where one loader alone was seen."""
+        return {"random_samples": self.board.drawn} if loaders == 1 and self.board.drawn is not None else {}
 
 
 def _warning_text(warning: Any) -> str:
