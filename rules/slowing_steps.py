@@ -40,6 +40,7 @@ from advisor.api import (
     RankRecord,
     Saving,
     Scale,
+    Source,
     Steps,
     Trace,
     draw,
@@ -82,6 +83,7 @@ def check(
     if growing is not None and len(growing.rows):
         places = dict.fromkeys(lines.where_op(row) for row in growing.rows.tolist())
         where = tuple(one for one in places if one is not None)[:3]
+        claims: tuple[str, ...]
         if breakdown.on_device:
             spent_us, claims = launched_us(trace, steps, nesting, links, growing.rows), _ON_DEVICE
         else:
@@ -98,7 +100,7 @@ def check(
 def _on_host_us(
     growing: GrowingOps, trace: Trace, steps: Steps, costs: LineCosts | None, where: tuple[Source, ...]
 ) -> float:
-    """Time of these ops, or of their whole lines: of a long list of tensors, put together there, no shapes are known."""
+    """Time of these ops, or of their whole lines: what puts a long list of tensors together there has no shapes."""
     spans = union(trace.events.start_ns[growing.rows], trace.events.end_ns[growing.rows])
     beside_us = sum(line.us for line in costs.lines if line.source in where) if costs else 0.0
     return max(steps.per_step_us(total(spans)), beside_us)
