@@ -1,0 +1,244 @@
+"""Stages of a pipeline stand idle.
+
+## What it looks at
+Ranks that pass activations and gradients on to each other (sends and receives), and how long each of them computes:
+stages of unequal work, and the start and end of each step, in which not all stages have something to do yet. Needs the
+traces of all ranks.
+
+## Why it costs time
+The slowest stage sets the pace of all. And with p stages and m micro-batches in a step the pipeline fills and drains
+for p - 1 of its m + p - 1 turns.
+
+## How to fix it
+Unequal stages: move layers from the slowest to the fastest; the last stage has the loss, the first the embedding. Few
+micro-batches: more of them, four times as many as stages and more; or a schedule that interleaves (several stages on
+each rank) or fills the gaps (`ScheduleInterleaved1F1B`, `ScheduleZBVZeroBubble`).
+
+## When to leave it
+Micro-batches that are small already: their kernels no longer fill the device, and more of them take longer in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GLOO,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Missing,
+    Ranks,
+    Saving,
+    draw,
+)
+
+from ._words import count, percent, time
+
+_PASSED_ON = ("send", "recv", "send_recv")
+# Passing on is what most communication of a stage is; other ways to split a model send to single ranks now and then.
+_MOSTLY = 0.5
+_COMPUTING = ("compute", "forward", "backward")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipeline:
+    """Stages, micro-batches of a step, computing of each rank and the mean step: profiled µs."""
+
+    stages: int
+    micro: int
+    work_us: tuple[float, ...]
+    step_us: float
+
+    @property
+    def slowest(self) -> int:
+        return int(np.argmax(self.work_us))
+
+    @property
+    def mean_us(self) -> float:
+        return float(np.mean(self.work_us))
+
+    @property
+    def turns(self) -> float:
+        """How many times its computing a stage needs from the first micro-batch to the last of the others."""
+        return (self.micro + self.stages - 1) / self.micro
+
+
+def check(
+    ranks: Ranks,
+    *,
+    min_share: float = 0.05,  # cutting a model anew is work: less than 5 % of the step does not repay it
+    min_unequal: float = 1.15,  # layers are whole: stages that differ by less cannot be cut more evenly
+) -> Iterator[Finding]:
+    pipeline = _pipeline(ranks)
+    if pipeline is None:
+        return
+    if not ranks.whole:
+        raise Missing("not all stages of the pipeline are here; give the traces of all ranks")
+    unequal = pipeline.work_us[pipeline.slowest] / pipeline.mean_us
+    found = _unequal(ranks, pipeline) if unequal >= min_unequal else _bubble(ranks, pipeline)
+    if found.saving and found.saving.high_us >= min_share * ranks.facts[ranks.reference].scale.step_us:
+        yield found
+
+
+def _pipeline(ranks: Ranks) -> _Pipeline | None:
+    """The pipeline that the ranks form; None where they form none."""
+    sends = []
+    for one in ranks.facts:
+        kinds = one.talks.kind
+        passed = sum(kind in _PASSED_ON for kind in kinds)
+        if not kinds or passed < _MOSTLY * len(kinds):
+            return None
+        sends.append(sum(kind in ("send", "send_recv") for kind in kinds) / len(one.labels))
+    computing = np.sum([us for part, us in ranks.parts_us.items() if part in _COMPUTING], axis=0).mean(axis=1)
+    # The last stage sends nothing but gradients back and the first nothing but activations: one for each micro-batch.
+    micro = round(min(sends))
+    if micro < 1 or not computing.min() > 0:
+        return None
+    return _Pipeline(len(ranks.ranks), micro, tuple(float(us) for us in computing), ranks.step_us)
+
+
+def _unequal(ranks: Ranks, pipeline: _Pipeline) -> Finding:
+    most_us, mean_us = pipeline.work_us[pipeline.slowest], pipeline.mean_us
+    scale = ranks.facts[ranks.reference].scale
+    number = ranks.ranks[pipeline.slowest]
+    return Finding(
+        message=(
+            f"The stage of rank {number} computes for {time(scale.scaled(most_us))} of each step, "
+            f"{count(most_us / mean_us)} times the mean of the {pipeline.stages} stages, and the others wait for it."
+        ),
+        saving=_saving(
+            ranks,
+            most_us - mean_us,
+            (most_us - mean_us) * pipeline.turns,
+            "stages of the mean length; high: from the first micro-batch to the last",
+        ),
+        facts=_facts(ranks, pipeline),
+        fix=_EVEN,
+        ranks=(number,),
+    )
+
+
+def _bubble(ranks: Ranks, pipeline: _Pipeline) -> Finding:
+    """The time in which the pipeline fills and drains."""
+    idle = (pipeline.stages - 1) / (pipeline.micro + pipeline.stages - 1)
+    half_us = pipeline.mean_us * (pipeline.stages - 1) / pipeline.micro / 2
+    return Finding(
+        message=(
+            f"{pipeline.stages} stages share {pipeline.micro} micro-batches a step: the pipeline fills and drains for "
+            f"{percent(idle)} of its turns, with {2 * pipeline.micro} micro-batches for "
+            f"{percent((pipeline.stages - 1) / (2 * pipeline.micro + pipeline.stages - 1))}."
+        ),
+        saving=_saving(ranks, 0.0, half_us, "high: twice the micro-batches, as fast for each sample as now"),
+        facts=_facts(ranks, pipeline) | {"bubble_share": idle},
+        fix=Fix(
+            "Cut the batch into twice as many micro-batches",
+            "numerics",
+            f"schedule = Schedule1F1B(stage, n_microbatches={pipeline.micro}, loss_fn=loss_fn)",
+            f"schedule = Schedule1F1B(stage, n_microbatches={2 * pipeline.micro}, loss_fn=loss_fn)",
+        ),
+    )
+
+
+def _saving(ranks: Ranks, low_us: float, high_us: float, how: str) -> Saving:
+    return ranks.facts[ranks.reference].scale.saving(low_us, high_us, how)
+
+
+def _facts(ranks: Ranks, pipeline: _Pipeline) -> dict[str, Any]:
+    return {
+        "stages": pipeline.stages,
+        "micro_batches": pipeline.micro,
+        "computing_us_by_rank": {str(r): us for r, us in zip(ranks.ranks, pipeline.work_us, strict=True)},
+    }
+
+
+_EVEN = Fix(
+    "Move layers from the slowest stage to the others",
+    "exact",
+    "stage = PipelineStage(layers[:2] if rank == 0 else layers[2:], rank, world_size, device)",
+    "half = len(layers) // 2\n"
+    "stage = PipelineStage(layers[:half] if rank == 0 else layers[half:], rank, world_size, device)",
+)
+
+_FIRST = """
+    step   [1                                     ][2                                     ]
+    cpu    [F ][F ]                [B  ][B  ]       [F ][F ]                [B  ][B  ]
+    cpu 2  [r]  [s]    [s]                          [r]  [s]    [s]
+    """
+_LAST = """
+    step   [1                                     ][2                                     ]
+    cpu         [F ]    [F ][B  ][B  ]                   [F ]    [F ][B  ][B  ]
+    cpu 2  [r  ]                 [s]  [s]           [r  ]                 [s]  [s]
+    """
+_LONG = """
+    step   [1                                     ][2                                     ]
+    cpu         [F       ][F    ][B     ][B     ]        [F       ][F    ][B     ][B     ]
+    cpu 2  [r  ]                         [s]  [s]   [r  ]                         [s]  [s]
+    """
+_MANY = """
+    step   [1                                     ][2                                     ]
+    cpu    [F ][F ]                [B  ][B  ]       [F ][F ]                [B  ][B  ]
+    cpu 2  [s                        ][r ]          [s                        ][r ]
+    """
+_REDUCED = """
+    step   [1                                     ][2                                     ]
+    cpu    [F ][F ]                [B  ][B  ]       [F ][F ]                [B  ][B  ]
+    cpu 2  [a]  [a]    [s]                          [a]  [a]    [s]
+    """
+
+
+_SEND, _RECV = Ev("gloo:send", "user_annotation"), Ev("gloo:recv", "user_annotation")
+
+
+def _drawn(text: str, many: int = 1) -> dict[str, Any]:
+    sends = Ev(_SEND.name, _SEND.cat, times=many)
+    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, s=sends, r=_RECV)
+
+
+def _reducing(sends: Ev) -> dict[str, Any]:
+    return draw(_REDUCED, us=1000, world_size=2, F=FORWARD, B=BACKWARD, a=GLOO, s=sends)
+
+
+EXAMPLES = [
+    Example(
+        "two micro-batches for two stages",
+        _drawn(_FIRST),
+        others=(_drawn(_LAST),),
+        saves_us=(0, 6000),
+        says=("2 stages share 2 micro-batches", "33 % of its turns", "4 micro-batches for 20 %"),
+    ),
+    Example(
+        "the second stage has twice the work",
+        _drawn(_FIRST),
+        others=(_drawn(_LONG),),
+        saves_us=(5000, 14000),
+        says=("The stage of rank 1",),
+    ),
+    Example(
+        "forty micro-batches for two stages",
+        _drawn(_MANY, 40),
+        others=(_drawn(_MANY, 40),),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "ranks that reduce, and send now and then",
+        _reducing(_SEND),
+        others=(_reducing(_SEND),),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "ranks that only reduce",
+        _reducing(GLOO),
+        others=(_reducing(GLOO),),
+        saves_us=None,
+    ),
+]
