@@ -111,7 +111,11 @@ def optimizer_facts(optimizer: Any) -> dict[str, Any]:
     """An optimizer's class, its implementation switches and what it steps."""
     group = optimizer.param_groups[0]
     params = parameters_of([optimizer])
+    state = [one for held in optimizer.state.values() for one in _tensors(held)]
     return {
+        "state_bytes": sum(one.numel() * one.element_size() for one in state) if state else None,
+        "state_dtypes": sorted({str(one.dtype).removeprefix("torch.") for one in state if one.dim()}),
+        "dtypes": sorted({str(param.dtype).removeprefix("torch.") for param in params}),
         "name": type(optimizer).__name__,
         "foreach": group.get("foreach"),
         "fused": group.get("fused"),
@@ -119,6 +123,12 @@ def optimizer_facts(optimizer: Any) -> dict[str, Any]:
         "tensors": sum(1 for param in params if param.requires_grad),
         "device": device_of(params) or "",
     }
+
+
+def _tensors(held: Any) -> list[Any]:
+    """The tensors of one parameter's state; of a sharded one the part that lies here."""
+    found = [one for one in held.values() if isinstance(one, torch.Tensor)] if isinstance(held, dict) else []
+    return [one.to_local() if hasattr(one, "to_local") else one for one in found]
 
 
 def loader_facts(iterator: Any) -> dict[str, Any]:

@@ -77,6 +77,9 @@ class Optimizer(msgspec.Struct, frozen=True):
     capturable: bool | None = None
     tensors: int | None = None  # parameters with a gradient
     device: str = ""
+    dtypes: list[str] = []  # of the parameters
+    state_dtypes: list[str] = []  # of the state, single numbers left out
+    state_bytes: int | None = None  # of the state on this rank
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -137,6 +140,7 @@ class Vitals(msgspec.Struct, frozen=True):
 
     first_step_us: float | None = None  # age of the process at the first boundary of its steps
     age_us: float | None = None  # age of the process when this was written
+    ended: bool = False  # this was written at the end of the script
     timed_steps: int | None = None  # training iterations between the two readings of threads
     timed_us: float | None = None  # time between them
     loop_cpu_us: float | None = None  # CPU time of the loop's thread in it

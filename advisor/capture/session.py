@@ -283,7 +283,7 @@ class Session(Ears):
             "files": self.window.files,
             "steps": self._steps(),
             **self.facts,
-            "vitals": self.vitals.record(),
+            "vitals": self.vitals.record(not self.live),
             **self.collector.record(self.tracker.trained),
             "notes": [*self.notes, *self.window.notes, *clock],
             "user_files": sorted(lines.files) if lines is not None else [],

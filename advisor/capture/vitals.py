@@ -65,9 +65,10 @@ class Vitals:
             self.readings.pop()
         self.readings.append({"phase": phase, "step": count, **memory()})
 
-    def record(self) -> dict[str, Any]:
-        """The part of run.json."""
+    def record(self, ended: bool) -> dict[str, Any]:
+        """The part of run.json. ended: the script is at its end."""
         return {
+            "ended": ended,
             "first_step_us": self.first_step_us,
             "age_us": _age_us(),
             "memory": list(self.readings),
