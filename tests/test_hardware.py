@@ -1,5 +1,8 @@
 """What accelerators can do, by vendor and name."""
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 
 from advisor.api import lookup
@@ -93,3 +96,11 @@ def test_every_rate_has_a_source():
         assert row.bandwidth_gbs
         assert row.bus_gbs in (15.75, 31.5, 63.0)
         assert row.fp8_tflops is None or row.fp8_tflops == pytest.approx(2 * row.half_tflops, rel=0.03)
+
+
+def test_the_page_shows_the_table():
+    path = Path(__file__).with_name("hardware_page.py")
+    spec = importlib.util.spec_from_file_location("hardware_page", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text("utf-8") == module.page(), "python tests/hardware_page.py --renew"
