@@ -28,13 +28,14 @@ _MAIN = 0.5
 class Cause:
     """What a rank does more than the median of the others, profiled µs per step.
 
-    id: a key of CAUSES; data (its batches are larger), gc, or mixed
+    id: a key of CAUSES; data (its batches are larger), gc, or mixed;  computing: the part of it in computation
     """
 
     id: str
     us: float
     said: str
     where: tuple[Source, ...] = ()
+    computing: float = 0.0
 
 
 def cause_of(ranks: Ranks, position: int) -> Cause:
@@ -42,11 +43,12 @@ def cause_of(ranks: Ranks, position: int) -> Cause:
     more = ranks.more_us(position)
     by_cause = {name: sum(more.get(part, 0.0) for part in parts) for name, parts in CAUSES.items()}
     all_us = sum(us for us in by_cause.values() if us > 0)
+    computing = sum(max(by_cause[one], 0.0) for one in ("work", "update")) / all_us if all_us else 0.0
     name = max(by_cause, key=lambda one: by_cause[one])
     us = by_cause[name]
     part = max(CAUSES[name], key=lambda one: more.get(one, 0.0))
     if us < _MAIN * all_us or us <= 0:
-        return Cause("mixed", max(all_us, 0.0), "it is longer at several things")
+        return Cause("mixed", max(all_us, 0.0), "it is longer at several things", (), computing)
     paused_us = _paused_us(ranks, position)
     if name in ("host", "work", "input", "update") and paused_us >= _MAIN * us:
         return Cause("gc", us, f"Python's garbage collector stops it {time(paused_us)} a step longer")
@@ -54,7 +56,7 @@ def cause_of(ranks: Ranks, position: int) -> Cause:
     ratio = work_ratio(ranks, position)
     if name == "work" and ratio is not None and ratio >= MORE_WORK:
         return Cause("data", us, f"its batches are {count(ratio)} times the arithmetic of the others'", where)
-    return Cause(name, us, _said(ranks, position, name, us), where)
+    return Cause(name, us, _said(ranks, position, name, us), where, computing)
 
 
 def _said(ranks: Ranks, position: int, name: str, us: float) -> str:

@@ -14,7 +14,8 @@ Take from the slow rank what only it does: logging, checkpoints, a slower disk. 
 other processes on its cores, a device that is hot or shared. Unequal batches are what unequal-batches looks at.
 
 ## When to leave it
-Jobs whose ranks have different tasks by design, as stages of a pipeline or a rank that also evaluates.
+Jobs whose ranks have different tasks by design, as stages of a pipeline or a rank that also evaluates. Ranks on the
+cores of a host that other processes use, too: equal work that takes one of them longer is not reported there.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ CONFIRMED = "real trace: DLRM on eight V100s, where one rank comes last to five 
 
 # With fewer steps the collectives themselves are counted: five chances, and the same rank last in three.
 _FEW_STEPS, _FEWEST_MEETINGS, _OFTEN = 3, 5, 0.6
+
+# Without a core of its own a rank takes longer at everything, and most of a step is computation.
+_CONTENDED = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,9 @@ def check(
         return
     scale = ranks.facts[ranks.reference].scale
     cause = cause_of(ranks, late.position)
-    if cause.id == "data":  # unequal-batches has it
+    # Larger batches are what unequal-batches looks at. And equal work that takes a rank longer on the cores of a host
+    # says that others use its core just now, not what is wrong with the training.
+    if cause.id == "data" or (not ranks.on_device and cause.computing > _CONTENDED):
         return
     number = ranks.ranks[late.position]
     yield Finding(
@@ -181,6 +187,11 @@ _HARDLY = """
     cpu    [D ][F ][B  ]                   [D ][F ][B  ]                   [D ][F ][B  ]
     cpu 2              [G                ]             [G                ]             [G                ]
     """
+_BUSY = """
+    step   [1                             ][2                             ][3                             ]
+    cpu    [D][F       ][B      ]          [D][F       ][B      ]          [D][F       ][B      ]
+    cpu 2                        [G      ]                       [G      ]                       [G      ]
+    """
 _TWICE = """
     cpu 2  [A ]                            [A ]                            [A ]
     """
@@ -209,6 +220,13 @@ EXAMPLES = [
         "one rank is later by a thirtieth of the step",
         _drawn(_FAST),
         others=(_drawn(_HARDLY),),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "computation takes one rank longer: on a host that is a matter of cores",
+        _drawn(_FAST),
+        others=(_drawn(_BUSY),),
         saves_us=None,
         near_miss=True,
     ),
