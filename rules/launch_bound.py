@@ -10,7 +10,7 @@ that, the device finishes each of them before the next one is there.
 
 ## How to fix it
 Give the host less to do per kernel: `torch.compile(model)` fuses small kernels, `mode="reduce-overhead"` replays a
-whole region as one CUDA graph. Use fused layers and optimizers. A larger batch makes every kernel longer at the
+whole region as one CUDA graph; where only the backward pass waits, compiled autograd compiles that, too. Use fused layers and optimizers. A larger batch makes every kernel longer at the
 same number of launches.
 
 ## When to leave it
@@ -21,6 +21,8 @@ costs more than it gives back.
 from __future__ import annotations
 
 from collections.abc import Iterator
+
+import numpy as np
 
 from advisor.api import (
     BACKWARD,
@@ -33,21 +35,30 @@ from advisor.api import (
     Finding,
     Fix,
     GpuIdle,
+    Intervals,
     Launches,
     RankRecord,
     Replay,
     Scale,
+    Steps,
     Trace,
     draw,
     edits,
+    intersect,
     replayed_or,
+    total,
+    union,
 )
 
 from ._words import count, percent, time
 
+# From this share on it is the backward pass alone that is slow to launch: it has two thirds of the kernels elsewhere.
+_MOSTLY = 0.8
+
 
 def check(
     trace: Trace,
+    steps: Steps,
     launches: Launches,
     idle: GpuIdle,
     breakdown: Breakdown,
@@ -78,12 +89,13 @@ def check(
     )
     if saving.high_us < min_share * scale.step_us:
         return
+    backward = _in_backward(trace, steps, breakdown.intervals["idle_launch"])
     places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
     yield Finding(
         message=(
             f"The GPU waits {time(scale.scaled(idle_us))} of each step ({percent(share)}) for its next launch: "
             f"{count(launches.per_step)} launches a step start kernels with a median of {time(launches.kernel_us)}, "
-            f"{percent(launches.short_share)} of them under 10 µs."
+            f"{percent(launches.short_share)} of them under 10 µs{_mostly(backward)}."
         ),
         saving=saving,
         where=places,
@@ -96,13 +108,42 @@ def check(
             "queue_delay_us": launches.queue_delay_us,
             "compiled": compiled,
             "cuda_graphs": launches.graphs,
+            "backward_share": backward,
         },
-        fix=_fix(compiled, launches.graphs),
+        fix=_fix(compiled, launches.graphs, backward),
         claims=("idle_launch",),
     )
 
 
-def _fix(compiled: bool | None, graphs: bool) -> Fix:
+def _in_backward(trace: Trace, steps: Steps, idle: Intervals) -> float | None:
+    """Share of these gaps that lies between the first and the last node of a step's backward pass; None without one."""
+    events = trace.events
+    nodes = events.named("autograd::engine::evaluate_function")
+    step = steps.step_of(events.start_ns[nodes])
+    start, end = events.start_ns[nodes][step >= 0], events.end_ns[nodes][step >= 0]
+    step = step[step >= 0]
+    if not len(step) or not len(idle):
+        return None
+    first, last = np.full(steps.count, np.iinfo(np.int64).max), np.zeros(steps.count, np.int64)
+    np.minimum.at(first, step, start)
+    np.maximum.at(last, step, end)
+    return total(intersect(idle, union(first, last))) / total(idle)
+
+
+def _mostly(backward: float | None) -> str:
+    return (
+        "" if backward is None or backward < _MOSTLY else f"; {percent(backward)} of the wait is in the backward pass"
+    )
+
+
+def _fix(compiled: bool | None, graphs: bool, backward: float | None = None) -> Fix:
+    if compiled and not graphs and backward is not None and backward >= _MOSTLY:
+        return Fix(
+            "Compile the backward pass as a whole, too",
+            "numerics",
+            "model = torch.compile(model)",
+            "torch._dynamo.config.compiled_autograd = True\nmodel = torch.compile(model)",
+        )
     if graphs:
         return Fix("Launch less outside the CUDA graphs: fused optimizer, fewer small ops between regions", "numerics")
     if compiled:
@@ -153,6 +194,24 @@ EXAMPLES = [
         ),
         facts={"settings": {"compiled": True}},
         saves_us=(0, 550),
+    ),
+    Example(
+        "only the backward pass of a compiled model is slow to launch",
+        draw(
+            """
+            step   [1                           ][2                           ]
+            cpu    [F  ][B                      ][F  ][B                      ]
+            gpu 7   [G  ][K                      ][G  ][K                     ]
+            """,
+            us=25,
+            F=FORWARD,
+            B=Ev(BACKWARD.name, launches="kernel", times=20),
+            G=GEMM,
+            K=_SHORT,
+        ),
+        facts={"settings": {"compiled": True}},
+        saves_us=(0, 750),
+        says=("of the wait is in the backward pass",),
     ),
     Example(
         "as many launches, but the queue is never empty",
