@@ -10,8 +10,8 @@ that, the device finishes each of them before the next one is there.
 
 ## How to fix it
 Give the host less to do per kernel: `torch.compile(model)` fuses small kernels, `mode="reduce-overhead"` replays a
-whole region as one CUDA graph; where only the backward pass waits, compiled autograd compiles that, too. Use fused layers and optimizers. A larger batch makes every kernel longer at the
-same number of launches.
+whole region as one CUDA graph; where only the backward pass waits, compiled autograd compiles that, too. Use fused
+layers and optimizers. A larger batch makes every kernel longer at the same number of launches.
 
 ## When to leave it
 Models whose shapes change at every step: graphs would be recorded again and again. Short runs, in which compiling
