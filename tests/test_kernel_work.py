@@ -120,7 +120,7 @@ def test_few_blocks_are_seen_though_hiding_them_gains_nothing_there():
     assert finding.saving.high_us < 0.02 * 16_200
 
 
-@pytest.mark.parametrize("rule", ["slow-kernels", "idle-multiprocessors"])
+@pytest.mark.parametrize("rule", ["slow-kernels", "idle-multiprocessors", "uneven-kernels", "slow-bus"])
 @pytest.mark.parametrize("name", [QWEN, TIMESFORMER, *RESNETS])
 def test_kernels_of_these_are_near_enough(rule, name):
     assert apply(RULES[rule], real(name), {}).status == "clear"
