@@ -36,8 +36,10 @@ from advisor.api import (
     Intervals,
     Lines,
     LinesTrace,
+    RankRecord,
     Replay,
     Scale,
+    Source,
     Steps,
     Trace,
     Undilated,
@@ -69,6 +71,7 @@ def check(
     state: StateReads,
     undilated: Undilated | None,
     replay: Replay | None,
+    record: RankRecord | None,
     *,
     min_share: float = 0.02,  # one number to change; below 2 % of the step the gain drowns in the noise between steps
 ) -> Iterator[Finding]:
@@ -95,7 +98,7 @@ def check(
     saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
         return
-    where = where_read(trace, steps, lines, recorded, runs[0])
+    where = where_read(trace, steps, lines, recorded, runs[0]) or _only_save(record)
     each_us = float((spans[:, 1] - spans[:, 0]).mean()) / 1e3
     yield Finding(
         message=(
@@ -115,6 +118,12 @@ def check(
         claims=claims,
         at_most="medium",  # how much work may be lost is the user's to say
     )
+
+
+def _only_save(record: RankRecord | None) -> Source | None:
+    """The one line of the training loop that writes a checkpoint, by its text; None where it has none or several."""
+    saves = (record.saves or []) if record else []
+    return Source(saves[0].file, saves[0].line, saves[0].function) if len(saves) == 1 else None
 
 
 _STORED = Ev("torch::autograd::AccumulateGrad", dims=[[800, 800]])

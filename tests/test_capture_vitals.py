@@ -128,3 +128,44 @@ def test_losses_kept_with_their_graphs_are_found_with_their_line(
 
 def test_what_one_step_leaves_is_not_kept(busy: Captured) -> None:
     assert busy.rank["kept_graphs"] is None
+
+
+LOOP = """import torch
+
+def save(state):
+    pass
+
+for epoch in range(2):
+    for batch in range(3):
+        {inner}
+    torch.save({{}}, "epoch.pt")
+torch.save({{}}, "end.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "running", "expected"),
+    [
+        ("torch.save({}, 'step.pt')", 7, [8]),  # the innermost loop that saves
+        ("model.save_pretrained('here')", 8, [8]),
+        ("step()  # torch.save", 8, [9]),
+        ("picture.save('step.png')", 8, [9]),
+        ("step()", 10, []),  # beyond the loops nothing is saved often
+        ("step(", 7, []),  # no Python
+    ],
+)
+def test_lines_of_the_loop_that_save_are_read_from_its_text(inner: str, running: int, expected: list[int]) -> None:
+    from advisor.capture.saves import _in_loops
+
+    assert _in_loops(LOOP.format(inner=inner), running) == expected
+
+
+def test_the_line_that_saves_is_known_although_no_profiled_step_saves(tmp_path: Path) -> None:
+    keep = "if number == 140: torch.save(model.state_dict(), 'model.pt')"
+    done = run(tmp_path, "", keep)
+    # The function that saves is called in the loop; the loop's own text has no such call.
+    assert done.rank["saves"] == []
+    script = SCRIPT.replace("    KEEP\n", "").replace("    step(torch", f"    {keep}\n    step(torch")
+    (tmp_path / "train.py").write_text(script)
+    (found,) = capture(tmp_path / "again", tmp_path / "train.py", "").rank["saves"]
+    assert script.splitlines()[found["line"] - 1].strip() == keep

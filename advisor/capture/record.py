@@ -161,6 +161,14 @@ class KeptGraphs(msgspec.Struct, frozen=True):
     line: int = 0
 
 
+class CodePlace(msgspec.Struct, frozen=True):
+    """A line of the script's text."""
+
+    file: str
+    line: int
+    function: str = ""
+
+
 class RankRecord(msgspec.Struct, frozen=True):
     """One profiled process."""
 
@@ -186,6 +194,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     notes: list[str] = []  # what capture could not do, one sentence each
     vitals: Vitals | None = None
     kept_graphs: KeptGraphs | None = None  # None: none were found, or nobody looked
+    saves: list[CodePlace] | None = None  # lines of the training loop that write a checkpoint, by its text
     environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
 

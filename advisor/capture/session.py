@@ -19,6 +19,7 @@ from .exits import Exits, when_worker_ends
 from .parts import as_record
 from .phases import AFTER, DONE, LINES, RECORD, TIMING, Phases, plan
 from .place import Place
+from .saves import saves
 from .timewindow import TimeWindow
 from .vitals import Vitals
 from .window import Window
@@ -221,6 +222,7 @@ class Session(Ears):
             alive = probe.attempt(live.find)
             self.facts.update(probe.look(self.initial, self.collector, alive))
             self.facts["environment"] = secrets.allowed(os.environ)
+            self.facts["saves"] = probe.attempt(saves)
             self.facts["kept_graphs"] = probe.attempt(lambda: graphs.kept(alive, self.tracker.count))
             note = probe.hidden_optimizer(self.collector, alive) if self.tracker.backwards else ""
             self.notes += [note] if note and note not in self.notes else []
