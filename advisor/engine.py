@@ -136,7 +136,10 @@ def choose(rules: Rules, config: Config) -> list[Rule]:
 
 def of_job(rule: Rule) -> bool:
     """Whether a rule looks at all ranks of a job at once: its check asks for `Ranks`."""
-    return any(kind is Ranks for kind, _ in needs(rule.check).values())
+    try:
+        return any(kind is Ranks for kind, _ in needs(rule.check).values())
+    except Exception:
+        return False  # one whose annotations are broken is an error row of its own, as `apply` makes it
 
 
 def _of_job(

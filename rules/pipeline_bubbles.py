@@ -90,13 +90,15 @@ def check(
 
 def _pipeline(ranks: Ranks) -> _Pipeline | None:
     """The pipeline that the ranks form; None where they form none."""
-    sends = []
-    for one in ranks.facts:
+    sends: list[float] = []
+    for one in ranks.facts if ranks.steps else ():
         kinds = one.talks.kind
         passed = sum(kind in _PASSED_ON for kind in kinds)
         if not kinds or passed < _MOSTLY * len(kinds):
             return None
         sends.append(sum(kind in ("send", "send_recv") for kind in kinds) / len(one.labels))
+    if not sends:
+        return None
     computing = np.sum([us for part, us in ranks.parts_us.items() if part in _COMPUTING], axis=0).mean(axis=1)
     # The last stage sends nothing but gradients back and the first nothing but activations: one for each micro-batch.
     micro = round(min(sends))

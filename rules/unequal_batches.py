@@ -39,7 +39,8 @@ from advisor.api import (
 
 from ._words import count, percent, time
 
-# Not confirmed: of three measurements of its pair on a busy machine, one showed a gain (15 %), two were within the noise.
+# Not confirmed: of three measurements of its pair on a busy machine one showed a gain (15 %), two were within noise.
+
 # The rank with the most arithmetic is the one that the others wait for in this share of the steps.
 _TELLS = 0.6
 # Ranks that compute side by side on one host share its memory: even work takes each of them longer than alone.

@@ -16,12 +16,14 @@ from advisor.config import Config
 from advisor.engine import RankInput, analyse
 from advisor.model import Report
 from advisor.ranks.facts import RankFacts
-from advisor.registry import load_rules
+from advisor.registry import Rules, load_rules
+from advisor.rule import Rule
 from advisor.trace.events import Trace
 from advisor.trace.load import load, read_bytes
 
 DLRM = Path(__file__).parents[1].parent / "shared" / "traces" / "dlrm_8ranks_v100"
 
+COMPARING = ("straggling-rank", "unequal-batches", "slow-collectives", "scattered-collections", "pipeline-bubbles")
 FAST = """
     step   [1                             ][2                             ][3                             ]
     cpu    [D][F ][B ]                     [D][F ][B ]                     [D][F ][B ]
@@ -95,6 +97,20 @@ def test_steps_whose_collectives_differ_are_left_out() -> None:
     assert ranks.known_waiting().us[0] == pytest.approx([8000.0, 8000.0, 0.0])
 
 
+def test_ranks_without_a_common_step_or_kind_of_device_are_not_compared() -> None:
+    elsewhere = drawn(LATE)
+    for row in elsewhere["traceEvents"]:
+        row["name"] = row["name"].replace("ProfilerStep#", "ProfilerStep#1")
+    device = draw(
+        "step [1    ][2    ]\ncpu  [F ]   [F ]\ngpu 7 [K ]   [K ]", us=1000, world_size=2, F=FORWARD, K="gemm"
+    )
+    for other, why in ((elsewhere, "no step in common"), (device, "some ranks show a device")):
+        both = report(read(drawn(FAST)), read(other))
+        compared = [one for one in both.outcomes if one.rule in COMPARING]
+        assert {one.status for one in compared} <= {"clear", "skipped"}
+        assert why in outcome(both, "straggling-rank").reason
+
+
 def test_one_rank_has_nobody_to_compare_with() -> None:
     alone = report(read(draw("step [1    ][2    ]\ncpu  [F ]   [F ]", us=1000, F=FORWARD)))
     assert outcome(alone, "straggling-rank").status == "clear"
@@ -112,6 +128,18 @@ def test_waiting_for_a_late_rank_is_promised_once() -> None:
     known = sum(item.us for item in both.breakdown if item.id == "communication")
     for finding in talk.findings:
         assert finding.saving.high_us <= known - late.saving.high_us + 1e-6
+
+
+def test_a_rule_with_broken_annotations_is_one_error_row() -> None:
+    def check(trace: Nowhere) -> None:  # type: ignore[name-defined]  # noqa: F821
+        """Asks for a type that does not exist."""
+
+    broken = Rule("broken", "Broken", "Broken.", check, (), "", "test")
+    rules = Rules((*load_rules().rules, broken), ())
+    inputs = [RankInput(rank, f"rank{rank}.json", read(drawn(text))) for rank, text in enumerate((FAST, LATE))]
+    made = analyse(inputs, rules, Config())
+    assert outcome(made, "broken").status == "error"
+    assert outcome(made, "straggling-rank").status == "found"
 
 
 def test_the_order_of_the_traces_does_not_matter() -> None:

@@ -108,7 +108,8 @@ class Ranks:
             raise Missing(cls.missing)
         labels = _common(facts)
         found, unmatched = matching.meetings(facts, labels)
-        parts = {part: np.stack([_chosen(one, part, labels) for one in facts]) for part in facts[0].parts_us}
+        names = dict.fromkeys(part for one in facts for part in one.parts_us)
+        parts = {part: np.stack([_chosen(one, part, labels) for one in facts]) for part in names}
         work = [_work(one, labels) for one in facts]
         waiting, why = _waiting(facts, found, labels)
         return cls(
@@ -152,6 +153,8 @@ def _waiting(
     facts: Sequence[RankFacts], found: Sequence[Meetings], labels: tuple[str, ...]
 ) -> tuple[Waiting | None, str]:
     """Who waited in which step, or why that is not known."""
+    if len({one.on_device for one in facts}) > 1:
+        return None, "some ranks show a device and others none; profile all of them with the same activities"
     if not labels:
         return None, "the ranks have no step in common; profile the same steps on all of them"
     if not found:
