@@ -169,3 +169,40 @@ def test_the_line_that_saves_is_known_although_no_profiled_step_saves(tmp_path: 
     (tmp_path / "train.py").write_text(script)
     (found,) = capture(tmp_path / "again", tmp_path / "train.py", "").rank["saves"]
     assert script.splitlines()[found["line"] - 1].strip() == keep
+
+
+UNEVEN = """import time, torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+class Shards(IterableDataset):
+    def __iter__(self):
+        number = get_worker_info().id
+        for _ in range(60):
+            time.sleep(0.02 if number == 0 else 0.002)
+            yield torch.ones(4)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for batch in DataLoader(Shards(), batch_size=4, num_workers=2):
+    model(batch).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_each_worker_has_its_own_time(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(UNEVEN)
+    (loader,) = capture(tmp_path / "out", tmp_path / "train.py").rank["loaders"]
+    slow, fast = loader["worker_us"]
+    # Four samples a batch: no sleep is shorter than it was asked to be.
+    assert slow >= 4 * 20_000
+    assert 4 * 2_000 <= fast < slow
+
+
+def test_a_warning_that_speaks_of_time_is_kept_behind_the_first_ten() -> None:
+    from types import SimpleNamespace
+
+    from advisor.capture.collector import Collector
+
+    collector = Collector()
+    said = [f"something {number}" for number in range(15)] + ["this is extremely slow", "something else"]
+    for text in said:
+        collector._warned(SimpleNamespace(filename="train.py", lineno=3, message=text, category=UserWarning), None)
+    assert collector.warnings == [f"train.py:3: UserWarning: {text}" for text in [*said[:10], "this is extremely slow"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import statistics
 import weakref
 from time import perf_counter_ns
@@ -15,6 +16,8 @@ from .workers import Board
 _MOST_LOADERS = 8
 # Warnings that matter come early; a script that warns in every step says the same.
 _MOST_WARNINGS, _WARNING_CHARACTERS = 10, 300
+# Those that speak of time are few: they are kept behind the first ten, too.
+_SPEAKS_OF_TIME, _MOST_OF_TIME = re.compile("slow|perform|memory usage|fall back|fast path|bucket view|SMs"), 20
 
 
 class Collector:
@@ -77,12 +80,13 @@ class Collector:
 
     def _warned(self, warning: Any, _value: Any) -> None:
         """A warning is about to be shown; the first few different ones are kept, without what looks like a secret."""
-        if len(self.warnings) < _MOST_WARNINGS:
+        if len(self.warnings) < _MOST_OF_TIME:
             try:
                 text = _warning_text(warning)
             except Exception:
                 return  # a message that cannot be turned into text is the script's affair
-            if text not in self.warnings:
+            room = len(self.warnings) < _MOST_WARNINGS or _SPEAKS_OF_TIME.search(text)
+            if room and text not in self.warnings:
                 self.warnings.append(text)
 
     def _autocast(self, region: Any, _value: Any) -> None:
@@ -111,8 +115,12 @@ class Collector:
         }
 
     def _drawn(self, loaders: int) -> dict[str, Any]:
-        """Whether samples are drawn anew with Python's or NumPy's random numbers, where one loader alone was seen."""
-        return {"random_samples": self.board.drawn} if loaders == 1 and self.board.drawn is not None else {}
+        """Whether samples are drawn anew with Python's or NumPy's random numbers, where one loader alone was seen.
+
+        And the mean times of its workers, each by itself.
+        """
+        found = {"worker_us": self.board.per_worker()} if loaders == 1 else {}
+        return found | ({"random_samples": self.board.drawn} if loaders == 1 and self.board.drawn is not None else {})
 
 
 def _warning_text(warning: Any) -> str:

@@ -63,6 +63,7 @@ class Loader(msgspec.Struct, frozen=True):
     sample_us: float | None = None  # median time to fetch one sample, where it was reached
     collate_us: float | None = None  # median time to collate a batch
     sample_why: str = ""  # why sample_us is not known
+    worker_us: list[float] = []  # mean time to make a batch, of each worker that was reached
     random_samples: bool | None = None  # Python or NumPy drew random numbers while samples were read
     file: str = ""
     line: int = 0
