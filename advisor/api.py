@@ -27,6 +27,7 @@ from advisor.analyses.matmuls import Matmuls
 from advisor.analyses.memory import PeakMemory
 from advisor.analyses.memory_trend import MemoryTrend
 from advisor.analyses.nesting import Nesting
+from advisor.analyses.op_costs import alike
 from advisor.analyses.op_work import flops, shapes
 from advisor.analyses.ops import Ops
 from advisor.analyses.optimizer_work import OptimizerWork
@@ -202,6 +203,7 @@ __all__ = [
     "Undilated",
     "Waiting",
     "WorkGroup",
+    "alike",
     "draw",
     "edits",
     "encode_report",

@@ -154,7 +154,7 @@ def _message(
         return f"{said}: no device makes it shorter, for the host is the limit (its loader, its launches, its waits)."
     if least_us > 0.5 * step[0] and step[0] < now_us:
         said += f"; {_time(least_us)} of it no device shortens"
-    near = f"{share:.0%} of the kernel time is scaled by what limits it, arithmetic or memory"
+    near = f"{share * 100:.0f} % of the kernel time is scaled by what limits it, arithmetic or memory"
     return f"{said}. {near}; the rest may stay as it is or follow either."
 
 

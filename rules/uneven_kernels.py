@@ -42,6 +42,7 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    alike,
     draw,
     edits,
     intersect,
@@ -138,8 +139,7 @@ def _uneven(events: Events, nesting: Nesting, links: Links) -> Iterator[_Uneven]
     if len(rows) < _CALLS:
         return
     columns = (events.name[rows], events.blocks[rows], events.name[op], events.dims[op], events.dtypes[op])
-    _, member = np.unique(np.stack([one.astype(np.int64) for one in columns], axis=1), axis=0, return_inverse=True)
-    member = member.reshape(-1)
+    member = alike(columns)
     order = np.argsort(member, kind="stable")
     for mine in np.split(rows[order], np.flatnonzero(np.diff(member[order])) + 1):
         spent = events.dur_ns[mine]

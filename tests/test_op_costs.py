@@ -2,9 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from advisor.analyses.op_costs import call, cost
+from advisor.analyses.op_costs import alike, call, cost
 
 _TYPES = {"float32": "float", "bfloat16": "c10::BFloat16"}
 
@@ -113,3 +114,13 @@ def test_attention_agrees_with_pytorchs_counter():
     assert (
         counted("aten::_scaled_dot_product_cudnn_attention", [list(query), list(key), list(key)], cudnn).flops == whole
     )
+
+
+def test_rows_are_alike_where_all_columns_are_equal():
+    generator = np.random.default_rng(0)
+    columns = [generator.integers(-1, 3, 400).astype(np.int32) for _ in range(4)]
+    member = alike(columns)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    assert len(set(member.tolist())) == len(set(rows))
+    assert len(set(zip(member.tolist(), rows, strict=True))) == len(set(rows))
+    assert len(alike([np.empty(0, np.int32)])) == 0

@@ -12,7 +12,7 @@ from advisor.analyses.device import Device
 from advisor.analyses.links import Links
 from advisor.analyses.matmuls import fp32_or_tf32
 from advisor.analyses.nesting import Nesting
-from advisor.analyses.op_costs import WHOLE, Cost, Kind, call, cost, is_known
+from advisor.analyses.op_costs import WHOLE, Cost, Kind, alike, call, cost, is_known
 from advisor.analyses.precision import of_inputs, stated
 from advisor.analyses.steps import Steps
 from advisor.capture.record import Settings
@@ -153,11 +153,11 @@ class _Maker:
         kernels, owner = kernels[owner >= 0], owner[owner >= 0]
         events = self.events
         columns = (events.name, events.dims, events.dtypes, events.strides, events.values)
-        keys = np.stack([column[owner].astype(np.int64) for column in columns], axis=1)
-        if not len(keys):
+        if not len(owner):
             return
-        _, first, member = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-        member = member.reshape(-1)
+        _, first, member = np.unique(
+            alike([column[owner] for column in columns]), return_index=True, return_inverse=True
+        )
         order = np.argsort(member, kind="stable")
         bounds = np.searchsorted(member[order], np.arange(len(first) + 1))
         for at in range(len(first)):

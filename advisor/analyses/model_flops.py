@@ -10,7 +10,7 @@ from advisor.analyses.device import Device
 from advisor.analyses.links import Links
 from advisor.analyses.matmuls import Matmuls
 from advisor.analyses.nesting import Nesting
-from advisor.analyses.op_costs import call, cost
+from advisor.analyses.op_costs import alike, call, cost
 from advisor.analyses.precision import is_matrix_work, of_inputs
 from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
@@ -113,9 +113,9 @@ def _peaks(hardware: Hardware, matmuls: Matmuls) -> dict[str, float | None]:
 
 def _sums(events: Events, rows: Ints, peaks: dict[str, float | None]) -> tuple[float, float]:
     """Operations of these rows, and µs at the peaks."""
-    columns = (events.name, events.dims, events.dtypes, events.values)
-    keys = np.stack([column[rows].astype(np.int64) for column in columns], axis=1)
-    kinds, times = np.unique(keys, axis=0, return_counts=True)
+    columns = [column[rows] for column in (events.name, events.dims, events.dtypes, events.values)]
+    _, first, times = np.unique(alike(columns), return_index=True, return_counts=True)
+    kinds = np.stack([column[first] for column in columns], axis=1)
     flops = peak_us = 0.0
     for (name, dims, dtypes, values), often in zip(kinds.tolist(), times.tolist(), strict=True):
         types = events.dtypes_table[dtypes] if dtypes >= 0 else ""

@@ -15,6 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 Kind = Literal["product", "convolution", "attention", "normalisation", "softmax", "elementwise", "copy", "fused"]
 Shape = tuple[int, ...]
 
@@ -259,6 +262,16 @@ _COSTS: dict[str, Callable[[Call], Cost | None]] = {
 # Ops inside which a library starts its kernels: the convolution around them has the arguments.
 WHOLE = frozenset(("aten::convolution", "aten::_convolution"))
 KNOWN = frozenset(_COSTS)
+
+
+def alike(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+    """A number for each row, the same for rows that are equal in all of these columns of indices (-1: absent)."""
+    member = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        # One column after the other: sorting rows of several columns at once takes ten times as long.
+        values = column.astype(np.int64) + 1
+        _, member = np.unique(member * (int(values.max(initial=0)) + 1) + values, return_inverse=True)
+    return member.astype(np.int64)
 
 
 def is_known(name: str) -> bool:
