@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Device, Events, WorkGroup
+from advisor.api import Device, Events, WorkGroup, edits
 
 # The share of the device's peak that well-made kernels reach: products of 8,192 rows and more took 0.60 to 0.76 of an
 # H100's arithmetic, plain elementwise kernels 0.87 to 0.93 of the memory of H100s and V100s, in traces recorded by
@@ -19,6 +21,9 @@ WELL_MADE = 0.76
 FAR = 0.25
 # A kernel of less than this is mostly start and end.
 LEAST_US = 20.0
+
+# Shares of time are rounded up to this: each edit of a replay looks at all work, and a step may hold many shapes.
+_STEP = 0.05
 
 # Numbers in 16 bytes, the width of what tensor cores and wide loads take, by format.
 _IN_16_BYTES = {"fp16": 8, "bf16": 8, "tf32": 4}
@@ -67,6 +72,14 @@ def idle_kernels(events: Events, group: WorkGroup, device: Device) -> npt.NDArra
     blocks = events.blocks[group.kernels]
     few = (blocks > 0) & (blocks < (device.multiprocessors or 0)) & (events.dur_ns[group.kernels] >= LEAST_US * 1e3)
     return group.kernels[few] if group.reached < FAR else group.kernels[:0]
+
+
+def scaled(kept: Iterable[tuple[npt.NDArray[np.int64], float]]) -> list[edits.Edit]:
+    """Kernels that keep a share of their time, as edits of a replay: few, and never of less time than asked for."""
+    rows: dict[int, list[npt.NDArray[np.int64]]] = {}
+    for mine, share in kept:
+        rows.setdefault(math.ceil(min(share, 1.0) / _STEP - 1e-9), []).append(mine)
+    return [edits.scale(np.concatenate(found), steps * _STEP) for steps, found in sorted(rows.items())]
 
 
 def shape_words(group: WorkGroup) -> str:

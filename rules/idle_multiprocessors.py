@@ -44,11 +44,10 @@ from advisor.api import (
     Trace,
     WorkGroup,
     draw,
-    edits,
     replayed_or,
 )
 
-from ._roofline import WELL_MADE, idle_kernels, shape_words
+from ._roofline import WELL_MADE, idle_kernels, scaled, shape_words
 from ._words import count, percent, time
 
 # A trace of an MI300X holds the fault (batch normalisation in 64 blocks for 304 multiprocessors, 2 % of the memory's
@@ -84,7 +83,7 @@ def check(
         scale.saving(0.0, min(saved_us, bound_us), how),
         replay,
         [],
-        [edits.scale(rows, factor) for rows, factor in kept],
+        scaled(kept),
         how,
         scale.scaled(bound_us),
     )

@@ -38,11 +38,10 @@ from advisor.api import (
     Steps,
     WorkGroup,
     draw,
-    edits,
     replayed_or,
 )
 
-from ._roofline import LEAST_US, WELL_MADE, odd_size, shape_words
+from ._roofline import LEAST_US, WELL_MADE, odd_size, scaled, shape_words
 from ._words import percent, time
 
 CONFIRMED = "real trace: a video transformer with 3,137 tokens on an H100, on kernels whose names say align1"
@@ -78,8 +77,8 @@ def check(
     saving = replayed_or(
         scale.saving(saved[0], saved[1], how),
         replay,
-        [edits.scale(group.kernels, factor) for group, factor in low],
-        [edits.scale(group.kernels, factor) for group, factor in high],
+        scaled((group.kernels, factor) for group, factor in low),
+        scaled((group.kernels, factor) for group, factor in high),
         how,
         scale.scaled(bound_us),
     )

@@ -42,11 +42,10 @@ from advisor.api import (
     Trace,
     WorkGroup,
     draw,
-    edits,
     replayed_or,
 )
 
-from ._roofline import FAR, WELL_MADE, idle_kernels, odd_size, shape_words
+from ._roofline import FAR, WELL_MADE, idle_kernels, odd_size, scaled, shape_words
 from ._words import percent, plural, time
 
 # Below this the start of a kernel and the caches decide, not the peaks.
@@ -82,7 +81,7 @@ def check(
         scale.saving(0.0, min(saved_us, bound_us), how),
         replay,
         [],
-        [edits.scale(rows, factor) for rows, factor in factors],
+        scaled(factors),
         how,
         scale.scaled(bound_us),
     )

@@ -44,7 +44,6 @@ from advisor.api import (
     Trace,
     alike,
     draw,
-    edits,
     intersect,
     is_communication,
     replayed_or,
@@ -52,6 +51,7 @@ from advisor.api import (
     union,
 )
 
+from ._roofline import scaled
 from ._words import percent, time
 
 Ints = npt.NDArray[np.int64]
@@ -101,7 +101,7 @@ def check(
         scale.saving(0.0, min(excess_us, bound_us), how),
         replay,
         [],
-        [edits.scale(one.rows, _kept(events, one)) for one in found],
+        scaled((one.rows, _kept(events, one)) for one in found),
         how,
         scale.scaled(bound_us),
     )

@@ -268,7 +268,7 @@ def alike(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
     """A number for each row, the same for rows that are equal in all of these columns of indices (-1: absent)."""
     member = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        # One column after the other: sorting rows of several columns at once takes ten times as long.
+        # One column after the other: sorting rows of several columns at once takes seven times as long.
         values = column.astype(np.int64) + 1
         _, member = np.unique(member * (int(values.max(initial=0)) + 1) + values, return_inverse=True)
     return member.astype(np.int64)
