@@ -43,8 +43,10 @@ def odd_size(group: WorkGroup) -> int:
     numbers = _IN_16_BYTES.get(group.precision)
     if numbers is None or group.kind != "product" or not group.strides:
         return 0
-    dims, strides = json.loads(group.dims), json.loads(group.strides)
+    dims, strides = json.loads(group.dims), _strides(group.strides)
     left, right = (1, 2) if "addmm" in group.op or "baddbmm" in group.op else (0, 1)
+    if len(strides) <= right or len(strides[left]) < 2 or len(strides[right]) < 2:
+        return 0
     # The result is written row by row.
     lengths = [dims[right][-1], *(_row_length(strides[at]) for at in (left, right))]
     odd = [length for length in lengths if length % numbers]
@@ -52,6 +54,19 @@ def odd_size(group: WorkGroup) -> int:
     if stated and int(stated[1]) >= numbers:
         return 0
     return max(odd, default=0)
+
+
+def _strides(text: str) -> list[list[int]]:
+    """Strides of each input; empty for what is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    plain = isinstance(found, list)
+    return [
+        one if isinstance(one, list) and all(isinstance(step, int) for step in one) else []
+        for one in (found if plain else [])
+    ]
 
 
 def _row_length(strides: list[int]) -> int:

@@ -124,3 +124,9 @@ def test_rows_are_alike_where_all_columns_are_equal():
     assert len(set(member.tolist())) == len(set(rows))
     assert len(set(zip(member.tolist(), rows, strict=True))) == len(set(rows))
     assert len(alike([np.empty(0, np.int32)])) == 0
+
+
+@pytest.mark.parametrize("text", ["[" * 5000 + "]" * 5000, '["1", null]', "[[1, 2], {}]", "nothing"])
+def test_damaged_descriptions_are_no_calls_of_known_work(text):
+    described = call(text, '["float", "float"]', text)
+    assert described is None or cost("aten::mm", described) is None

@@ -79,7 +79,7 @@ def call(dims: str, dtypes: str, values: str = "") -> Call | None:
     try:
         shapes, types = json.loads(dims), json.loads(dtypes)
         given = json.loads(values) if values else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(shapes, list) or not isinstance(types, list):
         return None
