@@ -45,6 +45,9 @@ from advisor.api import (
     draw,
     edits,
     replayed_or,
+    subtract,
+    total,
+    union,
 )
 
 from ._places import place
@@ -52,6 +55,8 @@ from ._words import count, percent, size, time
 
 # Copies up to 64 KB take about as long as their launch, whatever their size.
 _SMALL_BYTES = 64 << 10
+# Ops that copy because the script says so; indexing and the like copy what they need by themselves.
+_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")
 
 
 def check(
@@ -73,7 +78,7 @@ def check(
         # One of them stays in each step.
         step = links.step[outer]
         gone = outer[np.concatenate(([False], step[1:] == step[:-1]))]
-        spent_us = steps.per_step_us(int(trace.events.dur_ns[gone].sum()))
+        spent_us = steps.per_step_us(_host_ns(trace, gone))
         bound_us = min(spent_us, sum(breakdown.us(part) for part in _PARTS))
         how = "low: the device has enough to do meanwhile; high: the step replayed with one copy instead of these"
         modelled = scale.saving(0.0, bound_us, "at most what the host spends on these copies while the device is idle")
@@ -104,16 +109,25 @@ _FIX = Fix(
 )
 
 
+def _host_ns(trace: Trace, rows: npt.NDArray[np.int64]) -> int:
+    """Host time of these ops without the waits in them: those are for the device, however few copies there are."""
+    events = trace.events
+    waits = events.of(Category.RUNTIME) & events.named("Synchronize")
+    ops = union(events.start_ns[rows], events.end_ns[rows])
+    return total(subtract(ops, union(events.start_ns[waits], events.end_ns[waits])))
+
+
 def _groups(
     trace: Trace, steps: Steps, links: Links, nesting: Nesting, lines: Lines
 ) -> dict[Source | None, npt.NDArray[np.int64]]:
-    """Outermost ops on the loop's thread that made a small copy without waiting for it, in order, by line."""
+    """Outermost ops on the loop's thread that copy little to the device, in order, by line."""
     events = trace.events
     small = events.of(Category.MEMCPY) & events.named("HtoD") & (events.bytes >= 0) & (events.bytes <= _SMALL_BYTES)
     rows = np.flatnonzero(small & (links.step >= 0) & (links.launch >= 0))
     call = links.launch[rows]
     outer = np.where(nesting.outer_op[call] >= 0, nesting.outer_op[call], call)
     outer = np.unique(outer[events.thread[call] == steps.main_thread])
+    outer = outer[events.exactly(*_COPIES)[outer]]
     groups: dict[Source | None, list[int]] = {}
     for row in outer.tolist():
         groups.setdefault(lines.where_op(row), []).append(row)
@@ -131,12 +145,20 @@ _LARGE = Ev("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", bytes=8 << 20, times
 _ONE = Ev("aten::to", launches="memcpy", times=3, fill=0.9)
 _FEW = Ev("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", bytes=4096, times=3, fill=0.2)
 
+_INDEX = Ev("aten::index", launches="memcpy", times=20, fill=0.9)
+
 EXAMPLES = [
     Example(
         "twenty tensors of four kilobytes",
         draw(_STEPS, us=100, T=_TO, C=_SMALL, F=FORWARD, B=BACKWARD, K=GEMM),
         saves_us=(0, 1000),
         says=("20 copies",),
+    ),
+    Example(
+        "indexing with lists of the host, which copies them by itself",
+        draw(_STEPS, us=100, T=_INDEX, C=_SMALL, F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "twenty large tensors",
