@@ -18,8 +18,11 @@ CAUSES = {
     "launch": ("idle_launch", "idle_sync"),
     "copy": ("exposed_copy",),
 }
-# From this much more arithmetic on, its batches are larger: shapes are exact, padding differs by more.
-MORE_WORK = 1.05
+# From this much more arithmetic on its batches are what differs; unequal-batches looks at the same ones.
+MORE_WORK = 1.2
+# Larger batches explain what takes longer by about as much as their arithmetic is more, be it computing or fetching;
+# what a batch of any size costs is no part of that, so small ones are cheaper still.
+_AS_MUCH = 3.0
 # A cause is named where it is at least this part of what the rank does more.
 _MAIN = 0.5
 
@@ -54,7 +57,7 @@ def cause_of(ranks: Ranks, position: int) -> Cause:
         return Cause("gc", us, f"Python's garbage collector stops it {time(paused_us)} a step longer")
     where = ranks.lines_of(position, part)[:3]
     ratio = work_ratio(ranks, position)
-    if name == "work" and ratio is not None and ratio >= MORE_WORK:
+    if ratio is not None and ratio >= MORE_WORK and _longer(ranks, position, CAUSES[name]) <= _AS_MUCH * ratio:
         return Cause("data", us, f"its batches are {count(ratio)} times the arithmetic of the others'", where)
     return Cause(name, us, _said(ranks, position, name, us), where, computing)
 
@@ -63,7 +66,8 @@ def _said(ranks: Ranks, position: int, name: str, us: float) -> str:
     longer = time(ranks.facts[ranks.reference].scale.scaled(us))
     if name != "work":
         return f"its {_NAMES[name]} takes {longer} more"
-    same = work_ratio(ranks, position) is not None
+    ratio = work_ratio(ranks, position)
+    same = ratio is not None and ratio < MORE_WORK
     return f"the same arithmetic takes it {longer} more" if same else f"its computation takes {longer} more"
 
 
@@ -83,6 +87,14 @@ def work_ratio(ranks: Ranks, position: int) -> float | None:
     mean = ranks.flops.mean(axis=1)
     others = statistics.median(float(mean[other]) for other in range(len(mean)) if other != position)
     return float(mean[position]) / others if others else None
+
+
+def _longer(ranks: Ranks, position: int, parts: tuple[str, ...]) -> float:
+    """How many times as long as the median of the others a rank is in these parts; infinite where they never are."""
+    mean = sum(us.mean(axis=1) for part, us in ranks.parts_us.items() if part in parts)
+    spent = [float(us) for us in mean] if not isinstance(mean, int) else []
+    others = statistics.median(us for rank, us in enumerate(spent) if rank != position) if spent else 0.0
+    return spent[position] / others if others else float("inf")
 
 
 def _paused_us(ranks: Ranks, position: int) -> float:
