@@ -52,6 +52,31 @@ def test_only_what_follows_the_closure_is_the_optimizers() -> None:
     assert (work.ops, work.us) == (2, pytest.approx(800))
 
 
+def test_gradients_that_are_cleared_after_the_forward_pass() -> None:
+    """Lightning's closure: training_step, zero_grad, backward."""
+    computed = analysed(
+        draw(
+            """
+            step   [1                          ]
+            cpu    [D ][O                      ]
+            cpu        [F    ][Z][B    ][U ][U ]
+            """,
+            us=100,
+            D=NEXT,
+            O=OPTIMIZER,
+            Z=ZERO_GRAD,
+            F=FORWARD,
+            B=BACKWARD,
+            U=UPDATE,
+        )
+    )
+    found = parts(computed)
+    assert found["forward"] == pytest.approx(700)
+    assert found["optimizer"] == pytest.approx(300 + 800)
+    work = computed.get(OptimizerWork)
+    assert (work.ops, work.us) == (2, pytest.approx(800))
+
+
 def test_a_line_search_keeps_its_own_ops_between_two_closures() -> None:
     computed = analysed(
         draw(

@@ -11,8 +11,9 @@ from advisor.trace.intervals import EMPTY, Intervals, union
 def closure_spans(events: Events) -> Intervals:
     """(n, 2) ns: where an optimizer's step runs a closure, on whichever thread.
 
-    A closure holds a backward pass. It lasts from its `zero_grad`, else from the start of the step, to the last node of
-    that pass; a line search (LBFGS) runs several. What the optimizer computes between them is its own work.
+    A closure holds a backward pass and lasts to the last node of it. The first begins with the step: optimizers call it
+    before anything else, and what is cleared within it may be cleared after the forward pass (Lightning). Those of a
+    line search (LBFGS) begin with their `zero_grad`; what the optimizer computes between them is its own work.
     """
     of_step = events.of(Category.ANNOTATION, Category.CPU_OP)
     nodes = np.flatnonzero(of_step & events.named("autograd::engine::evaluate_function"))
@@ -31,7 +32,8 @@ def closure_spans(events: Events) -> Intervals:
         edges = [start, *inside.tolist(), end]
         stops = np.searchsorted(node_start, edges).tolist()
         runs = zip(edges, stops, stops[1:], strict=False)
-        found += [(edge, int(node_end[stop - 1])) for edge, begin, stop in runs if stop > begin]
+        ends = [(edge, int(node_end[stop - 1])) for edge, begin, stop in runs if stop > begin]
+        found += [(start, ends[0][1]), *ends[1:]]
     return union([one for one, _ in found], [other for _, other in found])
 
 
