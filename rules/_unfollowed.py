@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,25 @@ _RANDOM = ("aten::native_dropout", "aten::bernoulli", "aten::_fused_dropout")
 # A run is a forward pass where its recorded ops take most of its time in ops. Else ops that autograd never records lie
 # between a few that it does: sampling from what a policy says, the checks of a distribution's arguments.
 _MOST = 0.5
+# A second pass runs its ops as often as the pass that it repeats; half as often where that trains two batches.
+_AS_OFTEN = 0.5
+# What only a network computes. Without any of these a run is a term of a loss, or a check of what a policy says.
+_LAYERS = (
+    "aten::linear",
+    "aten::conv",
+    "aten::matmul",
+    "aten::mm",
+    "aten::addmm",
+    "aten::bmm",
+    "aten::baddbmm",
+    "aten::einsum",
+    "aten::embedding",
+    "aten::lstm",
+    "aten::gru",
+    "aten::rnn",
+    "aten::_convolution",
+    "aten::scaled_dot_product",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +52,8 @@ class Unfollowed:
     rows        the outermost ops of the run
     start_ns, end_ns   the run with the Python before, between and after its ops
     repeated    share of its time in ops, of the same shapes, that a trained forward pass of this step runs too, with
-                the same weights and in the same mode: no optimizer step between them, dropout in both or none
+                the same weights and in the same mode: no optimizer step between them, dropout in both or none; ops
+                that are trained far more often than they run in vain (a solver's stages) repeat no pass
     where       the user's line, where known
     """
 
@@ -41,6 +62,15 @@ class Unfollowed:
     end_ns: int
     repeated: float
     where: Source | None
+
+
+def is_network(events: Events, run: Unfollowed) -> bool:
+    """Whether a run has an op that only a network computes; one that is not torch's own may be one."""
+    return any(
+        events.text(row).startswith(_LAYERS) or not events.text(row).startswith("aten::")
+        for row in run.rows
+        if events.sequence[row] >= 0
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +106,8 @@ class UnfollowedForwards:
         # The last step's run may have no backward pass after it; it is one of those that had none in earlier steps.
         seen = {tuple(events.name[edges[a:b]].tolist()) for (a, b), done in zip(found, ended, strict=True) if done}
         when, random = _weights(events, steps), _random(events, nesting)
+        vain = _Counts.of(events, edges[recorded & ~live], when)
+        trained = _Counts.of(events, edges[live], when)
         runs = []
         for (first, stop), done in zip(found, ended, strict=True):
             rows = edges[first:stop]
@@ -87,7 +119,7 @@ class UnfollowedForwards:
             if events.dur_ns[of_graph].sum() < _MOST * events.dur_ns[rows].sum():
                 continue
             begin, end = _reach(events, edges, first, stop)
-            share = _repeated(events, of_graph, edges[live], when, random)
+            share = _repeated(events, of_graph, edges[live], when, random, (vain, trained))
             runs.append(Unfollowed(tuple(rows.tolist()), begin, end, share, _where(events, lines, rows)))
         return cls(tuple(runs))
 
@@ -174,17 +206,31 @@ def _random(events: Events, nesting: Nesting) -> Mask:
     return outer
 
 
-def _repeated(events: Events, rows: Ints, live: Ints, when: Ints, random: Mask) -> float:
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How often each op of known shapes runs with the same weights: (number in `when`, name, shapes) -> times."""
+
+    times: dict[tuple[int, int, int], int]
+
+    @classmethod
+    def of(cls, events: Events, rows: Ints, when: Ints) -> _Counts:
+        keys = zip(when[rows].tolist(), events.name[rows].tolist(), events.dims[rows].tolist(), strict=True)
+        return cls(Counter(keys))
+
+
+def _repeated(
+    events: Events, rows: Ints, live: Ints, when: Ints, random: Mask, counts: tuple[_Counts, _Counts]
+) -> float:
     """Share of the time of `rows` in ops that `live` ones of the same number in `when` have too, of equal shapes."""
     mine = live[np.isin(when[live], when[rows])]
     if random[mine].any() != random[rows].any():
         return 0.0
-    known = {(int(when[row]), int(events.name[row]), int(events.dims[row])) for row in mine.tolist()}
+    vain, trained = (one.times for one in counts)
     spent = events.dur_ns[rows]
-    same = [
-        events.dims[row] >= 0 and (int(when[row]), int(events.name[row]), int(events.dims[row])) in known
-        for row in rows.tolist()
-    ]
+    same = []
+    for key in zip(when[rows].tolist(), events.name[rows].tolist(), events.dims[rows].tolist(), strict=True):
+        of_trained = trained.get(key, 0)
+        same.append(key[2] >= 0 and 0 < of_trained * _AS_OFTEN <= vain.get(key, 0))
     return float(spent[np.array(same, bool)].sum() / max(spent.sum(), 1))
 
 

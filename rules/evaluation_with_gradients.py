@@ -44,7 +44,7 @@ from advisor.api import (
 
 from ._costs import calm, launched_us
 from ._places import often, place
-from ._unfollowed import NO_GRAD_SAVES, UnfollowedForwards
+from ._unfollowed import NO_GRAD_SAVES, UnfollowedForwards, is_network
 from ._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: a validation every 5 steps, with and without no_grad"
@@ -64,7 +64,7 @@ def check(
     *,
     min_share: float = 0.05,  # of it at most half is saved; a term of a loss that is only shown takes less
 ) -> Iterator[Finding]:
-    runs = [run for run in forwards.runs if run.repeated < _THE_SAME]
+    runs = [run for run in forwards.runs if run.repeated < _THE_SAME and is_network(trace.events, run)]
     if not runs:
         return
     claims: tuple[str, ...]
@@ -192,6 +192,20 @@ EXAMPLES = [
             X=_backward(6),
             W=_backward(4),
             S=Ev("aten::multinomial", dims=[[64, 1024]]),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a distribution checks what it is given: no pass of a network",
+        draw(
+            _STEPS,
+            us=100,
+            **_TRAINED,
+            C=Ev("aten::sum", dims=[[512, 64]], args={"Sequence number": 3, "Fwd thread id": 0}),
+            D=Ev("aten::abs", dims=[[512]], args={"Sequence number": 4, "Fwd thread id": 0}),
+            G=Ev("aten::sum", dims=[[512, 64]], args={"Sequence number": 7, "Fwd thread id": 0}),
+            H=Ev("aten::abs", dims=[[512]], args={"Sequence number": 8, "Fwd thread id": 0}),
         ),
         saves_us=None,
         near_miss=True,

@@ -147,6 +147,13 @@ _TRAINED: dict[str, Any] = {"A": _linear(1), "B": _linear(2), "Z": _backward(2),
 _TRAINED_2: dict[str, Any] = {"E": _linear(5), "F": _linear(6), "X": _backward(6), "W": _backward(5)}
 _OTHER = [[512, 256], [1024, 256], [1024]]
 
+_SOLVER: dict[str, Any] = {
+    **{name: _linear(at + 1) for at, name in enumerate("ABCDIKP")},
+    **{name: _linear(at + 8) for at, name in enumerate("EFGHJMQ")},
+    **{name: _backward(5 - at) for at, name in enumerate("ZYXWL")},
+    **{name: _backward(12 - at) for at, name in enumerate("VUTSN")},
+}
+
 EXAMPLES = [
     Example(
         "the accuracy comes from a pass of its own",
@@ -250,6 +257,19 @@ EXAMPLES = [
             D=_linear(5),
             G=_linear(9),
             H=_linear(10),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a solver calls the network again and again, and does not use its last stage",
+        draw(
+            """
+            step   [1                                             ][2                                             ]
+            cpu    [A ][B ][C ][D ][I ][Z ][Y ][X ][W ][L ][K ][P ][E ][F ][G ][H ][J ][V ][U ][T ][S ][N ][M ][Q ]
+            """,
+            us=100,
+            **_SOLVER,
         ),
         saves_us=None,
         near_miss=True,

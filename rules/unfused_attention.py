@@ -11,8 +11,9 @@ write it.
 
 ## How to fix it
 `torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)` instead of matmul, mask, softmax and
-matmul. In Hugging Face models `attn_implementation="sdpa"`. A causal mask as `is_causal=True`, not as a tensor:
-that keeps the fastest kernel possible.
+matmul. In Hugging Face models `attn_implementation="sdpa"`; `nn.MultiheadAttention` with `need_weights=False`. A
+causal mask as `is_causal=True`, not as a tensor: that keeps the fastest kernel possible. On a CPU fused attention has
+no dropout: `dropout=0.0` in it, or it falls back to the same steps.
 
 ## When to leave it
 Code that needs the attention weights themselves. Very short sequences, where the scores are few.
@@ -100,6 +101,7 @@ def check(
     )
     if saving.high_us < min_share * scale.step_us:
         return
+    dropping = not breakdown.on_device and _drops_out(trace, nesting, found)
     number = len(found) / steps.count
     often = "once" if number == 1 else f"{count(number)} times"
     where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
@@ -113,14 +115,27 @@ def check(
         where=(where,) if where else (),
         facts={"attentions": number, "forward_us": forward_us, "backward_us": behind_us, "between_us": between_us},
         fix=Fix(
-            "Use the fused attention",
-            "numerics",
+            "Use the fused attention, on a CPU without dropout of its weights"
+            if dropping
+            else "Use the fused attention",
+            "semantics" if dropping else "numerics",
             "scores = (q @ k.transpose(-2, -1)) * scale\nscores = scores.masked_fill(mask == 0, float('-inf'))\n"
             "y = scores.softmax(-1) @ v",
-            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # or attn_mask=mask",
+            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # or attn_mask=mask\n"
+            f"# nn.MultiheadAttention: {'dropout=0.0, and ' if dropping else ''}attention(x, x, x, need_weights=False)",
         ),
         claims=claims,
+        at_most="medium" if dropping else "high",  # dropout of attention weights may be wanted
     )
+
+
+def _drops_out(trace: Trace, nesting: Nesting, found: Sequence[Ints]) -> bool:
+    """Whether weights are dropped out between softmax and product, which the fused kernel for CPUs does not do."""
+    events = trace.events
+    between = np.zeros(len(events), np.bool_)
+    between[np.concatenate([rows[1:-1] for rows in found])] = True
+    dropping = events.exactly("aten::dropout", "aten::native_dropout", "aten::bernoulli_")
+    return bool((nesting.ancestor(between)[dropping] >= 0).any())
 
 
 def _attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:

@@ -49,15 +49,15 @@ def network(width: int = 256) -> Any:
 
 
 def trained(model: Any, after: Callable[[Any], Any] = lambda x: None, batch: int = 512) -> Step:
-    """A training step of the model, and then something else."""
+    """A training step of the model, and something else before its weights change."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     x = torch.randn(batch, 64)
 
     def step() -> None:
         optimizer.zero_grad()
         model(x).square().mean().backward()
-        optimizer.step()
         after(x)
+        optimizer.step()
 
     return step
 
@@ -99,6 +99,65 @@ def test_losses_that_are_summed_before_one_backward_pass_are_all_followed(tmp_pa
 
     for rule in ("second-forward", "evaluation-with-gradients"):
         assert outcome(rule, step, tmp_path).status == "clear"
+
+
+def test_stages_of_a_solver_that_are_not_used_are_no_second_forward_pass(tmp_path: Path) -> None:
+    """It calls the network ten times for the result, and three times for an estimate of its error."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.randn(128, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        y = x
+        for _ in range(10):
+            y = y + 0.1 * model(y)
+        for _ in range(3):
+            model(y)
+        y.square().mean().backward()
+        optimizer.step()
+
+    assert outcome("second-forward", step, tmp_path).status == "clear"
+
+
+def test_what_a_distribution_checks_is_no_evaluation(tmp_path: Path) -> None:
+    """A policy's actor and critic: the arguments are checked with gradients on, and the checks are thrown away."""
+    policy = torch.nn.Linear(64, 3)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        saved = []
+        for _ in range(5):
+            chances = torch.distributions.Categorical(policy(torch.randn(64)).softmax(-1))
+            saved.append(chances.log_prob(chances.sample()))
+        torch.stack(saved).sum().backward()
+        optimizer.step()
+
+    assert outcome("evaluation-with-gradients", step, tmp_path).status == "clear"
+
+
+@pytest.mark.parametrize(("dropout", "risk"), [(0.1, "semantics"), (0.0, "numerics")])
+def test_attention_that_drops_out_needs_more_than_another_call_on_a_cpu(
+    dropout: float, risk: str, tmp_path: Path
+) -> None:
+    """nn.MultiheadAttention that returns its weights runs op by op; the fused kernel for CPUs has no dropout."""
+    attention = torch.nn.MultiheadAttention(64, 4, dropout=dropout)
+    optimizer = torch.optim.SGD(attention.parameters(), lr=1e-3)
+    x = torch.randn(128, 8, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        attention(x, x, x)[0].square().mean().backward()
+        optimizer.step()
+
+    found = outcome("unfused-attention", step, tmp_path)
+    assert found.status == "found"
+    fix = found.findings[0].fix
+    assert fix is not None
+    assert fix.risk == risk
+    assert "need_weights=False" in fix.after
+    assert ("dropout=0.0" in fix.after) == (risk == "semantics")
 
 
 def test_a_product_with_one_hot_vectors_is_found_and_a_loss_on_one_hot_labels_is_not(tmp_path: Path) -> None:
