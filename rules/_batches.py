@@ -32,6 +32,8 @@ _DRAWN_ANEW = 0.5
 # A respawn shows as steps that are this many times the others and come once an epoch.
 _LONG = 2.0
 _MOSTLY = 0.6
+# Of what makes them longer at least this much is waiting for the loader; the rest is cores that new workers take.
+_BY_FETCHING = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +111,14 @@ def _numbers(dims: object) -> int:
     return sum(_numbers(one) for one in dims)
 
 
-def respawned(facts: Loader | None, scale: Scale, times_us: Sequence[float]) -> tuple[float, float] | None:
+def respawned(
+    facts: Loader | None, scale: Scale, times_us: Sequence[float], fetches_us: Sequence[float] = ()
+) -> tuple[float, float] | None:
     """(low, high) share of the mean step that goes when workers outlive the epoch; None where no such rhythm is seen.
 
     low: the steps that open an epoch become ordinary ones; high: every step becomes like the fast tenth, since new
-    workers take the cores of the first steps after them, too.
+    workers take the cores of the first steps after them, too. fetches_us: what the steps spent in the loader, as far as
+    that is known; a step that opens an epoch may be long for another reason, such as pictures that it saves.
     """
     if not facts or not facts.num_workers or facts.persistent_workers or not (facts.dataset_size and facts.batch_size):
         return None
@@ -127,5 +132,9 @@ def respawned(facts: Loader | None, scale: Scale, times_us: Sequence[float]) -> 
     apart = np.diff(longest)
     if np.median(times[longest]) < _LONG * rest or np.mean(np.abs(apart - every) <= 1) < _MOSTLY:
         return None
-    low = float((times[longest] - rest).clip(0).sum() / times.sum())
+    longer_us = float((times[longest] - rest).clip(0).sum())
+    waits = np.sort(np.asarray(fetches_us, float))
+    if len(waits) and (waits[-number:] - np.median(waits)).sum() < _BY_FETCHING * longer_us:
+        return None
+    low = longer_us / float(times.sum())
     return low, max(low, 1 - scale.unprofiled.p10 / scale.unprofiled.mean)

@@ -74,7 +74,10 @@ def on_cpu(
     Second: whether more workers are what is left to ask about.
     """
     step_us = scale.step_us
-    epochs = respawned(seen.facts, scale, seen.record.steps.unprofiled_us if seen.record else [])
+    epochs = None
+    if seen.record is not None:
+        timed = seen.record.steps
+        epochs = respawned(seen.facts, scale, timed.unprofiled_us, timed.unprofiled_parts_us.get("fetch", ()))
     if epochs is not None:
         return (_respawned(seen, epochs, step_us, where) if epochs[0] >= min_gain else None), False
     least, most = (max(made.us - floor, 0.0) for floor in reversed(made.floor_us))
@@ -270,5 +273,18 @@ ON_CPU = [
         | {"steps": {"unprofiled_us": ([1e4] + [2e3] * 9) * 4}},
         saves_us=(550, 950),
         says=("Every 10 steps",),
+    ),
+    Example(
+        "without a GPU, an epoch opens with a step that saves pictures, and its fetch is soon over",
+        draw(_ON_CPU.replace("[D       ]", "[D]       "), us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=10.0, collate_us=40.0, num_workers=2, dataset_size=320)
+        | {
+            "steps": {
+                "unprofiled_us": ([1e4] + [2e3] * 9) * 4,
+                "unprofiled_parts_us": {"fetch": ([1e3] + [100.0] * 9) * 4},
+            }
+        },
+        saves_us=None,
+        near_miss=True,
     ),
 ]

@@ -127,7 +127,8 @@ def _other_cause(
     facts = loader.loader if loader else None
     if use.ranks * use.threads > use.cores or facts is None:
         return False
-    if respawned(facts, scale, record.steps.unprofiled_us if record else []) is not None:
+    timed = record.steps if record else None
+    if timed and respawned(facts, scale, timed.unprofiled_us, timed.unprofiled_parts_us.get("fetch", ())) is not None:
         return True
     if facts.sample_us is None or not facts.batch_size:
         return False
