@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,7 @@ from advisor.api import (
     Events,
     Example,
     Finding,
+    Fix,
     Lines,
     Matmuls,
     Missing,
@@ -116,7 +118,7 @@ def check(
             "device": device.name or "CPU",
             "largest": [row.name for row in matmuls.largest if row.kind == "fp32"][:3],
         },
-        fix=way.fix,
+        fix=_outside_the_loss(trace, way.fix) if matmuls.on_device else way.fix,
         claims=("compute",) if matmuls.on_device else ("forward", "backward", "other_ops"),
         at_most="high" if settings.matmul_precision_set is False else "medium",
     )
@@ -168,6 +170,14 @@ def _gain(name: str, inputs: list[list[int]]) -> tuple[float, tuple[float, float
 def _kinds(events: Events, rows: npt.NDArray[np.int64]) -> set[tuple[int, int]]:
     """The different (name, shapes) among these ops."""
     return set(zip(events.name[rows].tolist(), events.dims[rows].tolist(), strict=True))
+
+
+def _outside_the_loss(trace: Trace, fix: Fix) -> Fix:
+    """The fix with a word about a loss that a GPU refuses to compute under autocast."""
+    if "autocast" not in fix.after or not trace.events.exactly("aten::binary_cross_entropy").any():
+        return fix
+    said = "# BCELoss raises an error under autocast: use BCEWithLogitsLoss and leave out the sigmoid before it"
+    return replace(fix, after=f"{said}\n{fix.after}")
 
 
 def _how(way: Way, host_bound: bool, on_device: bool) -> str:

@@ -49,7 +49,8 @@ def check(
         return
     yield Finding(
         message=(
-            f"{plural(use.threads, 'thread')} a rank on {plural(use.cores, 'core')}: matrix products and convolutions "
+            f"{plural(use.threads, 'thread')}{' a rank' if use.ranks > 1 else ''} on {plural(use.cores, 'core')}: "
+            f"matrix products and convolutions "
             f"take {time(scale.scaled(shared_us))} of each step ({percent(shared_us / steps.step_us)}), "
             f"and {plural(usable, 'core')} could share them."
         ),
@@ -60,7 +61,7 @@ def check(
         ),
         facts={"threads": use.threads, "cores": use.cores, "workers": use.workers, "ranks": use.ranks},
         fix=Fix(
-            f"Give each rank {plural(usable, 'thread')}",
+            f"{'Give each rank' if use.ranks > 1 else 'Let torch use'} {plural(usable, 'thread')}",
             "numerics",
             f"torch.set_num_threads({use.threads})",
             f"torch.set_num_threads({usable})  # or start with OMP_NUM_THREADS={usable}",
@@ -83,7 +84,7 @@ EXAMPLES = [
         draw(_STEPS, us=1000, F=_LAYER, B=_LAYER),
         facts=_threads(1, 8),
         saves_us=(0, 9700),
-        says=("1 thread a rank on 8 cores",),
+        says=("1 thread on 8 cores",),
     ),
     Example(
         "one thread, and the workers have the other cores",

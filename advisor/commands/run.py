@@ -232,7 +232,13 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
         if record["exit_status"]:
             why = "the script ended before its training steps could be recorded"
         elif record["ranks"]:
-            why = f"the script ended after {record['ranks'][0]['steps']['count']} steps; try --warmup 0 --steps 1"
+            count = record["ranks"][0]["steps"]["count"]
+            why = f"the script ended after {count} steps; try --warmup 0 --steps 1"
+            if not count:
+                why = (
+                    "steps are told by a DataLoader, an optimizer of torch or a profiler's step(); the script uses "
+                    "none of them, and ended before a window of time could be recorded"
+                )
         print(f"advisor: nothing was profiled: {why}", file=sys.stderr)
     return 0
 
