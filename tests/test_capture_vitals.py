@@ -43,6 +43,22 @@ state["done"] = True
 """
 
 
+EPISODES = """import torch
+torch.set_num_threads(1)
+policy = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(policy.parameters(), lr=1e-3)
+for number in range(60):
+    saved, total = [], 0
+    for _ in range(80):
+        saved.append(policy(torch.randn(4)).log_softmax(-1)[0])
+    for one in saved:
+        total = total - one
+    optimizer.zero_grad()
+    total.backward()
+    optimizer.step()
+"""
+
+
 def run(folder: Path, chosen: str, keep: str = "kept.append(loss.detach())", **options: Any) -> Captured:
     script = folder / "train.py"
     script.write_text(SCRIPT.replace("KEEP", keep))
@@ -124,6 +140,16 @@ def test_losses_kept_with_their_graphs_are_found_with_their_line(
     assert SCRIPT.splitlines()[found["line"] - 1].strip() == "KEEP"
     window = max(step for file in done.rank["files"] for step in file["steps"].values())
     assert window // 2 <= found["losses"] <= 3 * window
+
+
+def test_what_an_episode_of_one_step_leaves_is_not_kept(tmp_path: Path) -> None:
+    """A reinforcement learner has as many numbers with a graph in one step as another script in a hundred."""
+    script = tmp_path / "train.py"
+    script.write_text(EPISODES)
+    done = capture(tmp_path / "out", script)
+    assert done.status == 0, done.err
+    assert done.rank["steps"]["count"] == 60
+    assert done.rank["kept_graphs"] is None
 
 
 def test_what_one_step_leaves_is_not_kept(busy: Captured) -> None:

@@ -19,6 +19,8 @@ import torch
 
 # A step with more line events than this (a pixel loop) is cut off: its trace would be of no use and very large.
 _MOST_EVENTS = 50_000
+# Where packages are installed, whichever interpreter or overlay brought them onto the path.
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 _enter = torch.autograd._record_function_with_args_enter
 _exit = torch.autograd._record_function_with_args_exit
@@ -46,7 +48,7 @@ class LineRecorder:
         frames = []
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            if self._name(frame.f_code) is not None:
+            if self._name(frame) is not None:
                 frames.append(frame)
             frame = frame.f_back
         self.on = True
@@ -70,20 +72,20 @@ class LineRecorder:
         while self.within:
             _exit(self.within.pop()[1])
 
-    def _name(self, code: CodeType) -> str | None:
+    def _name(self, frame: FrameType) -> str | None:
         """The constant part of a range's name: file and function; None for code that is not the user's."""
         try:
-            return self.names[code]
+            return self.names[frame.f_code]
         except KeyError:
-            name = self.names[code] = self._fresh_name(code)
+            name = self.names[frame.f_code] = self._fresh_name(frame)
             return name
 
-    def _fresh_name(self, code: CodeType) -> str | None:
-        file = code.co_filename
-        if file.startswith("<") and file not in ("<string>", "<stdin>"):
+    def _fresh_name(self, frame: FrameType) -> str | None:
+        file = frame.f_code.co_filename
+        if file.startswith("<") and not _typed_in(frame):
             return None
         path = _absolute(file) if not file.startswith("<") else file
-        if path.startswith(self.foreign):
+        if is_foreign(path, self.foreign):
             return None
         shown = relative(path)
         self.files.add(shown)
@@ -106,13 +108,13 @@ class LineRecorder:
         if event != "call" or not self.on:
             return None
         forward = frame.f_code.co_name == "forward" and self._enter_module(frame)
-        if self._name(frame.f_code) is not None:
+        if self._name(frame) is not None:
             return self._local
         if forward:
             frame.f_trace_lines = False
             return self._forward
         caller = frame.f_back
-        if caller is not None and self.open and self.open[-1][0] is caller and self._name(caller.f_code) is not None:
+        if caller is not None and self.open and self.open[-1][0] is caller and self._name(caller) is not None:
             # What a line of the user called outside the user's code, one level deep.
             module = frame.f_globals.get("__name__", "")
             name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
@@ -168,6 +170,13 @@ class LineRecorder:
         return self._local
 
 
+def _typed_in(frame: FrameType) -> bool:
+    """Whether code was given as a string or by standard input; what libraries make up (dataclasses) was not."""
+    made = frame.f_globals
+    named = frame.f_code.co_filename in ("<string>", "<stdin>")
+    return named and made.get("__name__") == "__main__" and "__file__" not in made
+
+
 def _absolute(file: str) -> str:
     """As os.path.abspath, without Python code of others: old torch.compile looks at what runs in its regions."""
     if ".." in file:
@@ -179,6 +188,11 @@ def relative(path: str) -> str:
     """The path below the working directory where it lies there, else as it is; never with our separator in it."""
     here = os.getcwd() + os.sep
     return (path[len(here) :] if path.startswith(here) else path).replace("|", "/")
+
+
+def is_foreign(path: str, folders: tuple[str, ...]) -> bool:
+    """Whether a file is not the user's: below one of these folders, or installed somewhere else (PYTHONPATH, .pth)."""
+    return path.startswith(folders) or any(name in path for name in _INSTALLED)
 
 
 def _foreign_folders() -> tuple[str, ...]:

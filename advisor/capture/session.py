@@ -60,6 +60,8 @@ class Session(Ears):
         self.initial = probe.switches()
         self.end_choices = _nothing
         self.forked = False
+        # The numbers of autograd's next node at the last two boundaries.
+        self.numbers: tuple[int | None, int | None] = (None, None)
 
     def begin(self) -> None:
         """Starts to listen; once."""
@@ -183,6 +185,7 @@ class Session(Ears):
             planned = plan(self.settings, self._known_length(), self.place.world_size())
             self.phases = Phases(self.window, planned, self.parts.cut)
             self.phases.left -= self.tracker.count
+        self.numbers = (self.numbers[1], graphs.number())
         before = self.phases.phase
         self.vitals.boundary(before, self.phases.left, self.tracker.count)
         self.collector.timed = before in (TIMING, AFTER)
@@ -223,7 +226,7 @@ class Session(Ears):
             self.facts.update(probe.look(self.initial, self.collector, alive))
             self.facts["environment"] = secrets.allowed(os.environ)
             self.facts["saves"] = probe.attempt(saves)
-            self.facts["kept_graphs"] = probe.attempt(lambda: graphs.kept(alive, self.tracker.count))
+            self.facts["kept_graphs"] = probe.attempt(lambda: graphs.kept(alive, self.tracker.count, self.numbers))
             note = probe.hidden_optimizer(self.collector, alive) if self.tracker.backwards else ""
             self.notes += [note] if note and note not in self.notes else []
 

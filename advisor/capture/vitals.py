@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .lines import _absolute, _foreign_folders, relative
+from .lines import _absolute, _foreign_folders, is_foreign, relative
 from .phases import AFTER, WARM
 
 # Readings of memory after the window: at steps 4, 8, 16 … of it, so that an endless script makes few.
@@ -164,7 +164,7 @@ def _work(thread: threading.Thread, frames: dict[int, Any]) -> dict[str, Any]:
     foreign = _foreign_folders()
     for code in reversed(codes):
         path = _absolute(code.co_filename)
-        if not code.co_filename.startswith("<") and not path.startswith(foreign):
+        if not code.co_filename.startswith("<") and not is_foreign(path, foreign):
             return {"file": relative(path), "line": code.co_firstlineno, "function": code.co_name}
     return {}
 
