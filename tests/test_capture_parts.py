@@ -267,6 +267,7 @@ def seen(events: str) -> tuple[tracker.Tracker, list[tuple[bool, bool]]]:
         ("aAw aAw aAwo aAw aAw aAwo a", "loader", 6, 0),  # accumulation
         ("wo wo wo wo wo", "optimizer", 5, 0),
         ("wp wo wp wo wp wo wp wo", "optimizer", 4, 0),  # two optimizers: the first leads
+        ("wop wop wop wop", "optimizer", 4, 0),  # the same, both after one backward
         ("wp wp wo wp wp wo wp wp wo wp wp wo", "optimizer", 8, 0),  # the one that steps most often leads
         ("aAwou aAwou aAwou a", "user", 3, 0),
         ("wou wou wou wou", "user", 4, 0),

@@ -34,6 +34,7 @@ class StepTimes(msgspec.Struct, frozen=True):
     eval_count: int = 0
     optimizer_steps: int = 0
     unprofiled_us: list[float] = []
+    timed_before: int | None = None  # so many of them came before the window; the process may be another after it
     unprofiled_mean_us: float | None = None  # set alone where only the mean could be measured
     profiled_us: list[float] = []
     clock: str = "host"  # host | device | mean

@@ -305,6 +305,7 @@ class Session(Ears):
         }
         if phases is not None:
             steps |= self.clock.durations(phases.before, phases.after)
+            steps["timed_before"] = min(len(phases.before), len(steps["unprofiled_us"]))
             steps["profiled_us"] = [one / 1e3 for one in phases.profiled]
             if self.clock.host_alone:
                 steps["unprofiled_parts_us"] = as_record(phases.unprofiled_parts)

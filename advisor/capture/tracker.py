@@ -132,7 +132,7 @@ class Tracker:
         if alone and closed and seen > _SETTLED and self.user_steps < _SETTLED:
             # The optimizer that steps most often leads; of equals the first (dicts keep their order).
             self.lead = max(self.steps_of, key=lambda one: self.steps_of[one])
-            self.due = optimizer == self.lead
+            self.due = self.due or optimizer == self.lead  # another may step after it, before the next backward
 
     def stepped_inside(self) -> None:
         """An optimizer's step returns inside a backward, where a gradient's hook called it: counted, no boundary."""
