@@ -140,12 +140,16 @@ def _uneven(events: Events, nesting: Nesting, links: Links) -> Iterator[_Uneven]
         return
     columns = (events.name[rows], events.blocks[rows], events.name[op], events.dims[op], events.dtypes[op])
     member = alike(columns)
+    often = np.bincount(member)[member] >= _CALLS
+    rows, member = rows[often], member[often]
+    if not len(rows):
+        return
     order = np.argsort(member, kind="stable")
     for mine in np.split(rows[order], np.flatnonzero(np.diff(member[order])) + 1):
         spent = events.dur_ns[mine]
         usual = float(np.median(spent))
         slow = mine[spent > _SLOW * usual]
-        if len(mine) >= _CALLS and usual >= _LEAST_NS and len(slow):
+        if usual >= _LEAST_NS and len(slow):
             yield _Uneven(slow, usual, float((events.dur_ns[slow] - usual).sum()))
 
 
