@@ -30,12 +30,14 @@ model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 def step(x):
     global total
+    own = locals()
     optimizer.zero_grad()
     parts = [model(x).square().mean() for _ in range(3)]
     loss = parts[0] + parts[1] / 2 + parts[2]
     loss.backward()
     optimizer.step()
     KEEP
+    assert own["x"] is x  # what a script keeps of its variables stays
     return loss
 for number in range(150):
     step(torch.randn(512, 256))

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from advisor.capture.record import MemoryReading, RankRecord
 from advisor.computed import Missing
 
-# Growth is from step to step where intervals of different length show the same rate: one that is below this part of
-# the median rate is a pause in growth, as caches, pools and allocators have it.
-_ALIKE = 0.4
-_INTERVALS = 3
+# Growth is from step to step where intervals of different length show about the same rate. Allocators grow with the
+# largest batch so far, in leaps and ever more rarely: rates of a healthy script with sentences of different length were
+# three times apart, those of one that keeps a graph in each step a seventh.
+_LEAST, _MOST = 0.6, 1.6
+# In fewer steps one leap looks like growth.
+_INTERVAL_STEPS, _INTERVALS = 8, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class MemoryTrend:
     """Growth of memory per training step: of the device where it has tensors, else of the process.
 
     bytes_per_step  median over the intervals between readings, each weighted the same; 0 where it does not grow in
-                    at least three of them at a like rate
+                    all of them at a like rate
     grown_bytes     from the first reading to the last
     steps           iterations between these
     on_device       device memory, else that of the process
@@ -53,12 +55,13 @@ class MemoryTrend:
 
 
 def _comparable(earlier: MemoryReading, later: MemoryReading) -> bool:
-    """Only training lies between the two: no profiler has come or gone."""
-    return later.step > earlier.step and (earlier.phase, later.phase) in (("timing", "timed"), ("after", "after"))
+    """Enough training lies between the two, and nothing else: no profiler has come or gone."""
+    long = later.step - earlier.step >= _INTERVAL_STEPS
+    return long and (earlier.phase, later.phase) in (("timing", "timed"), ("after", "after"))
 
 
 def _steady(rates: Sequence[float]) -> float:
-    """The median rate where all but one in four intervals have about that; else 0."""
+    """The median rate where all are about that; else 0."""
     typical = statistics.median(rates)
-    alike = sum(rate >= _ALIKE * typical for rate in rates)
-    return typical if typical > 0 and alike >= 0.75 * len(rates) else 0.0
+    alike = all(_LEAST * typical <= rate <= _MOST * typical for rate in rates)
+    return typical if typical > 0 and alike else 0.0

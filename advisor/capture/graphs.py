@@ -98,8 +98,10 @@ def _variable(frame: FrameType, wanted: set[int]) -> str:
         if 2 * len(held & wanted) >= len(wanted):
             found = name
             break
-    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(names) is dict:
-        names.clear()  # a copy that Python keeps as long as the frame lives, and with it what the variables held
+    # Before Python 3.13 these are a copy that the frame keeps, and with it what the variables held. Three hold it: the
+    # frame, this function and the question; a fourth would be the script, which may keep its own locals().
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(names) is dict and sys.getrefcount(names) <= 3:
+        names.clear()
     return found
 
 
