@@ -86,6 +86,7 @@ class Sheet:
         own[at] = weights.tail[waiting]
         rows = self._rows(after, own)
         self.pieces = [(piece, Stretch(piece, rows) if piece.chains else Walk(piece, rows)) for piece in plan.pieces]
+        self.walks = not all(piece.chains for piece in plan.pieces)
 
     def _rows(self, after: Floats, own: Floats) -> Rows:
         """One edge of each node stands in its row; the further ones of the few nodes that have several follow."""
@@ -110,7 +111,7 @@ class Sheet:
             here = slice(queues + piece.start, queues + piece.end)
             if isinstance(part, Stretch):
                 done[here] = part.play(done)
-                seen += done[here].tolist()
+                seen += done[here].tolist() if self.walks else ()
             else:
                 part.play(seen)
                 done[here] = seen[here]

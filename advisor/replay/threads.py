@@ -10,6 +10,7 @@ import numpy as np
 
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, subtract, union
+from advisor.trace.numbers import distinct
 
 # A thread that pauses longer than this was waiting for another one to give it work.
 _PAUSE_NS = 100_000
@@ -50,14 +51,14 @@ def bursts(trace: Trace, main: int, parent: Ints, calls: Mask, window: tuple[int
         for rows in (rows_of_loop, innermost)
     )
     pids = events.threads[main].pid if main >= 0 else ""
-    for thread in np.unique(events.thread[host]):
+    for thread in distinct(events.thread[host], len(events.threads)).tolist():
         mine = events.thread == thread
         launches = events.threads[thread].pid == pids and (calls & mine).any()
         if thread == main or not (launches or _computes(mine, host, events.dur_ns, closes - opens)):
             continue
         rows = np.flatnonzero(host & mine)
         spans = union(events.start_ns[rows] - opens, events.end_ns[rows] - opens)
-        yield from _bursts(int(thread), spans, quiet)
+        yield from _bursts(thread, spans, quiet)
 
 
 def _computes(of_thread: Mask, host: Mask, dur: Ints, window_ns: int) -> bool:
