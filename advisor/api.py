@@ -39,7 +39,7 @@ from advisor.analyses.side_threads import SideThread, SideThreads
 from advisor.analyses.steps import Steps
 from advisor.analyses.syncs import Syncs, SyncSite
 from advisor.analyses.thread_use import ThreadUse
-from advisor.analyses.undilated import Undilated
+from advisor.analyses.undilated import Stretch, Undilated, together
 from advisor.capture.record import KeptGraphs, Loader, Optimizer, RankRecord, Settings, StepTimes
 from advisor.computed import Missing
 from advisor.drawn import (
@@ -194,6 +194,7 @@ __all__ = [
     "StepTimes",
     "Steps",
     "StepsSummary",
+    "Stretch",
     "SyncSite",
     "Syncs",
     "ThreadUse",
@@ -215,6 +216,7 @@ __all__ = [
     "replayed_or",
     "shapes",
     "subtract",
+    "together",
     "total",
     "union",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from advisor.api import LineCost, Saving, Scale, Source, Undilated
+from advisor.api import LineCost, Saving, Scale, Source, Stretch, Undilated, together
 
 # A line and the next but one are one place: between them stands a bracket, an `else`, a line that costs nothing.
 _NEAR = 2
@@ -19,14 +19,16 @@ _PYTHON = 0.4
 class Block:
     """Lines of one file, most expensive first; times in profiled µs per step, what they wait for a loader left out.
 
-    backward_us  the part of the backward pass that their ops cause
+    work         their time and rows by part of the step, what they wait for a loader left out
+    backward_us  the part of the backward pass that their ops cause; backward_rows: ops recorded in that
     """
 
     lines: tuple[LineCost, ...]
     us: float
     python_us: float
+    work: Stretch
     backward_us: float
-    rows: float
+    backward_rows: float
 
     @property
     def where(self) -> tuple[Source, ...]:
@@ -43,9 +45,13 @@ class Block:
         said = f"{first.file.rpartition('/')[2]}:{span}" + (f", in `{first.function}`" if named else "")
         return said + (" (the line is where the function starts)" if first.precision == "function" else "")
 
+    def whole(self, undilated: Undilated) -> Stretch:
+        """The work of the lines and of the backward pass that they cause."""
+        return self.work + undilated.in_part("backward", self.backward_us, self.backward_rows)
+
     def share(self, undilated: Undilated) -> tuple[float, float]:
         """(low, high) share of the un-profiled step that this place takes."""
-        return undilated.share(self.us + self.backward_us, self.python_us, self.rows)
+        return undilated.share(self.whole(undilated))
 
     def saving(self, undilated: Undilated, scale: Scale, kept: tuple[float, float], how: str) -> Saving:
         """What it gives back where `kept` (least, most) of its time stays."""
@@ -60,8 +66,9 @@ def block(lines: Iterable[LineCost]) -> Block:
         lines=ordered,
         us=sum(line.us - line.parts.get("input", 0.0) for line in ordered),
         python_us=sum(line.python_us for line in ordered),
+        work=together([line.work for line in ordered]),
         backward_us=sum(line.backward_us for line in ordered),
-        rows=sum(line.rows + line.backward_rows for line in ordered),
+        backward_rows=sum(line.backward_rows for line in ordered),
     )
 
 

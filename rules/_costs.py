@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,6 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
-    intersect,
-    total,
 )
 
 
@@ -50,11 +49,31 @@ def widened(
     events = trace.events
     at = np.searchsorted(spans[:, 0], events.start_ns, side="right") - 1
     inside = (at >= 0) & (events.start_ns < spans[np.maximum(at, 0), 1]) & (events.thread == steps.main_thread)
-    rows = float((inside & events.of(Category.CPU_OP)).sum()) / steps.count
-    us = steps.per_step_us(total(intersect(spans, steps.window)))
-    python_us = steps.per_step_us(total(intersect(spans, undilated.python)))
-    _, high = undilated.share(us, python_us, rows)
+    ops = inside & events.of(Category.CPU_OP)
+    _, high = undilated.share(undilated.stretch(spans, events.start_ns[ops], steps))
+    # The bound is told in time of the profiled step, which the profiler stretched.
+    most_us = min(most_us * _slower(undilated), scale.step_us)
     return replace(saving, high_us=max(saving.high_us, min(high * scale.step_us, most_us)))
+
+
+def _slower(undilated: Undilated) -> float:
+    return max(undilated.recorded_us / undilated.plain_us, 1.0) if undilated.plain_us else 1.0
+
+
+def of_long_ops(
+    scale: Scale,
+    undilated: Undilated | None,
+    low_us: float,
+    high_us: float,
+    how: str,
+    basis: Literal["modelled", "assumed"] = "modelled",
+) -> Saving:
+    """The saving of work in ops that are long beside what recording a row costs, given in profiled µs per step.
+
+    low: the profiler slowed them like the rest of the step; high: not at all, and only what is beside them.
+    """
+    slower = _slower(undilated) if undilated is not None else 1.0
+    return scale.saving(low_us, high_us * slower, how, basis)
 
 
 def calm(spans: Intervals) -> Intervals:

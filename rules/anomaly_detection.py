@@ -76,7 +76,8 @@ def check(
     saving = None
     if checks_us and not breakdown.on_device:
         # Stack traces and checks are work of their own, which the profiler does not make longer.
-        least, most = undilated.share(checks_us + stored_us, checks_us + stored_us)
+        spent = undilated.in_part("backward", checks_us, python_us=checks_us)
+        least, most = undilated.share(spent + undilated.in_part("rest", stored_us, python_us=stored_us))
         low, high = (least + most) / 2 * scale.step_us, min(most * _BESIDES, 1.0) * scale.step_us
         how = "the checks in the backward pass, and for each op what a view takes here beyond a few µs"
         saving = Saving(min(low, high), high, "modelled", how)

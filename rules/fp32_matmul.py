@@ -51,11 +51,13 @@ from advisor.api import (
     Source,
     Steps,
     Trace,
+    Undilated,
     draw,
     flops,
     shapes,
 )
 
+from ._costs import of_long_ops
 from ._formats import Way, faster
 from ._words import percent, time
 
@@ -66,6 +68,10 @@ CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s, wh
 # 60 on whole training steps became 2 to 3 times faster, between the two 1.4 times and more. Convolutions gained always.
 _CPU_GAINS = ((60.0, (2.0, 4.0)), (30.0, (1.4, 3.2)))
 _CONVOLUTION_GAIN = (1.5, 4.0)
+# What autocast's conversions around a convolution took, forward and backward, least and most: four convolutions of 40 M
+# operations each gained 0 % [-17, 15] of the step, and lost 9 % of it where their weights needed no gradients; three of
+# 75 M gained 28 %. For products of matrices the conversions are in the gain above.
+_CONVERTING_US = (40.0, 100.0)
 # Calls of fewer operations were not measured to gain; those of a tenth of it lost.
 _CPU_OP_FLOPS = 5e7
 # The slowest that a core was seen to multiply, operations per µs. What a product takes beyond is waiting for a core.
@@ -82,6 +88,7 @@ def check(
     nesting: Nesting,
     record: RankRecord | None,
     lines: Lines | None,
+    undilated: Undilated | None,
     *,
     min_share: float = 0.10,  # of the step: rounding changes, so the gain has to be worth a look at the loss curve
     max_host_idle: float = 0.10,  # where the device waits more for the host, faster kernels may only wait longer
@@ -107,9 +114,10 @@ def check(
     low_us = 0.0 if host_idle > max_host_idle else saved[0]
     if not matmuls.on_device and low_us < min_share * steps.step_us:
         return
+    how = _how(way, host_idle > max_host_idle, matmuls.on_device)
     yield Finding(
         message=_message(matmuls, device, steps, scale, fp32_us, way.name, settings),
-        saving=scale.saving(low_us, saved[1], _how(way, host_idle > max_host_idle, matmuls.on_device), "assumed"),
+        saving=of_long_ops(scale, None if matmuls.on_device else undilated, low_us, saved[1], how, "assumed"),
         where=_where(trace, steps, matmuls, lines),
         facts={
             "fp32_us": fp32_us,
@@ -136,7 +144,8 @@ def _on_cpu(trace: Trace, steps: Steps, matmuls: Matmuls, nesting: Nesting) -> t
         done, (least, most) = gains[events.name[row], events.dims[row]]
         if most > 1:
             us = min(nesting.self_ns[row] / 1e3, done / _CPU_SLOW)
-            spent += us, us * (1 - 1 / least), us * (1 - 1 / most)
+            less, more = _CONVERTING_US if "convolution" in events.names[events.name[row]] else (0.0, 0.0)
+            spent += us, us * (1 - 1 / least) - more, us * (1 - 1 / most) - less
     whole, low, high = (spent / steps.count).tolist()
     return whole, low, high
 

@@ -116,7 +116,8 @@ def _now_and_then(undilated: Undilated, steps: Steps) -> tuple[bool, float]:
 
 
 def _saving(place: Block, nameless_us: float, undilated: Undilated, scale: Scale, rare: bool) -> Saving:
-    low, high = undilated.share(place.us + nameless_us, place.python_us + nameless_us, place.rows)
+    nameless = undilated.in_part("rest", nameless_us, python_us=nameless_us)
+    low, high = undilated.share(place.whole(undilated) + nameless)
     how = "high: all of these lines and what they push out of the caches; low: a sixth of it stays as tensor ops"
     times = scale.unprofiled
     if rare and times.mean and times.median and times.p10:

@@ -87,7 +87,7 @@ def check(
     seen = Seen(breakdown.on_device, wait_us, share, workers, waits, facts, record)
     made = None if breakdown.on_device else _batches.batch(facts, waits, trace, nesting)
     if made is not None:
-        waited = undilated.share(wait_us, wait_us)
+        waited = undilated.share(undilated.in_part("fetch", wait_us, python_us=wait_us))
         where = where_of(costs, waits, workers)
         finding, ask = on_cpu(seen, made, waited, scale, min_gain, where)
         if finding or ask:
@@ -110,6 +110,9 @@ def _beside_the_step(
     ready = workers != 0 and seen.share < _HANDED_OVER
     if stall:
         saving, fix = None, keep_workers(facts, workers)
+    elif workers == 0 and not seen.on_device and _workers.crowded(seen.record):
+        # Nobody can say how cheap a sample may become, and workers would take their cores from the training.
+        saving, fix = None, _fix(facts, workers, wanted, 0, seen.on_device)
     elif ready:
         how = "at most all of it; a batch that is ready costs some time to take"
         saving, fix = scale.saving(0.0, wait_us, how), None

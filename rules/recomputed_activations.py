@@ -117,7 +117,8 @@ def check(
     saving = replayed_or(modelled, replay, [gone] if fits else [], [gone], how, scale.scaled(bound_us))
     if fits and not breakdown.on_device:
         # Checkpointing also packs and unpacks what each op saves, which lies in no span of its own.
-        low, high = undilated.share(spent_us, 0.0), undilated.share(spent_us, spent_us)
+        low = undilated.share(undilated.in_part("backward", spent_us))
+        high = undilated.share(undilated.in_part("backward", spent_us, python_us=spent_us))
         most = min(max(saving.high_us, high[1] * scale.step_us * _BESIDES), scale.step_us)
         saving = replace(saving, low_us=min(saving.low_us, low[0] * scale.step_us, most), high_us=most)
     full = memory is not None and device.memory_bytes is not None and memory.bytes > _MEMORY_USED * device.memory_bytes

@@ -92,7 +92,10 @@ def check(
     claims = ("compute",) if breakdown.on_device else ("forward", "backward", "other_ops")
     bound_us = sum(breakdown.us(part) for part in claims)
     whole_us = min(forward_us + behind_us, bound_us)
-    low, high = undilated.share(whole_us)
+    inside = whole_us / max(forward_us + behind_us, 1e-9)
+    low, high = undilated.share(
+        undilated.in_part("rest", forward_us * inside) + undilated.in_part("backward", behind_us * inside)
+    )
     saving = Saving(
         low * _SAVED[0] * scale.step_us,
         high * _SAVED[1] * scale.step_us,

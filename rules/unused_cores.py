@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import Breakdown, Device, Ev, Example, Finding, Fix, Matmuls, Scale, Steps, ThreadUse, draw
+from advisor.api import Breakdown, Device, Ev, Example, Finding, Fix, Matmuls, Scale, Steps, ThreadUse, Undilated, draw
 
+from ._costs import of_long_ops
 from ._words import percent, plural, time
 
 CONFIRMED = "measured pair on a CPU: one thread against two, two large layers"
@@ -37,6 +38,7 @@ def check(
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
+    undilated: Undilated | None,
     *,
     min_share: float = 0.10,  # of the step in ops long enough to share: below, waking threads eats the gain
 ) -> Iterator[Finding]:
@@ -54,7 +56,9 @@ def check(
             f"take {time(scale.scaled(shared_us))} of each step ({percent(shared_us / steps.step_us)}), "
             f"and {plural(usable, 'core')} could share them."
         ),
-        saving=scale.saving(
+        saving=of_long_ops(
+            scale,
+            undilated,
             0.0,
             shared_us * (1 - use.threads / usable),
             "high: these ops shared evenly over the cores; low: nothing, if memory is what limits them",

@@ -4,11 +4,13 @@ import pytest
 
 from advisor.analyses.line_costs import LineCosts
 from advisor.analyses.scale import Scale
+from advisor.analyses.steps import Steps
 from advisor.analyses.undilated import Undilated
 from advisor.api import BACKWARD, FORWARD, Ev, draw
 from advisor.computed import Missing
 from advisor.rule import Example
 from advisor.testing import computed
+from advisor.trace.events import Category, Trace
 
 # Each step is 2,400 µs: 600 forward, 900 Python in a function of the user's, 900 backward.
 STEPS = """
@@ -71,27 +73,31 @@ def test_backward_time_goes_to_the_line_of_its_forward_op():
     assert behind[31] == pytest.approx(400, rel=0.02)
 
 
+def all_of(mapping, us, rows=0.0, python_us=0.0):
+    """Work in the one part that a step has where capture did not time its parts."""
+    assert len(mapping.parts) == 1
+    return mapping.share(mapping.in_part("rest", us, rows, python_us))
+
+
 def test_without_a_slower_profiled_step_shares_are_what_was_recorded():
     known = drawn(STEPS, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD)
     mapping = known.get(Undilated)
-    assert mapping.share(mapping.recorded_us / 4) == pytest.approx((0.25, 0.25))
+    assert all_of(mapping, mapping.recorded_us / 4) == pytest.approx((0.25, 0.25))
 
 
 def test_python_keeps_its_length_where_the_profiler_slowed_the_ops():
-    # 2,400 µs recorded, 1,800 without the profiler: 600 were added to 1,500 µs of ops, or evenly to everything.
+    # 2,400 µs recorded, 1,800 without the profiler: 600 were added to 1,500 µs of ops, or to each of their rows.
     known = drawn(STEPS, timed(1800.0), P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD)
     mapping = known.get(Undilated)
     assert mapping.plain_us == pytest.approx(1800, rel=0.01)
     python = mapping.python_us
-    low, high = mapping.share(python, python)
-    assert high == pytest.approx(python / 1800, rel=0.01)
-    assert low == pytest.approx(python / mapping.recorded_us, rel=0.01)
+    assert all_of(mapping, python, python_us=python) == pytest.approx((python / 1800, python / 1800), rel=0.01)
 
 
 def test_ops_give_up_most_where_most_of_them_are_recorded():
     known = drawn(STEPS, timed(1800.0), F=Ev("aten::mul", times=40), P=FORWARD, B=BACKWARD)
     mapping = known.get(Undilated)
-    many, few = mapping.share(500, 0.0, 40), mapping.share(500, 0.0, 1)
+    many, few = all_of(mapping, 500, 40), all_of(mapping, 500, 1)
     assert many[0] < few[0]
     assert many[1] == pytest.approx(500 / mapping.recorded_us, rel=0.01)
 
@@ -101,8 +107,61 @@ def test_shares_stay_between_nothing_and_all(us):
     mapping = drawn(STEPS, timed(us), P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD).get(Undilated)
     for part in (0.0, 100.0, mapping.recorded_us):
         for python in (0.0, part):
-            low, high = mapping.share(part, python, mapping.rows)
+            low, high = all_of(mapping, part, mapping.rows, python)
             assert 0 <= low <= high <= 1
+
+
+def measured(fetch, backward, optimizer, rest, slower):
+    """Twenty steps with these parts in µs; `slower`: how many times longer each was with the profiler."""
+    parts = {"fetch": fetch, "backward": backward, "optimizer": optimizer, "rest": rest}
+    profiled = {name: [us * slower.get(name, 1.0)] * 2 for name, us in parts.items()}
+    whole = sum(parts.values())
+    return {
+        "steps": {
+            "unprofiled_us": [whole] * 20,
+            "timed_before": 20,
+            "unprofiled_parts_us": {name: [us] * 20 for name, us in parts.items()},
+            "profiled_parts_us": profiled,
+        }
+    }
+
+
+def test_each_part_is_brought_to_what_it_took_without_the_profiler():
+    # Backward was recorded as 900 of 2,400 µs and took 300: a third. The rest kept its 1,500.
+    facts = measured(0.0, 300.0, 0.0, 1500.0, {"backward": 3.0})
+    back = Ev("autograd::engine::evaluate_function: MulBackward0")
+    known = drawn(STEPS, facts, P=FORWARD, F=FORWARD, B=back)
+    mapping = known.get(Undilated)
+    assert mapping.plain_us == pytest.approx(1800, rel=0.01)
+    assert mapping.us(mapping.in_part("backward", 450.0))[0] == pytest.approx(150, rel=0.02)
+    assert mapping.us(mapping.in_part("rest", 600.0)) == pytest.approx((600, 600), rel=0.02)
+    # One row of the backward holds all that was added there: by rows, its time is what is left.
+    low, high = mapping.us(mapping.in_part("backward", 900.0, 1.0))
+    assert (low, high) == pytest.approx((300, 300), rel=0.02)
+
+
+def test_work_is_told_by_the_part_it_lies_in():
+    facts = measured(0.0, 300.0, 0.0, 1500.0, {})
+    back = Ev("autograd::engine::evaluate_function: MulBackward0")
+    known = drawn(STEPS, facts, P=FORWARD, F=FORWARD, B=back)
+    mapping, steps = known.get(Undilated), known.get(Steps)
+    events = known.get(Trace).events
+    starts = events.start_ns[events.of(Category.CPU_OP)]
+    whole = mapping.stretch(steps.window, starts, steps)
+    assert dict(zip((part.name for part in mapping.parts), whole.us, strict=True)) == pytest.approx(
+        {"fetch": 0, "backward": 900, "optimizer": 0, "rest": 1500}, abs=1
+    )
+    assert sum(whole.rows) == mapping.rows
+    assert mapping.share(whole) == pytest.approx((1, 1), rel=0.01)
+
+
+def test_steps_before_the_window_stand_for_the_others():
+    times = {"unprofiled_us": [2000.0] * 20 + [1500.0] * 80, "timed_before": 20}
+    assert drawn(STEPS, {"steps": times}, P=FORWARD, F=FORWARD, B=BACKWARD).get(Scale).step_us == 2000
+    few = times | {"timed_before": 3}
+    assert drawn(STEPS, {"steps": few}, P=FORWARD, F=FORWARD, B=BACKWARD).get(Scale).step_us == 1500
+    disturbed = {"unprofiled_us": [9000.0] * 20 + [1500.0] * 80, "timed_before": 20}
+    assert drawn(STEPS, {"steps": disturbed}, P=FORWARD, F=FORWARD, B=BACKWARD).get(Scale).step_us == 1500
 
 
 def test_the_scale_of_a_saving_is_the_un_profiled_step():

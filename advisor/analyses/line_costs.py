@@ -12,12 +12,13 @@ from advisor.analyses.lines import Lines
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.phases import backward_rows
+from advisor.analyses.step_parts import starts_in
 from advisor.analyses.steps import Steps
-from advisor.analyses.undilated import Undilated
+from advisor.analyses.undilated import Stretch, Undilated
 from advisor.computed import Missing
 from advisor.model import Source
-from advisor.trace.events import Category, Ints, Trace
-from advisor.trace.intervals import Intervals, intersect
+from advisor.trace.events import Category, Ints, Mask, Trace
+from advisor.trace.intervals import Intervals, intersect, subtract
 
 # Functions that Python makes of one line's own.
 _INNER = ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
@@ -30,6 +31,7 @@ class LineCost:
     """One line (file and number; a comprehension and its function are the same line), per step.
 
     us           all of its time on the loop's thread, called lines of the user's excluded
+    work         the same by part of the step, with the rows in it; what it waits for a loader is left out
     python_us    the part in long stretches of Python
     parts        breakdown id -> µs
     rows         ops recorded in it
@@ -43,6 +45,7 @@ class LineCost:
     us: float
     python_us: float
     parts: dict[str, float]
+    work: Stretch
     rows: float
     visits: float
     inner: bool = False
@@ -93,17 +96,28 @@ class LineCosts:
         columns = {
             "us": spent(steps.window),
             "python_us": spent(undilated.python),
-            "rows": np.bincount(op_line[counted], minlength=count) / steps.count,
+            "rows": _counted(op_line, counted, count) / steps.count,
             "visits": np.bincount(of_source[who], minlength=count) / steps.count,
             "backward_us": back_us,
             "backward_rows": back_rows,
         }
         parts = {part: spent(of) for part, of in breakdown.intervals.items()}
+        fetching = breakdown.intervals["input"]
+        working = counted & ~starts_in(trace.events, fetching)
+        work = [
+            (
+                spent(subtract(part.spans, fetching)),
+                _counted(op_line, working & (undilated.part_of == index), count) / steps.count,
+                spent(intersect(part.spans, undilated.python)),
+            )
+            for index, part in enumerate(undilated.parts)
+        ]
         order = np.lexsort((np.arange(count), -columns["us"]))
         found = tuple(
             LineCost(
                 source=next(lines.sources[at] for at in np.flatnonzero(of_source == i).tolist()),
                 parts={part: float(us[i]) for part, us in parts.items()},
+                work=Stretch(*(tuple(float(of[at][i]) for of in work) for at in range(3))),
                 inner=any(lines.sources[at].function in _INNER for at in np.flatnonzero(of_source == i).tolist()),
                 **{name: float(column[i]) for name, column in columns.items()},
             )
@@ -113,6 +127,11 @@ class LineCosts:
         rank[order] = np.arange(count)
         op_line[known] = rank[op_line[known]]
         return cls(found, op_line)
+
+
+def _counted(line: Ints, rows: Mask, count: int) -> Floats:
+    """How many of these rows each line has."""
+    return np.bincount(line[rows], minlength=count).astype(float)
 
 
 def _spans(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting) -> tuple[Intervals, Ints]:

@@ -93,6 +93,12 @@ def _waiting(events: Events) -> Mask:
     return events.named("c10d::", "record_param_comms", "wait_tensor")
 
 
+def backward_spans(trace: Trace, steps: Steps) -> Intervals:
+    """Where the loop's thread is in the autograd engine, communication included."""
+    on_loop = trace.events.thread == steps.main_thread
+    return intersect(_backward_spans(trace.events, _kinds(trace.events, on_loop)), steps.window)
+
+
 _OP, _BACKWARD, _EDGE = 1, 2, 3
 
 

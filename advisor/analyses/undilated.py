@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from advisor.analyses.host_gaps import HostGaps
-from advisor.analyses.links import Links
 from advisor.analyses.phases import Phases
 from advisor.analyses.scale import Scale
+from advisor.analyses.step_parts import Part, StepParts
 from advisor.analyses.steps import Steps
-from advisor.trace.events import Category, Trace
+from advisor.trace.events import Category, Ints, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, subtract, total, union
 
 # Between two ops of a layer lie 3 to 20 µs of Python that no script can avoid; work that somebody wrote takes longer.
 _LONG_GAP_NS = 30_000
-# Of what the profiler added, the part that goes by recorded rows: loops over single elements were recorded 2.9 times as
-# long as they took, ordinary layers beside them 1.5 times. That is three quarters by rows, the rest by time.
-_BY_ROWS = 0.75
-# A stretch keeps at least this part of its recorded time: in loops over numbers a row took 0.6 µs, its record included.
-_LEAST_LEFT = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Recorded work per step by part of the step: µs, the ops recorded in it, µs of long stretches of Python."""
+
+    us: tuple[float, ...]
+    rows: tuple[float, ...]
+    python_us: tuple[float, ...]
+
+    def __add__(self, other: Stretch) -> Stretch:
+        return Stretch(*(tuple(map(sum, zip(*pair, strict=True))) for pair in zip(self._all, other._all, strict=True)))
+
+    @property
+    def _all(self) -> tuple[tuple[float, ...], ...]:
+        return self.us, self.rows, self.python_us
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Undilated:
     """How recorded time maps to un-profiled time where some work is slowed more by the profiler than other work.
 
+    Capture timed the parts of the step with and without the profiler, so that what it added to each is known. Within a
+    part that may have gone by the time of its ops or by their number: the two ends of every range.
+
     python        stretches of Python, 30 µs or more in no op, fetch, optimizer or communication; empty with a device
     recorded_us   |W| per step
-    plain_us      the same without the profiler: |W| per step by the ratio of the medians; recorded_us where not known
+    plain_us      the same without the profiler; recorded_us where not known
     python_us     µs of `python` per step
     rows          recorded ops per step
+    parts         the parts of the step, with and without the profiler
     """
 
     python: Intervals
@@ -39,27 +55,56 @@ class Undilated:
     plain_us: float
     python_us: float
     rows: float
+    parts: tuple[Part, ...]
+    python_of: tuple[float, ...]  # µs of `python` per step in each part
+    part_of: Ints = field(repr=False)  # as in StepParts
 
-    def share(self, us: float, python_us: float = 0.0, rows: float = 0.0) -> tuple[float, float]:
-        """(low, high) share of the un-profiled step of work that was recorded as `us` per step.
+    def share(self, work: Stretch) -> tuple[float, float]:
+        """(low, high) share of the un-profiled step that this work takes."""
+        low, high = self.us(work)
+        return min(max(low / self.plain_us, 0.0), 1.0), min(high / self.plain_us, 1.0)
 
-        python_us: the part of it in long stretches of Python; rows: ops recorded in it, per step. The range spans three
-        hypotheses: the profiler slows everything alike; it slows only ops; it slows most where most rows are.
-        """
-        added = self.recorded_us - self.plain_us
-        shares = [us / self.recorded_us]
-        if added > 0:
-            ops_us = self.recorded_us - self.python_us
-            left = max(1 - added / ops_us, _LEAST_LEFT) if ops_us > 0 else 1.0
-            shares.append((python_us + (us - python_us) * left) / self.plain_us)
-            if self.rows:
-                cost_us = _BY_ROWS * added / self.rows
-                shares.append(max(us - rows * cost_us, _LEAST_LEFT * us) / (self.recorded_us - self.rows * cost_us))
-        return min(max(min(shares), 0.0), 1.0), min(max(shares), 1.0)
+    def us(self, work: Stretch) -> tuple[float, float]:
+        """(low, high) µs of the un-profiled step that this work takes."""
+        ends = [
+            self._in_part(*one)
+            for one in zip(self.parts, self.python_of, work.us, work.rows, work.python_us, strict=True)
+        ]
+        return sum(low for low, _ in ends), sum(high for _, high in ends)
+
+    def _in_part(
+        self, part: Part, part_python_us: float, us: float, rows: float, python_us: float
+    ) -> tuple[float, float]:
+        """The range within one part: what was added went to its ops by their time, or by their number."""
+        if not us or not part.recorded_us:
+            return 0.0, 0.0
+        ratio = part.plain_us / part.recorded_us
+        # Python is slowed by nothing but the rows in it; where the part lost more than its ops had, it is noise.
+        left = 1 - (part.recorded_us - part.plain_us) / max(part.recorded_us - part_python_us, 1e-9)
+        alike = python_us + (us - python_us) * left if 0 < left <= 1 else us * ratio
+        if ratio >= 1:
+            return alike, alike
+        numbered = max(us - rows * part.row_us, 0.0)
+        return min(alike, numbered), max(alike, numbered)
+
+    def stretch(self, spans: Intervals, starts_ns: Ints, steps: Steps) -> Stretch:
+        """The work that lies in these spans. starts_ns: when the ops of the loop's thread that lie in them start."""
+        return Stretch(
+            tuple(steps.per_step_us(total(intersect(spans, part.spans))) for part in self.parts),
+            tuple(_within(part.spans, starts_ns) / steps.count for part in self.parts),
+            tuple(
+                steps.per_step_us(total(intersect(intersect(spans, part.spans), self.python))) for part in self.parts
+            ),
+        )
+
+    def in_part(self, name: str, us: float, rows: float = 0.0, python_us: float = 0.0) -> Stretch:
+        """Work in one part of the step: fetch, backward, optimizer or rest."""
+        here = [part.name == name or len(self.parts) == 1 for part in self.parts]
+        return Stretch(*(tuple(one * at for at in here) for one in (us, rows, python_us)))
 
     @classmethod
     def compute(
-        cls, trace: Trace, steps: Steps, scale: Scale, links: Links, gaps: HostGaps, phases: Phases
+        cls, trace: Trace, steps: Steps, scale: Scale, parts: StepParts, gaps: HostGaps, phases: Phases
     ) -> Undilated:
         """The mapping for this trace."""
         # While the loop's thread waits for autograd's own, that one's ops are no Python; beside a device nobody asks.
@@ -69,14 +114,28 @@ class Undilated:
             elsewhere = union(trace.events.start_ns[ops], trace.events.end_ns[ops])
             python = subtract(subtract(gaps.spans, phases.communication), elsewhere)
         python = python[python[:, 1] - python[:, 0] >= _LONG_GAP_NS]
-        typical, recorded = scale.unprofiled.median, scale.profiled.median
-        slower = max(recorded / typical, 1.0) if typical and recorded else 1.0
-        rows = trace.events.of(Category.CPU_OP) & (links.step >= 0)
         python = intersect(python, steps.window)
         return cls(
             python=python,
             recorded_us=steps.step_us,
-            plain_us=steps.step_us / slower,
+            plain_us=sum(part.plain_us for part in parts.parts),
             python_us=steps.per_step_us(total(python)),
-            rows=float(np.count_nonzero(rows)) / steps.count,
+            rows=sum(part.rows for part in parts.parts),
+            parts=parts.parts,
+            python_of=tuple(steps.per_step_us(total(intersect(python, part.spans))) for part in parts.parts),
+            part_of=parts.part_of,
         )
+
+
+def _within(spans: Intervals, starts_ns: Ints) -> int:
+    """How many of these instants lie in the spans."""
+    if not len(spans) or not len(starts_ns):
+        return 0
+    at = np.searchsorted(spans[:, 0], starts_ns, side="right") - 1
+    return int(((at >= 0) & (starts_ns < spans[np.maximum(at, 0), 1])).sum())
+
+
+def together(stretches: Sequence[Stretch]) -> Stretch:
+    """All of these as one; there is at least one."""
+    first, *others = stretches
+    return sum(others, first)

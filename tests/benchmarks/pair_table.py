@@ -161,6 +161,11 @@ def figures(rows: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[t
         ("right line", share(sum(lines), len(lines)), ""),
         ("median error", _points([row["error"] for row in promised]), "≤ 5 points"),
         ("measured inside the promised range", share(sum(r["inside"] for r in promised), len(promised)), "≥ 80 %"),
+        (
+            "mean width of a promised range",
+            _points([r["found"]["high"] - r["found"]["low"] for r in promised], mean=True),
+            "",
+        ),
         ("rank correlation", "-" if rank is None else f"{rank:.2f}", "≥ 0.9"),
         ("wrong promises", share(sum(r["wrong"] for r in every), len(every)), "≤ 2 %"),
         ("findings ≥ 2 % on healthy scripts", str(len(loud)), "0"),
@@ -197,8 +202,9 @@ def _silent(rows: list[dict[str, Any]]) -> tuple[int, int]:
     return sum(asked), len(asked)
 
 
-def _points(errors: list[float]) -> str:
-    return f"{100 * statistics.median(errors):.1f} points of the step" if errors else "none to count"
+def _points(errors: list[float], *, mean: bool = False) -> str:
+    of = statistics.fmean if mean else statistics.median
+    return f"{100 * of(errors):.1f} points of the step" if errors else "none to count"
 
 
 def yes(value: bool | None) -> str:

@@ -1,0 +1,124 @@
+"""The parts of a step whose length is known with and without the profiler: fetch, backward, optimizer, the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.analyses.input_wait import fetch_rows
+from advisor.analyses.links import Links
+from advisor.analyses.phases import backward_spans
+from advisor.analyses.scale import Scale, before_the_window
+from advisor.analyses.steps import Steps
+from advisor.capture.record import RankRecord
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.intervals import Intervals, intersect, subtract, total, union
+
+# As capture names them (StepTimes.unprofiled_parts_us); of nested ones the earlier here has the instant.
+FETCH, BACKWARD, OPTIMIZER, REST = NAMES = ("fetch", "backward", "optimizer", "rest")
+# Blocks of ten steps hold one period of what happens every few steps; their median leaves out bursts of other work.
+_BLOCK, _LEAST_BLOCKS = 10, 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One part of the loop's thread in W, per step.
+
+    spans        where it lies in the trace
+    recorded_us  its length in the profiled steps
+    plain_us     its length in the un-profiled steps; recorded_us where nothing tells
+    rows         ops recorded in it
+    """
+
+    name: str
+    spans: Intervals
+    recorded_us: float
+    plain_us: float
+    rows: float
+
+    @property
+    def row_us(self) -> float:
+        """What recording a row added here, if rows are all that it added to; 0 where nothing was added."""
+        added = self.recorded_us - self.plain_us
+        return added / self.rows if added > 0 and self.rows else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepParts:
+    """The parts of a step; disjoint, their union is W. One part, the whole step, where capture did not time them.
+
+    part_of  for each event the index of the part that it starts in on the loop's thread, -1 elsewhere
+    """
+
+    parts: tuple[Part, ...]
+    part_of: Ints
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, scale: Scale, links: Links, record: RankRecord | None) -> StepParts:
+        """The parts of this rank's step."""
+        plain, recorded = _timed(record)
+        spans = _spans(trace, steps) if plain else {"step": steps.window}
+        events = trace.events
+        part_of = np.full(len(events), -1, np.int64)
+        on_loop = (events.thread == steps.main_thread) & (links.step >= 0)
+        for index, of in enumerate(spans.values()):
+            part_of[on_loop & starts_in(events, of)] = index
+        counted = part_of[events.of(Category.CPU_OP) & (part_of >= 0)]
+        rows = np.bincount(counted, minlength=len(spans)) / steps.count
+        found = []
+        for index, (name, of) in enumerate(spans.items()):
+            seen_us = steps.per_step_us(total(of))
+            # Both lengths come from the same listeners; their ratio is brought to what the trace shows.
+            ratio = plain[name] / recorded[name] if plain and recorded[name] else 1.0
+            if not plain and scale.unprofiled.median and scale.profiled.median:
+                ratio = min(scale.unprofiled.median / scale.profiled.median, 1.0)
+            found.append(Part(name, of, seen_us, seen_us * ratio, float(rows[index])))
+        return cls(tuple(found), part_of)
+
+
+def _timed(record: RankRecord | None) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """(un-profiled, profiled) µs by part; empty where not known."""
+    steps = record.steps if record else None
+    if steps is None or set(steps.unprofiled_parts_us) != set(NAMES) or set(steps.profiled_parts_us) != set(NAMES):
+        return {}, {}
+    plain = {name: typical(before_the_window(times, steps)) for name, times in steps.unprofiled_parts_us.items()}
+    recorded = {name: float(np.mean(times)) for name, times in steps.profiled_parts_us.items()}
+    return plain, recorded
+
+
+def typical(times_us: Sequence[float]) -> float:
+    """The median of the means of blocks of ten steps, shorter blocks where there are few steps."""
+    size = max(1, min(_BLOCK, len(times_us) // _LEAST_BLOCKS))
+    whole = np.asarray(times_us[: len(times_us) // size * size], float)
+    return float(np.median(whole.reshape(-1, size).mean(axis=1)))
+
+
+def _spans(trace: Trace, steps: Steps) -> dict[str, Intervals]:
+    """Where the parts lie in W."""
+    events = trace.events
+    on_loop = events.thread == steps.main_thread
+
+    def of(rows: Mask) -> Intervals:
+        return union(events.start_ns[rows], events.end_ns[rows])
+
+    updates = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#")
+    known = {
+        FETCH: of(fetch_rows(events) & on_loop),
+        BACKWARD: backward_spans(trace, steps),
+        OPTIMIZER: of(updates & on_loop),
+    }
+    left, found = steps.window, {}
+    for name, spans in known.items():
+        found[name] = intersect(left, spans)
+        left = subtract(left, spans)
+    return found | {REST: left}
+
+
+def starts_in(events: Events, spans: Intervals) -> Mask:
+    """Events that start within one of the spans."""
+    if not len(spans):
+        return np.zeros(len(events), bool)
+    at = np.searchsorted(spans[:, 0], events.start_ns, side="right") - 1
+    return np.asarray((at >= 0) & (events.start_ns < spans[np.maximum(at, 0), 1]), bool)
