@@ -40,7 +40,9 @@ from advisor.api import (
 from ._places import place
 from ._words import count, plural, size
 
-CONFIRMED = "pair on a CPU: a score of each batch kept with its graph against kept alone; 0.8 MB a step against none"
+CONFIRMED = (
+    "measured pair on a CPU: a score of each batch kept with its graph against alone; 0.8 MB a step against none"
+)
 
 
 def check(

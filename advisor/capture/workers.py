@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import statistics
 import struct
 import sys
 from collections.abc import Callable
@@ -118,7 +119,7 @@ class Board:
         return found
 
     def per_worker(self) -> list[float]:
-        """The mean time to make a batch of each worker that made some, µs; of the loop's own process nothing."""
+        """The median time to make a batch of each worker that made some, µs; of the loop's own process nothing."""
         found: list[float] = []
         for slot in range(1, _SLOTS) if self.memory is not None else ():
             base = slot * _SLOT_BYTES
@@ -127,7 +128,7 @@ class Board:
                 pairs = [
                     _PAIR.unpack_from(self.memory, base + _HEAD.size + place * _PAIR.size) for place in range(kept)
                 ]
-                found.append(sum(map(sum, pairs)) / kept)
+                found.append(statistics.median(map(sum, pairs)))
         return found
 
 
