@@ -151,13 +151,9 @@ def _next_number(events: Events, rows: Ints, kind: Ints) -> Ints:
 
 
 def _recorded(events: Events, rows: Ints, kind: Ints) -> Mask:
-    """Which rows are ops during which the count grew; past the last count, ops that are so elsewhere in the trace."""
+    """Which rows are ops during which the count grew."""
     own = events.sequence[rows]
-    op = (kind == 1) & (own >= 0)
-    following = _next_number(events, rows, kind)
-    grew: Mask = op & (following > own)
-    last = op & (following == own) & (own == own.max(initial=-1))
-    grew |= last & np.isin(events.name[rows], events.name[rows[grew]])
+    grew: Mask = (kind == 1) & (own >= 0) & (_next_number(events, rows, kind) > own)
     return grew
 
 
@@ -168,14 +164,14 @@ def _any_between(numbers: Ints, low: Ints, high: Ints) -> Mask:
 
 
 def _runs(kind: Ints, live: Mask, recorded: Mask) -> list[tuple[int, int]]:
-    """(first, stop) of the runs of ops between live ops and ends, from the first recorded op to the last."""
+    """(first, stop) of the runs of ops between live ops and ends, from the first recorded op to the last op."""
     stops = np.flatnonzero((kind == 2) | live)
     bounds = np.concatenate(([-1], stops, [len(kind)]))
     runs = []
     for before, after in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         dead = np.flatnonzero(recorded[before + 1 : after])
         if len(dead):
-            runs.append((before + 1 + int(dead[0]), before + 2 + int(dead[-1])))
+            runs.append((before + 1 + int(dead[0]), after))
     return runs
 
 

@@ -48,16 +48,23 @@ def network(width: int = 256) -> Any:
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
 
 
-def trained(model: Any, after: Callable[[Any], Any] = lambda x: None, batch: int = 512) -> Step:
-    """A training step of the model, and something else before its weights change."""
+def nothing(_x: Any) -> None:
+    return None
+
+
+def trained(
+    model: Any, after: Callable[[Any], Any] = nothing, batch: int = 512, before: Callable[[Any], Any] = nothing
+) -> Step:
+    """A training step of the model, and something else before the weights change or after."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     x = torch.randn(batch, 64)
 
     def step() -> None:
         optimizer.zero_grad()
         model(x).square().mean().backward()
-        after(x)
+        before(x)
         optimizer.step()
+        after(x)
 
     return step
 
@@ -68,10 +75,13 @@ def without_gradients(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def test_a_second_forward_pass_is_found_and_one_under_no_grad_is_not(tmp_path: Path) -> None:
     model = network()
-    again = outcome("second-forward", trained(model, model), tmp_path)
+    again = outcome("second-forward", trained(model, before=model), tmp_path)
     assert again.status == "found"
     assert again.findings[0].facts["per_step"] == 1
-    assert outcome("second-forward", trained(model, without_gradients(model)), tmp_path).status == "clear"
+    assert outcome("second-forward", trained(model, before=without_gradients(model)), tmp_path).status == "clear"
+    # After the optimizer's step the weights are others, and so are the numbers.
+    assert outcome("second-forward", trained(model, after=model), tmp_path).status == "clear"
+    assert outcome("evaluation-with-gradients", trained(model, after=model), tmp_path).status == "found"
     assert outcome("second-forward", trained(model), tmp_path).status == "clear"
 
 
@@ -84,7 +94,7 @@ def test_an_evaluation_is_told_from_a_second_forward_by_its_shapes(tmp_path: Pat
     assert found.findings[0].facts["per_step"] == 1
     quiet = trained(model, without_gradients(lambda x: model(validation)))
     assert outcome("evaluation-with-gradients", quiet, tmp_path).status == "clear"
-    assert outcome("evaluation-with-gradients", trained(model, model), tmp_path).status == "clear"
+    assert outcome("evaluation-with-gradients", trained(model, before=model), tmp_path).status == "clear"
 
 
 def test_losses_that_are_summed_before_one_backward_pass_are_all_followed(tmp_path: Path) -> None:

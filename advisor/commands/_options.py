@@ -32,7 +32,9 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="html, json, markdown, text, sarif or junit; may be repeated; one format without --output goes to stdout",
     )
-    group.add_argument("--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix picks the format")
+    group.add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix picks the format"
+    )
     group.add_argument("--select", action="append", default=[], metavar="RULE", help="apply only these rules")
     group.add_argument("--ignore", action="append", default=[], metavar="RULE", help="leave these rules out")
     add_common_options(group)
@@ -40,7 +42,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 
 def add_common_options(parser: argparse._ActionsContainer) -> None:
     """--quiet, --no-color, --debug."""
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors and what was asked for")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors and what was asked for")
     parser.add_argument("--no-color", action="store_true", help="plain text on the terminal (so does NO_COLOR)")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
 

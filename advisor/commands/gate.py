@@ -73,7 +73,9 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="text, json, markdown, github, sarif or junit; may be repeated; stdout unless --output is given",
     )
-    parser.add_argument("--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix picks the format")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix picks the format"
+    )
 
 
 def _split_at_dashes(parser: argparse.ArgumentParser) -> None:
