@@ -52,8 +52,9 @@ CONFIRMED = "measured pairs on a CPU: attention of six shapes, with and without 
 _PLAIN = "aten::_scaled_dot_product_attention_math"
 _DROPOUT = ("aten::dropout", "aten::native_dropout", "aten::bernoulli_")
 # Without dropout attention took 56 to 80 % less time, forward and backward, in six shapes on a CPU (8 to 64 heads times
-# batch, 32 to 512 tokens, one thread).
-_SAVED = (0.5, 0.8)
+# batch, 32 to 512 tokens, one thread); with masks, heads that lie side by side and up to 256 heads times batch 37 to
+# 49 % less below 64 tokens, and 55 to 73 % from 128 on.
+_SAVED = (0.35, 0.8)
 
 
 def check(
@@ -123,7 +124,7 @@ EXAMPLES = [
     Example(
         "attention with dropout on a CPU",
         draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::dropout", B=BACKWARD),
-        saves_us=(600, 1200),
+        saves_us=(450, 1200),
         says=("drops out attention weights",),
     ),
     Example(
