@@ -45,8 +45,12 @@ def kept(alive: Live | None, steps: int, last: tuple[int | None, int | None]) ->
     began, ended = last
     if alive is None or began is None or ended is None:
         return None
+    span = _STEPS * max(ended - began, ended // max(steps, 1))
     scalars = [one for one in alive.scalars if one.grad_fn._sequence_nr() < began]
-    chains = {id(one): _chain(one.grad_fn, began, _STEPS * (ended - began)) for one in alive.scalars}
+    made = [one.grad_fn._sequence_nr() for one in scalars]
+    if made and max(made) - min(made) <= span:
+        scalars = []  # of one step before the last, which something still holds
+    chains = {id(one): _chain(one.grad_fn, began, span) for one in alive.scalars}
     longest = max(chains.values(), default=0)
     least = max(_LEAST_KEPT, steps // 2)
     if len(scalars) < least and longest < least:
