@@ -13,7 +13,7 @@ events = rng.integers(0, 5, 100_000)
 model = nn.Sequential(nn.Flatten(), nn.Linear(128 * 6, 256), nn.ReLU(), nn.Linear(256, 5)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
-for step in range(150):
+for _ in range(150):
     starts = rng.integers(0, len(recording) - 128, 64)
     windows = [recording[start : start + 128] for start in starts]
     inputs = torch.from_numpy(np.stack(windows)).to(device)

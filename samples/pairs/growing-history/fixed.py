@@ -13,7 +13,7 @@ model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 256), nn.GEL
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
 history = []
-for step, (inputs, targets) in enumerate(loader):
+for inputs, targets in loader:
     outputs = model(inputs.to(device))
     loss = nn.functional.mse_loss(outputs, targets.to(device))
     optimizer.zero_grad()

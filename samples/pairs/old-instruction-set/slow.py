@@ -5,9 +5,9 @@ import os
 os.environ["ATEN_CPU_CAPABILITY"] = "default"
 os.environ["ONEDNN_MAX_CPU_ISA"] = "SSE41"
 
-import torch  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(0)
