@@ -94,7 +94,10 @@ def check(
             return
     rise = _rise(record.steps.unprofiled_us) if record else None
     if rise is not None and rise[1] >= (1 + min_rise) * rise[0]:
-        yield _risen(rise, len(record.steps.unprofiled_us) if record else 0, scale)
+        risen = _risen(rise, len(record.steps.unprofiled_us) if record else 0, scale)
+        # The step that stands for the script may be as short as the first ones: then there is nothing to gain in it.
+        if risen.saving is not None and risen.saving.high_us >= min_share * scale.step_us:
+            yield risen
 
 
 def _on_host_us(

@@ -151,12 +151,13 @@ def _loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: in
     for line, called in by_line.items():
         names = Counter(events.name[called].tolist())
         name, calls = names.most_common(1)[0]
-        turns = calls / steps.count
+        cost = costs.lines[line]
+        # A turn may call the op twice: a line turns no more often than it runs, unless its turns are a comprehension's.
+        turns = calls / steps.count if cost.inner else min(calls / steps.count, cost.visits)
         layers = sum(n for i, n in names.items() if events.names[i].startswith(_LAYERS)) / steps.count
         mean_us = float(events.dur_ns[called].sum()) / 1e3 / max(costs.lines[line].rows * steps.count, 1.0)
         # One visit and many ops: a library's loop (clipping, copying a state), which the user did not write.
-        cost = costs.lines[line]
-        written = not is_python(cost) and (cost.inner or cost.visits >= _AS_OFTEN * turns)
+        written = not is_python(cost) and (cost.inner or cost.visits >= _AS_OFTEN * calls / steps.count)
         if turns >= _TURNS and written and mean_us <= _SHORT_OP_US and not 0 < layers <= weights:
             found[line] = (turns, events.names[name].removeprefix("aten::"))
     return found

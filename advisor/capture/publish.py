@@ -70,7 +70,7 @@ class Publisher:
 
     def bring_home(self) -> Path:
         """Moves everything into the report's folder, when the script has ended; what was replaced since is removed."""
-        home = self.home() or self.claim()
+        home = self.home() or self._claimed()
         for name in self.published:
             if not (self.folder / name).exists():
                 (home / name).unlink(missing_ok=True)

@@ -191,14 +191,30 @@ def _report(
         module_work.add_flops(folder, record)
         _add_preflight(folder, record, python)
         # Without a folder to move to, what was captured stays where it is.
-        home = publisher.bring_home() if publisher else folder
-        return finish(home, replace(output, folder=home) if output.folder else output, args)
+        if publisher is None:
+            return finish(folder, output, args)
+        return _at_home(publisher, output, args)
     except Exception as failure:
         if args.debug:
             raise
         text = str(failure) if isinstance(failure, AdvisorError) else f"{type(failure).__name__}: {failure}"
         print(f"advisor: {text.splitlines()[0]}", file=sys.stderr)
         return FAILED
+
+
+def _at_home(publisher: Publisher, output: Output, args: argparse.Namespace) -> int:
+    """Reports from the report's folder; from where it lies now, if another run moves it aside meanwhile."""
+    from advisor.commands.analyze import finish
+    from advisor.errors import AdvisorError
+
+    home = publisher.bring_home()
+    try:
+        return finish(home, replace(output, folder=home), args)
+    except AdvisorError:
+        moved = publisher.home()
+        if moved is None or moved == home:
+            raise
+        return finish(moved, replace(output, folder=moved), args)
 
 
 def _add_preflight(folder: Path, record: dict[str, Any], python: str) -> None:

@@ -26,6 +26,7 @@ def run(script: str, arguments: list[str], out: Path, last: int = 0) -> None:
     def stamp(*_: object) -> None:
         ends.append(time.perf_counter())
         if len(ends) == last:
+            _leave_together()
             raise SystemExit(0)
 
     register_optimizer_step_post_hook(stamp)
@@ -39,6 +40,15 @@ def run(script: str, arguments: list[str], out: Path, last: int = 0) -> None:
             ends[-1] = time.perf_counter()
         rank = int(os.environ.get("RANK", "0"))
         (out.with_name(f"{out.name}.{rank}") if rank else out).write_text(json.dumps(ends), "utf-8")
+
+
+def _leave_together() -> None:
+    """Ranks that end in the middle of the training wait for each other: none closes a connection that is in use."""
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
 
 
 def run_forked(script: str, out: Path, last: int = 0) -> None:
