@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import InputWaits, Loader, Nesting, Scale, Trace
 
@@ -29,7 +30,7 @@ _RANDOM = (
     "aten::randperm",
 )
 _DRAWN_ANEW = 0.5
-# A respawn shows as steps that are this many times the others and come once an epoch.
+# A respawn shows as steps that are this many times the others, in most epochs at the same place.
 _LONG = 2.0
 _MOSTLY = 0.6
 # Of what makes them longer at least this much is waiting for the loader, 22 % in the measured pair; the rest is cores
@@ -125,17 +126,30 @@ def respawned(
         return None
     every = facts.dataset_size // facts.batch_size
     times = np.asarray(times_us, float)
-    number = round(len(times) / every) if every else 0
-    if number < 2 or every < 2 or not (scale.unprofiled.mean and scale.unprofiled.p10):
+    if every < 2 or len(times) < 2 * every or not (scale.unprofiled.mean and scale.unprofiled.p10):
         return None
-    longest = np.sort(np.argsort(times, kind="stable")[-number:])
-    rest = float(np.median(np.delete(times, longest)))
-    apart = np.diff(longest)
-    if np.median(times[longest]) < _LONG * rest or np.mean(np.abs(apart - every) <= 1) < _MOSTLY:
+    rest = float(np.median(np.sort(times)[: len(times) - len(times) // every]))
+    opening = _opening(times >= _LONG * rest, every)
+    if opening is None:
         return None
-    longer_us = float((times[longest] - rest).clip(0).sum())
-    waits = np.sort(np.asarray(fetches_us, float))
-    if len(waits) and (waits[-number:] - np.median(waits)).sum() < _BY_FETCHING * longer_us:
+    longer_us = float((times[opening] - rest).clip(0).sum())
+    waits = np.asarray(fetches_us, float)
+    if len(waits) == len(times) and (waits[opening] - np.median(waits)).clip(0).sum() < _BY_FETCHING * longer_us:
         return None
     low = longer_us / float(times.sum())
     return low, max(low, 1 - scale.unprofiled.p10 / scale.unprofiled.mean)
+
+
+def _opening(long: npt.NDArray[np.bool_], every: int) -> npt.NDArray[np.int64] | None:
+    """The steps that open an epoch: every so many, most of them long. None where there is no such rhythm.
+
+    An epoch has one batch more where the last is not dropped, and one step less where that is not timed.
+    """
+    found = [
+        np.arange(first, len(long), period)
+        for period in (every, every + 1, every - 1)
+        if period > 1
+        for first in range(min(period, len(long)))
+    ]
+    best = max(found, key=lambda steps: float(long[steps].mean()))
+    return best if len(best) > 1 and long[best].mean() >= _MOSTLY else None

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import time
 import tomllib
@@ -121,7 +122,11 @@ def main() -> int:
         if args.minutes and time.monotonic() - started > 60 * args.minutes:
             left += 1
             continue
-        after = complete(case, dict(result), args)
+        try:
+            after = complete(case, dict(result), args)
+        except (RuntimeError, subprocess.TimeoutExpired) as failure:
+            print(f"{case.name}: left out, {failure}", file=sys.stderr, flush=True)  # the others are still measured
+            continue
         if after != result:
             file.write_text(json.dumps(after, indent=1), "utf-8")
             print(pair_table.line_of(after), file=sys.stderr, flush=True)
