@@ -149,7 +149,7 @@ def _opening(long: npt.NDArray[np.bool_], every: int) -> npt.NDArray[np.int64] |
         np.arange(first, len(long), period)
         for period in (every, every + 1, every - 1)
         if period > 1
-        for first in range(min(period, len(long)))
+        for first in range(min(period, len(long) - period))  # seen at least twice: one long step is no rhythm
     ]
     best = max(found, key=lambda steps: float(long[steps].mean()))
-    return best if len(best) > 1 and long[best].mean() >= _MOSTLY else None
+    return best if long[best].mean() >= _MOSTLY else None
