@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.trace.events import Category, Events, Mask
+from advisor.trace.events import Category, Events
 from advisor.trace.intervals import EMPTY, Intervals, union
 
 
@@ -35,13 +35,3 @@ def closure_spans(events: Events) -> Intervals:
         ends = [(edge, int(node_end[stop - 1])) for edge, begin, stop in runs if stop > begin]
         found += [(start, ends[0][1]), *ends[1:]]
     return union([one for one, _ in found], [other for _, other in found])
-
-
-def outside(events: Events, rows: Mask, closures: Intervals) -> Mask:
-    """Those of some rows that do not start within a closure."""
-    if not len(closures):
-        return rows
-    at = np.searchsorted(closures[:, 0], events.start_ns, side="right") - 1
-    within = (at >= 0) & (events.start_ns < closures[np.maximum(at, 0), 1])
-    kept: Mask = rows & ~within
-    return kept

@@ -12,13 +12,12 @@ from advisor.analyses.lines import Lines
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.phases import backward_rows
-from advisor.analyses.step_parts import starts_in
 from advisor.analyses.steps import Steps
 from advisor.analyses.undilated import Stretch, Undilated
 from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Category, Ints, Mask, Trace
-from advisor.trace.intervals import Intervals, intersect, subtract
+from advisor.trace.intervals import Intervals, intersect, starts_in, subtract
 
 # Functions that Python makes of one line's own.
 _INNER = ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
@@ -103,7 +102,7 @@ class LineCosts:
         }
         parts = {part: spent(of) for part, of in breakdown.intervals.items()}
         fetching = breakdown.intervals["input"]
-        working = counted & ~starts_in(trace.events, fetching)
+        working = counted & ~starts_in(trace.events.start_ns, fetching)
         work = [
             (
                 spent(subtract(part.spans, fetching)),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from advisor.analyses.closures import closure_spans, outside
+from advisor.analyses.closures import closure_spans
 from advisor.analyses.lines import Lines
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
@@ -15,7 +15,7 @@ from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Mask, Trace
-from advisor.trace.intervals import intersect, total
+from advisor.trace.intervals import intersect, starts_in, total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class OptimizerWork:
             raise Missing("the trace holds no `Optimizer.step#` row: no torch optimizer stepped in it")
         stepped = np.flatnonzero(rows & (steps.step_of(events.start_ns) >= 0))
         closures = closure_spans(events)
-        inside = outside(events, nesting.ancestor(rows) >= 0, closures)
+        inside = (nesting.ancestor(rows) >= 0) & ~starts_in(events.start_ns, closures)
         ops = inside & events.of(Category.CPU_OP) & (links.step >= 0)
         has_device = bool(trace.device_work.any())
         work = trace.device_work & (links.launch >= 0) & inside[np.maximum(links.launch, 0)] & (links.step >= 0)

@@ -13,8 +13,8 @@ from advisor.analyses.phases import backward_spans
 from advisor.analyses.scale import Scale, before_the_window
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
-from advisor.trace.intervals import Intervals, intersect, subtract, total, union
+from advisor.trace.events import Category, Ints, Mask, Trace
+from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
 
 # As capture names them (StepTimes.unprofiled_parts_us); of nested ones the earlier here has the instant.
 FETCH, BACKWARD, OPTIMIZER, REST = NAMES = ("fetch", "backward", "optimizer", "rest")
@@ -64,7 +64,7 @@ class StepParts:
         part_of = np.full(len(events), -1, np.int64)
         on_loop = (events.thread == steps.main_thread) & (links.step >= 0)
         for index, of in enumerate(spans.values()):
-            part_of[on_loop & starts_in(events, of)] = index
+            part_of[on_loop & starts_in(events.start_ns, of)] = index
         counted = part_of[events.of(Category.CPU_OP) & (part_of >= 0)]
         rows = np.bincount(counted, minlength=len(spans)) / steps.count
         found = []
@@ -114,11 +114,3 @@ def _spans(trace: Trace, steps: Steps) -> dict[str, Intervals]:
         found[name] = intersect(left, spans)
         left = subtract(left, spans)
     return found | {REST: left}
-
-
-def starts_in(events: Events, spans: Intervals) -> Mask:
-    """Events that start within one of the spans."""
-    if not len(spans):
-        return np.zeros(len(events), bool)
-    at = np.searchsorted(spans[:, 0], events.start_ns, side="right") - 1
-    return np.asarray((at >= 0) & (events.start_ns < spans[np.maximum(at, 0), 1]), bool)

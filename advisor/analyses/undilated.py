@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from advisor.analyses.host_gaps import HostGaps
 from advisor.analyses.phases import Phases
 from advisor.analyses.scale import Scale
 from advisor.analyses.step_parts import Part, StepParts
 from advisor.analyses.steps import Steps
 from advisor.trace.events import Category, Ints, Trace
-from advisor.trace.intervals import EMPTY, Intervals, intersect, subtract, total, union
+from advisor.trace.intervals import EMPTY, Intervals, intersect, starts_in, subtract, total, union
 
 # Between two ops of a layer lie 3 to 20 µs of Python that no script can avoid; work that somebody wrote takes longer.
 _LONG_GAP_NS = 30_000
@@ -91,7 +89,7 @@ class Undilated:
         """The work that lies in these spans. starts_ns: when the ops of the loop's thread that lie in them start."""
         return Stretch(
             tuple(steps.per_step_us(total(intersect(spans, part.spans))) for part in self.parts),
-            tuple(_within(part.spans, starts_ns) / steps.count for part in self.parts),
+            tuple(float(starts_in(starts_ns, part.spans).sum()) / steps.count for part in self.parts),
             tuple(
                 steps.per_step_us(total(intersect(intersect(spans, part.spans), self.python))) for part in self.parts
             ),
@@ -125,14 +123,6 @@ class Undilated:
             python_of=tuple(steps.per_step_us(total(intersect(python, part.spans))) for part in parts.parts),
             part_of=parts.part_of,
         )
-
-
-def _within(spans: Intervals, starts_ns: Ints) -> int:
-    """How many of these instants lie in the spans."""
-    if not len(spans) or not len(starts_ns):
-        return 0
-    at = np.searchsorted(spans[:, 0], starts_ns, side="right") - 1
-    return int(((at >= 0) & (starts_ns < spans[np.maximum(at, 0), 1])).sum())
 
 
 def together(stretches: Sequence[Stretch]) -> Stretch:

@@ -74,6 +74,14 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
     return intersect(a, np.column_stack((edges_start, edges_end)))
 
 
+def starts_in(start_ns: npt.NDArray[np.int64], a: Intervals) -> npt.NDArray[np.bool_]:
+    """Which of these instants lie in an interval; the end of one is outside of it."""
+    if not len(a):
+        return np.zeros(len(start_ns), bool)
+    at = np.searchsorted(a[:, 0], start_ns, side="right") - 1
+    return np.asarray((at >= 0) & (start_ns < a[np.maximum(at, 0), 1]), bool)
+
+
 def overlap_of_each(start: npt.ArrayLike, end: npt.ArrayLike, b: Intervals) -> npt.NDArray[np.int64]:
     """For each given interval the length that lies in the set `b`."""
     return _covered(np.asarray(end, np.int64), b) - _covered(np.asarray(start, np.int64), b)
