@@ -33,4 +33,5 @@ for step, (inputs, targets) in enumerate(loader):
 
 if dist.get_rank() == 0:
     print(f"loss {loss.item() * accumulation:.3f}")
+dist.barrier()  # ranks leave together
 dist.destroy_process_group()

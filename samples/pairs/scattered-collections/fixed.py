@@ -38,4 +38,5 @@ for step, (inputs, targets) in enumerate(loader):
 
 if dist.get_rank() == 0:
     print(f"loss {loss.item():.3f}, {len(vocabulary)} words")
+dist.barrier()  # ranks leave together
 dist.destroy_process_group()

@@ -39,4 +39,5 @@ for tokens in loader:
 
 if rank == 0:
     print(f"loss {loss.item():.3f}")
+dist.barrier()  # ranks leave together
 dist.destroy_process_group()

@@ -32,4 +32,5 @@ for inputs, targets in loader:
 
 if dist.get_rank() == 0:
     print(f"loss {loss.item():.3f}")
+dist.barrier()  # ranks leave together
 dist.destroy_process_group()
