@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor import health, joint, merge, metrics, severity, timeline_view, what_if
+from advisor import health, joint, merge, metrics, repeats, severity, timeline_view, what_if
 from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.device import Device
 from advisor.analyses.lines import LinesTrace
 from advisor.analyses.ops import Ops
-from advisor.analyses.replay import Replay, ReplayedSaving, together
+from advisor.analyses.replay import Replay, ReplayedSaving
+from advisor.analyses.replay import together as replayed_together
 from advisor.analyses.scale import Scale
 from advisor.analyses.step_counts import StepCounts
 from advisor.analyses.steps import Steps
@@ -103,14 +104,16 @@ def analyse(
     outcomes += _ignored(rules, config)
     outcomes.sort(key=lambda outcome: outcome.rule)
     accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable]
+    together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
+    noise = reference.summary.steps.repeats
     return Report(
         run=_run_info(run, reference, results),
         health=health.of_job(run, about_job, (said for result in results for said in result.health)),
         steps=reference.summary.steps,
         metrics=reference.summary.metrics,
         breakdown=reference.summary.breakdown,
-        outcomes=tuple(outcomes),
-        joint=joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None,
+        outcomes=tuple(repeats.of_outcome(outcome, step_us, noise) for outcome in outcomes),
+        joint=repeats.of_joint(together, step_us, noise),
         replay=reference.replay,
         ranks=tuple(result.summary for result in results),
         timeline=reference.timeline,
@@ -215,7 +218,7 @@ def _replayed_together(replay: Replay | None, outcomes: Sequence[Outcome]) -> Sa
     if replay is None or not savings:
         return None
     largest = sorted(savings, key=lambda saving: -saving.high_us)[:_MOST_EDITS]
-    return together(replay, largest)
+    return replayed_together(replay, largest)
 
 
 def _plain(outcome: Outcome) -> Outcome:
@@ -271,6 +274,7 @@ def _steps_summary(steps: Steps, scale: Scale, record: RankRecord | None) -> Ste
         profiled_us=profiled,
         unprofiled_us=unprofiled,
         dilation=dilation,
+        repeats=scale.repeats,
         series_us=tuple((series or steps.profiled_us)[:_SERIES_LIMIT]),
     )
 

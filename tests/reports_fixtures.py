@@ -172,6 +172,7 @@ def canonical() -> Report:
             profiled_us=Times(104_000, 100_000, 98_000, 110_000, 6),
             unprofiled_us=Times(114_500, 98_400, 97_200, 99_700, 120),
             dilation=1.016,
+            repeats=0.012,
             series_us=series,
         ),
         metrics=metrics(

@@ -10,6 +10,7 @@ import numpy as np
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.model import Basis, Saving, Times
+from advisor.repeats import repeatability
 
 # Un-profiled steps before the window that tell a median, as capture plans where it knows nothing of the loop.
 _ENOUGH = 20
@@ -27,6 +28,7 @@ class Scale:
     unprofiled   distribution of un-profiled steps, those before the window where they are enough; all None where not
                  captured
     profiled     distribution of profiled steps
+    repeats      by which share the un-profiled step repeats (`advisor.repeats`); None where not captured
     """
 
     step_us: float
@@ -34,6 +36,7 @@ class Scale:
     factor: float
     unprofiled: Times
     profiled: Times
+    repeats: float | None = None
 
     def scaled(self, profiled_us: float) -> float:
         """Profiled µs per step on the scale of step_us, within [0, step_us]."""
@@ -49,7 +52,8 @@ class Scale:
         """The scale of this trace."""
         profiled = distribution(steps.profiled_us)
         recorded = record.steps if record else StepTimes()
-        unprofiled = distribution(before_the_window(recorded.unprofiled_us, recorded))
+        times_us = before_the_window(recorded.unprofiled_us, recorded)
+        unprofiled = distribution(times_us)
         if unprofiled.median is None and recorded.unprofiled_mean_us:
             unprofiled = Times(mean=recorded.unprofiled_mean_us, n=max(recorded.count, 1))
         if unprofiled.median:
@@ -58,7 +62,7 @@ class Scale:
             step_us, note = unprofiled.mean, "mean of the steps without the profiler"
         else:
             step_us, note = profiled.median or steps.step_us, f"median of {steps.count} profiled steps"
-        return cls(step_us, note, step_us / steps.step_us, unprofiled, profiled)
+        return cls(step_us, note, step_us / steps.step_us, unprofiled, profiled, repeatability(times_us))
 
 
 def before_the_window(times_us: Sequence[float], recorded: StepTimes) -> Sequence[float]:

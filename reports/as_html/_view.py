@@ -113,6 +113,9 @@ def _steps(report: Report) -> tuple[tuple[str, str], ...]:
         rows.append((f"Step time {how}", _distribution(times)))
     if steps.dilation is not None:
         rows.append(("The profiler made a step", f"{_words.significant(steps.dilation)} times as long"))
+    if steps.repeats is not None:
+        known = f"within {_words.significant(100 * steps.repeats)} %; the ranges of savings are that much wider"
+        rows.append(("The step time repeats", known))
     return tuple(rows)
 
 
