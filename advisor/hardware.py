@@ -3,6 +3,8 @@
 Looked up by vendor and name, never by the compute major alone: an AMD MI300X reports 9, as an NVIDIA H100 does.
 Rates are dense peaks of the vendors' own papers, named in the rows; rates that a paper quotes "with sparsity" are
 halved here, GeForce rates are those with fp32 accumulation, which is what PyTorch uses. What no paper states is None.
+Figures of a whole platform (HGX B200, GB200 NVL72) are divided by its number of GPUs. fp32 is the rate of matrix
+products without TF32: of the matrix cores where AMD's have that format, else of the ordinary units.
 Nothing here was measured. A device is what PyTorch calls one: half of the card in the case of an MI250X.
 """
 
@@ -56,25 +58,31 @@ class Hardware:
         return self.fp32_tflops if wanted == "fp32" else None
 
 
-# One lane set of 16: generation of PCIe -> 10^9 bytes per second in one direction after line coding (PCI-SIG).
-_PCIE = {3: 15.75, 4: 31.5, 5: 63.0}
+# The link to the host, 10^9 bytes per second in one direction. PCIe by its generation: 16 lanes after line coding
+# (PCI-SIG). NVLink-C2C carries 900 GB/s in both directions together (NVIDIA GH200 data sheet); in a GB200 one Grace
+# shares as much with two GPUs, and no paper divides it between them. B200s take PCIe 6 too; their hosts have PCIe 5
+# (NVIDIA DGX B200 data sheet), and a link that the host lacks would make every copy look slow.
+_BUS: dict[int | str, float | None] = {3: 15.75, 4: 31.5, 5: 63.0, "C2C": 450.0, "C2C of two": None}
 
 # The vendors' papers.
+_P100 = "NVIDIA Tesla P100 data sheet"
 _VOLTA = "NVIDIA V100 Tensor Core GPU data sheet (2020)"
 _TURING = "NVIDIA Turing GPU architecture white paper"
 _A100 = "NVIDIA A100 Tensor Core GPU data sheet"
 _GA102 = "NVIDIA Ampere GA102 GPU architecture white paper"
 _ADA = "NVIDIA Ada GPU architecture white paper"
 _H100 = "NVIDIA H100 Tensor Core GPU data sheet"
+_GH200 = "NVIDIA GH200 Grace Hopper Superchip data sheet"
 _H200 = "NVIDIA H200 Tensor Core GPU data sheet"
-_BLACKWELL = "NVIDIA Blackwell architecture technical brief"
+_HGX = "NVIDIA HGX platform page (HGX B200, eight GPUs)"
+_NVL72 = "NVIDIA GB200 NVL72 page (72 GPUs)"
 _RTX_BLACKWELL = "NVIDIA RTX Blackwell GPU architecture white paper"
 
-# pattern of the name, model, formats, fp32, tf32, half, fp8 (10^12 per second), memory (GB/s), PCIe, peers (GB/s),
+# pattern of the name, model, formats, fp32, tf32, half, fp8 (10^12 per second), memory (GB/s), host link, peers (GB/s),
 # paper.
 # The first pattern that occurs in the name wins, so longer names stand before those that they contain.
 _Row = tuple[
-    str, str, str, float | None, float | None, float | None, float | None, float | None, int, float | None, str
+    str, str, str, float | None, float | None, float | None, float | None, float | None, int | str, float | None, str
 ]
 _ROWS: tuple[_Row, ...] = (
     (r"\bMI355X", "MI355X", "amd", 157.3, None, 2516.6, 5033.2, 8000, 5, 1075, "AMD Instinct MI355X data sheet"),
@@ -99,20 +107,23 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bMI250", "MI250 (one of two)", "amd", 45.3, None, 181.0, None, 1638, 4, None, "AMD Instinct MI250 data sheet"),
     (r"\bMI210", "MI210", "amd", 45.3, None, 181.0, None, 1638, 4, 300, "AMD Instinct MI210 data sheet"),
     (r"\bMI100", "MI100", "amd", 46.1, None, 184.6, None, 1229, 4, 276, "AMD Instinct MI100 data sheet"),
-    (r"\bGB200", "GB200 (one GPU)", "all", 80.0, 1250.0, 2500.0, 5000.0, 8000, 5, 1800, _BLACKWELL),
-    (r"(?<!G)\bB200", "B200", "all", 75.0, 1100.0, 2250.0, 4500.0, 8000, 5, 1800, _BLACKWELL),
+    (r"\bGB200", "GB200 (one GPU)", "all", 80.0, 1250.0, 2500.0, 5000.0, 8000, "C2C of two", 1800, _NVL72),
+    (r"(?<!G)\bB200", "B200", "all", 75.0, 1125.0, 2250.0, 4500.0, 7700, 5, 1800, _HGX),
     (r"\bG?B300|\bB100", "", "all", None, None, None, None, None, 5, None, ""),
-    (r"\bGH200", "GH200", "all", 67.0, 494.7, 989.4, 1978.9, 4000, 5, 900, "NVIDIA GH200 Grace Hopper data sheet"),
+    (r"\bGH200 144G", "", "all", None, None, None, None, None, "C2C", None, ""),
+    (r"\bGH200", "GH200 96 GB", "all", 67.0, 494.7, 989.4, 1978.9, 4000, "C2C", 900, _GH200),
     (r"\bH200 NVL", "H200 NVL", "all", 60.0, 417.5, 835.5, 1670.5, 4800, 5, 900, _H200),
     (r"\bH200", "H200 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 4800, 5, 900, _H200),
     (r"\bH100 PCIe", "H100 PCIe", "all", 51.0, 378.0, 756.0, 1513.0, 2000, 5, 600, _H100),
     (r"\bH100 NVL", "H100 NVL", "all", 60.0, 417.5, 835.5, 1670.5, 3900, 5, 600, _H100),
+    (r"\bH800 PCIe", "", "all", None, None, None, None, None, 5, None, ""),
     (r"\bH800", "H800 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 3350, 5, 400, _H100),
     (r"\bH100", "H100 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 3350, 5, 900, _H100),
     (r"\bL40S", "L40S", "all", 91.6, 183.0, 362.0, 733.0, 864, 4, None, "NVIDIA L40S data sheet"),
     (r"\bL40\b", "L40", "all", 90.5, 90.5, 181.0, 362.0, 864, 4, None, "NVIDIA L40 data sheet"),
     (r"\bL4\b", "L4", "all", 30.3, 60.0, 121.0, 242.5, 300, 4, None, "NVIDIA L4 data sheet"),
     (r"\bA100.*PCIe.*80GB|\bA100 80GB PCIe", "A100 PCIe 80 GB", "all", 19.5, 156.0, 312.0, None, 1935, 4, 600, _A100),
+    (r"\bA800.*(PCIe|40GB)", "", "all", None, None, None, None, None, 4, None, ""),
     (r"\bA800", "A800 SXM 80 GB", "all", 19.5, 156.0, 312.0, None, 2039, 4, 400, _A100),
     (r"\bA100.*80GB", "A100 SXM 80 GB", "all", 19.5, 156.0, 312.0, None, 2039, 4, 600, _A100),
     (r"\bA100", "A100 40 GB", "all", 19.5, 156.0, 312.0, None, 1555, 4, 600, _A100),
@@ -146,7 +157,9 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bRTX 20\d0|\bQuadro RTX", "", "fp16", None, None, None, None, None, 3, None, ""),
     # The GTX 16 series is Turing (7.5) without tensor cores.
     (r"\bGTX 16\d0|\bGTX 10\d0|\bGTX 9\d0|\bTitan X", "", "none", None, None, None, None, None, 3, None, ""),
-    (r"\bP100", "P100 SXM2", "none", 10.6, None, None, None, 732, 3, 160, "NVIDIA Tesla P100 data sheet"),
+    (r"\bP100.*PCIE.*12GB", "P100 PCIe 12 GB", "none", 9.3, None, None, None, 549, 3, None, _P100),
+    (r"\bP100.*PCIE", "P100 PCIe 16 GB", "none", 9.3, None, None, None, 732, 3, None, _P100),
+    (r"\bP100", "P100 SXM2", "none", 10.6, None, None, None, 732, 3, 160, _P100),
     (r"\bP40\b|\bP4\b|\bK80\b|\bM60\b|\bM40\b", "", "none", None, None, None, None, None, 3, None, ""),
 )
 # TF32, fp16, bf16 on matrix units. PyTorch on ROCm offers TF32 only behind an experimental switch of hipBLASLt, so it
@@ -160,8 +173,8 @@ _FORMATS = {
 
 
 def _hardware(row: _Row) -> Hardware:
-    _, model, formats, fp32, tf32, half, fp8, memory, pcie, peers, source = row
-    return Hardware(*_FORMATS[formats], fp32, tf32, half, memory, fp8, _PCIE[pcie], peers, model, source)
+    _, model, formats, fp32, tf32, half, fp8, memory, bus, peers, source = row
+    return Hardware(*_FORMATS[formats], fp32, tf32, half, memory, fp8, _BUS[bus], peers, model, source)
 
 
 _BY_NAME = tuple((re.compile(row[0], re.IGNORECASE), _hardware(row)) for row in _ROWS)

@@ -70,7 +70,7 @@ def test_peaks_are_plausible():
         ("NVIDIA GeForce RTX 3090", 71.0, 71.0, 35.6, 936),
         ("NVIDIA GeForce RTX 4090", 165.2, 165.2, 82.6, 1008),
         ("NVIDIA H100 NVL", 835.5, 835.5, 417.5, 3900),
-        ("NVIDIA B200", 2250.0, 2250.0, 1100.0, 8000),
+        ("NVIDIA B200", 2250.0, 2250.0, 1125.0, 7700),
         ("NVIDIA GB200", 2500.0, 2500.0, 1250.0, 8000),
         ("AMD Instinct MI100", 184.6, 92.3, 46.1, 1229),
         ("AMD Instinct MI250X", 191.5, 191.5, 47.9, 1638),
@@ -83,8 +83,35 @@ def test_peaks_by_format(name, fp16, bf16, tf32, memory):
     assert found.bandwidth_gbs == memory
 
 
+def test_figures_of_a_platform_are_divided_by_its_devices():
+    """NVIDIA's pages state sums with sparsity: HGX B200 of eight, GB200 NVL72 of 72 GPUs."""
+    for name, devices, fp32, tf32, half, fp8 in (
+        ("NVIDIA B200", 8, 600, 18_000, 36_000, 72_000),
+        ("NVIDIA GB200", 72, 5_760, 180_000, 360_000, 720_000),
+    ):
+        found = lookup(name)
+        assert found.fp32_tflops == fp32 / devices
+        dense = (found.tf32_tflops, found.half_tflops, found.fp8_tflops)
+        assert dense == (tf32 / devices / 2, half / devices / 2, fp8 / devices / 2)
+
+
+def test_rates_follow_the_clock():
+    """An MI350X is an MI355X of 2.2 instead of 2.4 GHz; a P100 on a card is slower than one on a board."""
+    slower, faster = lookup("AMD Instinct MI350X"), lookup("AMD Instinct MI355X")
+    for rate in ("fp32_tflops", "half_tflops", "fp8_tflops"):
+        assert getattr(slower, rate) == pytest.approx(getattr(faster, rate) * 2.2 / 2.4, rel=1e-3)
+    assert lookup("Tesla P100-PCIE-16GB").fp32_tflops == 9.3
+    assert lookup("Tesla P100-PCIE-12GB").bandwidth_gbs < lookup("Tesla P100-SXM2-16GB").bandwidth_gbs
+
+
+def test_the_link_of_a_superchip_is_not_its_bus():
+    assert lookup("NVIDIA GH200 480GB").bus_gbs == 450.0, "NVLink-C2C: 900 GB/s in both directions together"
+    assert lookup("NVIDIA GB200").bus_gbs is None, "two devices share one link"
+
+
 def test_what_only_shares_a_name_has_no_rates():
-    for name in ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4080 SUPER", "NVIDIA B300"):
+    names = ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4080 SUPER", "NVIDIA B300")
+    for name in (*names, "NVIDIA GH200 144G HBM3e", "NVIDIA H800 PCIe", "NVIDIA A800 80GB PCIe"):
         assert lookup(name).half_tflops is None
         assert lookup(name).bf16
 
@@ -94,7 +121,7 @@ def test_every_rate_has_a_source():
         assert row.source, row
         assert row.fp32_tflops
         assert row.bandwidth_gbs
-        assert row.bus_gbs in (15.75, 31.5, 63.0)
+        assert row.bus_gbs in (15.75, 31.5, 63.0, 450.0) or row.model.startswith("GB200")
         assert row.fp8_tflops is None or row.fp8_tflops == pytest.approx(2 * row.half_tflops, rel=0.03)
 
 
