@@ -7,8 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+
+from advisor import docs
+from advisor.rule import Rule
 
 DRAWING = "step [1         ][2         ][3         ]\ncpu  [F ]         [F ]        [F ]"
 
@@ -22,9 +27,9 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def advisor(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def advisor(*arguments: object, cwd: Path, columns: int = 80) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "advisor", *map(str, arguments)]
-    environment = {**os.environ, "COLUMNS": "80"}
+    environment = {**os.environ, "COLUMNS": str(columns)}  # 0: as in a pipe
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=60, check=False)
 
 
@@ -110,6 +115,33 @@ def test_help_fits_a_screen_and_has_an_example(command: str, tmp_path: Path) -> 
     assert "example" in done.stdout
     assert len(done.stdout.splitlines()) <= 45
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+@pytest.mark.parametrize("command", [["rules"], ["explain", "input-bound"]])
+def test_text_takes_the_width_of_the_terminal(command: list[str], columns: int, tmp_path: Path) -> None:
+    """Piped text is not broken anew (one rule stays one line for grep), and breaking loses no word."""
+    plain = advisor(*command, cwd=tmp_path, columns=0).stdout
+    assert max(map(len, plain.splitlines())) > 100
+    fitted = advisor(*command, cwd=tmp_path, columns=columns).stdout
+    longest = max(map(len, fitted.splitlines()))
+    assert columns - 20 < longest <= columns
+    assert fitted.split() == plain.split()
+
+
+def test_a_page_keeps_its_code_and_its_lists() -> None:
+    page = "Title.\n\n## How to fix it\nSome words\nand more:\n\n    a = 1  # code of some length\n- one\n  word\n- two"
+    rule = SimpleNamespace(id="x", page=page, thresholds={}, confirmed="", pack="builtin", threshold_reasons=dict)
+    lines = docs.page(cast(Rule, rule), 20).splitlines()
+    for line in (
+        "x: Title.",
+        "## How to fix it",
+        "Some words and more:",
+        "    a = 1  # code of some length",
+        "- one word",
+    ):
+        assert line in lines
+    assert "- two" in lines
 
 
 def test_an_internal_error_is_one_line_with_a_code_of_its_own(tmp_path: Path) -> None:

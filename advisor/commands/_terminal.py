@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
+
+
+def width() -> int | None:
+    """Characters of a line here; None where standard output is no terminal and COLUMNS says nothing."""
+    return shutil.get_terminal_size(fallback=(0, 0)).columns or None
 
 
 def show(summary: str, written: Sequence[Path], stream: TextIO, *, color: bool) -> None:

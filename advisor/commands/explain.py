@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from advisor.commands import _terminal
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declares the command."""
@@ -26,5 +28,5 @@ def run(args: argparse.Namespace) -> int:
 
     rules = registry.load_rules().by_id()
     known(args.rule, rules, "rule")
-    print(docs.page(rules[args.rule]))
+    print(docs.page(rules[args.rule], _terminal.width()))
     return 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from advisor.commands import _terminal
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declares the command."""
@@ -24,5 +26,5 @@ def run(args: argparse.Namespace) -> int:
     from advisor import docs, registry
 
     rules = registry.load_rules()
-    print(docs.table(rules) if args.markdown else docs.listing(rules))
+    print(docs.table(rules) if args.markdown else docs.listing(rules, _terminal.width()))
     return 0
