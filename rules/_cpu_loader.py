@@ -114,7 +114,7 @@ def _prepared(
             *range_us,
             "measured",
             "the measured time of a batch less the least and the most that one of samples made before takes; high: and "
-            "what making it pushes out of the caches; nothing where NumPy or Python draws each of them anew",
+            "what making it pushes out of the caches; nothing where random numbers make each of them anew",
         ),
         where=where,
         facts=facts_of(seen) | {"batch_us": made.us, "prepared_us": list(made.floor_us), "bytes": made.whole_bytes},

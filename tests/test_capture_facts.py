@@ -96,12 +96,21 @@ DRAWING = """import random, sys, numpy, torch
 torch.set_num_threads(1)
 random.seed(3)
 numpy.random.seed(3)
-draw = eval(sys.argv[1])
+torch.manual_seed(3)
+class Transform:
+    numbers = numpy.random.RandomState(5)
+    def __call__(self, sample):
+        return sample + self.numbers.rand()
+own, unused, transform = numpy.random.default_rng(3), random.Random(2), Transform()
+def anew():
+    return numpy.random.default_rng().random()
 class Samples(torch.utils.data.Dataset):
+    def __init__(self):
+        self.table = numpy.random.default_rng(1).random(4)
     def __len__(self):
         return 240
     def __getitem__(self, index):
-        draw()
+        DRAW
         return torch.ones(4)
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -109,21 +118,30 @@ for batch in torch.utils.data.DataLoader(Samples(), batch_size=4, shuffle=True):
     optimizer.zero_grad()
     model(batch).sum().backward()
     optimizer.step()
-print(random.random(), numpy.random.rand())
+print(random.random(), numpy.random.rand(), own.random(), unused.random(), torch.rand(1).item(), transform(0))
 """
 
 
 @pytest.mark.parametrize(
-    ("draw", "expected"), [("random.random", True), ("numpy.random.rand", True), ("lambda: None", False)]
+    ("draw", "expected"),
+    [
+        ("random.random()", True),
+        ("numpy.random.rand()", True),
+        ("own.random()", True),
+        ("transform(0)", True),
+        ("torch.rand(1)", True),
+        ("anew()", True),
+        ("self.table.sum()", False),
+    ],
 )
-def test_samples_that_python_or_numpy_draws_anew(tmp_path: Path, draw: str, expected: bool) -> None:
-    """They are known, and looking at the generators moves neither of them."""
+def test_samples_that_random_numbers_make_anew(tmp_path: Path, draw: str, expected: bool) -> None:
+    """They are known, whoever's generator drew them, and looking at the generators moves none of them."""
     import sys
 
     script = tmp_path / "drawing.py"
-    script.write_text(DRAWING)
-    plain = bare(sys.executable, str(script), draw, cwd=tmp_path)
-    done = capture(tmp_path / "out", script, draw)
+    script.write_text(DRAWING.replace("DRAW", draw))
+    plain = bare(sys.executable, str(script), cwd=tmp_path)
+    done = capture(tmp_path / "out", script)
     assert done.out == plain.out.decode() != ""
     [loader] = done.rank["loaders"]
     assert loader["random_samples"] is expected

@@ -115,7 +115,7 @@ class Collector:
         }
 
     def _drawn(self, loaders: int) -> dict[str, Any]:
-        """Whether samples are drawn anew with Python's or NumPy's random numbers, where one loader alone was seen.
+        """Whether samples are drawn anew with random numbers, where one loader alone was seen.
 
         And the mean times of its workers, each by itself.
         """

@@ -65,7 +65,7 @@ class Loader(msgspec.Struct, frozen=True):
     collate_us: float | None = None  # median time to collate a batch
     sample_why: str = ""  # why sample_us is not known
     worker_us: list[float] = []  # median time to make a batch, of each worker that was reached
-    random_samples: bool | None = None  # Python or NumPy drew random numbers while samples were read
+    random_samples: bool | None = None  # random numbers were drawn while samples were read, by any generator
     file: str = ""
     line: int = 0
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import mmap
 import os
-import random
 import statistics
 import struct
-import sys
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
+
+from .randomness import Generators, made_anew
 
 # Slots for workers, and times kept by each: 64 x 256 x 16 bytes = 256 KiB, touched only where used.
 _SLOTS, _KEPT = 64, 256
@@ -22,8 +22,10 @@ _PAIR = struct.Struct("=dd")  # sample_us, collate_us
 _HEAD = struct.Struct("=Q")  # how many were written
 _SLOT_BYTES = _HEAD.size + _KEPT * _PAIR.size
 # Batches whose samples are looked at for random numbers: an augmentation that is tossed for shows in one of them, and
-# reading Python's and NumPy's states costs some 20 µs each time.
+# reading the states of all generators costs some 150 µs each time.
 _LOOKED_AT = 4
+# Of them, those before which the script's own generators are looked for: some are made as the first sample is read.
+_SEARCHED = 2
 
 
 class Board:
@@ -38,8 +40,9 @@ class Board:
         self.batch = 1
         self.patched = False
         self.looks = 0
+        self.generators = Generators()
         self.states: object = None
-        self.drawn: bool | None = None  # Python or NumPy drew random numbers while samples were read in this process
+        self.drawn: bool | None = None  # random numbers were drawn while samples were read in this process
 
     def prepare(self) -> None:
         """Makes the shared map before workers are forked."""
@@ -54,7 +57,9 @@ class Board:
             if self.slot == 0 and not self.patched and os.getpid() != self.pid:
                 self._in_worker()
             elif self.slot == 0 and self.looks < _LOOKED_AT and not self.drawn:
-                self.states = _states()
+                if self.looks < _SEARCHED:
+                    self.generators.find()
+                self.states = self.generators.states()
                 self.begun_ns = perf_counter_ns()
 
     def fetched(self, fetcher: Any, _value: Any) -> None:
@@ -62,11 +67,19 @@ class Board:
         if self.begun_ns:
             self.fetched_ns = perf_counter_ns()
             if self.states is not None:
-                self.drawn, self.states = self.states != _states(), None
-                self.looks += 1
+                self._look(getattr(fetcher, "dataset", None))
                 looking_ns = perf_counter_ns() - self.fetched_ns
                 self.begun_ns += looking_ns
                 self.fetched_ns += looking_ns
+
+    def _look(self, dataset: Any) -> None:
+        """Whether reading these samples has drawn random numbers."""
+        self.drawn, self.states = self.states != self.generators.states(), None
+        if not self.looks and not self.drawn:
+            self.drawn = made_anew(dataset)
+        self.looks += 1
+        if self.drawn or self.looks == _LOOKED_AT:
+            self.generators.forget()
 
     def delivered(self) -> None:
         """The batch is complete."""
@@ -130,13 +143,3 @@ class Board:
                 ]
                 found.append(statistics.median(map(sum, pairs)))
         return found
-
-
-def _states() -> object:
-    """Where the global random numbers of Python and NumPy stand, to be compared; None where they cannot be read."""
-    read: Any = getattr(sys.modules.get("numpy.random"), "get_state", None)
-    try:
-        numbers = read(legacy=False)["state"].values() if read is not None else ()
-        return random.getstate(), [one.tobytes() if hasattr(one, "tobytes") else one for one in numbers]
-    except Exception:
-        return None  # a generator that the script put in their place; that it is not looked at must not be noticed
