@@ -15,7 +15,8 @@ length: give all ranks batches of about the same length in the same step, by sor
 and dealing those out, or by a fixed number of tokens in each batch.
 
 ## When to leave it
-Models that give ranks different parts by design: experts, stages of a pipeline.
+Models that give ranks different parts by design: experts, whose exchanges have a rule of their own
+(`uneven-exchanges`), and stages of a pipeline.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from advisor.api import (
     draw,
 )
 
+from ._exchanges import uneven
 from ._words import count, percent, time
 
 # Not confirmed: of three measurements of its pair on a busy machine one showed a gain (15 %), two were within noise.
@@ -45,6 +47,8 @@ from ._words import count, percent, time
 _TELLS = 0.6
 # Ranks that compute side by side on one host share its memory: even work takes each of them longer than alone.
 _SIDE_BY_SIDE = 0.5
+# Where at least half of the waiting is for the rank that got most from the others, it is not the loader that deals.
+_BY_EXCHANGES = 0.5
 _COMPUTING = ("compute", "forward", "backward")
 
 
@@ -62,6 +66,9 @@ def check(
     work = ranks.flops
     most = work.max(axis=0)
     if not most.all():
+        return
+    exchanged = uneven(ranks, 1 + min_unequal)
+    if exchanged and exchanged.waiting_us >= _BY_EXCHANGES * float(waiting.us.mean()):
         return
     unequal = 1 - work.mean(axis=0) / most
     alike = float((work.argmax(axis=0) == waiting.us.argmin(axis=0)).mean())

@@ -1,0 +1,100 @@
+"""Exchanges of all ranks with all others: how unevenly their numbers are dealt out, and what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Meetings, Ranks
+
+Floats = npt.NDArray[np.float64]
+# So much of the waiting is for the rank with the most numbers, or its numbers are not the reason.
+_TELLS = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """Exchanges (all-to-all) whose largest part is well above the mean one. Profiled µs per step.
+
+    exchanges, of   how many a step are uneven, of all exchanges a step
+    times           the largest part over the mean one, mean over the uneven exchanges
+    most            position of the rank that has the largest part most often, and whether it is always the same
+    sending_us      by which an exchange lasts longer than with even parts, by its largest part
+    waiting_us      that a rank waits on average for the one with the most numbers; 0 where others come last
+    """
+
+    exchanges: float
+    of: float
+    times: float
+    most: int
+    steady: bool
+    sending_us: float
+    waiting_us: float
+
+    @property
+    def us(self) -> float:
+        """What even parts would give back."""
+        return self.sending_us + self.waiting_us
+
+
+def uneven(ranks: Ranks, min_times: float) -> Uneven | None:
+    """The uneven exchanges of a job; None without any. Raises Missing where nobody knows who waited."""
+    waiting = ranks.known_waiting()
+    times: list[Floats] = []
+    most: list[int] = []
+    lost: list[Floats] = []
+    exchanges = 0
+    for meeting, late in zip(ranks.meetings, waiting.late_us, strict=True):
+        rows = _exchanges(meeting)
+        exchanges += len(rows)
+        part, factor = _parts(meeting.sent[rows], meeting.received[rows])
+        odd = factor >= min_times
+        if not odd.any():
+            continue
+        times.append(factor[odd])
+        most += [meeting.ranks[column] for column in part[odd].argmax(axis=1).tolist()]
+        lost.append(_lost_us(meeting, rows[odd], late, part[odd], factor[odd]))
+    if not times:
+        return None
+    sending_us, waiting_us, last = np.concatenate(lost).T
+    for_the_most_us = float((waiting_us * last).sum())
+    steps = max(len(ranks.steps), 1)
+    usual = int(np.bincount(most).argmax())
+    return Uneven(
+        exchanges=len(most) / steps,
+        of=exchanges / steps,
+        times=float(np.concatenate(times).mean()),
+        most=usual,
+        steady=most.count(usual) == len(most),
+        sending_us=float(sending_us.sum()) / steps,
+        waiting_us=for_the_most_us / steps if for_the_most_us >= _TELLS * waiting_us.sum() else 0.0,
+    )
+
+
+def _exchanges(meeting: Meetings) -> npt.NDArray[np.int64]:
+    """Rows of exchanges whose parts are known on all ranks."""
+    known = (np.minimum(meeting.sent, meeting.received) >= 0).all(axis=1)
+    some = np.maximum(meeting.sent, meeting.received).max(axis=1) > 0
+    return np.flatnonzero(known & some & np.array([kind == "all_to_all" for kind in meeting.kind], np.bool_))
+
+
+def _parts(sent: npt.NDArray[np.int64], received: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """(each rank's numbers in the direction that is less even, the largest over the mean) of each exchange."""
+    both = np.stack((sent, received)).astype(np.float64)
+    factor = both.max(axis=2) / np.maximum(both.mean(axis=2), 1.0)
+    way = factor.argmax(axis=0)
+    at = np.arange(len(way))
+    return both[way, at], factor[way, at]
+
+
+def _lost_us(
+    meeting: Meetings, rows: npt.NDArray[np.int64], late: Floats, part: Floats, factor: Floats
+) -> npt.NDArray[np.float64]:
+    """For each exchange: (µs that it sends for its largest part, µs that ranks wait on average, its rank is last)."""
+    spent = (meeting.end_ns[rows] - meeting.start_ns[rows]) / 1e3
+    waited = np.minimum(late[rows].max(axis=1, keepdims=True) - late[rows], spent)
+    sent = np.maximum(spent - waited, 0.0).min(axis=1)
+    last = part.argmax(axis=1) == late[rows].argmax(axis=1)
+    return np.column_stack((sent * (1 - 1 / factor), waited.mean(axis=1), last.astype(np.float64)))
