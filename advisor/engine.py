@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor import health, joint, merge, metrics, repeats, severity, timeline_view, what_if
+from advisor import health, joint, merge, metrics, module_view, repeats, severity, timeline_view, what_if
 from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.device import Device
 from advisor.analyses.lines import LinesTrace
@@ -21,6 +21,7 @@ from advisor.config import Config, known
 from advisor.model import (
     BreakdownItem,
     Health,
+    ModuleTable,
     OpRow,
     Outcome,
     RankSummary,
@@ -74,6 +75,7 @@ class _RankResult:
     replay: ReplayCheck | None
     replayed: Saving | None  # what all accepted fixes with a replayed saving give back at once
     what_if: tuple[WhatIf, ...]
+    modules: ModuleTable | None  # of the first ranks alone
     facts: RankFacts | None  # None where the job has this one rank
 
 
@@ -122,6 +124,7 @@ def analyse(
         counters=reference.counts.counters if reference.counts else (),
         lines=reference.counts.lines if reference.counts else (),
         what_if=reference.what_if,
+        modules=reference.modules or next((result.modules for result in results if result.modules), None),
     )
 
 
@@ -198,6 +201,7 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
         replay=replay.check if replay else None,
         replayed=replayed,
         what_if=tuple(what_if.on(computed, name) for name in gpus),
+        modules=module_view.modules(computed, one.rank, one.record),
         facts=computed.find(RankFacts) if _has_peers(one, computed) else None,
     )
 

@@ -123,6 +123,14 @@ def size(value: float) -> str:
     return f"{significant(value / 1e12)} TB"
 
 
+def amount(value: float) -> str:
+    """A large number of things with three significant digits: 640, 787 k, 1.20 G."""
+    for limit, factor, unit in ((1e3, 1.0, ""), (1e6, 1e3, " k"), (1e9, 1e6, " M"), (1e12, 1e9, " G")):
+        if abs(value) < limit * 0.9995:
+            return f"{significant(value / factor)}{unit}" if unit else count(value)
+    return f"{significant(value / 1e12)} T"
+
+
 def plural(number: float, noun: str) -> str:
     """1 step, 2 steps."""
     return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"

@@ -14,6 +14,8 @@ from advisor.model import (
     Joint,
     Lane,
     Metric,
+    ModuleCost,
+    ModuleTable,
     OpRow,
     Outcome,
     RankSummary,
@@ -148,6 +150,24 @@ def findings() -> tuple[Outcome, ...]:
     )
 
 
+def modules() -> ModuleTable:
+    """A network of three stages on a GPU; one module that compiled code hides, one whose work is not counted."""
+    net = ModuleCost(
+        "ResNet", "ResNet", 1, 0, 1, 25_557_032, 102_228_128, 2.62e11, 19_000, 700, 27_000, 90, 47_900, 300,
+        0.46, 0.008, 0.479, 41_000, 45_000,
+    )  # fmt: skip
+    stem = ModuleCost(
+        "conv1", "Conv2d", 1, 1, 1, 9_408, 37_632, 1.5e10, 900, 900, 700, 700, 5_200, 5_200, 0.016, 0.016, 0.052
+    )
+    stages = ModuleCost(
+        "layer1.1-2", "Bottleneck", 2, 1, 2, 140_544, 562_176, None, 8_000, 300, 12_000, 50, 30_000, 200,
+        0.2, 0.004, 0.3, 15_000, 21_000,
+    )  # fmt: skip
+    inner = replace(stages, path="layer1.1-2.conv2", kind="Conv2d", depth=2, flops=9e10, device_us=18_000.0)
+    hidden = ModuleCost("fc", "Linear", parameters=2_049_000)
+    return ModuleTable(0, 5, "", (net, stem, hidden), 3, (net, stem, stages, inner))
+
+
 def canonical() -> Report:
     """A report of one GPU with everything in it."""
     parts = breakdown(100_000, compute=0.5, exposed_copy=0.04, idle_input=0.4, idle_sync=0.055, idle_unknown=0.005)
@@ -209,6 +229,7 @@ def canonical() -> Report:
             OpRow("train.py:88", "line", 40_000, 1, 0.4),
         ),
         ops=(OpRow("aten::conv2d", "cpu_op", 20_000, 53, 0.2), OpRow("aten::item", "cpu_op", 10_000, 1, 0.1)),
+        modules=modules(),
     )
 
 

@@ -241,6 +241,7 @@ _COSTS: dict[str, Callable[[Call], Cost | None]] = {
     "aten::_efficient_attention_forward": _attention(2, 9, 2),
     "aten::_efficient_attention_backward": _attention(2, 14, 5),
     "aten::_scaled_dot_product_cudnn_attention": _attention(1, 6, 2),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": _attention(1, 4, 2),
     "aten::_scaled_dot_product_cudnn_attention_backward": _attention(1, 14, 5),
     "aten::copy_": _copy,
     "aten::_softmax": _moved("softmax", (0,), 1),

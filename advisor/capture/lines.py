@@ -14,6 +14,7 @@ import sys
 import sysconfig
 from types import CodeType, FrameType
 from typing import Any
+from urllib.parse import quote
 
 import torch
 
@@ -30,7 +31,7 @@ class LineRecorder:
     """Ranges for the lines of the calling thread between start() and stop(). modules: id -> path in the model."""
 
     def __init__(self, modules: dict[int, str]) -> None:
-        self.modules = modules
+        self.modules = {key: _plain(path) for key, path in modules.items()}
         self.within: list[tuple[FrameType, Any]] = []  # forwards of modules that are running
         self.foreign = _foreign_folders()
         self.names: dict[CodeType, str | None] = {}
@@ -129,7 +130,7 @@ class LineRecorder:
         path = self.modules.get(id(module))
         if path is None:
             return False
-        self.within.append((frame, _enter(f"advisor:module|{path}|{type(module).__name__}")))
+        self.within.append((frame, _enter(f"advisor:module|{path}|{_plain(type(module).__name__)}")))
         return True
 
     def _leave_module(self, frame: FrameType) -> None:
@@ -175,6 +176,11 @@ def _typed_in(frame: FrameType) -> bool:
     made = frame.f_globals
     named = frame.f_code.co_filename in ("<string>", "<stdin>")
     return named and made.get("__name__") == "__main__" and "__file__" not in made
+
+
+def _plain(name: str) -> str:
+    """A name of the script's choice in characters that Kineto leaves as they are: all others as in an address, %22."""
+    return name if name.isidentifier() and name.isascii() else quote(name, safe="#", errors="surrogatepass")
 
 
 def _absolute(file: str) -> str:

@@ -7,14 +7,15 @@ isinstance: proxies would be woken.
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-# Modules listed in run.json: a large language model has some thousand, of which the first tell the shape.
-_MOST_MODULES = 400
+# Modules listed in run.json: the largest language models have some thousand.
+_MOST_MODULES = 2_000
 
 
 @dataclass
@@ -127,16 +128,41 @@ def _dtype(value: Any) -> str | None:
 
 
 def paths(modules: list[Any], params: list[Any]) -> dict[int, str]:
-    """id of a module -> its path in the model that owns these parameters: `layer.0.conv`; the root by its class."""
-    wanted = {id(param) for param in params}
-    inner = {id(child) for one in modules for child in one.__dict__.get("_modules", {}).values()}
-    roots = [one for one in modules if id(one) not in inner]
-    owners = [one for one in roots if wanted & {id(param) for param in one.parameters()}]
+    """id of a module -> its path in the model that owns these parameters: `layer.0.conv`; the root by its class.
+
+    Where several models own them (a generator and a discriminator), each path begins with the class of its model.
+    """
+    roots = _roots(modules, params)
+    names = [dict(root.named_modules()) for root in roots]
+    labels = _labels([type(root).__name__ for root in roots], set(names[0]) if len(names) == 1 else set())
     found: dict[int, str] = {}
+    for label, inside in zip(labels, names, strict=True):
+        before = f"{label}." if len(roots) > 1 else ""
+        for name, module in inside.items():
+            found.setdefault(id(module), before + name if name else label)
+    return found
+
+
+def _roots(modules: list[Any], params: list[Any]) -> list[Any]:
+    """The outermost modules that own these parameters, in the order of the parameters."""
+    order = {id(param): at for at, param in reversed(list(enumerate(params)))}
+    inner = {id(child) for one in modules for child in one.__dict__.get("_modules", {}).values()}
+    found = []
+    for one in modules:
+        places = [] if id(one) in inner else [order.get(id(param), len(order)) for param in one.parameters()]
+        if places:
+            found.append((min(places), one))
     # Sharded parameters are other objects while they are gathered: then any model with parameters is taken.
-    for root in owners or [one for one in roots if next(one.parameters(), None) is not None]:
-        for name, module in root.named_modules():
-            found.setdefault(id(module), name or type(root).__name__)
+    owners = [pair for pair in found if pair[0] < len(order)] or found
+    return [one for _, one in sorted(owners, key=lambda pair: pair[0])]
+
+
+def _labels(kinds: list[str], taken: set[str]) -> list[str]:
+    """A name for each model, no two alike and none that a module inside already has: Net, Net#2."""
+    found: list[str] = []
+    for kind in kinds:
+        names = (kind if number == 1 else f"{kind}#{number}" for number in itertools.count(1))
+        found.append(next(name for name in names if name not in taken and name not in found))
     return found
 
 
@@ -148,14 +174,23 @@ def model_facts(modules: list[Any], params: list[Any]) -> dict[str, Any] | None:
     names = paths(modules, params)
     by_id = {id(one): one for one in modules}
     inside = [(path, by_id[key]) for key, path in names.items() if key in by_id]
-    rows = [
-        {"path": path, "kind": type(one).__name__, "parameters": sum(param.numel() for param in one.parameters())}
-        for path, one in inside
-    ]
+    roots = {id(one) for one in _roots(modules, params)}
+    rows = [_module_row(path, one, id(one) in roots) for path, one in inside[:_MOST_MODULES]]
     return {
         "parameters": sum(param.numel() for param in unique),
         "parameter_bytes": sum(param.numel() * param.element_size() for param in unique),
         "tensors": len(unique),
-        "modules": rows[:_MOST_MODULES],
-        "modules_left_out": max(0, len(rows) - _MOST_MODULES),
+        "modules": rows,
+        "modules_left_out": len(inside) - len(rows),
+    }
+
+
+def _module_row(path: str, module: Any, root: bool) -> dict[str, Any]:
+    inside = list(module.parameters())
+    return {
+        "path": path,
+        "kind": type(module).__name__,
+        "parameters": sum(param.numel() for param in inside),
+        "parameter_bytes": sum(param.numel() * param.element_size() for param in inside),
+        **({"root": True} if root else {}),
     }

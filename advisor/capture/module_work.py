@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from advisor.analyses.module_calls import PREFIX, parse_range
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.op_work import flops, shapes
 from advisor.errors import AdvisorError
 from advisor.trace.events import Category, Events, Ints, Trace
 from advisor.trace.load import load
 
-PREFIX = "advisor:module|"
 _NODE = "autograd::engine::evaluate_function: "
 
 
@@ -107,7 +107,7 @@ def _paths(events: Events, parent: Ints, inside: Ints, row: int) -> Iterator[str
     """Paths of a module's range and of all module ranges around it."""
     seen = set()
     while row >= 0:
-        path = events.text(row).removeprefix(PREFIX).rpartition("|")[0]
+        path, _ = parse_range(events.text(row))
         if path not in seen:  # a module that calls itself
             seen.add(path)
             yield path

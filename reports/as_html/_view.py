@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times
 
 from .. import _labels, _ranking, _verdict, _words
-from . import _charts
+from . import _charts, _modules
 
 # Rows of a table that help a reader; report.json holds the rest, and the page says so.
 _ROWS = 20
@@ -61,6 +61,7 @@ class Page:
     lines: tuple[tuple[OpRow, str], ...]
     kernels: tuple[tuple[OpRow, str], ...]
     ops: tuple[tuple[OpRow, str], ...]
+    modules: _modules.Modules | None
     rank_columns: tuple[str, ...]
     ranks: tuple[RankRow, ...]
     ranks_left_out: int
@@ -91,6 +92,7 @@ def page(report: Report) -> Page:
         lines=_charts.rows([replace(row, name=_words.path(row.name)) for row in report.lines[:_ROWS]]),
         kernels=_charts.rows(report.kernels[:_ROWS]),
         ops=_charts.rows(report.ops[:_ROWS]),
+        modules=_modules.modules(report),
         rank_columns=tuple(_labels.metric(column).name for column in columns),
         ranks=tuple(_rank_row(report, rank, columns) for rank in shown),
         ranks_left_out=len(report.ranks) - len(shown) if shown else 0,
