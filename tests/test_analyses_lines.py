@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from advisor.analyses.frames import Owner, owner, parse
-from advisor.analyses.line_records import parse_record
+from advisor.analyses.line_records import _longest_rise, parse_record
 from advisor.api import Lines, LinesTrace, Source, Steps
 from advisor.computed import Computed
 from advisor.trace.events import Trace
@@ -103,6 +103,27 @@ def test_a_step_with_other_ops_still_finds_the_lines_of_the_common_ones() -> Non
     lines, made = lines_of(other, RECORDED)
     assert lines.where_op(row_of(made, "aten::mm")).line == 10
     assert lines.where_span(1_140_000, 1_188_000).line == 20
+
+
+def test_an_op_that_one_step_runs_for_itself_leads_nothing_astray() -> None:
+    """The recorded step prints a sum at its start; the only sum of the profiled ones comes late."""
+    printed = [row("aten::sum", 5001, 2), *RECORDED[:1], *RECORDED[1:]]
+    late = [*PROFILED, row("aten::sum", 1095, 2), row("aten::sum", 1195, 2)]
+    lines, made = lines_of(late, printed)
+    for which in (0, 1):
+        assert lines.where_op(row_of(made, "aten::mm", which)).line == 10
+        assert lines.where_op(row_of(made, "aten::item", 2 * which)).line == 11
+
+
+@pytest.mark.parametrize(
+    ("values", "longest"),
+    [([1, 2, 3], 3), ([9, 1, 2, 3], 3), ([1, 9, 2, 2, 3], 4), ([3, 2, 1], 1), ([5, 6, 1, 2, 7, 3], 3), ([4], 1)],
+)
+def test_most_entries_that_never_fall(values: list[int], longest: int) -> None:
+    kept = _longest_rise(np.array(values))
+    assert len(kept) == longest
+    assert (np.diff(kept) > 0).all()
+    assert (np.diff(np.array(values)[kept]) >= 0).all()
 
 
 def test_the_recorded_trace_needs_no_common_op() -> None:

@@ -1,5 +1,7 @@
 """What lines cost without the profiler, against drawings worked out by hand."""
 
+import json
+
 import pytest
 
 from advisor.analyses.line_costs import LineCosts
@@ -7,10 +9,11 @@ from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
 from advisor.analyses.undilated import Undilated
 from advisor.api import BACKWARD, FORWARD, Ev, draw
-from advisor.computed import Missing
+from advisor.computed import Computed, Missing
 from advisor.rule import Example
 from advisor.testing import computed
 from advisor.trace.events import Category, Trace
+from advisor.trace.load import read_bytes
 
 # Each step is 2,400 µs: 600 forward, 900 Python in a function of the user's, 900 backward.
 STEPS = """
@@ -71,6 +74,34 @@ def test_backward_time_goes_to_the_line_of_its_forward_op():
     behind = {cost.source.line: cost.backward_us for cost in known.get(LineCosts).lines}
     assert behind[32] == pytest.approx(500, rel=0.02)
     assert behind[31] == pytest.approx(400, rel=0.02)
+
+
+def test_gradients_of_gradients_belong_to_the_line_that_asked_for_the_first():
+    """Line 32 calls autograd.grad(create_graph=True): the op within that node made a node of its own."""
+
+    def row(name, start, dur, line, **args):
+        args |= {"Call stack": f"train.py({line}): <module>"} if line else {}
+        return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": args}
+
+    def number(sequence, of_node=False):
+        return {"Sequence number": sequence} | ({"Fwd thread id": 1} if of_node else {})
+
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    rows = []
+    for step in (0, 1):
+        at, first = 1000 * step, 4 * step
+        rows += [
+            row(f"ProfilerStep#{step}", at, 1000, 0) | {"cat": "user_annotation"},
+            row("aten::mm", at, 100, 31, **number(first + 1)),
+            row(node, at + 100, 200, 32, **number(first + 1, True)),
+            row("aten::mul", at + 150, 50, 32, **number(first + 2)),
+            row(node, at + 300, 500, 33, **number(first + 2, True)),
+        ]
+    known = Computed(trace=read_bytes(json.dumps({"traceEvents": rows}).encode(), "made"))
+    behind = {cost.source.line: cost.backward_us for cost in known.get(LineCosts).lines}
+    # Nodes one after the other: what each line caused is what its node took.
+    assert behind[31] == pytest.approx(200, rel=0.02)
+    assert behind[32] == pytest.approx(500, rel=0.02)
 
 
 def all_of(mapping, us, rows=0.0, python_us=0.0):

@@ -154,7 +154,9 @@ def _backward(
     nodes = backward_rows(events)
     node_of = nesting.ancestor(nodes)
     mine = (links.step >= 0) & (events.sequence >= 0)
-    forward = np.flatnonzero(mine & (node_of < 0) & events.of(Category.CPU_OP) & (op_line >= 0))
+    # Gradients of gradients: with create_graph the ops in a node make nodes, too. The node's own rows name a thread.
+    makers = mine & ~nodes & (events.forward_thread <= 0)
+    forward = np.flatnonzero(makers & events.of(Category.CPU_OP) & (op_line >= 0))
     node = np.flatnonzero(mine & nodes)
     if not len(forward) or not len(node):
         return np.zeros(count), np.zeros(count)

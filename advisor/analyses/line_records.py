@@ -6,6 +6,8 @@ other. These pairs are anchors; between two anchors time runs evenly.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 from advisor.analyses.frames import innermost
@@ -79,6 +81,28 @@ def _ordinals(names: Ids) -> Ints:
     return ordinal
 
 
+def _longest_rise(values: Ints) -> Ints:
+    """Indices of most entries that never fall.
+
+    Time does not run backwards: where one step ran an op that the other did not (what it prints every twentieth step),
+    its anchor is another op of that name, and those between would follow it to a wrong place.
+    """
+    if (values[1:] >= values[:-1]).all():
+        return np.arange(len(values))
+    lowest: list[int] = []  # by length of the rise: the lowest entry that ends one
+    last: list[int] = []  # and where that stands
+    before = np.full(len(values), -1, np.int64)
+    for index, value in enumerate(values.tolist()):
+        length = bisect_right(lowest, value)
+        before[index] = last[length - 1] if length else -1
+        lowest[length : length + 1] = [value]
+        last[length : length + 1] = [index]
+    found = [last[-1]]
+    while (previous := int(before[found[-1]])) >= 0:
+        found.append(previous)
+    return np.array(found[::-1], np.int64)
+
+
 def _warp(spans: Intervals, recorded: _Anchors, profiled: _Anchors) -> Intervals:
     """Spans of the recorded step on the clock of the profiled one."""
     pairs = [(i, profiled.index[key]) for key, i in recorded.index.items() if key in profiled.index]
@@ -87,8 +111,7 @@ def _warp(spans: Intervals, recorded: _Anchors, profiled: _Anchors) -> Intervals
     y = np.concatenate(([profiled.step[0]], profiled.times[ours].ravel(), [profiled.step[1]]))
     order = np.argsort(x, kind="stable")
     x, y = x[order], y[order]
-    # Where the two steps ran ops in another order, the earlier anchor wins; time never runs backwards.
-    forward = y >= np.maximum.accumulate(y)
+    forward = _longest_rise(y)
     x, y = x[forward] - recorded.step[0], y[forward] - profiled.step[0]
     warped: Intervals = (np.interp(spans - recorded.step[0], x, y) + profiled.step[0]).astype(np.int64)
     return warped
