@@ -1,74 +1,127 @@
-"""Gradients that are reduced over the ranks in every step, though several steps make one update."""
+"""Gradients that are reduced over the ranks in every backward pass, though several passes make one update."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
-from advisor.api import Finding, Fix, LineCosts, OptimizerWork, RankRecord, Scale, Source, Trace
+import numpy as np
+import numpy.typing as npt
 
-from ._words import count, percent, time
+from advisor.api import Category, Events, RankRecord, Steps, Trace
 
-# With fewer collectives a step than this, most steps of an accumulation reduce nothing.
-EVERY_STEP = 0.9
+from ._growth import numbers_in
 
-_NO_SYNC = Fix(
-    "Reduce the gradients in the last of these steps only",
-    "numerics",
-    "loss.backward()\nif (step + 1) % accumulation == 0:\n    optimizer.step()",
-    "last = (step + 1) % accumulation == 0\nwith nullcontext() if last else model.no_sync():\n"
-    "    loss = criterion(model(x), y)\n    loss.backward()\nif last:\n    optimizer.step()",
-)
+# A pass that reduces less than this part of what the last pass of its update reduces keeps its gradients to itself:
+# what it still sends are statistics of normalisation, or buffers.
+_ALL = 0.9
+# Steps for one update, at least, where capture counted both: a step that is skipped now and then is no accumulation.
+_SEVERAL = 1.5
+
+_MARKS = {"forward": "DistributedDataParallel.forward", "step": "Optimizer.step#"}
+_REDUCES = "c10d::allreduce_"
+_STORES = "torch::autograd::AccumulateGrad"
+_CLEARS = "Optimizer.zero_grad#"
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
-    """Communication per step: profiled µs that nothing hides, and all of it; their share of W; collectives."""
+class NeedlessReductions:
+    """Passes through DistributedDataParallel whose gradients were reduced, and then added to by another pass.
 
-    exposed_us: float
-    us: float
-    share: float
-    calls: float
-    on_device: bool
+    per_update  backward passes for one update; 1 where each pass is one, where some of several reduce nothing (they
+                stand in `no_sync()`), or where nothing tells
+    """
 
+    per_update: float
 
-def updates(trace: Trace, record: RankRecord | None, work: OptimizerWork | None) -> float:
-    """Steps for one update of a model in DistributedDataParallel; 1 where every step updates, or nothing tells."""
-    wrapped = bool(record and record.settings.ddp) or bool(trace.events.named("DistributedDataParallel.forward").any())
-    if not wrapped:
-        return 1.0
-    steps = record.steps if record else None
-    if steps and steps.optimizer_steps and steps.count:
-        return steps.count / steps.optimizer_steps
-    return 1 / work.calls if work and work.calls else 1.0
+    @property
+    def share(self) -> float:
+        """Of all reductions those that no update needs."""
+        return 1 - 1 / self.per_update
 
-
-def needless(waited: Waited, often: float, scale: Scale, at: tuple[Source, ...], part: str) -> Finding:
-    """What reducing in the last of `often` steps only gives back."""
-    spared = 1 - 1 / often
-    return Finding(
-        message=(
-            f"Gradients are added up over {count(often)} steps, yet each of them reduces them over the ranks: for "
-            f"{time(scale.scaled(waited.exposed_us))} of each step ({percent(waited.share)}) nothing else happens."
-        ),
-        saving=scale.saving(
-            spared * waited.exposed_us,
-            spared * (waited.exposed_us if waited.on_device else waited.us),
-            "all collectives but those of the last of these steps; high, where ranks share a host: with the time that "
-            "they take from the computation beside them",
-        ),
-        where=at,
-        facts={
-            "exposed_us": waited.exposed_us,
-            "communication_us": waited.us,
-            "collectives": waited.calls,
-            "steps_per_update": often,
-        },
-        fix=_NO_SYNC,
-        claims=(part,),
-    )
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, record: RankRecord | None) -> NeedlessReductions:
+        """What the passes of the window did. Needs the shapes of collectives and the rows of the optimizer."""
+        events = trace.events
+        updates = _updates(_passes(events, steps))
+        needless = [numbers for update in updates for numbers in update.earlier]
+        wanted = _wanted(updates, record)
+        in_vain = all(numbers >= _ALL * (update.last or wanted) > 0 for update in updates for numbers in update.earlier)
+        per_update = _per_update(updates, steps, record)
+        return cls(per_update if needless and in_vain and per_update >= _SEVERAL else 1.0)
 
 
-def where(costs: LineCosts | None, part: str) -> tuple[Source, ...]:
-    """The line in which the loop waits for the other ranks."""
-    line = max(costs.lines, key=lambda line: line.parts.get(part, 0.0), default=None) if costs else None
-    return (line.source,) if line and line.parts.get(part) else ()
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One backward pass: numbers that it reduced, and what came after it: "step", "clear", "forward", "" at the end."""
+
+    numbers: int
+    then: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """Numbers reduced by the last pass before the optimizer stepped (None: not in the window), and by those before."""
+
+    earlier: tuple[int, ...]
+    last: int | None
+
+
+def _passes(events: Events, steps: Steps) -> list[_Pass]:
+    """Backward passes of the window in order: each from its forward pass to the next, or to the optimizer's step."""
+    host = events.of(Category.ANNOTATION, Category.CPU_OP)
+    rows = {kind: np.flatnonzero(events.named(name) & host) for kind, name in _MARKS.items()}
+    marks = sorted((int(events.start_ns[row]), kind) for kind, found in rows.items() for row in found.tolist())
+    cleared = events.start_ns[events.named(_CLEARS) & host]
+    stored = events.start_ns[events.exactly(_STORES)]
+    reductions = np.flatnonzero(events.named(_REDUCES) & events.of(Category.CPU_OP) & (events.dims >= 0))
+    close = (int(steps.window[-1, 1]), "")
+    # A forward pass without a backward trains nothing: an evaluation, or the first half of a pair of views.
+    trained = [mark for mark, (end, _) in pairwise([*marks, close]) if mark[1] == "step" or _any(stored, mark[0], end)]
+    found: list[_Pass] = []
+    for (start, kind), (end, then) in pairwise([*trained, close]):
+        if kind == "step":
+            continue
+        inside = reductions[(events.start_ns[reductions] >= start) & (events.start_ns[reductions] < end)]
+        numbers = sum(numbers_in(events.dims_table[events.dims[row]]) for row in inside.tolist())
+        clears = then != "step" and _any(cleared, int(stored[stored < end].max()), end)
+        found.append(_Pass(numbers, "clear" if clears else then))
+    return found
+
+
+def _any(at_ns: npt.NDArray[np.int64], start: int, end: int) -> bool:
+    """Whether one of these instants lies from start to end."""
+    return bool(((at_ns >= start) & (at_ns < end)).any())
+
+
+def _updates(passes: list[_Pass]) -> list[_Update]:
+    """Passes by the update that they belong to; those whose gradients were cleared belong to none."""
+    updates, open_ = [], list[int]()
+    for one in passes:
+        if one.then == "step":
+            updates.append(_Update(tuple(open_), one.numbers))
+            open_ = []
+        elif one.then == "clear":
+            open_ = []
+        else:
+            open_.append(one.numbers)
+    # The last pass may be the last of its update: nobody saw what came after it.
+    return [*updates, _Update(tuple(open_[:-1]), None)]
+
+
+def _wanted(updates: list[_Update], record: RankRecord | None) -> float:
+    """Numbers that an update reduces, for those whose last pass is not in the window; infinite where unknown."""
+    seen = [update.last for update in updates if update.last]
+    known = ((record.model or {}).get("parameters") if record else None) or np.inf
+    return float(min(seen, default=known))
+
+
+def _per_update(updates: list[_Update], steps: Steps, record: RankRecord | None) -> float:
+    """Backward passes for one update: as capture counted steps of the whole run, else as the window shows them."""
+    passes = sum(len(update.earlier) + (update.last is not None) for update in updates)
+    counted = record.steps if record else None
+    if counted and counted.optimizer_steps and counted.count:
+        # Several passes may be within one step; what the run did beyond the window, its steps tell.
+        return counted.count / counted.optimizer_steps * max(round(passes / steps.count), 1)
+    whole = [len(update.earlier) + 1 for update in updates[1:] if update.last is not None]
+    return float(np.mean(whole)) if whole else 1.0

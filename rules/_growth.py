@@ -42,7 +42,7 @@ class GrowingOps:
         rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (step >= 0))
         if not len(rows):
             raise Missing("shapes were not recorded (record_shapes=True)")
-        held = np.array([_numbers(text) for text in events.dims_table], np.int64)[events.dims[rows]]
+        held = np.array([numbers_in(text) for text in events.dims_table], np.int64)[events.dims[rows]]
         names, name = np.unique(events.name[rows], return_inverse=True)
         largest = np.zeros((len(names), steps.count), np.int64)
         np.maximum.at(largest, (name, step[rows]), held)
@@ -55,7 +55,7 @@ class GrowingOps:
         return cls(_by_time(events, mine), mine, int(largest[grows, 0].max()), int(largest[grows, -1].max()))
 
 
-def _numbers(dims: str) -> int:
+def numbers_in(dims: str) -> int:
     """Numbers in all tensors of an op's `Input Dims`."""
     try:
         return _held(json.loads(dims))

@@ -39,10 +39,7 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
-    Fix,
     HostCommunication,
-    LineCosts,
-    OptimizerWork,
     RankRecord,
     Replay,
     Saving,
@@ -54,15 +51,15 @@ from advisor.api import (
     replayed_or,
 )
 
-from ._accumulation import EVERY_STEP, Waited, needless, updates, where
+from ._accumulation import NeedlessReductions
+from ._collectives import MANY, fewer_bytes
+from ._unused_search import NeedlessSearch
 from ._words import count, percent, size, time
 
 CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed ResNet on MI300X, DLRM on eight V100s"
 
 # DistributedDataParallel's own default bucket.
 _BUCKET_BYTES = 25e6
-# From here on a step has more collectives than a large model has buckets of 25 MB (1.25 GB of gradients).
-_MANY = 50
 
 
 def check(
@@ -74,30 +71,28 @@ def check(
     host_side: HostCommunication | None,
     record: RankRecord | None,
     replay: Replay | None,
-    work: OptimizerWork | None,
-    costs: LineCosts | None,
+    needless: NeedlessReductions,
+    search: NeedlessSearch,
     *,
     min_share: float = 0.05,  # changing how ranks communicate is work: less than 5 % of the step does not repay it
     min_host_share: float = 0.15,  # two ranks on one host that do all they can still wait for each other for 10 %
 ) -> Iterator[Finding]:
     part = "exposed_communication" if breakdown.on_device else "communication"
-    exposed_us, share = breakdown.us(part), breakdown.share(part)
+    # Reductions that no update needs, and those of a search in vain, are other rules': what is left without them.
+    kept = 1 - needless.share
+    exposed_us = max(kept * breakdown.us(part) - search.told_us, 0.0)
+    share = exposed_us / steps.step_us
     if share < (min_share if breakdown.on_device else min_host_share):
         return
-    total_us = device_side.us if device_side else host_side.us if host_side else exposed_us
-    calls = device_side.calls if device_side else host_side.calls if host_side else 0.0
+    side = device_side or host_side
+    total_us, calls = (kept * side.us, kept * side.calls) if side else (exposed_us, 0.0)
     hidden_us = max(0.0, total_us - exposed_us)
     merged_us = _merged_us(trace, device_side, exposed_us)
     # What is still exposed can hide behind computation that communication does not cover yet.
     room_us = _computing_us(breakdown) - hidden_us
     # Half the bytes, or only every second step: half of the time, whatever computation can hide.
     high_us = min(exposed_us, max(room_us, merged_us, exposed_us / 2))
-    bytes_ = device_side.bytes if device_side else None
-    often = updates(trace, record, work)
-    if often > 1 and calls >= EVERY_STEP:
-        waited = Waited(exposed_us, max(total_us, exposed_us), share, calls, breakdown.on_device)
-        yield needless(waited, often, scale, where(costs, part), part)
-        return
+    bytes_ = kept * device_side.bytes if device_side and device_side.bytes is not None else None
     saving = scale.saving(
         min(merged_us, high_us),
         high_us,
@@ -115,7 +110,7 @@ def check(
             "bytes": bytes_,
             "hidden_us": hidden_us,
         },
-        fix=_fix(trace, record, calls, bytes_, breakdown.on_device),
+        fix=fewer_bytes(trace, record, calls, bytes_, breakdown.on_device),
         claims=(part,),
     )
 
@@ -130,7 +125,7 @@ def _replayed(
     rows = np.flatnonzero(device_side.rows)
     buckets = max(1.0, (device_side.bytes or 0.0) / _BUCKET_BYTES)
     merged = []
-    if device_side.calls >= _MANY and device_side.bytes is not None:
+    if device_side.calls >= MANY and device_side.bytes is not None:
         calls = np.flatnonzero(trace.events.named("c10d::"))
         merged = [edits.fuse(calls, into=round(buckets * steps.count))]
     how = "low: fewer, larger collectives; high: the step replayed with them beside computation, or half their bytes"
@@ -156,7 +151,7 @@ def _merged_us(trace: Trace, communication: Communication | None, exposed_us: fl
 
     The start-up time is taken from the shortest tenth of the kernels: those that waited for nobody and carried little.
     """
-    if communication is None or communication.calls < _MANY or communication.bytes is None:
+    if communication is None or communication.calls < MANY or communication.bytes is None:
         return 0.0
     durations = trace.events.dur_ns[communication.rows] / 1e3
     fewer = communication.calls - max(1.0, communication.bytes / _BUCKET_BYTES)
@@ -184,56 +179,12 @@ def _message(
     )
 
 
-def _fix(trace: Trace, record: RankRecord | None, calls: float, bytes_: float | None, on_device: bool) -> Fix:
-    known = record.settings.ddp if record else None
-    wrapped = bool(known) or bool(trace.events.named("DistributedDataParallel.forward").any())
-    if not wrapped and calls >= _MANY:
-        return Fix(
-            "Let DistributedDataParallel reduce gradients in buckets during the backward pass",
-            "exact",
-            "for p in model.parameters():\n    dist.all_reduce(p.grad)",
-            "model = DistributedDataParallel(model, gradient_as_bucket_view=True)",
-        )
-    bucket = float((known or {}).get("bucket_cap_mb") or 25)
-    if wrapped and bytes_ is not None and bytes_ / max(calls, 1.0) < bucket * 0.5e6:
-        return Fix(
-            "Reduce in fewer, larger buckets",
-            "exact",
-            "DistributedDataParallel(model)",
-            f"DistributedDataParallel(model, bucket_cap_mb={bucket * 4:.0f}, gradient_as_bucket_view=True)",
-        )
-    # Host-side backends do not all add up bf16.
-    if not on_device or _in_16_bit(trace):
-        return Fix(
-            "Communicate every second step: add up the gradients of two batches",
-            "semantics",
-            "loss.backward()\noptimizer.step()",
-            "with model.no_sync() if step % 2 == 0 else nullcontext():\n    loss.backward()\n"
-            "if step % 2 == 1:\n    optimizer.step()\n    optimizer.zero_grad()",
-        )
-    return Fix(
-        "Communicate half the bytes: reduce gradients in bf16",
-        "numerics",
-        "model = DistributedDataParallel(model)",
-        "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n\n"
-        "model = DistributedDataParallel(model)\nmodel.register_comm_hook(None, default_hooks.bf16_compress_hook)",
-    )
-
-
-def _in_16_bit(trace: Trace) -> bool:
-    """Whether the large collectives carry 16-bit numbers already."""
-    sums = [one for one in trace.events.collective_table if "reduce" in one.name.lower() and one.in_elements > 0]
-    return bool(sums) and max(sums, key=lambda one: one.in_elements).dtype in ("BFloat16", "Half")
-
-
 _AFTER_BACKWARD = """
     step   [1                             ][2                             ]
     cpu    [F ][B  ][A ]                   [F ][B  ][A ]
     gpu 7   [K    ][K    ]                  [K    ][K    ]
     gpu 20                [N        ]                     [N        ]
     """
-
-_WRAPPED = Ev("DistributedDataParallel.forward")
 
 EXAMPLES = [
     Example(
@@ -273,13 +224,6 @@ EXAMPLES = [
         ),
         saves_us=(0, 11000),
         says=("the loop only communicates",),
-    ),
-    Example(
-        "four steps for one update, and each reduces its gradients",
-        draw(_AFTER_BACKWARD, us=1000, world_size=2, F=_WRAPPED, B=BACKWARD, A=ALLREDUCE, K=GEMM, N=NCCL),
-        facts={"world_size": 2, "steps": {"count": 80, "optimizer_steps": 20}},
-        saves_us=(7000, 8500),
-        says=("added up over 4 steps",),
     ),
     Example(
         "the same all-reduce beside the backward pass",

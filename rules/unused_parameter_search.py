@@ -21,77 +21,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-import numpy.typing as npt
-
 from advisor.api import (
     BACKWARD,
     FORWARD,
     GLOO,
     Breakdown,
-    Category,
     Ev,
     Example,
     Finding,
     Fix,
     Scale,
     Steps,
-    Trace,
     draw,
-    is_communication,
 )
 
-from ._operands import dims_of, sizes
 from ._places import often
+from ._unused_search import NeedlessSearch
 from ._words import count, time
 
 CONFIRMED = "real trace: two ranks on a CPU; what leaving it out gained was within the noise of the measurement"
 
-_SEARCH = "reducer::search_unused_parameters"
-_SINK = ("_DDPSink", "_DDPSinkBackward")
-# One row for each parameter of the model, used or not.
-_EACH = "reducer::copy_bucket_to_grad"
-_STORES = "torch::autograd::AccumulateGrad"
-
 
 def check(
-    trace: Trace,
+    search: NeedlessSearch,
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
     *,
     min_share: float = 0.003,  # one argument to leave out; the search itself is short, the reduction may not be
 ) -> Iterator[Finding]:
-    events = trace.events
-    search = events.named(_SEARCH)
-    if not search.any():
+    if not search.parameters:
         return
-    inside = steps.step_of(events.start_ns) >= 0
-    search &= inside
-    passes = int(search.sum())
-    all_of_them = int((events.named(_EACH) & inside).sum())
-    used = int((events.exactly(_STORES) & events.of(Category.CPU_OP) & inside).sum())
-    # Without a row for each parameter, or with steps cut through, nobody knows that all were used.
-    if not passes or not all_of_them or used != all_of_them or used % passes:
-        return
-    parameters = used // passes
-    host_us = _us(trace, steps, (search | events.exactly(*_SINK)) & inside)
-    told_us = _told_us(trace, steps, _reductions(trace, parameters) & inside)
     parts = ("backward", "forward", "other_ops", "host", "communication", "exposed_communication", "idle_host")
     bound_us = sum(breakdown.us(part) for part in parts if part in breakdown.intervals)
-    high_us = min(host_us + told_us, bound_us)
+    high_us = min(search.search_us + search.told_us + search.spread_us, bound_us)
     if high_us < min_share * steps.step_us:
         return
     yield Finding(
         message=(
-            f"DistributedDataParallel searches for unused parameters {often(passes / steps.count)}, and all "
-            f"{count(parameters)} are used: {time(scale.scaled(host_us))} of each step, and "
-            f"{time(scale.scaled(told_us))} for telling the other ranks."
+            f"DistributedDataParallel searches for unused parameters {often(search.passes)}, and all "
+            f"{count(search.parameters)} are used: {time(scale.scaled(search.search_us))} of each step, and "
+            f"{time(scale.scaled(search.told_us))} for telling the other ranks."
         ),
         saving=scale.saving(
-            0.0, high_us, "low: it runs beside other work; high: the search and the reduction of what it found"
+            min(max(search.told_us - search.spread_us, 0.0), high_us),
+            high_us,
+            "how much later the ranks are done because of what the search found, as far as so few steps tell; high: "
+            "with the search itself",
         ),
-        facts={"parameters": parameters, "search_us": host_us, "reduction_us": told_us},
+        facts={"parameters": search.parameters, "search_us": search.search_us, "reduction_us": search.told_us},
         fix=Fix(
             "Leave the search out",
             "exact",
@@ -102,32 +80,9 @@ def check(
     )
 
 
-def _us(trace: Trace, steps: Steps, rows: npt.NDArray[np.bool_]) -> float:
-    return steps.per_step_us(float(trace.events.dur_ns[rows].sum()))
-
-
-def _told_us(trace: Trace, steps: Steps, rows: npt.NDArray[np.bool_]) -> float:
-    """The shortest reduction for each: what longer ones take is waiting for other ranks, which would be waited for."""
-    durations = trace.events.dur_ns[rows]
-    return steps.per_step_us(float(durations.min() * len(durations))) if len(durations) else 0.0
-
-
-def _reductions(trace: Trace, parameters: int) -> npt.NDArray[np.bool_]:
-    """Communication of as many numbers as there are parameters: kernels on a device, else the host's own rows."""
-    events = trace.events
-    kind = events.of(Category.KERNEL) if events.of(Category.KERNEL).any() else events.of(Category.ANNOTATION)
-    talk = np.array([is_communication(name) for name in events.names] or [False])[events.name] & kind
-    told = np.zeros(len(events), bool)
-    for row in np.flatnonzero(talk).tolist():
-        of_kernel = events.collective[row]
-        elements = events.collective_table[of_kernel].in_elements if of_kernel >= 0 else -1
-        told[row] = elements == parameters or sizes(dims_of(events, row), 0) == (parameters,)
-    return told
-
-
 _REDUCER = "torch.distributed.ddp.reducer::"
 _ALL = Ev(f"{_REDUCER}copy_bucket_to_grad", times=2)
-_STORED = Ev(_STORES, times=2)
+_STORED = Ev("torch::autograd::AccumulateGrad", times=2)
 _SEARCHED = Ev(f"{_REDUCER}search_unused_parameters")
 _STEPS = """
     step   [1                             ][2                             ]
@@ -149,8 +104,28 @@ EXAMPLES = [
             G=Ev(GLOO.name, GLOO.cat, dims=[[2]]),
             world_size=2,
         ),
-        saves_us=(0, 1200),
+        saves_us=(500, 1300),
         says=("all 2 are used",),
+    ),
+    Example(
+        "the ranks tell each other while their gradients still travel",
+        draw(
+            _STEPS
+            + """
+    cpu 3                    [H         ]                   [H         ]
+    """,
+            us=100,
+            F=FORWARD,
+            S=_SEARCHED,
+            B=BACKWARD,
+            T=_STORED,
+            E=_ALL,
+            G=Ev(GLOO.name, GLOO.cat, dims=[[2]]),
+            H=Ev(GLOO.name, GLOO.cat, dims=[[4096]]),
+            world_size=2,
+        ),
+        saves_us=(0, 400),
+        says=("0 µs for telling",),
     ),
     Example(
         "one of three parameters is unused",
