@@ -85,6 +85,7 @@ SOURCES: dict[str, str] = {
     "user": "the script's own prof.step()",
     "loader": "the DataLoader's batches",
     "optimizer": "optimizer steps",
+    "backward": "backward passes: no loader and no optimizer was seen",
     "window": "no steps were found: the whole recording counts as one",
 }
 

@@ -198,5 +198,5 @@ def _covered(events: Events, rows: Mask, thread: int) -> int:
 
 
 def _source(text: str) -> StepSource:
-    sources: dict[str, StepSource] = {"user": "user", "loader": "loader", "optimizer": "optimizer"}
-    return sources.get(text, "window")
+    sources: tuple[StepSource, ...] = ("user", "loader", "optimizer", "backward")
+    return next((one for one in sources if one == text), "window")

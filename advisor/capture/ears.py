@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import hooks
+from .by_hand import Rhythm
 from .collector import Collector
 from .parts import BACKWARD, FETCH, OPTIMIZER, Parts
 from .tracker import Tracker
@@ -29,6 +30,7 @@ class Ears:
         self.thread = 0
         self.serials = 0
         self.tracker = Tracker(self._boundary)
+        self.rhythm = Rhythm(self.tracker)
         self.collector = Collector()
         self.parts = Parts()
 
@@ -78,6 +80,7 @@ class Ears:
                 self.thread = get_ident()
             if get_ident() == self.thread:
                 self._guard(self.tracker.backward)
+                self._guard(self.rhythm.passed)
                 if self.parts.on:
                     self.parts.begin(BACKWARD)
                     return True

@@ -29,7 +29,7 @@ class TraceFile(msgspec.Struct, frozen=True):
 class StepTimes(msgspec.Struct, frozen=True):
     """Step times seen by the hooks, µs, in order."""
 
-    source: str = "window"  # user | loader | optimizer | window
+    source: str = "window"  # user | loader | optimizer | backward | window
     count: int = 0  # training iterations seen in all
     eval_count: int = 0
     optimizer_steps: int = 0

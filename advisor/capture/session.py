@@ -13,6 +13,7 @@ from _thread import get_ident
 from typing import Any
 
 from . import choices, graphs, hooks, live, probe, secrets
+from .by_hand import PASSES
 from .clock import Clock
 from .ears import Ears
 from .exits import Exits, when_worker_ends
@@ -23,9 +24,6 @@ from .saves import saves
 from .timewindow import TimeWindow
 from .vitals import Vitals
 from .window import Window
-
-# Backward passes without a step source after which none is expected: a loop that updates its weights by hand.
-_UNSETTLED = 8
 
 
 def arm(settings: dict[str, Any], role: str) -> None:
@@ -147,7 +145,7 @@ class Session(Ears):
         """False where it must be asked again: a profiler that starts inside a backward is lost when that ends."""
         if hooks.inside_backward():
             return False
-        expected = self.tracker.backwards and self.tracker.backwards < _UNSETTLED
+        expected = self.tracker.backwards and self.tracker.backwards < PASSES
         # Where the loop runs on another thread, the main one has nothing to show.
         elsewhere = self.thread and self.thread != get_ident()
         if self._without_steps() and not expected and not elsewhere:

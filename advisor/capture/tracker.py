@@ -37,7 +37,9 @@ Boundary = Callable[[int, bool, bool], None]
 class Tracker:
     """Turns events of the loop's thread into boundaries of the one source that was settled during warm-up.
 
-    source is "" until then. `count` is training iterations, `optimizer_steps` the returns of all optimizers.
+    source is "" until then; "backward" where neither a loader nor an optimizer was seen, which may yet turn out wrong
+    and is given up as soon as one of them is. `count` is training iterations, `optimizer_steps` the returns of all
+    optimizers.
     """
 
     def __init__(self, boundary: Boundary) -> None:
@@ -117,6 +119,8 @@ class Tracker:
         """
         self.stepping = False
         self.optimizer_steps += 1
+        if self.source == "backward":
+            self.source = ""
         if self.source == "optimizer":
             if optimizer == self.lead:
                 self.count += 1
@@ -156,6 +160,19 @@ class Tracker:
             self._settle("user", self.user_steps)
             self.backward_since = False
 
+    @property
+    def unled(self) -> bool:
+        """Nothing but backward passes was seen so far."""
+        return not (self.source or self.segment or self.steps_of or self.user_steps)
+
+    def settle_by_hand(self, seen: int) -> None:
+        """Steps begin with their backward pass, here and now; `seen` of them are over."""
+        self._settle("backward", seen)
+
+    def stepped_by_hand(self) -> None:
+        """The backward pass that begins a step begins."""
+        self._mark(True)
+
     def eval_count(self) -> int:
         """Batches of iterators that no backward followed."""
         return sum(self.yields.values())
@@ -170,6 +187,8 @@ class Tracker:
     def _close(self, segment: Segment, iterator: int) -> None:
         clean = iterator == segment.opener
         self.inner_steps = 0
+        if self.source == "backward":
+            self.source = ""
         self.loader_segments += 1
         self._open(iterator)
         if not self.source:
@@ -190,6 +209,8 @@ class Tracker:
         if self.source == "loader" and self.segment is not None and self.segment.backward:
             self.count += 1
             self.segment = None
+        if self.source == "backward":
+            self.count += 1
 
     def _settle(self, source: str, seen: int) -> None:
         self.source = source
