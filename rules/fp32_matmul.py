@@ -3,7 +3,8 @@
 ## What it looks at
 The device time of matrix products, convolutions and attention that ran in fp32 without TF32, and what this very
 device can do instead, looked up by its name. Decided by the recorded dtypes and the switches of the run; without
-them by kernels whose names state their precision. What is unknown is not counted.
+them by kernels whose names state their precision. What is unknown is not counted. On a CPU: calls whose work is worth
+converting for, where neither the CPU nor the environment (`ONEDNN_MAX_CPU_ISA`) forbids the instructions for bf16.
 
 ## Why it costs time
 Tensor cores multiply TF32, bf16 or fp16 several times faster than the ordinary units multiply fp32, and 16-bit
@@ -22,22 +23,17 @@ choose `torch.set_float32_matmul_precision("highest")` is left alone anyway.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
-
-import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
     Breakdown,
-    Category,
     Device,
+    Environment,
     Ev,
-    Events,
     Example,
     Finding,
     Fix,
@@ -48,34 +44,18 @@ from advisor.api import (
     RankRecord,
     Scale,
     Settings,
-    Source,
     Steps,
     Trace,
     Undilated,
     draw,
-    flops,
-    shapes,
 )
 
 from ._costs import of_long_ops
+from ._cpu_bf16 import forbidden, on_cpu, where
 from ._formats import Way, faster
 from ._words import percent, time
 
 CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s, where no other lever is left"
-
-# On a CPU with bf16 instructions (AMX): operations per byte that autocast converts for a product (both factors and the
-# result, read and written). Below 30 converting cost as much as multiplying gained, and more with small matrices; from
-# 60 on whole training steps became 2 to 3 times faster, between the two 1.4 times and more. Convolutions gained always.
-_CPU_GAINS = ((60.0, (2.0, 4.0)), (30.0, (1.4, 3.2)))
-_CONVOLUTION_GAIN = (1.5, 4.0)
-# What autocast's conversions around a convolution took, forward and backward, least and most: four convolutions of 40 M
-# operations each gained 0 % [-17, 15] of the step, and lost 9 % of it where their weights needed no gradients; three of
-# 75 M gained 28 %. For products of matrices the conversions are in the gain above.
-_CONVERTING_US = (40.0, 100.0)
-# Calls of fewer operations were not measured to gain; those of a tenth of it lost.
-_CPU_OP_FLOPS = 5e7
-# The slowest that a core was seen to multiply, operations per µs. What a product takes beyond is waiting for a core.
-_CPU_SLOW = 15e3
 
 
 def check(
@@ -89,6 +69,7 @@ def check(
     record: RankRecord | None,
     lines: Lines | None,
     undilated: Undilated | None,
+    environment: Environment | None,
     *,
     min_share: float = 0.10,  # of the step: rounding changes, so the gain has to be worth a look at the loss curve
     max_host_idle: float = 0.10,  # where the device waits more for the host, faster kernels may only wait longer
@@ -96,10 +77,12 @@ def check(
     settings = record.settings if record else Settings()
     if settings.matmul_precision_set and settings.matmul_precision == "highest":
         return
+    if not matmuls.on_device and forbidden(environment):
+        return
     if not matmuls.on_device and (settings.threads or 0) > (settings.cores or settings.threads or 0):
         # Threads that wait for a core: what products take then says nothing about their format.
         return
-    cpu = _on_cpu(trace, steps, matmuls, nesting)
+    cpu = on_cpu(trace, steps, matmuls, nesting)
     fp32_us = matmuls.by_precision["fp32"] if matmuls.on_device else cpu[0]
     if fp32_us < min_share * steps.step_us:
         if matmuls.fp32_share is None:
@@ -118,7 +101,7 @@ def check(
     yield Finding(
         message=_message(matmuls, device, steps, scale, fp32_us, way.name, settings),
         saving=of_long_ops(scale, None if matmuls.on_device else undilated, low_us, saved[1], how, "assumed"),
-        where=_where(trace, steps, matmuls, lines),
+        where=where(trace, steps, matmuls, lines),
         facts={
             "fp32_us": fp32_us,
             "fp32_share": matmuls.fp32_share,
@@ -130,55 +113,6 @@ def check(
         claims=("compute",) if matmuls.on_device else ("forward", "backward", "other_ops"),
         at_most="high" if settings.matmul_precision_set is False else "medium",
     )
-
-
-def _on_cpu(trace: Trace, steps: Steps, matmuls: Matmuls, nesting: Nesting) -> tuple[float, float, float]:
-    """(time of fp32 products on a CPU that gain from bf16, least and most that it gives back), µs per step."""
-    if matmuls.on_device or matmuls.by_precision["fp32"] < 0.9 * matmuls.us:
-        return 0.0, 0.0, 0.0
-    events = trace.events
-    rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (steps.step_of(events.start_ns) >= 0))
-    gains = {kind: _gain(events.names[kind[0]], shapes(events.dims_table[kind[1]])) for kind in _kinds(events, rows)}
-    spent = np.zeros(3)
-    for row in rows.tolist():
-        done, (least, most) = gains[events.name[row], events.dims[row]]
-        if most > 1:
-            us = min(nesting.self_ns[row] / 1e3, done / _CPU_SLOW)
-            less, more = _CONVERTING_US if "convolution" in events.names[events.name[row]] else (0.0, 0.0)
-            spent += us, us * (1 - 1 / least) - more, us * (1 - 1 / most) - less
-    whole, low, high = (spent / steps.count).tolist()
-    return whole, low, high
-
-
-def _where(trace: Trace, steps: Steps, matmuls: Matmuls, lines: Lines | None) -> tuple[Source, ...]:
-    """The line that calls the longest forward product on a CPU, where it is known."""
-    if lines is None or matmuls.on_device:
-        return ()
-    events = trace.events
-    products = events.exactly(*(row.name for row in matmuls.largest if row.kind == "fp32"))
-    rows = np.flatnonzero(
-        products & (events.dims >= 0) & (steps.step_of(events.start_ns) >= 0) & (events.sequence >= 0)
-    )
-    found = lines.where_op(int(rows[np.argmax(events.dur_ns[rows])])) if len(rows) else None
-    return (found,) if found else ()
-
-
-def _gain(name: str, inputs: list[list[int]]) -> tuple[float, tuple[float, float]]:
-    """Operations of a call, and how many times faster bf16 makes it, least and most; 1 where it does not."""
-    done = flops(name, inputs)
-    if done < _CPU_OP_FLOPS:
-        return done, (1.0, 1.0)
-    if "convolution" in name:
-        return done, _CONVOLUTION_GAIN
-    left, right = [shape for shape in inputs if len(shape) > 1][-2:]
-    numbers = math.prod(left) + math.prod(right) + math.prod(left[:-1]) * right[-1]
-    per_byte = done / (6 * numbers)  # 4 bytes read and 2 written, or the other way round
-    return done, next((gain for least, gain in _CPU_GAINS if per_byte >= least), (1.0, 1.0))
-
-
-def _kinds(events: Events, rows: npt.NDArray[np.int64]) -> set[tuple[int, int]]:
-    """The different (name, shapes) among these ops."""
-    return set(zip(events.name[rows].tolist(), events.dims[rows].tolist(), strict=True))
 
 
 def _outside_the_loss(trace: Trace, fix: Fix) -> Fix:
@@ -202,10 +136,10 @@ def _how(way: Way, host_bound: bool, on_device: bool) -> str:
 def _message(
     matmuls: Matmuls, device: Device, steps: Steps, scale: Scale, fp32_us: float, way: str, settings: Settings
 ) -> str:
-    where = device.name if matmuls.on_device else "the CPU"
+    named = device.name if matmuls.on_device else "the CPU"
     said = (
         f"Matrix products and convolutions in fp32 take {time(scale.scaled(fp32_us))} of each step "
-        f"({percent(fp32_us / steps.step_us)}), though {where} has units for {way}"
+        f"({percent(fp32_us / steps.step_us)}), though {named} has units for {way}"
     )
     if not matmuls.on_device:
         said = said.replace("has units for", "has instructions for")
@@ -289,6 +223,21 @@ EXAMPLES = [
         facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
         saves_us=(4900, 7600),
         says=("the CPU has instructions for bf16",),
+    ),
+    Example(
+        "the same, where the environment forbids these instructions",
+        draw(
+            "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]",
+            us=1000,
+            F=_LARGE,
+            B=_LARGE,
+        ),
+        facts={
+            "settings": {"cpu_bf16": True, "matmul_precision_set": False},
+            "environment": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+        },
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "16 rows against a large weight: converting the weight costs more than the product",

@@ -1,0 +1,83 @@
+"""Matrix products in fp32 on a CPU, and what bf16 would give back of their time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Category, Environment, Events, Lines, Matmuls, Nesting, Source, Steps, Trace, flops, shapes
+
+# On a CPU with bf16 instructions (AMX): operations per byte that autocast converts for a product (both factors and the
+# result, read and written). Below 30 converting cost as much as multiplying gained, and more with small matrices; from
+# 60 on whole training steps became 2 to 3 times faster, between the two 1.4 times and more. Convolutions gained always.
+_CPU_GAINS = ((60.0, (2.0, 4.0)), (30.0, (1.4, 3.2)))
+_CONVOLUTION_GAIN = (1.5, 4.0)
+# What autocast's conversions around a convolution took, forward and backward, least and most: four convolutions of 40 M
+# operations each gained 0 % [-17, 15] of the step, and lost 9 % of it where their weights needed no gradients; three of
+# 75 M gained 28 %. For products of matrices the conversions are in the gain above.
+_CONVERTING_US = (40.0, 100.0)
+# Calls of fewer operations were not measured to gain; those of a tenth of it lost.
+_CPU_OP_FLOPS = 5e7
+# The slowest that a core was seen to multiply, operations per µs. What a product takes beyond is waiting for a core.
+_CPU_SLOW = 15e3
+# Variables that forbid instructions, of oneDNN, which multiplies bf16. Products of a small CNN under autocast took 3.4
+# times as long as in fp32 where only SSE4.1 was allowed (five processes each).
+_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+_UNLIMITED = ("", "ALL", "DEFAULT")
+
+
+def forbidden(environment: Environment | None) -> bool:
+    """Whether the environment keeps oneDNN from the instructions for bf16 that the CPU has."""
+    values = [environment.get(name).upper() for name in _LIMITS] if environment else []
+    return any(value not in _UNLIMITED and "BF16" not in value and "AMX" not in value for value in values)
+
+
+def on_cpu(trace: Trace, steps: Steps, matmuls: Matmuls, nesting: Nesting) -> tuple[float, float, float]:
+    """(time of fp32 products on a CPU that gain from bf16, least and most that it gives back), µs per step."""
+    if matmuls.on_device or matmuls.by_precision["fp32"] < 0.9 * matmuls.us:
+        return 0.0, 0.0, 0.0
+    events = trace.events
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (steps.step_of(events.start_ns) >= 0))
+    gains = {kind: _gain(events.names[kind[0]], shapes(events.dims_table[kind[1]])) for kind in _kinds(events, rows)}
+    spent = np.zeros(3)
+    for row in rows.tolist():
+        done, (least, most) = gains[events.name[row], events.dims[row]]
+        if most > 1:
+            us = min(nesting.self_ns[row] / 1e3, done / _CPU_SLOW)
+            less, more = _CONVERTING_US if "convolution" in events.names[events.name[row]] else (0.0, 0.0)
+            spent += us, us * (1 - 1 / least) - more, us * (1 - 1 / most) - less
+    whole, low, high = (spent / steps.count).tolist()
+    return whole, low, high
+
+
+def where(trace: Trace, steps: Steps, matmuls: Matmuls, lines: Lines | None) -> tuple[Source, ...]:
+    """The line that calls the longest forward product on a CPU, where it is known."""
+    if lines is None or matmuls.on_device:
+        return ()
+    events = trace.events
+    products = events.exactly(*(row.name for row in matmuls.largest if row.kind == "fp32"))
+    rows = np.flatnonzero(
+        products & (events.dims >= 0) & (steps.step_of(events.start_ns) >= 0) & (events.sequence >= 0)
+    )
+    found = lines.where_op(int(rows[np.argmax(events.dur_ns[rows])])) if len(rows) else None
+    return (found,) if found else ()
+
+
+def _gain(name: str, inputs: list[list[int]]) -> tuple[float, tuple[float, float]]:
+    """Operations of a call, and how many times faster bf16 makes it, least and most; 1 where it does not."""
+    done = flops(name, inputs)
+    if done < _CPU_OP_FLOPS:
+        return done, (1.0, 1.0)
+    if "convolution" in name:
+        return done, _CONVOLUTION_GAIN
+    left, right = [shape for shape in inputs if len(shape) > 1][-2:]
+    numbers = math.prod(left) + math.prod(right) + math.prod(left[:-1]) * right[-1]
+    per_byte = done / (6 * numbers)  # 4 bytes read and 2 written, or the other way round
+    return done, next((gain for least, gain in _CPU_GAINS if per_byte >= least), (1.0, 1.0))
+
+
+def _kinds(events: Events, rows: npt.NDArray[np.int64]) -> set[tuple[int, int]]:
+    """The different (name, shapes) among these ops."""
+    return set(zip(events.name[rows].tolist(), events.dims[rows].tolist(), strict=True))
