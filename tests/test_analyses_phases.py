@@ -76,9 +76,9 @@ def test_zero_grad_between_loss_and_backward_leaves_the_forward_pass_whole() -> 
     assert parts(drawing)["forward"] == 400
 
 
-def _by_optimizer(drawing: dict[str, Any]) -> dict[str, float]:
-    """µs per step of the parts, where capture told the steps by their optimizer."""
-    record = RankRecord(steps=StepTimes(source="optimizer"))
+def _by_optimizer(drawing: dict[str, Any], source: str = "optimizer") -> dict[str, float]:
+    """µs per step of the parts, where capture told the steps by their optimizer, or by that source."""
+    record = RankRecord(steps=StepTimes(source=source))
     computed = Computed(trace=read_bytes(json.dumps(drawing).encode(), "drawn"), record=record)
     return {item.id: pytest.approx(item.us) for item in computed.get(Breakdown).items if item.us}
 
@@ -102,6 +102,24 @@ def test_a_step_told_by_its_optimizer_ends_within_a_forward_pass() -> None:
         M=_graph(4),
     )
     assert _by_optimizer(drawing) == {"backward": 600, "optimizer": 400, "forward": 800, "host": 600}
+
+
+def test_a_step_told_by_its_backward_pass_ends_within_a_forward_pass() -> None:
+    """Weights are updated by ops without a graph (U) after the backward pass: those are no forward pass."""
+    drawing = draw(
+        """
+        step   [1                     ][2                     ]
+        cpu    [B   ][U ] [F ][L ]     [C   ][U ] [G ][M ]     [D   ]
+        """,
+        us=100,
+        **{"B": BACKWARD, "C": BACKWARD, "D": BACKWARD, "U": Ev("aten::add_")},
+        F=_graph(1),
+        L=_graph(2),
+        G=_graph(3),
+        M=_graph(4),
+    )
+    expected = {"backward": 600, "other_ops": 400, "forward": 800, "host": 600}
+    assert _by_optimizer(drawing, "backward") == expected
 
 
 def test_an_evaluation_before_the_forward_pass_is_none() -> None:

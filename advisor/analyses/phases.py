@@ -25,7 +25,7 @@ class Phases:
                    computes within the step is what it would be outside
     backward       in the autograd engine: from node to node, as long as no other op comes between
     forward        in ops that the autograd engine follows before the next fetch, optimizer step or step. Steps told by
-                   their optimizer end where a backward pass begins, so there a step's end lies within the forward pass
+                   their optimizer or backward pass end where a backward pass begins, so there a step's end lies within the forward pass
                    and is passed over; what runs without a graph before it (an evaluation) is left out
     other_ops      in other ops
     host           in no op: Python
@@ -49,7 +49,7 @@ class Phases:
         def spans(rows: Mask) -> Intervals:
             return intersect(union(events.start_ns[rows], events.end_ns[rows]), window)
 
-        by_optimizer = steps.source == "optimizer"
+        by_optimizer = steps.source in ("optimizer", "backward")  # both begin a step with its backward pass
         kinds = _kinds(events, on_loop, by_optimizer)
         fetching = spans(fetch_rows(events) & on_loop)
         backward = intersect(_backward_spans(events, kinds), window)

@@ -103,7 +103,7 @@ class Ears:
             key = id(optimizer)
             if key not in self.collector.optimizers:
                 self._guard(self.collector.optimizer, optimizer)
-            if self.tracker.source in ("", "optimizer") and hooks.inside_backward():
+            if self.tracker.source in ("", "optimizer", "backward") and hooks.inside_backward():
                 self.tracker.stepped_inside()
             else:
                 self._guard(self.tracker.stepped, key)
