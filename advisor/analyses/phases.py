@@ -25,8 +25,8 @@ class Phases:
                    computes within the step is what it would be outside
     backward       in the autograd engine: from node to node, as long as no other op comes between
     forward        in ops that the autograd engine follows before the next fetch, optimizer step or step. Steps told by
-                   their optimizer or backward pass end where a backward pass begins, so there a step's end lies within the forward pass
-                   and is passed over; what runs without a graph before it (an evaluation) is left out
+                   their optimizer or backward pass end where a backward pass begins: there a step's end lies within the
+                   forward pass and is passed over; what runs without a graph before it (an evaluation) is left out
     other_ops      in other ops
     host           in no op: Python
     """
