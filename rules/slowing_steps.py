@@ -20,10 +20,7 @@ times, too, and no op that grows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
-
-import numpy as np
+from collections.abc import Iterator
 
 from advisor.api import (
     BACKWARD,
@@ -51,15 +48,11 @@ from advisor.api import (
 from ._costs import launched_us
 from ._growth import GrowingOps
 from ._places import place
+from ._rising import grown_by_times, rise_of
 from ._words import count, percent, time
 
 CONFIRMED = "measured pair on a CPU: a statistic over all outputs so far in each step against one at the end"
 
-# Fewer steps cannot be told from noise in eight parts.
-_LEAST_TIMES, _PARTS = 80, 8
-# Of seven turns from part to part, six go up in one of two hundred runs by chance; both halves must rise, too, so that
-# one jump (a neighbour that came) is none.
-_RISES, _IN_EACH_HALF = 6, 0.2
 # A running value costs a few small ops in place of those that grow.
 _GIVEN_BACK = 0.7
 _ON_DEVICE, _ON_HOST = ("compute",), ("forward", "other_ops")
@@ -90,9 +83,10 @@ def check(
             spent_us, claims = _on_host_us(growing, trace, steps, costs, where), _ON_HOST
         bound_us = sum(breakdown.us(part) for part in claims)
         if min(spent_us, bound_us) >= min_share * steps.step_us:
-            yield _grown(growing, where, min(spent_us, bound_us), bound_us, claims, steps, scale, record)
+            by_times = grown_by_times(record) if record else None
+            yield _grown(growing, where, min(spent_us, bound_us), by_times, claims, steps, scale)
             return
-    rise = _rise(record.steps.unprofiled_us) if record else None
+    rise = rise_of(record.steps.unprofiled_us) if record else None
     if rise is not None and rise[1] >= (1 + min_rise) * rise[0]:
         risen = _risen(rise, len(record.steps.unprofiled_us) if record else 0, scale)
         # The step that stands for the script may be as short as the first ones: then there is nothing to gain in it.
@@ -113,47 +107,30 @@ def _grown(
     growing: GrowingOps,
     where: tuple[Source, ...],
     spent_us: float,
-    bound_us: float,
+    by_times: tuple[float, float] | None,
     claims: tuple[str, ...],
     steps: Steps,
     scale: Scale,
-    record: RankRecord | None,
 ) -> Finding:
     per_step = (growing.last - growing.first) / (steps.count - 1)
+    if by_times is not None:
+        how = "the steps as they were timed against those at the start; low: halfway through the run, high: at its end"
+        saving = Saving(by_times[0] * scale.step_us, by_times[1] * scale.step_us, "measured", how)
+    else:
+        how = "the ops that grow, as they were in the window; low: less what remains"
+        saving = scale.saving(_GIVEN_BACK * spent_us, spent_us, how)
     return Finding(
         message=(
             f"`{growing.names[0]}`{place(where[0] if where else None)} works on more with every step: "
             f"{count(growing.last)} numbers in the last profiled step, {count(per_step)} more each time, which takes "
             f"{time(scale.scaled(spent_us))} of the step by now ({percent(spent_us / steps.step_us)})."
         ),
-        saving=scale.saving(
-            _GIVEN_BACK * spent_us,
-            min(spent_us * _grown_since(record), bound_us),
-            "the ops that grow, low: as they were in the window, less what remains; high: as by the middle of the run",
-        ),
+        saving=saving,
         where=where,
         facts={"ops": list(growing.names[:5]), "numbers": growing.last, "more_per_step": per_step, "us": spent_us},
         fix=_RUNNING,
         claims=claims,
     )
-
-
-def _grown_since(record: RankRecord | None) -> float:
-    """How much more there is in the middle of the run, as far as it has come, than there was in the window."""
-    window = [step for file in record.files if file.role == "profile" for step in file.steps.values()] if record else []
-    return max(record.steps.count / 2 / max(sum(window) / len(window), 1.0), 1.0) if record and window else 1.0
-
-
-def _rise(times_us: Sequence[float]) -> tuple[float, float] | None:
-    """Median time of the first and of the last eighth of the run, where those between rise from one to the other."""
-    if len(times_us) < _LEAST_TIMES:
-        return None
-    parts = [float(np.median(part)) for part in np.array_split(np.asarray(times_us), _PARTS)]
-    rises = sum(later > earlier for earlier, later in pairwise(parts))
-    whole, half = parts[-1] - parts[0], _PARTS // 2
-    halves = (parts[half - 1] - parts[0], parts[-1] - parts[half])
-    steady = whole > 0 and min(halves) >= _IN_EACH_HALF * whole
-    return (parts[0], parts[-1]) if rises >= _RISES and steady else None
 
 
 def _risen(rise: tuple[float, float], steps: int, scale: Scale) -> Finding:
@@ -213,6 +190,22 @@ EXAMPLES = [
         draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
         saves_us=(180, 400),
         says=("20,480 numbers", "4,096 more each time"),
+    ),
+    Example(
+        "the same, and the steps were seen to grow from 2.5 ms to 5 ms",
+        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
+        facts={
+            "steps": {
+                "unprofiled_us": [2500.0 + 12.5 * step for step in range(200)],
+                "timed_before": 100,
+                "count": 205,
+            },
+            "files": [
+                {"path": "trace", "role": "profile", "steps": {f"ProfilerStep#{n}": 100 + n for n in range(1, 6)}}
+            ],
+        },
+        saves_us=(950, 1550),
+        says=("20,480 numbers",),
     ),
     Example(
         "times that rise, and no op that grows",
