@@ -35,7 +35,7 @@ _DIFFERENT = (
 class ModuleCalls:
     """The innermost running module at each instant of the loop's thread, with all modules around it.
 
-    paths     the modules that ran, by path (`encoder.layers.0`); of bare traces made of `nn.Module` rows
+    paths     the modules that ran, by path (`encoder.layers.0`); `nn.Module` rows give classes (`Encoder.Layer.0`)
     kinds     their classes
     calls     how often each ran per step
     chains    the ways in which modules were found within each other: indices into `paths`, outermost first
@@ -125,10 +125,21 @@ def _kind_of_frame(name: str) -> tuple[str, str]:
 
 
 def _as_first_seen(calls: _Calls) -> tuple[str, ...]:
-    """Paths of instances that carry no path: the instances around them where they ran first."""
-    paths: dict[int, str] = {}
+    """Paths of instances that carry none: by class, numbered where their place has several: `Encoder.Layer.3`.
+
+    An instance is placed in the one around it where it ran first.
+    """
+    around: dict[int, int] = {}
     for chain in calls.chains:
-        paths.setdefault(chain[-1], ".".join(calls.paths[module] for module in chain))
+        around.setdefault(chain[-1], chain[-2] if len(chain) > 1 else -1)
+    alike: dict[tuple[int, str], list[int]] = {}
+    for module, outer in around.items():
+        alike.setdefault((outer, calls.kinds[module]), []).append(module)
+    paths: dict[int, str] = {}
+    for module, outer in around.items():  # what is around a module came before it
+        same = alike[outer, calls.kinds[module]]
+        name = calls.kinds[module] if len(same) == 1 else f"{calls.kinds[module]}.{same.index(module)}"
+        paths[module] = f"{paths[outer]}.{name}" if outer >= 0 else name
     return tuple(paths[module] for module in range(len(calls.paths)))
 
 

@@ -63,6 +63,7 @@ class ModuleCosts:
         work = _Work.of(trace, steps, calls, links, nesting)
         forward, backward = work.forward_us(), work.backward_us()
         linked = work.has_backward()
+        timed = record is not None and bool(record.steps.unprofiled_us or record.steps.unprofiled_mean_us)
         chains = {
             "forward_us": forward,
             "backward_us": backward,
@@ -78,8 +79,8 @@ class ModuleCosts:
             calls,
             whole=whole,
             own=own,
-            plain_us=_plain(work, _typical_parts(work, undilated, record), backward) if undilated else None,
-            step_us=work.typical_step(np.asarray(steps.profiled_us)[None, :])[0],
+            plain_us=_plain(work, _typical_parts(work, undilated, record), backward) if undilated and timed else None,
+            step_us=float(work.typical_step(np.asarray(steps.profiled_us)[None, :])[0]),
         )
 
 
@@ -232,10 +233,13 @@ def _made_by(events: Events, forward_ops: Mask, nodes: Ints, chain: Ints) -> Int
         return found
     number, last = np.unique(events.sequence[made][::-1], return_index=True)
     of_number = chain[made[::-1][last]]
-    threads, often = np.unique(events.forward_thread[nodes], return_counts=True)
-    mine = (events.forward_thread[nodes] == threads[np.argmax(often)]) & (events.sequence[nodes] >= 0)
+    # Nodes that no op made carry no number.
+    numbered = events.sequence[nodes] >= 0
+    threads, often = np.unique(events.forward_thread[nodes[numbered]], return_counts=True)
+    if len(threads):
+        numbered &= events.forward_thread[nodes] == threads[np.argmax(often)]
     at = np.minimum(np.searchsorted(number, events.sequence[nodes]), len(number) - 1)
-    hit = mine & (number[at] == events.sequence[nodes])
+    hit = numbered & (number[at] == events.sequence[nodes])
     found[hit] = of_number[at[hit]]
     return found
 

@@ -1,0 +1,136 @@
+"""Cost by module of real scripts under capture, beside PyTorch's own counters."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from capture_runs import SCRIPTS, bare, capture
+
+from advisor import registry
+from advisor.analyses.lines import LinesTrace
+from advisor.capture import record
+from advisor.capture.module_work import add_flops
+from advisor.computed import Computed
+from advisor.config import Config
+from advisor.engine import RankInput, analyse
+from advisor.model import ModuleTable
+from advisor.module_view import modules
+from advisor.trace.load import load
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+HOSTILE = [
+    'a"b',
+    "<script>alert(1)</script>",
+    "x|y",
+    "c\\d",
+    "line\nbreak",
+    "{{7*7}}",
+    "100%25",
+    "\u202eevil",
+    "é",
+    "'",
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Captures a kind of model once; the folder with its run.json and traces."""
+    done = {}
+
+    def captured(kind: str) -> Path:
+        if kind not in done:
+            folder = tmp_path_factory.mktemp(kind)
+            found = capture(folder, SCRIPTS / "modules.py", kind)
+            assert (found.status, found.out) == (0, "trained\n"), found.err
+            assert found.rank["notes"] == []
+            add_flops(found.folder, found.record)
+            (found.folder / "run.json").write_text(json.dumps(found.record))
+            done[kind] = found.folder
+        return done[kind]
+
+    return captured
+
+
+def one_rank(folder: Path) -> RankInput:
+    rank = record.read(folder / "run.json").ranks[0]
+    files = {file.role: folder / file.path for file in rank.files}
+    return RankInput(0, "trace", load(files["profile"]), rank, load(files["lines"]))
+
+
+def table(folder: Path) -> ModuleTable:
+    one = one_rank(folder)
+    assert one.lines is not None
+    found = modules(Computed(trace=one.trace, record=one.record, lines=LinesTrace(one.lines)), 0, one.record)
+    assert found is not None
+    assert found.why == ""
+    return found
+
+
+def counted(kind: str) -> dict[str, float]:
+    """Operations of one forward by path, as torch.utils.flop_counter counts them."""
+    done = bare(sys.executable, str(SCRIPTS / "modules.py"), kind, "count", cwd=SCRIPTS)
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    return {name.partition(".")[2] or name: work for name, work in found.items() if name != "Global"}
+
+
+@pytest.mark.parametrize("kind", ["transformer", "cnn"])
+def test_operations_are_those_that_pytorch_counts(run, kind: str) -> None:
+    rows = {row.path: row for row in table(run(kind)).rows if row.calls}
+    wanted = counted(kind)
+    assert sum(wanted.values()) > 0
+    assert {path: rows[path].flops for path in wanted} == wanted
+    assert all(row.flops == 0 for path, row in rows.items() if path not in wanted)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "cnn", "two", "hostile"])
+def test_times_lie_within_each_other_and_in_the_step(run, kind: str) -> None:
+    found = table(run(kind))
+    rows = [row for row in found.rows if row.calls]
+    assert found.steps == len(one_rank(run(kind)).record.steps.profiled_us)
+    assert all(0 < row.forward_own_us <= row.forward_us for row in rows)
+    assert all(row.low_us <= row.high_us for row in rows)
+    roots = [row for row in rows if row.path in ("Transformer", "Cnn", "Generator", "Critic", "Hostile")]
+    assert sum(row.forward_own_us for row in rows) == pytest.approx(sum(row.forward_us for row in roots))
+    assert 0 < sum(row.share for row in roots) < 1
+    assert all(row.backward_us for row in roots)
+    assert all(row.backward_us for row in rows if row.parameters)
+
+
+def test_parts_of_a_transformer(run) -> None:
+    rows = {row.path: row for row in table(run("transformer")).rows}
+    assert rows["layers.0.self_attn"].backward_us > 0
+    # Its weights are read by the attention itself: the forward of this one never runs.
+    assert rows["layers.0.self_attn.out_proj"].forward_us is None
+    assert rows["layers.1"].parameters == rows["layers.1"].parameter_bytes / 4
+    folded = {(row.path, row.members, row.depth) for row in table(run("transformer")).folded}
+    assert {("Transformer", 1, 0), ("layers.0-1", 2, 1), ("layers.0-1.self_attn", 2, 2), ("head", 1, 1)} <= folded
+
+
+def test_two_models_with_modules_of_the_same_names(run) -> None:
+    rows = {row.path: row for row in table(run("two")).rows}
+    assert rows["Generator.main.0"].flops == 2 * 4 * 8 * 64
+    assert rows["Critic.main.0"].flops == 2 * 4 * 32 * 16
+    assert rows["Generator"].parameters == 8 * 64 + 64 + 64 * 32 + 32
+    listed = record.read(run("two") / "run.json").ranks[0].model["modules"]
+    work = {row["path"]: row["flops"] for row in listed}
+    # Forward and both gradients, as capture counts them.
+    assert work["Generator.main.2"] == 3 * 2 * 4 * 64 * 32
+    assert work["Critic.main.0"] == 3 * 2 * 4 * 32 * 16
+    assert work["Generator"] == work["Generator.main"] == work["Generator.main.0"] + work["Generator.main.2"]
+
+
+def test_names_that_mean_something_elsewhere(run) -> None:
+    """They come through the trace as they are, and through the page as text."""
+    rows = {row.path: row for row in table(run("hostile")).rows}
+    assert list(rows) == ["Hostile", *HOSTILE]
+    assert {row.flops for row in rows.values()} == {2 * 4 * 8 * 8, 10 * 2 * 4 * 8 * 8}
+    report = analyse([one_rank(run("hostile"))], registry.load_rules(), Config())
+    assert report.modules is not None
+    page = registry.load_reporter("html")(report)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script>alert(1)" not in page
+    assert "\u202e" not in page
