@@ -140,6 +140,16 @@ EXAMPLES = [
         says=("at most 5 ms at once",),
     ),
     Example(
+        "two full ones in a hundred steps, of which twenty stand for the script",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={
+            "steps": {"unprofiled_us": [9000.0] * 100, "timed_before": 20},
+            "gc_pauses_us": [*[30.0] * 400, 20000.0, 20000.0],
+        },
+        saves_us=(190, 600),
+        says=("4 times a step",),
+    ),
+    Example(
         "one long collection that may never come again",
         draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
         facts=_EVEN | {"gc_pauses_us": [50.0, 50.0, 90000.0]},
