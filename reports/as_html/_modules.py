@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from advisor.api import ModuleCost, Report
+from advisor.api import ModuleCost, ModuleTable, Report
 
 from .. import _words
 from . import _charts
 
 # Deeper rows stand no further to the right: the page has to fit a phone.
-_DEEPEST = 5
+_DEEPEST = 9
 _UNKNOWN = "–"
 
 
@@ -30,13 +30,18 @@ class ModuleRow:
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """The table, or why there is none."""
+    """The table, or why there is none.
+
+    steps     which steps the figures are of
+    columns   those in which anything is known;  gaps: not everything in them is
+    """
 
     why: str
-    steps: int
+    steps: str
     rank: int
     on_device: bool
     columns: tuple[str, ...]
+    gaps: bool
     rows: tuple[ModuleRow, ...]
 
 
@@ -49,8 +54,21 @@ def modules(report: Report) -> Modules | None:
     widest = max((_weight(row, on_device) for row in table.folded), default=0.0) or 1.0
     labels = _labels(table.folded)
     rows = [_row(row, label, on_device, widest) for row, label in zip(table.folded, labels, strict=True)]
-    columns = tuple(name for name, _ in rows[0].cells) if rows else ()
-    return Modules(table.why, table.steps, table.rank, on_device, columns, tuple(rows))
+    told = {name: any(dict(row.cells)[name] != _UNKNOWN for row in rows) for row in rows[:1] for name, _ in row.cells}
+    columns = tuple(name for name, known in told.items() if known)
+    shown = [replace(row, cells=tuple(cell for cell in row.cells if told[cell[0]])) for row in rows]
+    gaps = any(value == _UNKNOWN for row in shown for _, value in row.cells)
+    return Modules(table.why, _of_steps(report, table), table.rank, on_device, columns, gaps, tuple(shown))
+
+
+def _of_steps(report: Report, table: ModuleTable) -> str:
+    """Which steps the figures are of."""
+    count = report.steps.count
+    if count == 1:
+        return "of the one profiled step"
+    if table.steps == count:
+        return f"typical of the {count} profiled steps"
+    return f"typical of {table.steps} of the {count} profiled steps, those that ran the same ops"
 
 
 def _weight(row: ModuleCost, on_device: bool) -> float:
