@@ -115,7 +115,7 @@ def _frames(events: Events, steps: Steps) -> Mask:
 def parse_range(name: str) -> tuple[str, str]:
     """Path and class in `advisor:module|path|class`, in which characters of any other kind stand as in an address."""
     path, _, kind = name.removeprefix(PREFIX).rpartition("|")
-    return unquote(path, errors="surrogatepass"), unquote(kind, errors="surrogatepass")
+    return unquote(path), unquote(kind)
 
 
 def _kind_of_frame(name: str) -> tuple[str, str]:

@@ -11,8 +11,8 @@ from advisor.analyses.nesting import parents
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals
 
-# What only one of two traces of the same loop holds.
-_OURS = ("advisor:", "ProfilerStep#")
+# What only one of two traces of the same loop holds: rows of capture, and what its look at a tensor's numbers leaves.
+_OURS = ("advisor:", "ProfilerStep#", "aten::resolve_conj", "aten::resolve_neg")
 # Op names become characters of a text, so that a run of them is found as a word is; these code points, and all above
 # them, are free of surrogates.
 _FIRST_CHARACTER = 0xE000

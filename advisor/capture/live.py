@@ -139,7 +139,9 @@ def paths(modules: list[Any], params: list[Any]) -> dict[int, str]:
     for label, inside in zip(labels, names, strict=True):
         before = f"{label}." if len(roots) > 1 else ""
         for name, module in inside.items():
-            found.setdefault(id(module), before + name if name else label)
+            path = before + name if name else label
+            # Half of a character would make a file that nothing reads.
+            found.setdefault(id(module), path if path.isascii() else path.encode("utf-8", "backslashreplace").decode())
     return found
 
 
