@@ -170,6 +170,25 @@ def test_ops_before_the_forward_may_differ():
     assert by_path(found)["embed"].forward_us == pytest.approx((60 + 90) / 2)
 
 
+@pytest.mark.parametrize(("other", "begins"), [([], 2 * 8 / 5), ([(1, 4, "b")], 8)])
+def test_what_a_model_does_around_its_first_and_last_op(other, begins):
+    """Rows that are no ops (DDP's forward) date it as ops do; nothing is said of what begins after another row."""
+    drawing = {
+        "us": 10,
+        "N": NET,
+        "D": Ev("DDP.forward", "user_annotation", launches=""),
+        "a": "aten::relu",
+        "b": "aten::to",
+    }
+    step = lane("step", (0, 60, "1"))
+    recorded = draw(
+        step + lane("cpu", (2, 40, "N")) + lane("cpu", (5, 35, "D")) + lane("cpu", (10, 20, "a")), **drawing
+    )
+    trace = draw(step + lane("cpu", *other, (8, 33, "D")) + lane("cpu", (16, 26, "a")), **drawing)
+    ends = 33 + (60 - 33) * (40 - 35) / (60 - 35)
+    assert by_path(table(trace, recorded))["Net"].forward_us == pytest.approx(10 * (ends - begins), rel=1e-5)
+
+
 def test_a_model_that_is_called_twice():
     """Each call has its own place; a word that occurs more often than in the recorded step would be a guess."""
     text = (

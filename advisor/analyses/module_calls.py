@@ -24,7 +24,11 @@ from advisor.trace.intervals import Intervals, starts_in
 
 PREFIX = "advisor:module|"
 _FRAME = "nn.Module: "
-_NO_RANGES = "no forward of a module was seen; capture the script with `advisor run`, lines included"
+_NOT_RECORDED = "modules were not recorded; capture the script with `advisor run`, without --no-lines"
+_NOT_SEEN = (
+    "no module's forward was seen in the step whose lines were recorded; code that torch.compile made hides them, and "
+    "modules that no optimizer trains are not looked for"
+)
 _DIFFERENT = (
     "the profiled steps ran other ops in the model's forward than the step whose lines were recorded, so what ran in "
     "which module is not known"
@@ -68,7 +72,7 @@ class ModuleCalls:
             return _from_recorded_step(trace, steps, recorded.trace)
         rows = _frames(trace.events, steps)
         if not rows.any():
-            raise Missing(_NO_RANGES)
+            raise Missing(_NOT_RECORDED if recorded is None else _NOT_SEEN)
         calls = _Calls.of(trace.events, rows, [_kind_of_frame(name) for name in trace.events.names])
         often = np.bincount(calls.module, minlength=len(calls.paths)) / steps.count
         kept = np.ones(steps.count, bool)
@@ -86,7 +90,7 @@ def _from_recorded_step(trace: Trace, steps: Steps, recorded: Trace) -> ModuleCa
     forward = nearest(parents(events, events.of(Category.CPU_OP, Category.ANNOTATION)), backward_rows(events)) < 0
     rows = events.named(PREFIX) & inside & forward
     if not rows.any():
-        raise Missing(_NO_RANGES)
+        raise Missing(_NOT_SEEN)
     calls = _Calls.of(events, rows, [parse_range(name) for name in events.names])
     codes: dict[str, int] = {}
     for outermost in (False, True):

@@ -41,15 +41,12 @@ class StepOps:
             self._places[word] = list(_places(self.text, word))
         return self._places[word]
 
-    def before(self, time_ns: int) -> tuple[int, int]:
-        """The last edge earlier than an instant (what, when); the step's start where there is none."""
-        at = int(np.searchsorted(self.edges, time_ns, side="left")) - 1
-        return (int(self.labels[at]), int(self.edges[at])) if at >= 0 else (-1, int(self.span[0]))
-
-    def after(self, time_ns: int) -> tuple[int, int]:
-        """The first edge later than an instant (what, when); the step's end where there is none."""
-        at = int(np.searchsorted(self.edges, time_ns, side="right"))
-        return (int(self.labels[at]), int(self.edges[at])) if at < len(self.edges) else (-1, int(self.span[1]))
+    def edges_between(self, start_ns: int, end_ns: int) -> tuple[Ints, Ints]:
+        """Edges within [start, end], and the one on either side (or an end of the step): what they are, and when."""
+        low = int(np.searchsorted(self.edges, start_ns, side="left")) - 1
+        high = int(np.searchsorted(self.edges, end_ns, side="right")) + 1
+        labels = np.concatenate(([-1], self.labels, [-1]))[low + 1 : high + 1]
+        return labels, np.concatenate((self.span[:1], self.edges, self.span[1:]))[low + 1 : high + 1]
 
 
 def ops_of_steps(
@@ -115,14 +112,12 @@ def placed(spans: Intervals, stretches: Intervals, recorded: StepOps, step: Step
         if at is None:
             return None
         theirs, ours = recorded.times[low:high], step.times[at : at + high - low]
-        for edge, first, last in (
-            (recorded.before(start + 1), (start, ours[0, 0]), step.before(int(ours[0, 0]))),
-            (recorded.after(end - 1), (end, ours[:, 1].max()), step.after(int(ours[:, 1].max()))),
+        for pairs in (
+            _lead(recorded, start, int(theirs[0, 0]), step, int(ours[0, 0])),
+            _trail(recorded, end, int(theirs[:, 1].max()), step, int(ours[:, 1].max())),
         ):
-            # What lies around the stretch dates its first and last lines of Python, if it is the same in both steps.
-            pair = (edge[1], last[1]) if edge[0] == last[0] else first
-            x.append(np.array([pair[0]], np.int64))
-            y.append(np.array([pair[1]], np.int64))
+            x.append(pairs[0])
+            y.append(pairs[1])
         x.append(theirs.ravel())
         y.append(ours.ravel())
         known |= (spans[:, 0] >= start) & (spans[:, 1] <= end)
@@ -138,6 +133,37 @@ def _same(recorded: StepOps, step: StepOps, low: int, high: int) -> int | None:
     word = recorded.text[low:high]
     here, there = recorded.places(word), step.places(word)
     return there[here.index(low)] if len(here) == len(there) else None
+
+
+def _lead(recorded: StepOps, start: int, first: int, step: StepOps, place: int) -> tuple[Ints, Ints]:
+    """Edges from before a stretch up to its first op, in both steps, where they are the same in both.
+
+    Where only those within the stretch are, or none, the stretch begins with the first of these, or with the op.
+    """
+    labels, times = recorded.edges_between(start, first)
+    labels, times = labels[times <= first], times[times <= first]
+    at = int(np.searchsorted(step.edges, place, side="right"))
+    theirs = np.concatenate(([-1], step.labels[:at]))
+    dates = np.concatenate((step.span[:1], step.edges[:at]))
+    for count in (len(labels), int((times >= start).sum())):
+        if 0 < count <= len(theirs) and np.array_equal(labels[-count:], theirs[-count:]):
+            x, y = times[-count:], dates[-count:]
+            return (x, y) if x[0] <= start else (np.append(start, x), np.append(y[0], y))
+    return np.array([start]), np.array([place])
+
+
+def _trail(recorded: StepOps, end: int, last: int, step: StepOps, place: int) -> tuple[Ints, Ints]:
+    """The same from the last op of a stretch to what comes after it."""
+    labels, times = recorded.edges_between(last, end)
+    labels, times = labels[times >= last], times[times >= last]
+    at = int(np.searchsorted(step.edges, place, side="left"))
+    theirs = np.append(step.labels[at:], -1)
+    dates = np.append(step.edges[at:], step.span[1])
+    for count in (len(labels), int((times <= end).sum())):
+        if 0 < count <= len(theirs) and np.array_equal(labels[:count], theirs[:count]):
+            x, y = times[:count], dates[:count]
+            return (x, y) if x[-1] >= end else (np.append(x, end), np.append(y, y[-1]))
+    return np.array([end]), np.array([place])
 
 
 def _warped(spans: Intervals, x: Ints, y: Ints) -> Intervals:
