@@ -173,18 +173,12 @@ def test_ops_before_the_forward_may_differ():
 @pytest.mark.parametrize(("other", "begins"), [([], 2 * 8 / 5), ([(1, 4, "b")], 8)])
 def test_what_a_model_does_around_its_first_and_last_op(other, begins):
     """Rows that are no ops (DDP's forward) date it as ops do; nothing is said of what begins after another row."""
-    drawing = {
-        "us": 10,
-        "N": NET,
-        "D": Ev("DDP.forward", "user_annotation", launches=""),
-        "a": "aten::relu",
-        "b": "aten::to",
-    }
+    forward = Ev("DistributedDataParallel.forward", "user_annotation", launches="")
     step = lane("step", (0, 60, "1"))
-    recorded = draw(
-        step + lane("cpu", (2, 40, "N")) + lane("cpu", (5, 35, "D")) + lane("cpu", (10, 20, "a")), **drawing
-    )
-    trace = draw(step + lane("cpu", *other, (8, 33, "D")) + lane("cpu", (16, 26, "a")), **drawing)
+    ranges = lane("cpu", (2, 40, "N")) + lane("cpu", (5, 35, "D")) + lane("cpu", (10, 20, "a"))
+    recorded = draw(step + ranges, us=10, N=NET, D=forward, a="aten::relu")
+    rows = lane("cpu", *other, (8, 33, "D")) + lane("cpu", (16, 26, "a"))
+    trace = draw(step + rows, us=10, D=forward, a="aten::relu", **{word: "aten::to" for _, _, word in other})
     ends = 33 + (60 - 33) * (40 - 35) / (60 - 35)
     assert by_path(table(trace, recorded))["Net"].forward_us == pytest.approx(10 * (ends - begins), rel=1e-5)
 
