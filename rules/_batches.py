@@ -33,9 +33,9 @@ _DRAWN_ANEW = 0.5
 # A respawn shows as steps that are this many times the others, in most epochs at the same place.
 _LONG = 2.0
 _MOSTLY = 0.6
-# Of what makes them longer at least this much is waiting for the loader, 22 % in the measured pair; the rest is cores
-# that new workers take from the ops as they start.
-_BY_FETCHING = 0.15
+# Of what makes them longer at least this much lies in the fetch, the backward pass and the optimizer: new workers take
+# cores from all of them. Something that a script does of its own at the start of an epoch lies in none of them.
+_BY_WORKERS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,12 @@ class Batch:
 
 def batch(facts: Loader | None, waits: InputWaits, trace: Trace, nesting: Nesting) -> Batch | None:
     """The loader's batch; None where capture did not reach what its samples cost."""
-    if facts is None or facts.sample_us is None or not facts.batch_size:
+    if facts is None or facts.sample_us is None:
         return None
-    size = facts.batch_size
+    # A data set that makes whole batches: to workers each is one sample, as its time is that of one.
+    size = facts.batch_size or (1 if facts.num_workers else None)
+    if not size:
+        return None
     inside, fetches = _inside(waits, trace, nesting), max(len(waits.rows), 1)
     bytes_ = _bytes(trace, inside) / fetches
     random = int((trace.events.exactly(*_RANDOM) & inside).sum()) / fetches
@@ -114,13 +117,14 @@ def _numbers(dims: object) -> int:
 
 
 def respawned(
-    facts: Loader | None, scale: Scale, times_us: Sequence[float], fetches_us: Sequence[float] = ()
+    facts: Loader | None, scale: Scale, times_us: Sequence[float], parts_us: Sequence[float] = ()
 ) -> tuple[float, float] | None:
     """(low, high) share of the mean step that goes when workers outlive the epoch; None where no such rhythm is seen.
 
     low: the steps that open an epoch become ordinary ones; high: every step becomes like the fast tenth, since new
-    workers take the cores of the first steps after them, too. fetches_us: what the steps spent in the loader, as far as
-    that is known; a step that opens an epoch may be long for another reason, such as pictures that it saves.
+    workers take the cores of the first steps after them, too. parts_us: what the steps spent in fetch, backward pass
+    and optimizer, as far as that is known; a step that opens an epoch may be long for another reason, such as pictures
+    that it saves.
     """
     if not facts or not facts.num_workers or facts.persistent_workers or not (facts.dataset_size and facts.batch_size):
         return None
@@ -133,8 +137,8 @@ def respawned(
     if opening is None:
         return None
     longer_us = float((times[opening] - rest).clip(0).sum())
-    waits = np.asarray(fetches_us, float)
-    if len(waits) == len(times) and (waits[opening] - np.median(waits)).clip(0).sum() < _BY_FETCHING * longer_us:
+    parts = np.asarray(parts_us, float)
+    if len(parts) == len(times) and (parts[opening] - np.median(parts)).clip(0).sum() < _BY_WORKERS * longer_us:
         return None
     low = longer_us / float(times.sum())
     return low, max(low, 1 - scale.unprofiled.p10 / scale.unprofiled.mean)

@@ -5,11 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    NEXT,
-    NEXT_WORKERS,
-    Example,
     Finding,
     Fix,
     InputWaits,
@@ -19,21 +14,21 @@ from advisor.api import (
     Saving,
     Scale,
     Source,
-    draw,
+    StepTimes,
 )
 
 from ._batches import Batch, respawned
+from ._costs import refill_us
 from ._words import count, loader_call, percent, plural, time
 
 # Workers that need less than half a core together are ahead of the loop; with more they take it from the training.
 _BUSY_WORKERS = 0.5
-# Python that makes a batch pushes the model and its optimizer out of the core's caches, and the ops after it wait for
-# memory: at most 2 MB at 5 GB/s, and no more than a fifth of what is not fetching, as in the measured pairs.
-_REFILL_US, _REFILLED = 400.0, 0.2
 # Part of the time that a worker needs for a batch when it has a core to itself.
 _WORKER_ALONE = 0.5
 # Part of the step from which a batch that is handed over slowly is worth a loader without workers.
 _NEEDLESS = 0.10
+# New workers make these parts longer, too: they take cores, and what the loop writes after a fork is copied first.
+_NOT_REST = ("fetch", "backward", "optimizer")
 
 _ONCE = Fix(
     "Make the samples once, before the training, and keep them as tensors",
@@ -80,11 +75,11 @@ def on_cpu(
     epochs = None
     if seen.record is not None:
         timed = seen.record.steps
-        epochs = respawned(seen.facts, scale, timed.unprofiled_us, timed.unprofiled_parts_us.get("fetch", ()))
+        epochs = respawned(seen.facts, scale, timed.unprofiled_us, _not_rest(timed))
     if epochs is not None:
         return (_respawned(seen, epochs, step_us, where) if epochs[0] >= min_gain else None), False
     least, most = (max(made.us - floor, 0.0) for floor in reversed(made.floor_us))
-    most += min(_REFILL_US, _REFILLED * max(step_us - made.us, 0.0))
+    most += refill_us(step_us - made.us)
     if seen.workers == 0:
         if least < min_gain * step_us or made.ready:
             return None, False
@@ -93,9 +88,26 @@ def on_cpu(
     elif made.us < _BUSY_WORKERS * step_us:
         # Workers that keep up and are waited for all the same: handing a batch over takes longer than making it.
         low_us, high_us = waited[0] * step_us - made.us, waited[1] * step_us - made.us * _WORKER_ALONE
-        needless = low_us >= _NEEDLESS * step_us
+        least_us = min(low_us, _waited_us(seen.record, low_us + made.us) - made.us)
+        needless = least_us >= _NEEDLESS * step_us
         return (_needless(seen, made, low_us, high_us, waited, scale, where) if needless else None), False
     return None, waited[1] >= min_gain
+
+
+def _not_rest(timed: StepTimes) -> list[float]:
+    """What each un-profiled step spent in its fetch, its backward pass and its optimizer, µs."""
+    parts = [times for name, times in timed.unprofiled_parts_us.items() if name in _NOT_REST]
+    return [sum(step) for step in zip(*parts, strict=False)]
+
+
+def _waited_us(record: RankRecord | None, else_us: float) -> float:
+    """The mean time of a fetch in un-profiled steps, as their own clock saw it; what is given where that is unknown.
+
+    The profiler's rows last longer where the loop loses its core as it gets the batch, and a window of few steps may
+    hold the end of an epoch.
+    """
+    fetches = record.steps.unprofiled_parts_us.get("fetch") if record else None
+    return sum(fetches) / len(fetches) if fetches else else_us
 
 
 def _prepared(
@@ -189,7 +201,7 @@ def keep_workers(facts: Loader | None, workers: int | None) -> Fix | None:
         "Keep the workers between epochs",
         "exact",
         loader_call(facts),
-        loader_call(facts, persistent_workers=True),
+        f"{loader_call(facts, persistent_workers=True)}  # made once, before the loop over the epochs",
     )
 
 
@@ -213,82 +225,3 @@ def where_of(costs: LineCosts | None, waits: InputWaits, workers: int | None) ->
         inside = [costly.source] if costly and costly.parts.get("input") else []
     loop = [waits.where] if waits.where and not waits.where.file.startswith("<") else []
     return tuple(dict.fromkeys([*inside, *loop]))
-
-
-_ON_CPU = """
-    step   [1                 ][2                 ]
-    cpu    [D       ][F ][B ]  [D       ][F ][B ]
-    cpu           [S]                 [S]
-    """
-
-
-def _loader(**changes: object) -> dict[str, object]:
-    known: dict[str, object] = {"num_workers": 0, "batch_size": 32, "dataset_size": 2000, "collate": "default_collate"}
-    return {"settings": {"cores": 2, "threads": 2}, "loaders": [known | changes]}
-
-
-ON_CPU = [
-    Example(
-        "without a GPU, samples that Python parses one by one could be made once",
-        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
-        facts=_loader(sample_us=250.0, collate_us=500.0),
-        saves_us=(7500, 8900),
-        says=("num_workers=0", "one by one in Python"),
-    ),
-    Example(
-        "without a GPU, samples that random numbers make anew each time cannot be made once",
-        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
-        facts=_loader(sample_us=250.0, collate_us=500.0, random_samples=True),
-        saves_us="unknown",
-        says=("batches are made in the training process itself",),
-    ),
-    Example(
-        "without a GPU, a batch that Python puts together number by number",
-        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
-        facts=_loader(sample_us=2.0, collate_us=8000.0, collate="collate"),
-        saves_us=(7000, 8500),
-        says=("putting its samples together",),
-    ),
-    Example(
-        "without a GPU, tensors in memory: the batch is as cheap as a loader makes it",
-        draw(_ON_CPU, us=40, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
-        facts=_loader(sample_us=4.0, collate_us=150.0),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "without a GPU, eight workers hand over what the loop would make in a tenth of the time",
-        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
-        facts=_loader(sample_us=2.0, collate_us=40.0, num_workers=8),
-        saves_us=(850, 960),
-        says=("handing it from process to process",),
-    ),
-    Example(
-        "without a GPU, one worker that is ahead: what it hands over takes no longer than making it",
-        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
-        facts=_loader(sample_us=20.0, collate_us=200.0, num_workers=1),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "without a GPU, new workers every ten steps",
-        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
-        facts=_loader(sample_us=10.0, collate_us=40.0, num_workers=2, dataset_size=320)
-        | {"steps": {"unprofiled_us": ([1e4] + [2e3] * 9) * 4}},
-        saves_us=(550, 950),
-        says=("Every 10 steps",),
-    ),
-    Example(
-        "without a GPU, an epoch opens with a step that saves pictures, and its fetch is soon over",
-        draw(_ON_CPU.replace("[D       ]", "[D]       "), us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
-        facts=_loader(sample_us=10.0, collate_us=40.0, num_workers=2, dataset_size=320)
-        | {
-            "steps": {
-                "unprofiled_us": ([1e4] + [2e3] * 9) * 4,
-                "unprofiled_parts_us": {"fetch": ([1e3] + [100.0] * 9) * 4},
-            }
-        },
-        saves_us=None,
-        near_miss=True,
-    ),
-]

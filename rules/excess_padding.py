@@ -2,8 +2,10 @@
 
 ## What it looks at
 Batches of token indices that are padded on the loop's thread, and the length at which the model then looks them up.
-What padding to the longest sample of the batch costs is not counted: only what was added beyond it. Padding in
-loader workers or in a tokenizer leaves no row in the trace.
+Where the padding was done elsewhere (the data set, a tokenizer, loader workers), `advisor run` reads the indices that
+an embedding looks up in one step: padding is one index at the end, or at the beginning, of all samples of a batch and
+nowhere else in them. What padding to the longest sample of the batch costs is not counted: only what was added beyond
+it.
 
 ## Why it costs time
 A model computes every position of a batch, padding included. With a fixed length of 256 and samples of 60 tokens,
@@ -22,7 +24,6 @@ model that attends to padding, or normalises over it, gives other numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,13 +33,13 @@ from advisor.api import (
     Breakdown,
     Category,
     Ev,
-    Events,
     Example,
     Finding,
     Fix,
     Lines,
     Links,
     Nesting,
+    RankRecord,
     Scale,
     Settings,
     Source,
@@ -48,25 +49,28 @@ from advisor.api import (
 )
 
 from ._costs import launched_us
-from ._operands import dims_of, dtypes_of, sizes
+from ._padding import Batch, came_padded, on_positions_us, padded_here
 from ._places import place
 from ._words import count, percent, time
 
 CONFIRMED = "measured pair on a CPU: a small transformer, padded to 256 against the longest of each batch"
 
-# Of the work on positions: calls cost something whatever their size, so at least this much of it goes with them.
+# On a device, of the work on positions: kernels that do not fill it take as long for fewer of them.
 _AT_LEAST = 0.5
-_WHOLE_NUMBERS = ("long int", "int")
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """A padded batch: its samples, its longest one before the padding, and the length that the model saw."""
-
-    samples: int
-    longest: int
-    length: int
-    row: int
+_AFTERWARDS = Fix(
+    "Pad to the longest sample of each batch",
+    "exact",
+    "tokens = pad_sequence(samples, batch_first=True)\ntokens = F.pad(tokens, (0, longest - tokens.shape[1]))",
+    "tokens = pad_sequence(samples, batch_first=True)",
+)
+_AT_ONCE = Fix(
+    "Pad to the longest sample of each batch",
+    "numerics",
+    "return ids + [0] * (max_length - len(ids))  # in the data set",
+    "return ids\n\ntokens = pad_sequence(samples, batch_first=True)  # in the loader's collate_fn",
+)
 
 
 def check(
@@ -78,21 +82,26 @@ def check(
     nesting: Nesting,
     links: Links,
     settings: Settings | None,
+    record: RankRecord | None,
     *,
     min_share: float = 0.05,  # a few positions more, up to a multiple of 8, are padding that pays
 ) -> Iterator[Finding]:
-    batches = _batches(trace, steps)
+    batches = padded_here(trace, steps) or came_padded(trace, steps, record)
     if not batches or (settings is not None and settings.compiled):
         return
     seen = sum(batch.samples * batch.length for batch in batches)
     empty = 1 - sum(batch.samples * batch.longest for batch in batches) / seen
     claims = ("compute",) if breakdown.on_device else ("forward", "backward")
     concerned_us = sum(breakdown.us(part) for part in claims)
+    attention_us = _attention_us(trace, steps, nesting, links, breakdown)
+    least_us = _AT_LEAST * concerned_us
+    if not breakdown.on_device:
+        least_us, seen_us = on_positions_us(trace, steps, nesting, links, batches)
+        # What is strided or merged has another length in its shapes; it is no more than what has this one.
+        concerned_us = min(concerned_us, 2 * seen_us)
     # Attention shrinks with the square of the length: with it goes this much more.
-    high_us = min(
-        concerned_us * empty + _attention_us(trace, steps, nesting, links, breakdown) * empty * (1 - empty),
-        concerned_us,
-    )
+    high_us = min(concerned_us * empty + attention_us * empty * (1 - empty), concerned_us)
+    low_us = min(least_us * empty, high_us)
     if high_us < min_share * steps.step_us:
         return
     where = _where(lines, batches)
@@ -104,46 +113,17 @@ def check(
             f"{time(scale.scaled(concerned_us))} of forward and backward pass a step."
         ),
         saving=scale.saving(
-            high_us * _AT_LEAST,
+            low_us,
             high_us,
-            "high: forward and backward pass shrink with the positions, attention with their square; low: half of it, "
-            "as calls have a fixed part",
+            "low: ops on all positions shrink with them, but for what a call takes anyway; high: forward and backward "
+            "pass shrink, attention with the square of the positions",
         ),
         where=(where,) if where else (),
         facts={"longest": longest, "length": length, "empty_share": empty, "batches": len(batches) / steps.count},
-        fix=Fix(
-            "Pad to the longest sample of each batch",
-            "exact",
-            "tokens = pad_sequence(samples, batch_first=True)\ntokens = F.pad(tokens, (0, longest - tokens.shape[1]))",
-            "tokens = pad_sequence(samples, batch_first=True)",
-        ),
+        fix=_AT_ONCE if batches[0].came_padded else _AFTERWARDS,
         claims=claims,
         at_most="high" if settings is not None else "medium",  # a compiled model may want one length
     )
-
-
-def _batches(trace: Trace, steps: Steps) -> list[_Batch]:
-    """Batches of indices that were padded and then looked up at the padded length in the same step."""
-    events = trace.events
-    padding = events.exactly("aten::constant_pad_nd")
-    if not padding.any():
-        return []
-    step = steps.step_of(events.start_ns)
-    mine = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & (step >= 0)
-    looked_up: dict[tuple[int, int], set[int]] = {}
-    for row in np.flatnonzero(mine & events.exactly("aten::embedding")).tolist():
-        indices = sizes(dims_of(events, row), 1)
-        if len(indices) == 2:
-            looked_up.setdefault((int(step[row]), indices[0]), set()).add(indices[1])
-    found = []
-    for row in np.flatnonzero(mine & padding).tolist():
-        shape = sizes(dims_of(events, row), 0)
-        if len(shape) != 2 or not _of_whole_numbers(events, row):
-            continue
-        longer = [n for n in looked_up.get((int(step[row]), shape[0]), ()) if n > shape[1]]
-        if len(longer) == 1:  # with two lengths nobody knows which of them this one became
-            found.append(_Batch(shape[0], shape[1], longer[0], row))
-    return found
 
 
 def _attention_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> float:
@@ -157,12 +137,7 @@ def _attention_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, br
     return steps.per_step_us(float(events.dur_ns[rows].sum()))
 
 
-def _of_whole_numbers(events: Events, row: int) -> bool:
-    dtypes = dtypes_of(events, row)
-    return bool(dtypes) and dtypes[0] in _WHOLE_NUMBERS
-
-
-def _where(lines: Lines, batches: list[_Batch]) -> Source | None:
+def _where(lines: Lines, batches: list[Batch]) -> Source | None:
     return next((found for batch in batches if (found := lines.where_op(batch.row))), None)
 
 
@@ -178,13 +153,17 @@ _STEPS = """
     step   [1                         ][2                         ]
     cpu    [P ][E ][F    ][B         ]  [P ][E ][F    ][B         ]
     """
+_PADDED_BEFORE = """
+    step   [1                         ][2                         ]
+    cpu        [E ][F    ][B         ]      [E ][F    ][B         ]
+    """
 _F = Ev("aten::linear", dims=[[8, 256, 64], [64, 64], [64]])
 
 EXAMPLES = [
     Example(
         "64 tokens padded to 256",
         draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F, B=BACKWARD),
-        saves_us=(1000, 2100),
+        saves_us=(750, 2100),
         says=("at most 64 tokens are padded to 256", "75 %"),
     ),
     Example(
@@ -203,6 +182,25 @@ EXAMPLES = [
             K=ELEMENTWISE,
         ),
         saves_us=(600, 1700),
+    ),
+    Example(
+        "the data set pads 60 tokens to 256, as their indices tell",
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
+        facts={"lookups": [{"samples": 8, "length": 256, "longest": 60}]},
+        saves_us=(750, 1800),
+        says=("at most 60 tokens are padded to 256", "77 %"),
+    ),
+    Example(
+        "another embedding of that shape shows that the batch is full",
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
+        facts={
+            "lookups": [
+                {"samples": 8, "length": 256, "longest": 60},
+                {"samples": 8, "length": 256, "longest": 256},
+            ]
+        },
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "61 tokens padded to a multiple of 8",

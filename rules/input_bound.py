@@ -53,7 +53,8 @@ from advisor.api import (
 )
 
 from . import _batches, _workers
-from ._cpu_loader import ON_CPU, Seen, facts_of, keep_workers, on_cpu, where_of
+from ._cpu_loader import Seen, facts_of, keep_workers, on_cpu, where_of
+from ._cpu_loader_examples import ON_CPU
 from ._words import loader_call, percent, plural, time
 
 CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4"

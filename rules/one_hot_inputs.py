@@ -47,7 +47,7 @@ from advisor.api import (
     union,
 )
 
-from ._costs import launched_us, widened
+from ._costs import launched_us, less_by, widened
 from ._operands import backward_of, dims_of, sizes
 from ._places import place
 from ._words import count, percent, time
@@ -56,6 +56,11 @@ CONFIRMED = "measured pair on a CPU: word vectors as a product with one-hot vect
 
 # Between the one-hot tensor and its product stand a conversion and at most a few views.
 _NEAR = 6
+# What a look-up on one core takes besides its copy, and the rate of that (streaming, and in small pieces).
+_CALL_US = (5.0, 50.0)
+_GB_PER_S = (20.0, 4.0)
+# (rows from the one-hot op to its product, classes, width of the weights, vectors)
+_Product = tuple[list[int], int, int, int]
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm")
 
 
@@ -76,25 +81,30 @@ def check(
     if not found:
         return
     events = trace.events
-    made = np.array(sorted({row for rows, _, _ in found for row in rows[:-1]}), np.int64)
-    products = np.array(sorted({rows[-1] for rows, _, _ in found}), np.int64)
+    made = np.array(sorted({row for rows, *_ in found for row in rows[:-1]}), np.int64)
+    products = np.array(sorted({rows[-1] for rows, *_ in found}), np.int64)
     whole = np.concatenate((made, products, backward_of(events, products)))
+    # The weights' gradient is as large with a look-up; without a device it is known what a look-up takes at most.
+    surely = made if breakdown.on_device else np.concatenate((made, products))
     if breakdown.on_device:
         claims: tuple[str, ...] = ("compute",)
-        made_us, whole_us = (launched_us(trace, steps, nesting, links, rows) for rows in (made, whole))
+        surely_us, whole_us = (launched_us(trace, steps, nesting, links, rows) for rows in (surely, whole))
     else:
         claims = ("forward", "backward", "other_ops")
-        made_us, whole_us = (steps.per_step_us(float(events.dur_ns[rows].sum())) for rows in (made, whole))
+        surely_us, whole_us = (steps.per_step_us(float(events.dur_ns[rows].sum())) for rows in (surely, whole))
     bound_us = sum(breakdown.us(part) for part in claims)
     how = "low: making the one-hot tensor; high: its product and that product's backward pass as well"
-    modelled = scale.saving(min(made_us, bound_us), min(whole_us, bound_us), how)
-    saving = replayed_or(modelled, replay, [edits.remove(made)], [edits.remove(whole)], how, scale.scaled(bound_us))
+    if not breakdown.on_device:
+        how = "low: making the one-hot tensor and its product, less a look-up; high: the backward pass as well"
+    modelled = scale.saving(min(surely_us, bound_us), min(whole_us, bound_us), how)
+    saving = replayed_or(modelled, replay, [edits.remove(surely)], [edits.remove(whole)], how, scale.scaled(bound_us))
     if not breakdown.on_device:
         spans = union(events.start_ns[whole], events.end_ns[whole])
         saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
+        saving = less_by(saving, _look_up_us(found, steps))
     if saving.high_us < min_share * scale.step_us:
         return
-    _, classes, width = max(found, key=lambda one: one[1])
+    _, classes, width, _ = max(found, key=lambda one: one[1])
     where = lines.where_op(int(made[0]))
     yield Finding(
         message=(
@@ -103,7 +113,7 @@ def check(
         ),
         saving=saving,
         where=(where,) if where else (),
-        facts={"classes": classes, "made_us": made_us, "whole_us": whole_us, "products": len(found) / steps.count},
+        facts={"classes": classes, "surely_us": surely_us, "whole_us": whole_us, "products": len(found) / steps.count},
         fix=Fix(
             "Look the rows up",
             "numerics",
@@ -115,8 +125,15 @@ def check(
     )
 
 
-def _products(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> list[tuple[list[int], int, int]]:
-    """(rows from the one-hot op to its product, classes, width) of each one-hot tensor that a weight multiplies."""
+def _look_up_us(found: list[_Product], steps: Steps) -> tuple[float, float]:
+    """(least, most) that looking the rows up takes instead, un-profiled µs per step."""
+    gigabytes = [4e-9 * number * width for _, _, width, number in found]
+    ends = [sum(_CALL_US[end] + 1e6 * size / _GB_PER_S[end] for size in gigabytes) / steps.count for end in (0, 1)]
+    return ends[0], ends[1]
+
+
+def _products(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> list[_Product]:
+    """Each one-hot tensor that a weight multiplies."""
     events = trace.events
     made = events.exactly("aten::one_hot")
     if not made.any():
@@ -131,7 +148,7 @@ def _products(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> lis
             row = int(ops[near])
             dims = dims_of(events, row)
             if events.text(row) in _PRODUCTS and (width := _width(events.text(row), dims, shape)):
-                found.append((ops[at : near + 1].tolist(), shape[-1], width))
+                found.append((ops[at : near + 1].tolist(), shape[-1], width, int(np.prod(shape[:-1]))))
                 break
     return found
 

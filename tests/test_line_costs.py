@@ -5,10 +5,11 @@ import json
 import pytest
 
 from advisor.analyses.line_costs import LineCosts
-from advisor.analyses.scale import Scale
+from advisor.analyses.scale import Scale, before_the_window
 from advisor.analyses.steps import Steps
 from advisor.analyses.undilated import Undilated
 from advisor.api import BACKWARD, FORWARD, Ev, draw
+from advisor.capture.record import StepTimes
 from advisor.computed import Computed, Missing
 from advisor.rule import Example
 from advisor.testing import computed
@@ -169,6 +170,27 @@ def test_each_part_is_brought_to_what_it_took_without_the_profiler():
     # One row of the backward holds all that was added there: by rows, its time is what is left.
     low, high = mapping.us(mapping.in_part("backward", 900.0, 1.0))
     assert (low, high) == pytest.approx((300, 300), rel=0.02)
+
+
+def test_rows_explain_no_more_than_recording_them_costs():
+    # The backward was recorded with 600 µs more in one row, which explains some 3 of them: the rest goes by time.
+    facts = measured(0.0, 300.0, 0.0, 1500.0, {"backward": 3.0})
+    back = Ev("autograd::engine::evaluate_function: MulBackward0")
+    known = drawn(STEPS, facts, P=FORWARD, F=FORWARD, B=back)
+    mapping = known.get(Undilated)
+    [backward] = [part for part in mapping.parts if part.name == "backward"]
+    assert backward.row_us > 100
+    low, high = mapping.us(mapping.in_part("backward", 450.0, 0.0))
+    assert low == pytest.approx(150, rel=0.02)
+    assert low <= high <= 1.02 * low
+
+
+def test_parts_are_told_of_the_same_steps_as_the_whole():
+    """A part that alone changed after the window does not choose other steps than the step time did."""
+    times = StepTimes(unprofiled_us=[3e3] * 20 + [2e3] * 40, timed_before=20)
+    assert list(before_the_window([2.5e3] * 20 + [1e3] * 40, times)) == [2.5e3] * 20
+    disturbed = StepTimes(unprofiled_us=[9e3] * 20 + [2e3] * 40, timed_before=20)
+    assert len(before_the_window([2.5e3] * 20 + [1e3] * 40, disturbed)) == 60
 
 
 def test_work_is_told_by_the_part_it_lies_in():

@@ -18,6 +18,8 @@ from urllib.parse import quote
 
 import torch
 
+from .lookups import look
+
 # A step with more line events than this (a pixel loop) is cut off: its trace would be of no use and very large.
 _MOST_EVENTS = 50_000
 # Where packages are installed, whichever interpreter or overlay brought them onto the path.
@@ -41,6 +43,7 @@ class LineRecorder:
         self.on = False
         self.files: set[str] = set()
         self.cut = False
+        self.lookups: list[dict[str, int]] = []  # batches of indices that embeddings looked up
 
     def start(self) -> None:
         """Begins to record. Raises RuntimeError when another tool traces this thread."""
@@ -130,6 +133,7 @@ class LineRecorder:
         path = self.modules.get(id(module))
         if path is None:
             return False
+        look(module, frame.f_locals, self.lookups)
         self.within.append((frame, _enter(f"advisor:module|{path}|{_plain(type(module).__name__)}")))
         return True
 

@@ -171,6 +171,14 @@ class CodePlace(msgspec.Struct, frozen=True):
     function: str = ""
 
 
+class Lookup(msgspec.Struct, frozen=True):
+    """A batch of indices that an embedding looked up in the step whose lines were recorded."""
+
+    samples: int
+    length: int
+    longest: int  # the longest sample without the padding behind or before it; length where there is none
+
+
 class RankRecord(msgspec.Struct, frozen=True):
     """One profiled process."""
 
@@ -197,6 +205,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     vitals: Vitals | None = None
     kept_graphs: KeptGraphs | None = None  # None: none were found, or nobody looked
     saves: list[CodePlace] | None = None  # lines of the training loop that write a checkpoint, by its text
+    lookups: list[Lookup] = []  # on a CPU; empty: none were seen, or nobody looked
     environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
 

@@ -290,6 +290,7 @@ class Session(Ears):
             **self.collector.record(self.tracker.trained),
             "notes": [*self.notes, *self.window.notes, *clock],
             "user_files": sorted(lines.files) if lines is not None else [],
+            "lookups": lines.lookups if lines is not None else [],
             "versions": probe.versions(),
         }
 

@@ -1,0 +1,130 @@
+"""Examples of loaders without a device, where what their batches cost is known."""
+
+from __future__ import annotations
+
+from advisor.api import BACKWARD, FORWARD, NEXT, NEXT_WORKERS, Example, draw
+
+_ON_CPU = """
+    step   [1                 ][2                 ]
+    cpu    [D       ][F ][B ]  [D       ][F ][B ]
+    cpu           [S]                 [S]
+    """
+
+
+def _loader(**changes: object) -> dict[str, object]:
+    known: dict[str, object] = {"num_workers": 0, "batch_size": 32, "dataset_size": 2000, "collate": "default_collate"}
+    return {"settings": {"cores": 2, "threads": 2}, "loaders": [known | changes]}
+
+
+ON_CPU = [
+    Example(
+        "without a GPU, samples that Python parses one by one could be made once",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=250.0, collate_us=500.0),
+        saves_us=(7500, 8900),
+        says=("num_workers=0", "one by one in Python"),
+    ),
+    Example(
+        "without a GPU, samples that random numbers make anew each time cannot be made once",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=250.0, collate_us=500.0, random_samples=True),
+        saves_us="unknown",
+        says=("batches are made in the training process itself",),
+    ),
+    Example(
+        "without a GPU, a batch that Python puts together number by number",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=2.0, collate_us=8000.0, collate="collate"),
+        saves_us=(7000, 8500),
+        says=("putting its samples together",),
+    ),
+    Example(
+        "without a GPU, tensors in memory: the batch is as cheap as a loader makes it",
+        draw(_ON_CPU, us=40, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=4.0, collate_us=150.0),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, eight workers hand over what the loop would make in a tenth of the time",
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=2.0, collate_us=40.0, num_workers=8),
+        saves_us=(850, 960),
+        says=("handing it from process to process",),
+    ),
+    Example(
+        "without a GPU, one worker that is ahead: what it hands over takes no longer than making it",
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=20.0, collate_us=200.0, num_workers=1),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, a data set of whole batches that one worker has ready; taking them is all that is waited for",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [D ][F               ][B         ]  [D ][F               ][B         ]
+            """,
+            us=100,
+            D=NEXT_WORKERS,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        facts=_loader(sample_us=40.0, collate_us=5.0, num_workers=1, batch_size=None, dataset_size=150),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, new workers every ten steps",
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=10.0, collate_us=40.0, num_workers=2, dataset_size=320)
+        | {"steps": {"unprofiled_us": ([1e4] + [2e3] * 9) * 4}},
+        saves_us=(550, 950),
+        says=("Every 10 steps",),
+    ),
+    Example(
+        "without a GPU, a loader made anew every ten steps: what its fork leaves to copy lies in all parts of a step",
+        draw(_ON_CPU.replace("[D       ]", "[D]       "), us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=10.0, collate_us=40.0, num_workers=2, dataset_size=320)
+        | {
+            "steps": {
+                "unprofiled_us": ([1e4] + [2e3] * 9) * 4,
+                "unprofiled_parts_us": {
+                    "fetch": ([1e3] + [100.0] * 9) * 4,
+                    "backward": ([2.5e3] + [900.0] * 9) * 4,
+                    "optimizer": ([600.0] + [200.0] * 9) * 4,
+                    "rest": ([5.9e3] + [800.0] * 9) * 4,
+                },
+            }
+        },
+        saves_us=(550, 950),
+        says=("Every 10 steps",),
+    ),
+    Example(
+        "without a GPU, workers are ahead for most of the time; the window held the end of an epoch",
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=10.0, collate_us=80.0, num_workers=2, persistent_workers=True)
+        | {"steps": {"unprofiled_us": [2e3] * 40, "unprofiled_parts_us": {"fetch": [450.0] * 40}}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, an epoch opens with a step that saves pictures, and its fetch is soon over",
+        draw(_ON_CPU.replace("[D       ]", "[D]       "), us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=10.0, collate_us=40.0, num_workers=2, dataset_size=320)
+        | {
+            "steps": {
+                "unprofiled_us": ([1e4] + [2e3] * 9) * 4,
+                "unprofiled_parts_us": {
+                    "fetch": ([1e3] + [100.0] * 9) * 4,
+                    "backward": [900.0] * 40,
+                    "optimizer": [200.0] * 40,
+                    "rest": ([7.9e3] + [800.0] * 9) * 4,
+                },
+            }
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+]
