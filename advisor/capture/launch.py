@@ -176,7 +176,7 @@ def assemble(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
     """Writes run.json from `header` and the parts that the ranks left, which go; returns it."""
     record = gather(folder, header)
     write_record(folder, record)
-    for path in folder.glob("*.part.json"):
+    for path in (*folder.glob("*.part.json"), *folder.glob("*.claim")):
         path.unlink()
     return record
 

@@ -12,7 +12,7 @@ import sys
 from _thread import get_ident
 from typing import Any
 
-from . import choices, graphs, hooks, live, probe, secrets
+from . import alone, choices, graphs, hooks, live, probe, secrets
 from .by_hand import PASSES
 from .clock import Clock
 from .ears import Ears
@@ -35,6 +35,8 @@ def arm(settings: dict[str, Any], role: str) -> None:
         session.begin()
         # The named script without a step: even a time window is better than nothing.
         session.time_window.watch()
+    elif alone.started_by_script():
+        hooks.watch_backward(session.passed_alone)
     hooks.watch_groups(session.joined)
 
 
@@ -45,6 +47,7 @@ class Session(Ears):
         super().__init__(settings)
         self.notes: list[str] = []
         self.place = Place()
+        self.alone = alone.Alone(settings)
         self.vitals = Vitals()
         self.clock = Clock(self._device)
         self.window = Window(settings, self._file, self.clock)
@@ -102,6 +105,28 @@ class Session(Ears):
             return
         self.begin()
         when_worker_ends(self.end)
+
+    def _backward(self) -> bool:
+        if self.alone.open:
+            if self.live:
+                self.alone.trains()
+            elif self.forked:
+                self.passed_alone()
+        return super()._backward()
+
+    def passed_alone(self) -> None:
+        """A backward pass begins in a process that the script started, and that joined no process group so far."""
+        if not self.live and self.alone.chosen():
+            self._begin_alone()
+
+    def _begin_alone(self) -> None:
+        if self.forked:
+            self._begin_in_child()
+        else:
+            self.begin()
+        self.alone.open = False
+        if self.live:
+            self.notes.append(alone.NOTE)
 
     def _profiler_began(self) -> None:
         if self.live and not self.window.changing:
