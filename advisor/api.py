@@ -99,7 +99,7 @@ from advisor.reportfile import encode as encode_report
 from advisor.rule import Example, Rule
 from advisor.timeline import draw
 from advisor.trace.events import Category, Events, Trace
-from advisor.trace.intervals import Intervals, intersect, subtract, total, union
+from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
 
 __all__ = [
     "ALLREDUCE",
@@ -219,6 +219,7 @@ __all__ = [
     "lookup",
     "replayed_or",
     "shapes",
+    "starts_in",
     "subtract",
     "together",
     "total",

@@ -18,6 +18,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    starts_in,
 )
 
 # Work that streams through memory pushes the model and its optimizer out of the core's caches, and the ops after it
@@ -56,9 +57,8 @@ def widened(
     if undilated is None or not len(spans):
         return saving
     events = trace.events
-    at = np.searchsorted(spans[:, 0], events.start_ns, side="right") - 1
-    inside = (at >= 0) & (events.start_ns < spans[np.maximum(at, 0), 1]) & (events.thread == steps.main_thread)
-    ops = inside & events.of(Category.CPU_OP)
+    on_loop = events.of(Category.CPU_OP) & (events.thread == steps.main_thread)
+    ops = on_loop & starts_in(events.start_ns, spans)
     _, high = undilated.share(undilated.stretch(spans, events.start_ns[ops], steps))
     # The bound is told in time of the profiled step, which the profiler stretched.
     most_us = min(most_us * _slower(undilated), scale.step_us)

@@ -2,9 +2,10 @@
 
 ## What it looks at
 On machines without an accelerator: lines of the user's code that spend their time in long stretches of Python, in
-which no op, no fetch and no optimizer runs, with the ops between these stretches. The few microseconds between the
-ops of a model are no such stretch. (With an accelerator such time matters only where the device idles; that is the
-rule idle-gpu.)
+which no op, no fetch and no optimizer runs, with the ops between these stretches. A function that a line calls often
+is one place with that line. The few microseconds between the ops of a model are no such stretch, and neither is a call
+of a library that runs once a step for less than a tenth of a millisecond. (With an accelerator such time matters only
+where the device idles; that is the rule idle-gpu.)
 
 ## Why it costs time
 Python handles one number at a time. A loop over samples, a conversion to lists, a metric in pure Python, a
@@ -35,6 +36,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    LineCost,
     LineCosts,
     RankRecord,
     Saving,
@@ -46,18 +48,20 @@ from advisor.api import (
     total,
 )
 
-from ._blocks import Block, blocks, is_python
+from ._blocks import BESIDES, MOST_KEPT, TURNS, Block, blocks, is_python
 from ._words import percent, time
 
 CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hooks in Python"
 
-# What stays in the step when the work is done with tensor ops, or less often: up to a sixth in the measured pairs. Some
-# gave back a little more than the lines took, which no longer push the model's own data out of the caches.
-_MOST_KEPT, _BESIDES = 0.15, 1.1
 # How capture says that a step ran more lines than it records.
 _CUT = "the lines step ran more than"
 # A stretch that is this many times longer in one step than in the median step comes only now and then.
 _NOW_AND_THEN = 3.0
+# Collections of the same objects take alike, within this factor.
+_PAUSED = 2.0
+# What runs once in a step and is shorter than this is a call or two of a library: there is no loop to take away, and
+# tensor ops with their calls take as long.
+_SOMEBODYS_US = 100.0
 
 
 def check(
@@ -78,17 +82,18 @@ def check(
     # Pauses of the garbage collector are Python too, and the rule garbage-collection owns them.
     rare, once_us = _now_and_then(undilated, steps)
     host_us = min(breakdown.us("host"), undilated.python_us) - once_us
-    bound_us = max(host_us - _collected_us(record, undilated), 0.0)
+    bound_us = max(host_us - _collected_us(record, undilated, steps), 0.0)
     if bound_us < min_share * steps.step_us:
         return
     found = False
     named_us = sum(line.python_us for line in costs.lines) if costs else 0.0
     cut = record is not None and any(_CUT in note for note in record.notes)
-    for index, place in enumerate(blocks(line for line in costs.lines if is_python(line)) if costs else ()):
+    for index, place in enumerate(blocks(filter(is_python, costs.lines)) if costs else ()):
         # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
         nameless_us = max(undilated.python_us - named_us, 0.0) if cut and index == 0 else 0.0
         saving = _saving(place, nameless_us, undilated, scale, rare)
-        if min(place.us + nameless_us, bound_us) >= min_share * steps.step_us:
+        worth_us = sum(line.us for line in place.lines if _is_work(line)) + nameless_us
+        if min(worth_us, bound_us) >= min_share * steps.step_us:
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
             yield _finding(place, us, saving, rare, steps, scale)
@@ -96,11 +101,33 @@ def check(
         yield _nameless(bound_us, steps, scale)
 
 
-def _collected_us(record: RankRecord | None, undilated: Undilated) -> float:
-    """Pauses of the garbage collector per step, µs; nothing where they were not recorded."""
+def _is_work(line: LineCost) -> bool:
+    """Whether a rewrite could take away a line of Python: one of a loop, or one that is long at each run."""
+    return line.inner or line.visits >= TURNS or line.python_us >= _SOMEBODYS_US * line.visits
+
+
+def _collected_us(record: RankRecord | None, undilated: Undilated, steps: Steps) -> float:
+    """Pauses of the garbage collector per profiled step, µs; nothing where they were not recorded.
+
+    Short ones are in every step alike. Those longer than what a step has of Python came in a few steps, of which the
+    window holds more or fewer than its share: they are told by what sticks out.
+    """
     if record is None or not record.gc_pauses_us or not record.steps.unprofiled_us:
         return 0.0
-    return sum(record.gc_pauses_us) / len(record.steps.unprofiled_us)
+    each_us = np.array(_python_ns(undilated, steps)) / 1e3
+    excess_us = each_us - float(np.median(each_us))
+    pauses_us = np.array(record.gc_pauses_us)
+    long = pauses_us > _PAUSED * float(np.median(each_us))
+    alike_us = float(pauses_us[~long].sum()) / len(record.steps.unprofiled_us)
+    if not long.any():
+        return alike_us
+    paused = excess_us * _PAUSED >= float(np.median(pauses_us[long]))
+    return alike_us + float(excess_us[paused].sum()) / steps.count
+
+
+def _python_ns(undilated: Undilated, steps: Steps) -> list[int]:
+    """Python of each profiled step."""
+    return [total(intersect(undilated.python, span[None])) for span in steps.spans]
 
 
 def _now_and_then(undilated: Undilated, steps: Steps) -> tuple[bool, float]:
@@ -108,7 +135,7 @@ def _now_and_then(undilated: Undilated, steps: Steps) -> tuple[bool, float]:
 
     Several: a checkpoint, a log every N steps. One: somebody took the core, or it is too rare for this window to tell.
     """
-    each = [total(intersect(undilated.python, span[None])) for span in steps.spans]
+    each = _python_ns(undilated, steps)
     typical = float(np.median(each))
     longer = [ns for ns in each if ns > _NOW_AND_THEN * typical]
     once = longer[0] - typical if len(longer) == 1 and steps.count > 2 else 0.0
@@ -118,15 +145,15 @@ def _now_and_then(undilated: Undilated, steps: Steps) -> tuple[bool, float]:
 def _saving(place: Block, nameless_us: float, undilated: Undilated, scale: Scale, rare: bool) -> Saving:
     nameless = undilated.in_part("rest", nameless_us, python_us=nameless_us)
     low, high = undilated.share(place.whole(undilated) + nameless)
-    how = "high: all of these lines and what they push out of the caches; low: a sixth of it stays as tensor ops"
+    how = "high: all of these lines and what they push out of the caches; low: three tenths of it stay as tensor ops"
     times = scale.unprofiled
     if rare and times.mean and times.median and times.p10:
         # The window may hold more or fewer of the steps that have it than the script does; all steps were timed.
         tail, spread = (max(1 - us / times.mean, 0.0) for us in (times.median, times.p10))
         low, high = min(max(low, tail), spread), max(high, spread)
         how = "what separates the mean step from the median and from the fast tenth: it comes only now and then"
-    high = min(max(high, low) * _BESIDES, 1.0)
-    return Saving(low * (1 - _MOST_KEPT) * scale.step_us, high * scale.step_us, "modelled", how)
+    high = min(max(high, low) * BESIDES, 1.0)
+    return Saving(low * (1 - MOST_KEPT) * scale.step_us, high * scale.step_us, "modelled", how)
 
 
 def _finding(place: Block, us: float, saving: Saving, rare: bool, steps: Steps, scale: Scale) -> Finding:
@@ -162,8 +189,21 @@ EXAMPLES = [
     Example(
         "a loop over the samples in the middle of the step",
         draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
-        saves_us=(750, 1000),
+        saves_us=(620, 1000),
         says=("`accuracy`", "train.py:31"),
+    ),
+    Example(
+        "the same where the collector stopped other steps than these for long",
+        draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "gc_pauses_us": [80_000.0] * 3},
+        saves_us=(620, 1000),
+        says=("`accuracy`",),
+    ),
+    Example(
+        "one call of a library in a small step",
+        draw(_STEPS, us=10, P=Ev("train.py(31): cut"), F=FORWARD, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "Python that nothing names",

@@ -2,9 +2,10 @@
 
 ## What it looks at
 Lines of the user's code that call the same op again and again within a step, each call so short that its cost is
-the call itself and not the work. Lines beside them that run as often belong to the loop, and so does the part of the
-backward pass that its ops cause. The lines are those that capture recorded; without them it is silent, and so it is
-for the layers of a model, for what the loader does, and for loops inside a library.
+the call itself and not the work. Lines beside them that run as often belong to the loop, and so do the functions that
+these call, and the part of the backward pass that their ops cause. The lines are those that capture recorded; without
+them it is silent, and so it is for the layers of a model, for what the loader does, and for loops inside a library.
+What the ops take beyond a bare call of this run is work, which may stay.
 
 ## Why it costs time
 Each op costs some microseconds of Python and dispatch, whatever its size. A loop over samples, time steps,
@@ -21,17 +22,12 @@ Loops whose steps depend on each other in a way that no tensor op expresses.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-
-import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
     GEMM,
     Breakdown,
-    Category,
     Device,
     Ev,
     Example,
@@ -42,6 +38,7 @@ from advisor.api import (
     Links,
     Nesting,
     RankRecord,
+    Saving,
     Scale,
     Steps,
     Trace,
@@ -49,25 +46,16 @@ from advisor.api import (
     draw,
 )
 
-from ._blocks import Block, blocks, is_python
+from ._blocks import BESIDES, MOST_KEPT, TURNS, Block, blocks, is_python
+from ._loops import Loop, layers_of, loops, outermost
 from ._words import count, percent, time
 
 CONFIRMED = "measured pairs on a CPU: an average of weights, a contrastive loss, triplets, a mask, an LSTM, experts"
 
-# An op that takes longer than this on a CPU has work to do besides being called.
-_SHORT_OP_US = 60.0
-# A loop of fewer turns may be the layers of a model, which cannot be one op.
-_TURNS = 16
-# Ops with weights of their own: called no more often than there are weights, they are layers and no loop.
-_LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::embedding")
-# What the one op needs that takes the loop's place: up to three tenths of the loop in most measured rewrites.
-_MOST_KEPT = 0.3
 # Lines of Python this near to a loop are part of what it is for.
 _BESIDE = 2
 # Lines around the loop's own belong to it when they run at least half as often.
 _AS_OFTEN = 0.5
-
-Ints = npt.NDArray[np.int64]
 
 
 def check(
@@ -86,33 +74,63 @@ def check(
 ) -> Iterator[Finding]:
     if device.kind != "none" or breakdown.on_device:
         return
-    weights = sum(one.tensors or 0 for one in record.optimizers) if record else 0
-    loops = _loops(trace, steps, costs, _outermost(trace, steps, nesting, links, breakdown), weights)
-    for place in blocks([*(costs.lines[index] for index in loops), *_around(costs, loops)]):
-        mine = [index for index in loops if costs.lines[index] in place.lines]
+    weights = _weights(record)
+    rows = outermost(trace, steps, nesting, links, breakdown)
+    layers = layers_of(trace, steps, costs, rows)
+    found = {
+        line: one
+        for line, one in loops(trace, steps, costs, rows).items()
+        if not _are_layers(one.layers, one.turns, weights)
+    }
+    index_of = {line.source: index for index, line in enumerate(costs.lines)}
+    for place in blocks([*(costs.lines[index] for index in found), *_around(costs, found)]):
+        lines = [index_of[line.source] for line in place.lines]
+        mine = [found[index] for index in lines if index in found]
         if not mine or place.share(undilated)[1] < min_share:
             continue
-        turns, op = max(loops[index] for index in mine)
-        yield _finding(place, turns, op, undilated, scale, steps)
+        most = max(mine, key=lambda one: (one.turns, one.op))
+        if not _are_layers(sum(layers.get(index, 0.0) for index in lines), most.turns, weights):
+            yield _finding(place, most, undilated, scale, steps)
 
 
-def _finding(place: Block, turns: float, op: str, undilated: Undilated, scale: Scale, steps: Steps) -> Finding:
-    saving = place.saving(
-        undilated,
-        scale,
-        (1 / turns, _MOST_KEPT),
-        "high: all turns, and what they cost in the backward pass, in the time of one; low: three tenths stay, as "
-        "in measured rewrites; nothing where each turn needs the result of the last and no op does that",
+def _are_layers(calls: float, turns: float, weights: int) -> bool:
+    """Whether each turn has weights of its own: lines that run so often are the layers of a model, and no loop."""
+    return _AS_OFTEN * turns <= calls <= weights
+
+
+def _weights(record: RankRecord | None) -> int:
+    """How many tensors of weights there are: those that are trained, or modules, of which some may be frozen."""
+    if record is None:
+        return 0
+    modules = len((record.model or {}).get("modules", ()))
+    return max(sum(one.tensors or 0 for one in record.optimizers), modules)
+
+
+def _saving(place: Block, turns: float, undilated: Undilated, scale: Scale) -> Saving:
+    low, high = place.share(undilated)
+    # Long ops are not made longer by the profiler: their time is that of the real step.
+    beyond = (place.beyond_us or 0.0) / undilated.plain_us
+    least = min(low * (1 - MOST_KEPT), max(low - beyond, 0.0))
+    return Saving(
+        least * scale.step_us,
+        min(high * (1 - 1 / turns) * BESIDES, 1.0) * scale.step_us,
+        "modelled",
+        "high: all turns, what they cost in the backward pass and what they push out of the caches, in the time of "
+        "one; low: what their ops take beyond being called stays, or three tenths, as in measured rewrites; nothing "
+        "where each turn needs the result of the last and no op does that",
     )
+
+
+def _finding(place: Block, loop: Loop, undilated: Undilated, scale: Scale, steps: Steps) -> Finding:
     behind = f", and {time(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
     return Finding(
         message=(
-            f"{place.place} runs `{op}` {count(turns)} times a step: the loop takes "
+            f"{place.place} runs `{loop.op}` {count(loop.turns)} times a step: the loop takes "
             f"{time(scale.scaled(place.us))} of each step ({percent(place.us / steps.step_us)}){behind}."
         ),
-        saving=saving,
+        saving=_saving(place, loop.turns, undilated, scale),
         where=place.where,
-        facts={"turns": turns, "loop_us": place.us, "backward_us": place.backward_us, "op": op},
+        facts={"turns": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
         fix=Fix(
             "Replace the loop by ops over all elements at once",
             "numerics",
@@ -125,50 +143,14 @@ def _finding(place: Block, turns: float, op: str, undilated: Undilated, scale: S
     )
 
 
-def _outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> Ints:
-    """Ops that a line of the loop's thread called itself: not the loader's, the optimizer's or the backward pass's."""
-    events = trace.events
-    rows = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (links.step >= 0)
-    found = np.flatnonzero(rows & (events.thread == steps.main_thread))
-    starts = events.start_ns[found]
-    for part in ("input", "backward", "optimizer"):
-        spans = breakdown.intervals.get(part)
-        if spans is not None and len(spans):
-            at = np.searchsorted(spans[:, 0], starts, side="right") - 1
-            outside = (at < 0) | (starts >= spans[np.maximum(at, 0), 1])
-            found, starts = found[outside], starts[outside]
-    return found
-
-
-def _loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: int) -> dict[int, tuple[float, str]]:
-    """Lines that call one short op again and again: index of the line -> (calls a step, op)."""
-    events = trace.events
-    by_line: dict[int, list[int]] = defaultdict(list)
-    for row, line in zip(rows.tolist(), costs.op_line[rows].tolist(), strict=True):
-        if line >= 0 and costs.lines[line].source.precision == "call":
-            by_line[line].append(row)
-    found = {}
-    for line, called in by_line.items():
-        names = Counter(events.name[called].tolist())
-        name, calls = names.most_common(1)[0]
-        cost = costs.lines[line]
-        # A turn may call the op twice: a line turns no more often than it runs, unless its turns are a comprehension's.
-        turns = calls / steps.count if cost.inner else min(calls / steps.count, cost.visits)
-        layers = sum(n for i, n in names.items() if events.names[i].startswith(_LAYERS)) / steps.count
-        mean_us = float(events.dur_ns[called].sum()) / 1e3 / max(costs.lines[line].rows * steps.count, 1.0)
-        # One visit and many ops: a library's loop (clipping, copying a state), which the user did not write.
-        written = not is_python(cost) and (cost.inner or cost.visits >= _AS_OFTEN * calls / steps.count)
-        if turns >= _TURNS and written and mean_us <= _SHORT_OP_US and not 0 < layers <= weights:
-            found[line] = (turns, events.names[name].removeprefix("aten::"))
-    return found
-
-
-def _around(costs: LineCosts, loops: Mapping[int, tuple[float, str]]) -> Iterator[LineCost]:
+def _around(costs: LineCosts, loops: Mapping[int, Loop]) -> Iterator[LineCost]:
     """Other lines of the loops' files that run as often as a loop turns: its head, its counters, its conditions."""
     turns: dict[str, float] = {}
-    for index, (often, _) in loops.items():
-        file = costs.lines[index].source.file
-        turns[file] = min(often, turns.get(file, often))
+    for index, loop in loops.items():
+        line = costs.lines[index]
+        # A comprehension in a loop turns more often than the lines around it.
+        often = line.visits if line.inner and line.visits >= TURNS else loop.turns
+        turns[line.source.file] = min(often, turns.get(line.source.file, often))
     for index, line in enumerate(costs.lines):
         often = turns.get(line.source.file, 0.0)
         if not often or index in loops or line.parts.get("optimizer"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from advisor.analyses.beyond_calls import beyond_calls
 from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.lines import Lines
 from advisor.analyses.links import Links
@@ -38,6 +39,8 @@ class LineCost:
     inner        part of it is a comprehension or generator, whose turns are no visits
     backward_us  time of the backward pass that its forward ops cause
     backward_rows  ops recorded in that
+    beyond_us    what its ops, and those of that backward pass, take beyond bare calls; None where not known
+    called_from  file and line that called its function for most of its time; None where not known
     """
 
     source: Source
@@ -50,6 +53,8 @@ class LineCost:
     inner: bool = False
     backward_us: float = 0.0
     backward_rows: float = 0.0
+    beyond_us: float | None = None
+    called_from: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,12 +96,15 @@ class LineCosts:
         known = lines.op_source >= 0
         op_line[known] = of_source[lines.op_source[known]]
         counted = (links.step >= 0) & trace.events.of(Category.CPU_OP) & known
-        back_us, back_rows = _backward(trace, steps, nesting, links, breakdown, op_line, count)
+        node_line = _node_lines(trace, links, op_line)
+        back_us, back_rows = _backward(trace, steps, nesting, links, breakdown, node_line, count)
+        beyond_us = _beyond(trace, steps, nesting, links, op_line, node_line, count)
+        callers = _callers(lines, places)
         columns = {
             "us": spent(steps.window),
             "python_us": spent(undilated.python),
             "rows": _counted(op_line, counted, count) / steps.count,
-            "visits": np.bincount(of_source[who], minlength=count) / steps.count,
+            "visits": np.bincount(of_source[_entered(lines, who)], minlength=count) / steps.count,
             "backward_us": back_us,
             "backward_rows": back_rows,
         }
@@ -118,6 +126,8 @@ class LineCosts:
                 parts={part: float(us[i]) for part, us in parts.items()},
                 work=Stretch(*(tuple(float(of[at][i]) for of in work) for at in range(3))),
                 inner=any(lines.sources[at].function in _INNER for at in np.flatnonzero(of_source == i).tolist()),
+                beyond_us=None if beyond_us is None else float(beyond_us[i]),
+                called_from=callers.get(i),
                 **{name: float(column[i]) for name, column in columns.items()},
             )
             for i in order.tolist()
@@ -143,32 +153,75 @@ def _spans(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting) -> tuple[
     return np.column_stack((events.start_ns[rows], events.end_ns[rows])), lines.op_source[rows]
 
 
+def _entered(lines: Lines, who: Ints) -> Ints:
+    """The places of the spans with which a line began; of all where that is not known."""
+    return who[lines.entered] if len(lines.entered) == len(who) else who
+
+
+def _callers(lines: Lines, places: dict[tuple[str, int], int]) -> dict[int, tuple[str, int]]:
+    """By place the file and line that called its function, where that is another place."""
+    found = {}
+    for source, caller in zip(lines.sources, lines.callers.tolist(), strict=False):
+        if caller >= 0:
+            at, other = (source.file, source.line), (lines.sources[caller].file, lines.sources[caller].line)
+            if at != other and source.function not in _INNER:
+                found[places[at]] = other
+    return found
+
+
+def _node_lines(trace: Trace, links: Links, op_line: Ints) -> Ints:
+    """For each node of the backward pass the line of the forward op that made it; -1 where unknown, and elsewhere.
+
+    A node carries the sequence number of that op.
+    """
+    events = trace.events
+    nodes = backward_rows(events)
+    mine = (links.step >= 0) & (events.sequence >= 0)
+    # Gradients of gradients: with create_graph the ops in a node make nodes, too. The node's own rows name a thread.
+    makers = mine & ~nodes & (events.forward_thread <= 0)
+    forward = np.flatnonzero(makers & events.of(Category.CPU_OP) & (op_line >= 0))
+    node = np.flatnonzero(mine & nodes)
+    found = np.full(len(events), -1, np.int64)
+    if not len(forward) or not len(node):
+        return found
+    # The innermost op of a sequence number made the node; all of them lie on one line.
+    known, last = np.unique(events.sequence[forward][::-1], return_index=True)
+    line = op_line[forward[::-1][last]]
+    at = np.minimum(np.searchsorted(known, events.sequence[node]), len(known) - 1)
+    found[node] = np.where(known[at] == events.sequence[node], line[at], -1)
+    return found
+
+
 def _backward(
-    trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown, op_line: Ints, count: int
+    trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown, node_line: Ints, count: int
 ) -> tuple[Floats, Floats]:
-    """Backward time and rows by the line of the forward op: a node carries its sequence number.
+    """Backward time and rows by the line of the forward op.
 
     What runs between nodes, and in nodes of no known op, is shared out in proportion.
     """
     events = trace.events
     nodes = backward_rows(events)
     node_of = nesting.ancestor(nodes)
-    mine = (links.step >= 0) & (events.sequence >= 0)
-    # Gradients of gradients: with create_graph the ops in a node make nodes, too. The node's own rows name a thread.
-    makers = mine & ~nodes & (events.forward_thread <= 0)
-    forward = np.flatnonzero(makers & events.of(Category.CPU_OP) & (op_line >= 0))
-    node = np.flatnonzero(mine & nodes)
-    if not len(forward) or not len(node):
+    rows = np.flatnonzero(node_line >= 0)
+    if not len(rows):
         return np.zeros(count), np.zeros(count)
-    # The innermost op of a sequence number made the node; all of them lie on one line.
-    known, last = np.unique(events.sequence[forward][::-1], return_index=True)
-    line = op_line[forward[::-1][last]]
-    at = np.searchsorted(known, events.sequence[node])
-    hit = (at < len(known)) & (known[np.minimum(at, len(known) - 1)] == events.sequence[node])
-    who, rows = line[at[hit]], node[hit]
-    ns = np.bincount(who, weights=events.dur_ns[rows], minlength=count)
+    ns = np.bincount(node_line[rows], weights=events.dur_ns[rows], minlength=count)
     whole_us = breakdown.us("backward")
-    covered_us = float(events.dur_ns[node].sum()) / steps.count / 1e3
+    numbered = nodes & (links.step >= 0) & (events.sequence >= 0)
+    covered_us = float(events.dur_ns[numbered].sum()) / steps.count / 1e3
     us = ns / steps.count / 1e3 * (whole_us / covered_us if covered_us else 0.0)
     held = np.bincount(np.maximum(node_of, 0), weights=(node_of >= 0) & (links.step >= 0), minlength=len(events))
-    return us, np.bincount(who, weights=held[rows], minlength=count) / steps.count
+    return us, np.bincount(node_line[rows], weights=held[rows], minlength=count) / steps.count
+
+
+def _beyond(
+    trace: Trace, steps: Steps, nesting: Nesting, links: Links, op_line: Ints, node_line: Ints, count: int
+) -> Floats | None:
+    """µs per step by line that ops take beyond bare calls, those of the backward pass by the line that caused them."""
+    beyond_ns = beyond_calls(trace.events, nesting, links.step >= 0)
+    if beyond_ns is None:
+        return None
+    node_of = nesting.ancestor(backward_rows(trace.events))
+    line = np.where(node_of >= 0, node_line[np.maximum(node_of, 0)], op_line)
+    rows = np.flatnonzero((beyond_ns > 0) & (line >= 0))
+    return np.bincount(line[rows], weights=beyond_ns[rows], minlength=count) / steps.count / 1e3

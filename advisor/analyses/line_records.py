@@ -7,10 +7,12 @@ other. These pairs are anchors; between two anchors time runs evenly.
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.analyses.frames import innermost
+from advisor.analyses.nesting import parents
 from advisor.analyses.steps import Steps
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
@@ -30,25 +32,81 @@ def parse_record(name: str) -> Source | None:
     return Source(parts[0], int(parts[1]), parts[2], "call")
 
 
-def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> tuple[Intervals, Ints, tuple[Source, ...]]:
-    """When each recorded line ran, in every profiled step: (spans, index into the sources, sources)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class LineSpans:
+    """When each recorded line ran, in every profiled step.
+
+    spans, who  the innermost line at each instant, and the index of it in `sources`
+    entered     whether the line began with that span: else it goes on after a call
+    callers     for each of the sources the one whose line called its function for most of its time; -1 where not known
+    """
+
+    spans: Intervals
+    who: Ints
+    sources: tuple[Source, ...]
+    entered: Mask
+    callers: Ints
+
+
+def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> LineSpans:
+    """The last recorded step: the first pays for whatever is set up once. Without records there are no spans."""
     theirs = Steps.compute(recorded, None)
     events = recorded.events
     by_name = {i: source for i, name in enumerate(events.names) if (source := parse_record(name)) is not None}
     is_line = np.isin(events.name, np.fromiter(by_name, np.int64, len(by_name))) & (events.thread == theirs.main_thread)
-    spans, rows = innermost(events, is_line)
+    above = parents(events, is_line)
+    spans, rows = innermost(events, is_line, above)
     if not len(spans):
-        return spans, rows, ()
+        return LineSpans(spans, rows, (), np.zeros(0, bool), rows)
     sources = tuple(dict.fromkeys(by_name.values()))
     index = {source: i for i, source in enumerate(sources)}
-    who = np.array([index[by_name[int(name)]] for name in events.name[rows]], np.int64)
-    # The last recorded step: the first pays for whatever is set up once.
+    of_name = np.full(len(events.names), -1, np.int64)
+    of_name[list(by_name)] = [index[source] for source in by_name.values()]
+    function = np.unique([f"{source.file}|{source.function}" for source in sources], return_inverse=True)[1]
+    rows = _between_lines(rows, above, of_name[events.name], function)
     step = theirs.spans[-1]
     inside = (spans[:, 0] < step[1]) & (spans[:, 1] > step[0])
-    spans, who = np.clip(spans[inside], *step), who[inside]
+    spans, rows = np.clip(spans[inside], *step), rows[inside]
     anchors = _Anchors(events, theirs.main_thread, step)
     warped = [_warp(spans, anchors, _Anchors(trace.events, steps.main_thread, one)) for one in steps.spans]
-    return np.concatenate(warped), np.tile(who, steps.count), sources
+    entered = np.zeros(len(rows), bool)
+    entered[np.unique(rows, return_index=True)[1]] = True
+    who, around = of_name[events.name[rows]], above[rows]
+    called_by = np.where(around >= 0, of_name[events.name[np.maximum(around, 0)]], -1)
+    callers = _mostly(who, called_by, spans[:, 1] - spans[:, 0], len(sources))
+    return LineSpans(np.concatenate(warped), np.tile(who, steps.count), sources, np.tile(entered, steps.count), callers)
+
+
+def _between_lines(rows: Ints, above: Ints, source: Ints, function: Ints) -> Ints:
+    """The rows of the spans, with what lies between two lines of one call given to the first of them.
+
+    Recording takes time between the end of a line and the start of the next; that is no time of the line that called
+    the function. A line that the function begins with may begin another call: before it the caller may have worked.
+    above: the row around each row; source: of each row; function: of each source.
+    """
+    found = rows.copy()
+    if len(rows) < 3:
+        return found
+    before, here, after = rows[:-2], rows[1:-1], rows[2:]
+    made = function[source[rows]]
+    # The first line of each function within each row that called it.
+    calls = np.column_stack((above[rows], made))
+    _, first, of_call = np.unique(calls, axis=0, return_index=True, return_inverse=True)
+    begins = source[rows[first[of_call.ravel()]]] == source[rows]
+    inside = (above[before] == here) & (above[after] == here) & (made[:-2] == made[2:]) & ~begins[2:]
+    found[1:-1][inside] = before[inside]
+    return found
+
+
+def _mostly(who: Ints, called_by: Ints, ns: Ints, count: int) -> Ints:
+    """For each of `count` the caller that has more than half of its time, -1 where none has."""
+    pairs, at = np.unique(np.column_stack((who, called_by)), axis=0, return_inverse=True)
+    spent = np.bincount(at.ravel(), weights=ns)
+    whole = np.bincount(who, weights=ns, minlength=count)
+    most = (pairs[:, 1] >= 0) & (2 * spent > whole[pairs[:, 0]])
+    found = np.full(count, -1, np.int64)
+    found[pairs[most, 0]] = pairs[most, 1]
+    return found
 
 
 class _Anchors:

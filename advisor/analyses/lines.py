@@ -43,6 +43,10 @@ def _no_rows() -> Ints:
     return np.empty(0, np.int64)
 
 
+def _no_mask() -> Mask:
+    return np.empty(0, bool)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
     """Answers which user code ran an event or filled a span of the loop's thread.
@@ -54,6 +58,8 @@ class Lines:
     sources     the places that occur
     op_source   for each event the index of its place, -1 where unknown; for autograd's threads the line that called it
     spans, span_source   the innermost place at each instant of the loop's thread, where known; in order, disjoint
+    entered     for each span whether its line began with it, else it goes on after a call; empty where not known
+    callers     for each place that whose line called it for most of its time, -1 where none; empty where not known
     """
 
     available: bool
@@ -64,6 +70,8 @@ class Lines:
     spans: Intervals = field(default_factory=_no_spans)
     span_source: Ints = field(default_factory=_no_rows)
     frames: _Frames | None = None
+    entered: Mask = field(default_factory=_no_mask)
+    callers: Ints = field(default_factory=_no_rows)
 
     def where_op(self, row: int) -> Source | None:
         """The user's line that ran this event, None where it is not known."""
@@ -101,11 +109,12 @@ class Lines:
         """Lines of this rank; never Missing."""
         events = trace.events
         if recorded is not None:
-            spans, who, sources = line_spans(trace, steps, recorded.trace)
-            if len(spans):
-                rows = _at(spans, who, events.start_ns + events.dur_ns // 2)
+            known = line_spans(trace, steps, recorded.trace)
+            if len(known.spans):
+                rows = _at(known.spans, known.who, events.start_ns + events.dur_ns // 2)
                 rows[(events.thread != steps.main_thread) & ~_on_engine_threads(events)] = -1
-                return cls(True, "", steps.count, sources, rows, spans, who)
+                at = (known.spans, known.who, None, known.entered, known.callers)
+                return cls(True, "", steps.count, known.sources, rows, *at)
         if events.of(Category.PYTHON).any():
             return _from_frames(events, steps)
         if (events.stack >= 0).any():

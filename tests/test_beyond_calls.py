@@ -1,0 +1,83 @@
+"""What ops take beyond being called, against traces of known durations."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.analyses.beyond_calls import beyond_calls
+from advisor.analyses.line_costs import LineCosts
+from advisor.analyses.nesting import Nesting
+from advisor.computed import Computed
+from advisor.trace.events import Ints, Trace
+from advisor.trace.load import read_bytes
+
+
+def op(name: str, start: float, dur: float, *shapes: list[int], **args: Any) -> dict[str, Any]:
+    args["Input Dims"] = list(shapes)
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": args}
+
+
+def trace(rows: list[dict[str, Any]]) -> Trace:
+    return read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")
+
+
+def beyond(rows: list[dict[str, Any]]) -> dict[str, float] | None:
+    """µs by name, summed."""
+    made = trace(rows)
+    found: Ints | None = beyond_calls(made.events, Nesting.compute(made), np.ones(len(made.events), bool))
+    if found is None:
+        return None
+    told: dict[str, float] = {}
+    for row, ns in enumerate(found.tolist()):
+        told[made.events.text(row)] = told.get(made.events.text(row), 0.0) + ns / 1e3
+    return told
+
+
+# Forty calls on small tensors: 2 µs each, but four that take 10.
+SMALL = [op("aten::mul", 20.0 * k, 10 if k % 10 == 0 else 2, [8, 16]) for k in range(40)]
+
+
+def test_a_large_op_takes_what_nine_of_ten_small_ones_do_not() -> None:
+    told = beyond([*SMALL, op("aten::add", 1000, 52, [64, 1024]), op("aten::sub", 1100, 1.5, [64, 1024])])
+    assert told is not None
+    # The four slow ones are no more than a tenth.
+    assert told == {"aten::mul": 0, "aten::add": pytest.approx(50, abs=8), "aten::sub": 0}
+
+
+def test_an_op_that_consists_of_others_has_no_time_of_its_own() -> None:
+    inner = op("aten::addmm", 1010, 70, [64, 512], [512, 64])
+    told = beyond([*SMALL, op("aten::linear", 1000, 100, [64, 512], [64, 512]), inner])
+    assert told is not None
+    assert told["aten::linear"] == 0
+    assert told["aten::addmm"] == pytest.approx(68, abs=8)
+
+
+@pytest.mark.parametrize("rows", [SMALL[:1], SMALL[:10], [op("aten::add", 10.0 * k, 5) for k in range(40)]])
+def test_without_small_tensors_nothing_is_told(rows: list[dict[str, Any]]) -> None:
+    assert beyond(rows) is None
+
+
+def test_damaged_shapes_are_no_work() -> None:
+    damaged = op("aten::add", 1000, 500)
+    damaged["args"]["Input Dims"] = "[[8, 1"
+    told = beyond([*SMALL, damaged])
+    assert told is not None
+    assert told["aten::add"] == 0
+
+
+def test_a_line_has_its_own_work_and_that_of_its_backward_pass() -> None:
+    stack, node = "train.py(31): <module>", "autograd::engine::evaluate_function: MulBackward0"
+    rows = []
+    for step in (0, 1):
+        at = 3000.0 * step
+        rows.append({**op(f"ProfilerStep#{step}", at, 2900), "cat": "user_annotation"})
+        rows += [op("aten::neg", at + 20 * k, 2, [8], **{"Call stack": "train.py(30): <module>"}) for k in range(30)]
+        one = {"Call stack": stack, "Sequence number": step + 1}
+        rows.append(op("aten::mul", at + 1000, 102, [64, 1024], **one))
+        rows.append(op(node, at + 1500, 400, **{"Sequence number": step + 1, "Fwd thread id": 1}))
+        rows.append(op("aten::div", at + 1510, 302, [64, 1024]))
+    costs = {cost.source.line: cost for cost in Computed(trace=trace(rows)).get(LineCosts).lines}
+    assert costs[31].beyond_us == pytest.approx(100 + 300, abs=1)
+    assert costs[30].beyond_us == 0
