@@ -301,6 +301,11 @@ def test_a_bare_trace_without_modules_says_nothing():
         computed.get(ModuleCalls)
 
 
+def test_thousands_of_ranks_do_not_each_hold_a_table_of_the_same_model():
+    computed, record = known(profiled(4, 4)), RankRecord(model=MODEL)
+    assert [modules(computed, rank, record) is None for rank in (0, 7, 8, 4000)] == [False, False, True, True]
+
+
 def test_modules_that_the_profiler_recorded_by_itself():
     text = lane("step", (0, 60, "1")) + lane("cpu", (2, 50, "N"))
     text += lane("cpu", (4, 20, "A"), (20, 32, "B"), (34, 40, "R"))

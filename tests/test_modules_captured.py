@@ -1,11 +1,11 @@
 """Cost by module of real scripts under capture, beside PyTorch's own counters."""
 
 import json
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
-from capture_runs import SCRIPTS, bare, capture
+from capture_runs import SCRIPTS, capture
 
 from advisor import registry
 from advisor.analyses.lines import LinesTrace
@@ -72,9 +72,12 @@ def table(folder: Path) -> ModuleTable:
 
 def counted(kind: str) -> dict[str, float]:
     """Operations of one forward by path, as torch.utils.flop_counter counts them."""
-    done = bare(sys.executable, str(SCRIPTS / "modules.py"), kind, "count", cwd=SCRIPTS)
-    assert done.status == 0, done.err
-    found = json.loads(done.out)
+    from torch.utils.flop_counter import FlopCounterMode
+
+    script = runpy.run_path(str(SCRIPTS / "modules.py"))
+    with FlopCounterMode(display=False, depth=None) as counter:
+        script["model_of"](kind)(script["batch"](kind, 4))
+    found = {name: sum(of.values()) for name, of in counter.get_flop_counts().items()}
     return {name.partition(".")[2] or name: work for name, work in found.items() if name != "Global"}
 
 

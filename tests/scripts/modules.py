@@ -1,16 +1,10 @@
-"""Trains a model whose modules are known: `transformer`, `cnn`, `two` models, or one with `hostile` names.
+"""Trains a model whose modules are known: `transformer`, `cnn`, `two` models, or one with `hostile` names."""
 
-With a second word nothing is trained: the operations of one forward of each module are printed, as PyTorch's own
-counter counts them.
-"""
-
-import json
 import sys
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from torch.utils.flop_counter import FlopCounterMode
 
 HOSTILE = [
     'a"b',
@@ -107,16 +101,15 @@ def batch(kind, size):
     return torch.randn(size, 3, 16, 16) if kind == "cnn" else torch.randn(size, 8)
 
 
-def main():
-    """Trains, or counts."""
-    kind = sys.argv[1]
-    model = {"transformer": Transformer, "cnn": Cnn, "two": Generator, "hostile": Hostile}[kind]()
+def model_of(kind):
+    """A model of that kind."""
+    return {"transformer": Transformer, "cnn": Cnn, "two": Generator, "hostile": Hostile}[kind]()
+
+
+def main(kind):
+    """Trains."""
+    model = model_of(kind)
     critic = Critic() if kind == "two" else nn.Identity()
-    if len(sys.argv) > 2:
-        with FlopCounterMode(display=False, depth=None) as counter:
-            model(batch(kind, 4))
-        print(json.dumps({name: sum(of.values()) for name, of in counter.get_flop_counts().items()}))
-        return
     optimizer = torch.optim.SGD([*model.parameters(), *critic.parameters()], lr=0.01)
     for (inputs,) in DataLoader(TensorDataset(batch(kind, 4 * 70)), batch_size=4):
         optimizer.zero_grad()
@@ -125,4 +118,5 @@ def main():
     print("trained")
 
 
-main()
+if __name__ == "__main__":
+    main(sys.argv[1])
