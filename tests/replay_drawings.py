@@ -6,15 +6,23 @@ import json
 from typing import Any
 
 import numpy as np
+import pytest
 
 from advisor.analyses.replay import Replay
-from advisor.api import Category, draw
+from advisor.api import Category, Ev, draw
 from advisor.computed import Computed
 from advisor.trace.events import Ints, Trace
 from advisor.trace.load import read_bytes
 
 HOST = (Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
 WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
+# An op that starts nothing on a device.
+CPU_OP = Ev("aten::sort", launches="")
+
+
+def about(us: float, by: float = 25) -> Any:
+    """Within the few µs of launch calls and delays."""
+    return pytest.approx(us, abs=by)
 
 
 def read(drawn: dict[str, Any]) -> Trace:
