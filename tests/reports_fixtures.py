@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, is_dataclass, replace
+from importlib import import_module
 from typing import Any
 
+from advisor import registry
 from advisor.model import (
     BreakdownItem,
     Finding,
@@ -54,6 +56,12 @@ KERNEL = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, at::detail::Array<char*, 1> >"
     "(int, at::native::FillFunctor<float>, at::detail::Array<char*, 1>)"
 )
+
+
+def module(name: str):  # type: ignore[no-untyped-def]
+    """A module of the reporters: they are found by entry point and imported by nobody."""
+    text = registry.load_reporter("text")
+    return import_module(f"{text.__module__.rpartition('.')[0]}.{name}")
 
 
 def empty() -> Report:

@@ -1,0 +1,173 @@
+"""The headline of a report: what it calls the step, what it names, and what it never promises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import reports_fixtures as fixtures
+from hypothesis import given
+from hypothesis import strategies as st
+from reports_fixtures import module
+
+from advisor.model import (
+    BreakdownItem,
+    Finding,
+    Joint,
+    Metric,
+    Outcome,
+    ReplayCheck,
+    Report,
+    RunInfo,
+    Saving,
+    Source,
+    Times,
+)
+
+words = module("_words")
+verdict = module("_verdict")
+ranking = module("_ranking")
+
+
+def made(parts: dict[str, float], **changes: object) -> Report:
+    items = tuple(BreakdownItem(name, share * 1e5, share) for name, share in parts.items())
+    return replace(fixtures.canonical(), breakdown=items, **changes)
+
+
+def said(parts: dict[str, float], **changes: object) -> str:
+    text: str = verdict.headline(made(parts, **changes)).verdict
+    return text
+
+
+def test_a_busy_gpu_is_called_so() -> None:
+    text = said({"compute": 0.96, "idle_launch": 0.04})
+    assert text.startswith("The GPU computes for 96 % of the step: the work itself is the limit")
+
+
+@given(st.floats(0.01, 0.79), st.sampled_from(["exposed_communication", "idle_input", "idle_unknown", "exposed_copy"]))
+def test_a_step_of_low_compute_share_is_never_called_busy(compute: float, cause: str) -> None:
+    """Communication keeps a GPU occupied and is no work done: the verdict names it as a loss."""
+    text = said({"compute": compute, cause: 1 - compute})
+    assert text.startswith(f"The GPU computes for only {words.share(compute)} of the step; for ")
+    assert words.share(1 - compute) in text
+
+
+def test_a_cpu_step_names_its_largest_parts() -> None:
+    assert said({"input": 0.06, "forward": 0.24, "backward": 0.45, "host": 0.25}) == (
+        "On the CPU, the step goes mostly to the backward pass (45 %) and Python between operators (25 %)."
+    )
+
+
+def test_host_time_beside_a_device_that_was_not_measured_may_be_waiting() -> None:
+    unseen = Metric("device_busy_share", None, "share", "not_measured", "the trace is of an accelerator")
+    run = RunInfo(devices=("ARTEMIS",))
+    text = said({"host": 0.94, "other_ops": 0.06}, metrics={"device_busy_share": unseen}, run=run)
+    assert text == "The host spends the step mostly in Python between operators (94 %), perhaps waiting for ARTEMIS."
+
+
+def test_nothing_measured_is_said() -> None:
+    assert "not measured" in said({})
+    head = verdict.headline(replace(fixtures.canonical(), metrics={}))
+    assert (head.step, head.step_us) == ("not measured", None)
+
+
+@pytest.mark.parametrize(
+    ("mean", "median", "said"),
+    [
+        (109, 100, ""),
+        (111, 100, "11 % above the median"),
+        (400, 100, "4.00 times the median"),
+        (80, 100, "20 % below the median"),
+        (None, 100, ""),
+        (100, None, ""),
+    ],
+)
+def test_the_tail_is_named_from_ten_per_cent_on(mean: float | None, median: float | None, said: str) -> None:
+    steps = replace(fixtures.canonical().steps, unprofiled_us=Times(mean, median, None, None, 50))
+    tail = verdict.headline(replace(fixtures.canonical(), steps=steps)).tail
+    assert (said in tail) if said else tail == ""
+
+
+@pytest.mark.parametrize(
+    ("unprofiled", "profiled", "basis"),
+    [
+        (Times(2, 1, 1, 3, 120), Times(2, 2, 2, 2, 6), "median of 120 un-profiled steps"),
+        (Times(2, None, None, None, 30), Times(2, 2, 2, 2, 6), "mean of 30 un-profiled steps"),
+        (Times(), Times(2, 2, 2, 2, 6), "median of 6 profiled steps"),
+        (Times(), Times(2, 2, 2, 2, 1), "one profiled step"),
+    ],
+)
+def test_the_headline_says_what_its_number_is(unprofiled: Times, profiled: Times, basis: str) -> None:
+    steps = replace(fixtures.canonical().steps, unprofiled_us=unprofiled, profiled_us=profiled)
+    assert verdict.headline(replace(fixtures.canonical(), steps=steps)).basis == basis
+
+
+def test_what_can_be_reached_comes_from_the_joint_saving_alone() -> None:
+    assert verdict.reach(replace(fixtures.canonical(), joint=None)) is None
+    reach = verdict.reach(replace(fixtures.canonical(), joint=Joint(38_400, 58_400, 50_000)))
+    assert (reach.range, reach.about, reach.saved) == ("40.0 to 60.0 ms", "50.0 ms", "39 to 59 %")
+    assert verdict.reach(replace(fixtures.canonical(), metrics={}, joint=Joint(1, 2, 3))) is None
+    # Where all of it may give nothing, no single figure is promised.
+    reach = verdict.reach(replace(fixtures.canonical(), joint=Joint(0, 58_400, 70_000)))
+    assert (reach.range, reach.about, reach.saved) == ("40.0 to 98.4 ms", "", "up to 59 %")
+
+
+def test_no_step_is_promised_to_vanish() -> None:
+    reach = verdict.reach(replace(fixtures.canonical(), joint=Joint(49_200, 98_400, 24_600)))
+    assert (reach.range, reach.about, reach.saved) == ("at most 49.2 ms", "", "at least 50 %")
+
+
+def test_a_larger_batch_is_verified_by_the_samples_of_today() -> None:
+    cpu = fixtures.on_cpu()
+    (outcome,) = (outcome for outcome in cpu.outcomes if outcome.rule == "small-batch")
+    again = ranking.check_again(outcome.findings[0], 2_430)
+    assert "the samples of one step of today should take 0.73 to 0.93 ms" in again
+    assert "samples of a step of today" in verdict.reach(cpu).basis
+
+
+def test_low_confidence_is_a_caveat() -> None:
+    caveats = verdict.headline(replace(fixtures.canonical(), replay=ReplayCheck(0.12, True))).caveats
+    assert any("low confidence" in caveat and "12 %" in caveat for caveat in caveats)
+
+
+def test_the_parts_add_up_to_the_step_of_the_headline() -> None:
+    report = fixtures.canonical()
+    assert sum(item.us for item in verdict.parts(report)) == pytest.approx(98_400)
+
+
+def test_the_best_three_are_confirmed_in_reach_and_by_saving() -> None:
+    def outcome(rule: str, high: float | None, confirmed: bool = True, recoverable: bool = True) -> Outcome:
+        saving = None if high is None else Saving(0, high, "modelled", "")
+        return Outcome(rule, "found", (Finding(rule, saving, recoverable=recoverable),), confirmed=confirmed)
+
+    outcomes = (
+        outcome("none", None),
+        outcome("small", 1),
+        outcome("dream", 90, confirmed=False),
+        outcome("disk", 80, recoverable=False),
+        outcome("large", 50),
+        outcome("middle", 20),
+        outcome("tiny", 0.5),
+    )
+    groups = ranking.groups(replace(fixtures.canonical(), outcomes=outcomes))
+    assert [ranked.outcome.rule for ranked in groups.best] == ["large", "middle", "small"]
+    assert [ranked.outcome.rule for ranked in groups.more] == ["tiny", "none"]
+    assert [ranked.outcome.rule for ranked in groups.unconfirmed] == ["dream"]
+    assert [ranked.outcome.rule for ranked in groups.out_of_reach] == ["disk"]
+    everyone = (*groups.best, *groups.more, *groups.unconfirmed, *groups.out_of_reach)
+    assert [ranked.number for ranked in everyone] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_function_line_is_called_the_functions_first() -> None:
+    call, function = Source("a.py", 9, "f"), Source("a.py", 4, "f", "function")
+    assert ranking.places(Finding("m", where=(call, function, call))) == (
+        ("a.py:9", "in f()"),
+        ("a.py", "in f(), from line 4"),
+    )
+
+
+def test_no_finding_is_not_the_same_as_nothing_judged() -> None:
+    empty = fixtures.empty()
+    assert ranking.nothing_found(replace(empty, outcomes=(Outcome("a", "clear"),))) == "Nothing to change was found"
+    assert "No rule could judge" in ranking.nothing_found(replace(empty, outcomes=(Outcome("a", "skipped"),)))
+    assert "No rule was applied" in ranking.nothing_found(empty)
