@@ -41,7 +41,8 @@ class Undilated:
     """How recorded time maps to un-profiled time where some work is slowed more by the profiler than other work.
 
     Capture timed the parts of the step with and without the profiler, so that what it added to each is known. Within a
-    part that may have gone by the time of its ops or by their number: the two ends of every range.
+    part that may have gone by the time of its ops or, as far as recording them takes, by their number: the two ends of
+    every range.
 
     python        stretches of Python, 30 µs or more in no op, fetch, optimizer or communication; empty with a device
     recorded_us   |W| per step

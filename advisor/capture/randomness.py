@@ -9,11 +9,14 @@ from __future__ import annotations
 import gc
 import random
 import sys
+from time import perf_counter_ns
 from types import CodeType, FunctionType
 from typing import Any
 
 # Generators beside the global ones: one for each transform of a pipeline. Reading a state takes 5 to 20 µs.
 _MOST_GENERATORS = 64
+# A step of the warm-up may be this much longer without anybody's noticing.
+_LONG_SEARCH_NS = 100_000_000
 # What makes a generator, or numbers without one, in the code that reads a sample.
 _MAKERS = frozenset({"default_rng", "RandomState", "SeedSequence", "SystemRandom", "urandom", "token_bytes"})
 # Datasets that hold a dataset, and functions that functions call: more of them are no plain reading of a sample.
@@ -25,12 +28,20 @@ class Generators:
 
     def __init__(self) -> None:
         self.own: list[Any] = []  # those that the script made
+        self.searched_ns = 0
 
     def find(self) -> None:
-        """Looks for the script's own generators among all objects: some 10 ms in a process with torch."""
+        """Looks for the script's own generators among all objects: some 20 ms in a process with torch.
+
+        Not again where that took long: millions of objects of the script's own are seldom worth a second look.
+        """
+        if self.searched_ns > _LONG_SEARCH_NS:
+            return
+        begun_ns = perf_counter_ns()
         kinds = _kinds()
         found = (one for one in gc.get_objects() if type(one) in kinds)
         self.own = [one for _, one in zip(range(_MOST_GENERATORS), found, strict=False)]
+        self.searched_ns = perf_counter_ns() - begun_ns
 
     def forget(self) -> None:
         """Holds none of them any longer."""
