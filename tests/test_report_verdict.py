@@ -8,16 +8,14 @@ import pytest
 import reports_fixtures as fixtures
 from hypothesis import given
 from hypothesis import strategies as st
-from reports_fixtures import module
+from reports_fixtures import made, module
 
 from advisor.model import (
-    BreakdownItem,
     Finding,
     Joint,
     Metric,
     Outcome,
     ReplayCheck,
-    Report,
     RunInfo,
     Saving,
     Source,
@@ -27,11 +25,6 @@ from advisor.model import (
 words = module("_words")
 verdict = module("_verdict")
 ranking = module("_ranking")
-
-
-def made(parts: dict[str, float], **changes: object) -> Report:
-    items = tuple(BreakdownItem(name, share * 1e5, share) for name, share in parts.items())
-    return replace(fixtures.canonical(), breakdown=items, **changes)
 
 
 def said(parts: dict[str, float], **changes: object) -> str:

@@ -8,7 +8,7 @@ import pytest
 import reports_fixtures as fixtures
 from hypothesis import given
 from hypothesis import strategies as st
-from reports_fixtures import module
+from reports_fixtures import made, module
 
 from advisor import registry
 from advisor.model import (
