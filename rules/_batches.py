@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import InputWaits, Loader, Nesting, Scale, Trace
+from advisor.api import InputWaits, Loader, Nesting, Scale, StepTimes, Trace
 
 # A DataLoader's own cost on a CPU, measured with tensors in memory: 1.6 to 5 µs a sample to index and hand on, 50 to
 # 150 µs a batch besides, and the copy into the batch at 2 to 10 GB/s. No dataset is faster than that.
@@ -36,6 +35,8 @@ _MOSTLY = 0.6
 # Of what makes them longer at least this much lies in the fetch, the backward pass and the optimizer: new workers take
 # cores from all of them. Something that a script does of its own at the start of an epoch lies in none of them.
 _BY_WORKERS = 0.15
+# New workers make these parts longer, too: they take cores, and what the loop writes after a fork is copied first.
+_NOT_REST = ("fetch", "backward", "optimizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +117,17 @@ def _numbers(dims: object) -> int:
     return sum(_numbers(one) for one in dims)
 
 
-def respawned(
-    facts: Loader | None, scale: Scale, times_us: Sequence[float], parts_us: Sequence[float] = ()
-) -> tuple[float, float] | None:
+def respawned(facts: Loader | None, scale: Scale, timed: StepTimes) -> tuple[float, float] | None:
     """(low, high) share of the mean step that goes when workers outlive the epoch; None where no such rhythm is seen.
 
     low: the steps that open an epoch become ordinary ones; high: every step becomes like the fast tenth, since new
-    workers take the cores of the first steps after them, too. parts_us: what the steps spent in fetch, backward pass
-    and optimizer, as far as that is known; a step that opens an epoch may be long for another reason, such as pictures
-    that it saves.
+    workers take the cores of the first steps after them, too. Where it is known what the steps spent in their parts: a
+    step that opens an epoch may be long for another reason, such as pictures that it saves.
     """
     if not facts or not facts.num_workers or facts.persistent_workers or not (facts.dataset_size and facts.batch_size):
         return None
     every = facts.dataset_size // facts.batch_size
-    times = np.asarray(times_us, float)
+    times = np.asarray(timed.unprofiled_us, float)
     if every < 2 or len(times) < 2 * every or not (scale.unprofiled.mean and scale.unprofiled.p10):
         return None
     rest = float(np.median(np.sort(times)[: len(times) - len(times) // every]))
@@ -137,11 +135,17 @@ def respawned(
     if opening is None:
         return None
     longer_us = float((times[opening] - rest).clip(0).sum())
-    parts = np.asarray(parts_us, float)
+    parts = np.asarray(_not_rest(timed), float)
     if len(parts) == len(times) and (parts[opening] - np.median(parts)).clip(0).sum() < _BY_WORKERS * longer_us:
         return None
     low = longer_us / float(times.sum())
     return low, max(low, 1 - scale.unprofiled.p10 / scale.unprofiled.mean)
+
+
+def _not_rest(timed: StepTimes) -> list[float]:
+    """What each un-profiled step spent in its fetch, its backward pass and its optimizer, µs."""
+    parts = [times for name, times in timed.unprofiled_parts_us.items() if name in _NOT_REST]
+    return [sum(step) for step in zip(*parts, strict=False)]
 
 
 def _opening(long: npt.NDArray[np.bool_], every: int) -> npt.NDArray[np.int64] | None:

@@ -14,7 +14,6 @@ from advisor.api import (
     Saving,
     Scale,
     Source,
-    StepTimes,
 )
 
 from ._batches import Batch, respawned
@@ -27,8 +26,6 @@ _BUSY_WORKERS = 0.5
 _WORKER_ALONE = 0.5
 # Part of the step from which a batch that is handed over slowly is worth a loader without workers.
 _NEEDLESS = 0.10
-# New workers make these parts longer, too: they take cores, and what the loop writes after a fork is copied first.
-_NOT_REST = ("fetch", "backward", "optimizer")
 
 _ONCE = Fix(
     "Make the samples once, before the training, and keep them as tensors",
@@ -74,8 +71,7 @@ def on_cpu(
     step_us = scale.step_us
     epochs = None
     if seen.record is not None:
-        timed = seen.record.steps
-        epochs = respawned(seen.facts, scale, timed.unprofiled_us, _not_rest(timed))
+        epochs = respawned(seen.facts, scale, seen.record.steps)
     if epochs is not None:
         return (_respawned(seen, epochs, step_us, where) if epochs[0] >= min_gain else None), False
     least, most = (max(made.us - floor, 0.0) for floor in reversed(made.floor_us))
@@ -92,12 +88,6 @@ def on_cpu(
         needless = least_us >= _NEEDLESS * step_us
         return (_needless(seen, made, low_us, high_us, waited, scale, where) if needless else None), False
     return None, waited[1] >= min_gain
-
-
-def _not_rest(timed: StepTimes) -> list[float]:
-    """What each un-profiled step spent in its fetch, its backward pass and its optimizer, µs."""
-    parts = [times for name, times in timed.unprofiled_parts_us.items() if name in _NOT_REST]
-    return [sum(step) for step in zip(*parts, strict=False)]
 
 
 def _waited_us(record: RankRecord | None, else_us: float) -> float:

@@ -127,8 +127,7 @@ def _other_cause(
     facts = loader.loader if loader else None
     if use.ranks * use.threads > use.cores or facts is None:
         return False
-    timed = record.steps if record else None
-    if timed and respawned(facts, scale, timed.unprofiled_us, timed.unprofiled_parts_us.get("fetch", ())) is not None:
+    if record and respawned(facts, scale, record.steps) is not None:
         return True
     if facts.sample_us is None or not facts.batch_size:
         return False

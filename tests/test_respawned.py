@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.capture.record import Loader
+from advisor.capture.record import Loader, StepTimes
 from advisor.rules._batches import respawned
 
 LOADER = Loader(batch_size=16, num_workers=2, persistent_workers=False, dataset_size=160)
@@ -18,7 +18,7 @@ def found(times: list[float], fetches: list[float] | None = None) -> tuple[float
     scale: Any = SimpleNamespace(
         unprofiled=SimpleNamespace(mean=float(np.mean(times)), p10=float(np.percentile(times, 10)))
     )
-    return respawned(LOADER, scale, times, fetches or [])
+    return respawned(LOADER, scale, StepTimes(unprofiled_us=times, unprofiled_parts_us={"fetch": fetches or []}))
 
 
 def steps(period: int, count: int = 120, offset: int = 1) -> list[float]:
