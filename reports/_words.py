@@ -221,6 +221,14 @@ def short(name: str, limit: int = 64) -> str:
     return f"{text[: limit - tail - 1]}…{text[len(text) - tail :]}"
 
 
+def pieces(name: str) -> list[str]:
+    """A name cut where a line may end within it: after ::, after an underscore, before a template's arguments.
+
+    Put together again they are the name. A start of one or two letters stays with what follows.
+    """
+    return [piece for piece in re.split(r"(?<=\w\w::)(?=\w)|(?<=[a-z0-9]{2}_)(?=\w)|(?=<)", name) if piece]
+
+
 # What a fact's name may end in, and how its value is then said.
 _SUFFIXES: dict[str, Callable[[float], str]] = {
     "us": time,

@@ -26,7 +26,7 @@ ELEMENTS = re.findall(
     """
     html head meta title style body svg defs pattern rect path circle line text desc a p nav header fieldset legend
     label input span main section h1 h2 h3 h4 div ul ol li article dl dt dd details summary pre code button strong
-    table caption thead tbody tr th td footer script br
+    table caption thead tbody tr th td footer script br wbr
     """,
 )
 INVENTORY = """(() => {

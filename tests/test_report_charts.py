@@ -54,6 +54,9 @@ def test_the_axis_has_a_few_round_marks(dur_us: float) -> None:
     drawn = charts.timeline(Timeline("s", dur_us, (Lane("l", (Segment(0, 1, "op", "x"),)),)))
     assert 5 <= len(drawn.ticks) <= 13
     assert drawn.ticks[0][0] == "0%"
+    assert sum(bool(text) for _, text in drawn.ticks) >= 4
+    for x, text in drawn.ticks:
+        assert bool(text) == (percent(x) <= 0.88), "a text near the end would be cut off"
 
 
 def test_what_the_table_leaves_out_is_counted_with_its_time() -> None:

@@ -141,6 +141,26 @@ def test_short_names_lose_noise_first() -> None:
     assert words.short("f<int>(a<b>)") == "f<int>(a<b>)"
 
 
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [
+        ("aten::cudnn_convolution_backward_input", "aten::|cudnn_|convolution_|backward_|input"),
+        ("autograd::engine::evaluate_function: MulBackward0", "autograd::|engine::|evaluate_|function: MulBackward0"),
+        ("volta_sgemm_64x64_nt", "volta_|sgemm_|64x64_|nt"),
+        ("gemm<float, 3>", "gemm|<float, 3>"),
+        ("a_b", "a_b"),
+        ("", ""),
+    ],
+)
+def test_names_end_a_line_between_their_words(name: str, cut: str) -> None:
+    assert "|".join(words.pieces(name)) == cut
+
+
+@given(st.text())
+def test_a_cut_name_loses_nothing(name: str) -> None:
+    assert "".join(words.pieces(name)) == name
+
+
 def test_paths_lose_the_user() -> None:
     assert words.path("/home/alice/x/y.py") == "~/x/y.py"
     assert words.path("C:\\Users\\alice\\t.py") == "~\\t.py"

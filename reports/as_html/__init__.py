@@ -51,6 +51,7 @@ def _environment() -> jinja2.Environment:
         path=_words.path,
         line=_words.one_line,
         short=_words.short,
+        pieces=_words.pieces,
         sentence=_words.sentence,
         blocks=_prose.blocks,
         widest=_prose.widest,
