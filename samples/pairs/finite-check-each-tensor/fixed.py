@@ -18,8 +18,8 @@ class SafeTrainer:
 
     def healthy(self):
         """Whether all gradients are finite."""
-        norm = nn.utils.get_total_norm([parameter.grad for parameter in self.model.parameters()])
-        return bool(torch.isfinite(norm))
+        norms = torch._foreach_norm([parameter.grad for parameter in self.model.parameters()])
+        return bool(torch.isfinite(torch.stack(norms)).all())
 
     def step(self, events, following):
         loss = nn.functional.cross_entropy(self.model(events), following)
