@@ -24,6 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 import kineto_dialects as made
+from kineto_variants import VARIANTS
 
 from advisor.errors import InputError
 from advisor.trace import intervals
@@ -66,7 +67,7 @@ NUMBERS = [
 
 def corpus(limit: int = 20_000) -> list[bytes]:
     """The sound and odd inputs that mutations start from."""
-    inputs = [variant.data[:limit] for variant in made.VARIANTS]
+    inputs = [variant.data[:limit] for variant in VARIANTS]
     inputs += [made.text(made.rows(era="1.8"), {}).encode(), json.dumps({"traceEvents": made.rows()}).encode()]
     for path in sorted(REAL.rglob("*.gz"))[:8] if REAL.is_dir() else ():
         with gzip.open(path) as file:

@@ -11,6 +11,7 @@ from typing import Any
 
 import kineto_dialects as made
 import pytest
+from kineto_variants import VARIANTS
 
 from advisor.errors import InputError
 from advisor.trace import intervals
@@ -69,7 +70,7 @@ def _read(variant: made.Variant, folder: Path) -> Trace:
     return load(path)
 
 
-@pytest.mark.parametrize("variant", made.VARIANTS, ids=lambda v: f"{v.number}-{v.name}".replace(" ", "_"))
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: f"{v.number}-{v.name}".replace(" ", "_"))
 def test_every_variant_has_its_outcome(variant: made.Variant, tmp_path: Path) -> None:
     if variant.outcome == "refused":
         with pytest.raises(InputError, match=variant.says) as refusal:
@@ -99,11 +100,11 @@ def test_every_variant_has_its_outcome(variant: made.Variant, tmp_path: Path) ->
 
 
 def test_every_number_of_the_known_oddities_has_a_variant() -> None:
-    assert {int(variant.number) for variant in made.VARIANTS} == set(range(1, 49))
+    assert {int(variant.number) for variant in VARIANTS} == set(range(1, 49))
 
 
 def test_a_member_of_a_zip_never_becomes_a_path(tmp_path: Path) -> None:
-    hostile = next(v for v in made.VARIANTS if v.name == "zip with hostile names")
+    hostile = next(v for v in VARIANTS if v.name == "zip with hostile names")
     before = set(tmp_path.rglob("*"))
     _read(hostile, tmp_path)
     assert set(tmp_path.rglob("*")) - before == {tmp_path / "t.zip"}
@@ -112,7 +113,7 @@ def test_a_member_of_a_zip_never_becomes_a_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", range(46, 110, 3))
 def test_a_damaged_zip_is_read_or_refused(at: int, tmp_path: Path) -> None:
     """Damage in the list of members: a name that is empty, an offset that leads nowhere."""
-    sound = next(v for v in made.VARIANTS if v.name == "zip with one trace").data
+    sound = next(v for v in VARIANTS if v.name == "zip with one trace").data
     for value in (0, 0x50, 0xFF):
         path = tmp_path / "t.zip"
         path.write_bytes(sound[:-at] + bytes([value]) + sound[len(sound) - at + 1 :])
