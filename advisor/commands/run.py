@@ -252,8 +252,8 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
             why = f"the script ended after {count} steps; try --warmup 0 --steps 1"
             if not count:
                 why = (
-                    "steps are told by a DataLoader, an optimizer of torch or a profiler's step(); the script uses "
-                    "none of them, and ended before a window of time could be recorded"
+                    "steps are told by a DataLoader, an optimizer of torch, a profiler's step() or eight backward "
+                    "passes; none was seen, and the script ended before a window of time could be recorded"
                 )
         print(f"advisor: nothing was profiled: {why}", file=sys.stderr)
     return 0
