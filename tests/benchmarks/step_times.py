@@ -43,11 +43,18 @@ def run(script: str, arguments: list[str], out: Path, last: int = 0) -> None:
 
 
 def _leave_together() -> None:
-    """Ranks that end in the middle of the training wait for each other: none closes a connection that is in use."""
+    """Ranks that end in the middle of the training wait for each other: none closes a connection that is in use.
+
+    The barrier is itself sent over these connections, and one rank leaves it before the others: that all have left it
+    is told by the store.
+    """
     from torch import distributed
 
     if distributed.is_available() and distributed.is_initialized():
         distributed.barrier()
+        store = distributed.distributed_c10d._get_default_store()
+        store.set(f"left {distributed.get_rank()}", "")
+        store.wait([f"left {rank}" for rank in range(distributed.get_world_size())])
         distributed.destroy_process_group()
 
 
