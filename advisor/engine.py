@@ -100,8 +100,10 @@ def analyse(
     reference = _reference(results)
     step_us = reference.step_us
     outcomes = merge.outcomes([result.outcomes for result in results], reference.outcomes)
-    compared = list(_of_job([rule for rule in chosen if of_job(rule)], results, reference, config))
-    outcomes = [*settle.outcomes(outcomes, compared, reference.known_us, step_us), *compared]
+    ranks = _side_by_side(results, reference)
+    compared = list(_of_job([rule for rule in chosen if of_job(rule)], ranks, results, reference, config))
+    waits_us = ranks.waits_us if ranks else 0.0
+    outcomes = [*settle.outcomes(outcomes, compared, reference.known_us, waits_us, step_us), *compared]
     outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
     outcomes += _ignored(rules, config)
     outcomes.sort(key=lambda outcome: outcome.rule)
@@ -148,15 +150,24 @@ def of_job(rule: Rule) -> bool:
         return False  # one whose annotations are broken is an error row of its own, as `apply` makes it
 
 
+def _side_by_side(results: Sequence[_RankResult], reference: _RankResult) -> Ranks | None:
+    """The ranks of a job, None where it has only one here."""
+    here = [(result.summary.rank, result.facts) for result in results if result.facts is not None]
+    if len(here) < 2:
+        return None
+    at = next((i for i, (_, facts) in enumerate(here) if facts is reference.facts), 0)
+    return Ranks.of([rank for rank, _ in here], [facts for _, facts in here], at)
+
+
 def _of_job(
-    rules: Sequence[Rule], results: Sequence[_RankResult], reference: _RankResult, config: Config
+    rules: Sequence[Rule],
+    ranks: Ranks | None,
+    results: Sequence[_RankResult],
+    reference: _RankResult,
+    config: Config,
 ) -> Iterator[Outcome]:
     """What the rules that compare ranks say. A job of one rank has nothing to compare, and is in order."""
     facts = [result.facts for result in results if result.facts is not None]
-    ranks: Ranks | None = None
-    if len(facts) > 1:
-        at = next((i for i, one in enumerate(facts) if one is reference.facts), 0)
-        ranks = Ranks.of([result.summary.rank for result in results if result.facts is not None], facts, at)
     alone = not any((one.world_size or 1) > 1 for one in facts)
     for rule in rules:
         if ranks is None and alone:

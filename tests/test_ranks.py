@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, Ranks, draw
 from advisor.computed import Computed, Missing
 from advisor.config import Config
 from advisor.engine import RankInput, analyse
-from advisor.model import Report
+from advisor.model import Finding, Outcome, Report, Saving
+from advisor.ranks import settle
 from advisor.ranks.facts import RankFacts
 from advisor.registry import Rules, load_rules
 from advisor.rule import Rule
@@ -128,6 +130,23 @@ def test_waiting_for_a_late_rank_is_promised_once() -> None:
     known = sum(item.us for item in both.breakdown if item.id == "communication")
     for finding in talk.findings:
         assert finding.saving.high_us <= known - late.saving.high_us + 1e-6
+
+
+def test_a_rank_waits_for_what_it_waits_itself() -> None:
+    ranks = side_by_side(drawn(FAST), drawn(LATE))
+    assert ranks.waits_us == pytest.approx(8000.0, abs=10)
+    assert replace(ranks, reference=1).waits_us == pytest.approx(0.0, abs=10)
+
+
+def test_communication_keeps_what_the_rank_itself_does_not_wait() -> None:
+    """Of 10 ms in communication 7 are waiting, though the job would win only 2 from ending one cause of it."""
+    talk = Finding("talks", claims=("communication",), saving=Saving(1_000.0, 9_000.0, "modelled", "half as often"))
+    owner = Finding("is late", saving=Saving(0.0, 2_000.0, "modelled", ""))
+    single = [Outcome("exposed-communication", "found", findings=(talk,))]
+    of_job = [Outcome("straggling-rank", "found", findings=(owner,))]
+    [settled] = settle.outcomes(single, of_job, {"communication": 10_000.0}, 7_000.0, 20_000.0)
+    assert settled.findings[0].saving is not None
+    assert settled.findings[0].saving.high_us == 3_000.0
 
 
 def test_a_rule_with_broken_annotations_is_one_error_row() -> None:

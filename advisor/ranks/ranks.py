@@ -75,6 +75,13 @@ class Ranks:
         """Whether the ranks compute on devices."""
         return self.facts[self.reference].on_device
 
+    @property
+    def waits_us(self) -> float:
+        """What the rank that stands for the job waits for others per un-profiled step, µs; 0 where not known."""
+        if self.waiting is None or not self.waiting.us.shape[1]:
+            return 0.0
+        return self.facts[self.reference].scale.scaled(float(self.waiting.us[self.reference].mean()))
+
     def known_waiting(self) -> Waiting:
         """The waiting. Raises Missing with the reason where it is not known."""
         if self.waiting is None:

@@ -14,11 +14,16 @@ _LEAST = 0.05
 
 
 def outcomes(
-    single: Sequence[Outcome], of_job: Sequence[Outcome], known_us: Mapping[str, float], step_us: float
+    single: Sequence[Outcome],
+    of_job: Sequence[Outcome],
+    known_us: Mapping[str, float],
+    waits_us: float,
+    step_us: float,
 ) -> Iterator[Outcome]:
     """The outcomes of single ranks, where rules of the whole job have found who causes their waiting.
 
-    known_us: breakdown id -> µs on the scale of `step_us`, of the rank that stands for the job.
+    known_us: breakdown id -> µs on the scale of `step_us`, of the rank that stands for the job. waits_us: how long it
+    waits itself, which may be more than what ending one cause gives the job.
     """
     owned = [finding for outcome in of_job for finding in outcome.findings if finding.saving]
     waited_us = max((finding.saving.high_us for finding in owned if finding.saving), default=0.0)
@@ -26,7 +31,7 @@ def outcomes(
         yield from single
         return
     owner = next(o.rule for o in of_job for f in o.findings if f.saving and f.saving.high_us == waited_us)
-    left_us = max(0.0, sum(known_us.get(part, 0.0) for part in WAITING) - waited_us)
+    left_us = max(0.0, sum(known_us.get(part, 0.0) for part in WAITING) - max(waited_us, waits_us))
     for outcome in single:
         if not any(_talks(finding) for finding in outcome.findings):
             yield outcome
