@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from advisor.trace.events import Category, DeviceProperties, Trace
+from advisor.trace.numbers import numbered
 
 Kind = Literal["cuda", "rocm", "xpu", "unknown", "foreign", "none"]
 
@@ -46,19 +47,21 @@ class Device:
         work = trace.device_work
         if not work.any():
             return _without_work(trace)
-        ids = np.unique(events.device[work])
-        properties = _properties(trace, int(np.bincount(np.maximum(events.device[work], 0)).argmax()))
+        device = events.device[np.flatnonzero(work)]
+        used, which = numbered(np.maximum(device, 0))
+        count = len(numbered(device)[0])
+        properties = _properties(trace, int(used[np.bincount(which).argmax()]))
         kind = _kind(trace, properties.name)
         capability = None
         if kind == "cuda" and properties.major is not None:
             capability = (properties.major, properties.minor or 0)
-        return cls(kind, properties.name, capability, properties.multiprocessors, properties.total_memory, len(ids))
+        return cls(kind, properties.name, capability, properties.multiprocessors, properties.total_memory, count)
 
 
 def _kind(trace: Trace, name: str) -> Kind:
     """By the names of the host calls, which each vendor's runtime has its own of; else by the product name."""
     events = trace.events
-    calls = {events.names[i] for i in np.unique(events.name[events.of(Category.RUNTIME)])}
+    calls = [events.names[i] for i in np.flatnonzero(events.names_of(Category.RUNTIME)).tolist()]
     for kind, pattern in _CALLS.items():
         if any(pattern.match(call) for call in calls):
             return kind

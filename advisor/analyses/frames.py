@@ -12,6 +12,7 @@ from advisor.analyses.nesting import nearest, parents
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Mask
 from advisor.trace.intervals import Intervals
+from advisor.trace.numbers import distinct, order_by
 
 _FRAME = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
@@ -64,10 +65,10 @@ def frame_rows(events: Events, thread: int) -> tuple[Mask, dict[int, tuple[Sourc
     """Rows of frames on a thread that are the user's or a library's, and name index -> frame."""
     rows = events.of(Category.PYTHON) & (events.thread == thread)
     frames: dict[int, tuple[Source, Owner]] = {}
-    for index in np.unique(events.name[rows]):
+    for index in distinct(events.name[np.flatnonzero(rows)], len(events.names)).tolist():
         parsed = parse(events.names[index])
         if parsed is not None and parsed[1] != Owner.MACHINERY:
-            frames[int(index)] = parsed
+            frames[index] = parsed
     chosen = np.zeros(len(events.names), bool)
     chosen[list(frames)] = True
     return rows & chosen[events.name], frames
@@ -86,7 +87,7 @@ def innermost(events: Events, rows: Mask, above: Ints | None = None) -> tuple[In
     time = np.concatenate((events.start_ns[chosen], events.end_ns[chosen]))
     is_start = np.repeat((True, False), len(chosen))
     length = np.tile(events.dur_ns[chosen], 2)
-    order = np.lexsort((np.where(is_start, -length, length), is_start, time))
+    order = order_by(time, is_start, np.where(is_start, -length, length))
     time, who = time[order], np.concatenate((chosen, parent))[order]
     spans = np.column_stack((time[:-1], time[1:]))
     keep = (spans[:, 1] > spans[:, 0]) & (who[:-1] >= 0)

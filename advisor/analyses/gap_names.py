@@ -14,7 +14,8 @@ from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Trace
-from advisor.trace.intervals import Intervals, overlap_of_each, union
+from advisor.trace.intervals import Intervals, overlap_of_each
+from advisor.trace.numbers import order_by
 
 # What `host` says of a stretch in which no op ran and no Python frame was recorded.
 PYTHON = "Python"
@@ -32,17 +33,18 @@ class Neighbours:
         # Of works that start together, the one that was queued first speaks for the gap; the rest is for a fixed order.
         launched = self.launched_ns(work)
         known_first = np.where(launched >= 0, launched, np.iinfo(np.int64).max)
-        name = self.events.name[work]
-        self.by_start = work[np.lexsort((name, known_first, self.events.start_ns[work]))]
-        self.by_end = work[np.lexsort((name, self.events.end_ns[work]))]
+        name, start, end = self.events.name[work], self.events.start_ns[work], self.events.end_ns[work]
+        self.starts_ns, self.by_start = start, work[order_by(start, known_first, name)]
+        order = order_by(end, name)
+        self.ends_ns, self.by_end = end[order], work[order]
 
     def after(self, time_ns: Ints) -> Ints:
         """Row of the work that ended last before each instant, -1 where there is none."""
-        return _pick(self.by_end, np.searchsorted(self.events.end_ns[self.by_end], time_ns, side="right") - 1)
+        return _pick(self.by_end, np.searchsorted(self.ends_ns, time_ns, side="right") - 1)
 
     def before(self, time_ns: Ints) -> Ints:
         """Row of the work that starts next after each instant, -1 where there is none."""
-        return _pick(self.by_start, np.searchsorted(self.events.start_ns[self.by_start], time_ns, side="left"))
+        return _pick(self.by_start, np.searchsorted(self.starts_ns, time_ns, side="left"))
 
     def launched_ns(self, rows: Ints) -> Ints:
         """When the host launched each work; -1 where unknown."""
@@ -85,7 +87,7 @@ class Hosts:
         outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
         fetches = fetch_rows(events) & (events.thread == steps.main_thread)
         garbage = events.of(Category.PYTHON) & events.exactly(GARBAGE)
-        collecting = union(events.start_ns[garbage], events.end_ns[garbage])
+        collecting = events.covered(garbage)
         tables = (np.flatnonzero(outermost), np.flatnonzero(fetches), collecting)
         return cls(events, lines, nesting, links, drains, *tables)
 

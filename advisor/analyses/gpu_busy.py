@@ -9,7 +9,7 @@ from advisor.analyses.device import Device
 from advisor.analyses.steps import Steps
 from advisor.computed import Missing
 from advisor.trace.events import Category, Mask, Trace
-from advisor.trace.intervals import Intervals, intersect, total, union
+from advisor.trace.intervals import Intervals, intersect, total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +43,9 @@ class GpuBusy:
         talks = kernels & communication_rows(events)
 
         def within(rows: Mask) -> Intervals:
-            return intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
+            return intersect(events.covered(rows), steps.window)
 
-        busy = within(trace.device_work)
+        busy = intersect(trace.busy, steps.window)
         return cls(
             busy=busy,
             busy_ns=total(busy),

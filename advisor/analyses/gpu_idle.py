@@ -164,12 +164,14 @@ class GpuIdle:
         """Idle time by cause. Missing without device work."""
         idle = subtract(steps.window, busy.busy)
         around = Neighbours(trace, links)
-        intervals = _causes(trace, steps, idle, around, drains, activity)
+        next_work = around.before(idle[:, 1])
+        queued = _queued(idle, around.launched_ns(next_work))
+        intervals = _causes(trace, steps, idle, queued, drains, activity)
         return cls(
-            gaps=_gaps(trace, idle, intervals, around, hosts),
+            gaps=_gaps(trace, idle, intervals, around.after(idle[:, 0]), next_work, hosts),
             intervals=intervals,
             by_cause_us={cause: steps.per_step_us(total(intervals[cause])) for cause in CAUSES},
-            queued_us=steps.per_step_us(total(intersect(intervals["idle_unknown"], _queued(idle, around)))),
+            queued_us=steps.per_step_us(total(intersect(intervals["idle_unknown"], queued))),
             share=total(idle) / steps.window_ns,
             steps_count=steps.count,
         )
@@ -180,16 +182,16 @@ _OWN_WORK_NS = 1_000_000
 
 
 def _causes(
-    trace: Trace, steps: Steps, idle: Intervals, around: Neighbours, drains: Drains, activity: HostActivity
+    trace: Trace, steps: Steps, idle: Intervals, queued: Intervals, drains: Drains, activity: HostActivity
 ) -> dict[str, Intervals]:
     """Splits idle time by cause; disjoint, and nothing is left out."""
     events = trace.events
     fetches = fetch_rows(events) & (events.thread == steps.main_thread)
-    at_loader = union(events.start_ns[fetches], events.end_ns[fetches])
+    at_loader = events.covered(fetches)
     found = {"idle_input": intersect(idle, at_loader)}
     left = subtract(idle, at_loader)
     # With work in the queue the host is not in the way, whatever it does meanwhile.
-    dark = merge(_queued(idle, around), subtract(steps.window, activity.known))
+    dark = merge(queued, subtract(steps.window, activity.known))
     found["idle_unknown"] = intersect(left, dark)
     left = subtract(left, dark)
     own = activity.python[activity.python[:, 1] - activity.python[:, 0] >= _OWN_WORK_NS]
@@ -211,14 +213,15 @@ def _drained(drains: Drains) -> Intervals:
     return union(start, np.minimum(drains.until_ns[waited], start + drains.waited_ns[waited]))
 
 
-def _queued(idle: Intervals, around: Neighbours) -> Intervals:
+def _queued(idle: Intervals, launched_ns: Ints) -> Intervals:
     """Gaps whose next device work had been launched before they began: not the host's doing."""
-    launched = around.launched_ns(around.before(idle[:, 1]))
-    return idle[(launched >= 0) & (launched < idle[:, 0])]
+    return idle[np.flatnonzero((launched_ns >= 0) & (launched_ns < idle[:, 0]))]
 
 
-def _gaps(trace: Trace, idle: Intervals, intervals: dict[str, Intervals], around: Neighbours, hosts: Hosts) -> Gaps:
-    """Every stretch of one cause, named."""
+def _gaps(
+    trace: Trace, idle: Intervals, intervals: dict[str, Intervals], last_work: Ints, next_work: Ints, hosts: Hosts
+) -> Gaps:
+    """Every stretch of one cause, named. last_work, next_work: rows of the work around each stretch of idleness."""
     parts: list[tuple[Intervals | Ints, ...]] = []
     names: dict[Named, int] = {}
     for number, cause in enumerate(CAUSES):
@@ -226,10 +229,10 @@ def _gaps(trace: Trace, idle: Intervals, intervals: dict[str, Intervals], around
         if not len(pieces):
             continue
         gap = np.searchsorted(idle[:, 0], pieces[:, 0], side="right") - 1
-        before = around.before(idle[:, 1])[gap]
+        before = next_work[gap]
         which, distinct = hosts.of(cause, pieces, gap, before)
         who = np.array([names.setdefault(one, len(names)) for one in distinct], np.int64)[which]
-        parts.append((pieces, np.full(len(pieces), number), around.after(idle[:, 0])[gap], before, who))
+        parts.append((pieces, np.full(len(pieces), number), last_work[gap], before, who))
     if not parts:
         parts.append((EMPTY, *(np.empty(0, np.int64) for _ in range(4))))
     spans, *rest = (np.concatenate(column) for column in zip(*parts, strict=True))

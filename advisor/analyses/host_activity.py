@@ -45,11 +45,11 @@ class HostActivity:
         rows = feeding & events.of(Category.CPU_OP, Category.RUNTIME)
         if not rows.any():
             return cls(EMPTY, EMPTY, EMPTY)
-        start, end = events.start_ns[rows], events.end_ns[rows]
         # The step's own rows say that the host was there, even where it ran no op at first.
         there = rows | (feeding & events.of(Category.ANNOTATION))
-        known = union([events.start_ns[there].min()], [events.end_ns[there].max()])
-        quiet = subtract(known, union(start, end))
+        here = np.flatnonzero(there)
+        known = union([events.start_ns[here[0]]], [events.end_ns[here].max()])
+        quiet = subtract(known, events.covered(rows))
         return cls(
             known=known,
             python=quiet[quiet[:, 1] - quiet[:, 0] >= PYTHON_GAP_NS],
@@ -62,13 +62,13 @@ class HostActivity:
 
 def _long_calls(events: Events, rows: Mask) -> Intervals:
     long = rows & events.of(Category.RUNTIME) & (events.dur_ns >= CPU_WORK_NS)
-    return union(events.start_ns[long], events.end_ns[long])
+    return events.covered(long)
 
 
 def launch_rows(events: Events, links: Links) -> Ints:
     """Runtime calls that started device work, by link or by name."""
     found = launch_calls(events)
-    found[links.launch[links.launch >= 0]] = True
+    found[links.launch[np.flatnonzero(links.launch >= 0)]] = True
     return np.flatnonzero(found)
 
 

@@ -9,7 +9,7 @@ from advisor.analyses.lines import Lines, LineTime
 from advisor.analyses.phases import Phases, optimizer_rows
 from advisor.analyses.steps import Steps
 from advisor.trace.events import Category, Trace
-from advisor.trace.intervals import Intervals, subtract, total, union
+from advisor.trace.intervals import Intervals, subtract, total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +35,6 @@ class HostGaps:
         events = trace.events
         used = events.of(Category.CPU_OP, Category.RUNTIME) | fetch_rows(events) | optimizer_rows(events)
         rows = used & (events.thread == steps.main_thread)
-        spans = subtract(steps.window, union(events.start_ns[rows], events.end_ns[rows]))
+        spans = subtract(steps.window, events.covered(rows))
         spans = subtract(spans, phases.backward)
         return cls(spans, steps.per_step_us(total(spans)), total(spans) / steps.window_ns, lines.hot(spans))

@@ -130,9 +130,9 @@ def _owners(events: Events, links: Links, nesting: Nesting, kernels: Ints) -> In
     launch = links.launch[kernels]
     direct = np.where(launch >= 0, nesting.parent[np.maximum(launch, 0)], -1)
     # A library's own op (cudnn_convolution, miopen_convolution) stands inside the convolution that says how it is made.
-    around = nesting.ancestor(events.exactly(*WHOLE))[np.maximum(direct, 0)]
+    around = nesting.ancestor_of(direct, events.exactly(*WHOLE))
     library = events.named("cudnn_convolution", "miopen_convolution", "conv_depthwise", "thnn_conv2d", "slow_conv")
-    inside = (direct >= 0) & (around >= 0) & library[np.maximum(direct, 0)]
+    inside = (around >= 0) & library[np.maximum(direct, 0)]
     own = np.where(inside, around, direct)
     known = rows_named(events, is_known, Category.CPU_OP) & (events.dims >= 0) & (events.dtypes >= 0)
     return np.where((own >= 0) & known[np.maximum(own, 0)], own, -1)

@@ -13,6 +13,7 @@ from advisor.analyses.steps import Steps
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect
+from advisor.trace.numbers import distinct
 
 # A frame answers for a span when it covers this much of it: the rest is entering and leaving it.
 _COVERS = 0.9
@@ -97,7 +98,7 @@ class Lines:
         span = np.searchsorted(self.spans[:, 0], pieces[:, 0], side="right") - 1
         who = self.span_source[span]
         ns = np.bincount(who, weights=pieces[:, 1] - pieces[:, 0], minlength=len(self.sources))
-        visits = np.bincount(self.span_source[np.unique(span)], minlength=len(self.sources))
+        visits = np.bincount(self.span_source[distinct(span, len(self.spans))], minlength=len(self.sources))
         order = np.lexsort((np.arange(len(ns)), -ns))[:n]
         per = self.steps_count
         return tuple(
@@ -189,10 +190,13 @@ def _from_frames(events: Events, steps: Steps) -> Lines:
     of_user = np.zeros(len(events.names), bool)
     of_user[[n for n, (_, whose) in frames.items() if whose == Owner.USER]] = True
     own = rows & of_user[events.name]
-    around_any = enclosing(events, rows, on_loop)
-    around_own = around_any if np.array_equal(own, rows) else enclosing(events, own, on_loop)
-    around = np.where(around_own >= 0, around_own, around_any)
-    op_source = np.where(around >= 0, by_name[events.name[np.maximum(around, 0)]], -1)
+    around = enclosing(events, rows, on_loop)
+    if not np.array_equal(own, rows):
+        around_own = enclosing(events, own, on_loop)
+        around = np.where(around_own >= 0, around_own, around)
+    known = np.flatnonzero(around >= 0)
+    op_source = np.full(len(events), -1, np.int64)
+    op_source[known] = by_name[events.name[around[known]]]
     span_source = by_name[events.name[who]]
     engine = np.flatnonzero(_on_engine_threads(events) & (events.thread != steps.main_thread))
     op_source[engine] = _at(spans, span_source, events.start_ns[engine] + events.dur_ns[engine] // 2)

@@ -43,6 +43,10 @@ def _launches(events: Events, work: Mask) -> Ints:
     launch = np.full(len(events), -1, np.int64)
     if not len(calls) or not len(works):
         return launch
+    by_number = _single_calls(events, calls)
+    if by_number is not None:
+        launch[works] = by_number[np.minimum(events.correlation[works], len(by_number) - 1)]
+        return launch
     # Some tools reuse correlations: sort both together by (correlation, start) and look back to the nearest call.
     rows = np.concatenate((calls, works))
     order = np.lexsort((np.arange(len(rows)) >= len(calls), events.start_ns[rows], events.correlation[rows]))
@@ -57,3 +61,18 @@ def _launches(events: Events, work: Mask) -> Ints:
         valid &= events.correlation[at] == events.correlation[rows]
         launch[rows[valid]] = at[valid]
     return launch
+
+
+# A table of this many entries per event is smaller than what sorting the rows takes.
+_NUMBERS_PER_EVENT = 4
+
+
+def _single_calls(events: Events, calls: Ints) -> Ints | None:
+    """The row of the call by correlation, -1 for none and in the last entry; None where two calls share one."""
+    number = events.correlation[calls]
+    largest = int(number.max())
+    if largest > _NUMBERS_PER_EVENT * len(events):
+        return None
+    row_of = np.full(largest + 2, -1, np.int64)
+    row_of[number] = calls
+    return row_of if np.array_equal(row_of[number], calls) else None

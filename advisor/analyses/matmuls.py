@@ -21,6 +21,7 @@ from advisor.hardware import lookup
 from advisor.model import OpRow
 from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
 from advisor.trace.intervals import intersect, total, union
+from advisor.trace.numbers import numbered
 
 # More unknown than this, and the share of fp32 says nothing.
 _MOST_UNKNOWN = 0.1
@@ -62,9 +63,8 @@ class Matmuls:
     ) -> Matmuls:
         """Precision of the matrix work. Raises Missing where nothing of the kind ran."""
         work = _on_device(trace, nesting, links) if device.measured else _on_host(trace, nesting)
-        work = replace(
-            work, rows=(rows := work.rows[links.step[work.rows] >= 0]), ops=work.ops[np.isin(work.rows, rows)]
-        )
+        inside = np.flatnonzero(links.step[work.rows] >= 0)
+        work = replace(work, rows=work.rows[inside], ops=work.ops[inside])
         if not len(work.rows):
             raise Missing("no matrix product, convolution or attention was recognised in this trace")
         events = trace.events
@@ -72,8 +72,7 @@ class Matmuls:
         spent = {name: _length(events, nesting, work, formats == name, steps, device.measured) for name in PRECISIONS}
         whole = sum(spent.values())
         unknown = spent["unknown"] > _MOST_UNKNOWN * whole
-        of = trace.device_work if device.measured else None
-        base = total(intersect(union(events.start_ns[of], events.end_ns[of]), steps.window)) if of is not None else 0
+        base = total(intersect(trace.busy, steps.window)) if device.measured else 0
         weights = nesting.self_ns if not device.measured else events.dur_ns
         share = spent["fp32"] / (base or steps.window_ns)
         return cls(
@@ -108,8 +107,7 @@ def _on_device(trace: Trace, nesting: Nesting, links: Links) -> _Work:
     matrix_op = _matrix_ops(events)
     launch = links.launch[kernels]
     direct = np.where(launch >= 0, nesting.parent[np.maximum(launch, 0)], -1)
-    around = nesting.ancestor(matrix_op)
-    op = np.where(direct >= 0, around[np.maximum(direct, 0)], -1)
+    op = nesting.ancestor_of(direct, matrix_op)
     named = rows_named(events, is_matrix_work, Category.KERNEL)[kernels]
     plain = rows_named(events, is_helper, Category.KERNEL)[kernels]
     launched = (direct >= 0) & matrix_op[np.maximum(direct, 0)] & ~plain
@@ -146,8 +144,8 @@ def _formats(
 
 def _looked_up(indices: Ids, meaning: Callable[[int], str]) -> npt.NDArray[np.str_]:
     """What each index means, asked once for each distinct one."""
-    distinct = np.unique(indices)
-    return np.array([meaning(i) for i in distinct.tolist()], "U8")[np.searchsorted(distinct, indices)]
+    distinct, at = numbered(indices)
+    return np.array([meaning(i) for i in distinct.tolist()], "U8")[at]
 
 
 def fp32_or_tf32(device: Device, settings: Settings | None, convolution: bool) -> Precision:

@@ -82,9 +82,11 @@ class Utilisation:
 
 def _recomputed(events: Events, nesting: Nesting) -> Mask:
     """Rows of a forward pass that runs inside the backward pass."""
+    nodes = events.named(_NODE)
+    if not nodes.any():
+        return nodes
     forward = nesting.ancestor(events.exactly(*_FORWARD))
-    node = nesting.ancestor(events.named(_NODE))
-    found: Mask = (forward >= 0) & (node >= 0)
+    found: Mask = (forward >= 0) & (nesting.ancestor(nodes) >= 0)
     return found
 
 
@@ -95,7 +97,7 @@ def _uncounted_share(trace: Trace, links: Links, nesting: Nesting, ops: Mask) ->
     kernels = np.flatnonzero(
         events.of(Category.KERNEL) & events.rows_with(names) & (links.launch >= 0) & (links.step >= 0)
     )
-    inside = nesting.ancestor(ops)[links.launch[kernels]] >= 0
+    inside = nesting.ancestor_of(links.launch[kernels], ops) >= 0
     whole = float(events.dur_ns[kernels].sum())
     return float(events.dur_ns[kernels[~inside]].sum()) / whole if whole else 0.0
 

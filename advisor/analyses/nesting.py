@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,10 @@ import numpy as np
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 
 HOST_ROWS = (Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
+
+
+# Marking what lies in one row costs as much as 2,000 rows do where all are asked what they lie in.
+_ROWS_PER_FOUND = 2_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,53 +24,116 @@ class Nesting:
     self_ns   duration that is in no child, ns
     outer_op  the outermost op around a row without an annotation in between: what the user's line called; -1 where none
     holders   the rows that are the parent of another
+    tree      the rows of the tree by thread, then by start: what lies in a row follows it
     """
 
     parent: Ints
     self_ns: Ints
     outer_op: Ints
     holders: Ints
+    tree: _Tree
 
     @classmethod
     def compute(cls, trace: Trace) -> Nesting:
         """The tree of a trace."""
         events = trace.events
-        parent = parents(events, events.of(*HOST_ROWS))
+        tree = _Tree.of(events, events.of(*HOST_ROWS))
+        parent = _parents(tree, len(events))
         child = np.flatnonzero(parent >= 0)
         inside = np.bincount(parent[child], weights=events.dur_ns[child], minlength=len(events)).astype(np.int64)
-        return cls(parent, np.maximum(events.dur_ns - inside, 0), _outer_ops(events, parent), _holders(parent))
+        self_ns = np.maximum(events.dur_ns - inside, 0)
+        return cls(parent, self_ns, _outer_ops(events, parent), _holders(parent), tree)
 
     def ancestor(self, found: Mask) -> Ints:
         """For each event the nearest row, itself included, of those in `found`; -1 where there is none."""
-        return nearest(self.parent, found, self.holders)
+        few = np.flatnonzero(found)
+        if len(few) * _ROWS_PER_FOUND > len(found):
+            return nearest(self.parent, found, self.holders)
+        at = np.full(len(found), -1, np.int64)
+        at[few] = few
+        for inside, row in self.tree.inside(few):
+            at[inside] = row
+        return at
+
+    def ancestor_of(self, rows: Ints, found: Mask) -> Ints:
+        """The same for some rows only: the nearest row of each; -1 for -1."""
+        at = rows.copy()
+        moving = np.flatnonzero(at >= 0)
+        while len(moving):
+            moving = moving[~found[at[moving]]]
+            at[moving] = self.parent[at[moving]]
+            moving = moving[at[moving] >= 0]
+        return at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tree:
+    """Rows of host threads in the order of a call tree: by thread, then by start, longer first.
+
+    rows, end_ns   event rows and their ends
+    bounds         where each thread starts in them, and the end
+    """
+
+    events: Events
+    rows: Ints
+    end_ns: Ints
+    bounds: Ints
+
+    @classmethod
+    def of(cls, events: Events, rows: Mask) -> _Tree:
+        """The tree of the given rows."""
+        chosen = np.flatnonzero(rows)
+        thread = events.thread[chosen]
+        chosen = chosen[np.argsort(thread, kind="stable")]
+        bounds = np.cumsum(np.bincount(thread, minlength=len(events.threads)))
+        return cls(events, chosen, events.end_ns[chosen], np.concatenate(([0], bounds)))
+
+    def inside(self, found: Ints) -> Iterator[tuple[Ints, int]]:
+        """Each of some rows with what lies in it, outer ones first: (the rows from it on, the row)."""
+        events = self.events
+        for row in found[np.argsort(events.thread[found], kind="stable")].tolist():
+            low, high = self.bounds[events.thread[row]], self.bounds[events.thread[row] + 1]
+            at = low + int(np.searchsorted(self.rows[low:high], row))
+            if at == high or self.rows[at] != row:
+                continue  # a row of another category lies in nothing, and nothing in it
+            # What starts later lies outside; so does everything from the first row on that ends later.
+            end = events.end_ns[row]
+            last = int(np.searchsorted(events.start_ns, end, side="right"))
+            stop = at + 1 + int(np.searchsorted(self.rows[at + 1 : high], last))
+            later = self.end_ns[at + 1 : stop] > end
+            first = int(later.argmax()) if later.any() else len(later)
+            yield self.rows[at : at + 1 + first], row
 
 
 def parents(events: Events, rows: Mask) -> Ints:
     """For each of the given rows the innermost other one of the same thread that encloses it; else -1."""
-    parent = np.full(len(events), -1, np.int64)
-    chosen = np.flatnonzero(rows)
-    order = chosen[np.argsort(events.thread[chosen], kind="stable")]  # by thread, then by start, longer first
+    return _parents(_Tree.of(events, rows), len(events))
+
+
+def _parents(tree: _Tree, count: int) -> Ints:
+    parent = np.full(count, -1, np.int64)
+    order, end = tree.rows, tree.end_ns
     if not len(order):
         return parent
-    thread, end = events.thread[order], events.end_ns[order]
     # The parent is the nearest earlier row that ends no earlier. Start with the row before and jump along candidates:
     # all rows between a row and its candidate end before it, so the candidate's own candidate is the next to try.
-    candidate = np.arange(len(order)) - 1
-    same = thread[1:] == thread[:-1]
-    candidate[np.flatnonzero(~same) + 1] = -1
-    candidate[0] = -1
-    short = np.flatnonzero(same & (end[:-1] < end[1:])) + 1
+    candidate = np.arange(-1, len(order) - 1)
+    firsts = tree.bounds[:-1][tree.bounds[:-1] < tree.bounds[1:]]
+    candidate[firsts] = -1
+    short = np.flatnonzero(end[:-1] < end[1:]) + 1
+    short = short[candidate[short] >= 0]
     while len(short):
         candidate[short] = at = candidate[candidate[short]]
         short = short[(at >= 0) & (end[at] < end[short])]  # nobody else's candidate changes any more
-    parent[order] = np.where(candidate >= 0, order[np.maximum(candidate, 0)], -1)
+    held = np.flatnonzero(candidate >= 0)
+    parent[order[held]] = order[candidate[held]]
     return parent
 
 
 def _holders(parent: Ints) -> Ints:
-    holds = np.zeros(len(parent), bool)
-    holds[parent[parent >= 0]] = True
-    return np.flatnonzero(holds)
+    holds = np.zeros(len(parent) + 1, bool)
+    holds[parent] = True  # what has no parent marks the entry behind the last
+    return np.flatnonzero(holds[:-1])
 
 
 def nearest(parent: Ints, found: Mask, holders: Ints | None = None) -> Ints:
@@ -77,15 +145,16 @@ def nearest(parent: Ints, found: Mask, holders: Ints | None = None) -> Ints:
     # Rows that hold others are few: theirs are settled first, then all rows look once at what is around them.
     settled = np.empty(len(parent) + 1, np.int64)
     settled[-1] = -1  # where a row without a parent looks
-    settled[holders] = np.where(found[holders], holders, parent[holders])
-    moving = holders
+    open_ = np.flatnonzero(~found[holders])
+    settled[holders] = holders
+    moving = holders[open_]
+    settled[moving] = above = parent[moving]
     while True:
-        above = settled[moving]
-        further = (above >= 0) & ~found[above]
+        further = np.flatnonzero((above >= 0) & ~found[above])
         moving, above = moving[further], above[further]
         if not len(moving):
             break
-        settled[moving] = settled[above]
+        settled[moving] = above = settled[above]
     at = settled[parent]
     chosen = np.flatnonzero(found)
     at[chosen] = chosen
@@ -93,11 +162,18 @@ def nearest(parent: Ints, found: Mask, holders: Ints | None = None) -> Ints:
 
 
 def _outer_ops(events: Events, parent: Ints) -> Ints:
-    is_op = events.of(Category.CPU_OP)
-    rows = np.arange(len(events))
-    above = np.where(np.append(is_op, False)[parent], parent, rows)  # -1 looks at the end
-    while True:
-        further = above[above]
-        if np.array_equal(further, above):
-            return np.where(is_op | (above != rows), above, -1)  # what is above another row is an op
-        above = further
+    is_op = np.append(events.of(Category.CPU_OP), False)  # the last entry is looked at by rows without a parent
+    ops, inner = np.flatnonzero(is_op), np.flatnonzero(is_op[parent])
+    above = np.arange(len(events))
+    above[inner] = parent[inner]
+    moving = inner
+    while len(moving):
+        at = above[moving]
+        further = above[at]
+        moved = np.flatnonzero(further != at)
+        moving = moving[moved]
+        above[moving] = further[moved]
+    outer = np.full(len(events), -1, np.int64)
+    outer[ops] = ops
+    outer[inner] = above[inner]  # what is above another row is an op
+    return outer

@@ -11,7 +11,7 @@ from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
 from advisor.model import OpRow
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
-from advisor.trace.intervals import intersect, total, union
+from advisor.trace.intervals import intersect, total
 
 # Rows of the tables on the page: beyond forty, a row is below a percent in every trace looked at.
 _TOP = 40
@@ -38,8 +38,7 @@ class Ops:
         inside = links.step >= 0
         ops = events.of(Category.CPU_OP) & inside
         work = trace.device_work & inside
-        rows = trace.device_work
-        busy_ns = total(intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window))
+        busy_ns = total(intersect(trace.busy, steps.window))
         return cls(
             per_step=float(ops.sum()) / steps.count,
             top=by_name(events, ops, steps, steps.window_ns, time_ns=nesting.self_ns),
@@ -52,11 +51,12 @@ def by_name(
 ) -> tuple[OpRow, ...]:
     """The given rows summed by name, per step, most expensive first; share of `whole_ns`."""
     times = events.dur_ns if time_ns is None else time_ns
-    names = events.name[rows]
-    total_ns = np.bincount(names, weights=times[rows], minlength=len(events.names))
+    chosen = np.flatnonzero(rows)
+    names = events.name[chosen].astype(np.intp)
+    total_ns = np.bincount(names, weights=times[chosen], minlength=len(events.names))
     calls = np.bincount(names, minlength=len(events.names))
     kind_of = np.zeros(len(events.names), np.int8)
-    kind_of[names] = events.category[rows]
+    kind_of[names] = events.category[chosen]
     order = np.lexsort((np.arange(len(calls)), -total_ns))[:n]
     return tuple(
         OpRow(

@@ -47,7 +47,7 @@ class Phases:
         on_loop = events.thread == steps.main_thread
 
         def spans(rows: Mask) -> Intervals:
-            return intersect(union(events.start_ns[rows], events.end_ns[rows]), window)
+            return intersect(events.covered(rows), window)
 
         by_optimizer = steps.source in ("optimizer", "backward")  # both begin a step with its backward pass
         kinds = _kinds(events, on_loop, by_optimizer)

@@ -17,6 +17,7 @@ from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord
 from advisor.model import Counter, OpRow, Source, Unit
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.numbers import small
 
 # Rows of the loop's own making: they mark steps and lines, and do no work of the script's.
 _MARKS = ("ProfilerStep#", "advisor:")
@@ -75,7 +76,7 @@ class _Tally:
     def by_name(self, rows: Mask) -> Iterator[tuple[int, Ints]]:
         """Rows inside the steps, one name of the table after the other."""
         inside = np.flatnonzero(rows & (self.step >= 0))
-        inside = inside[np.argsort(self.events.name[inside], kind="stable")]
+        inside = inside[np.argsort(small(self.events.name[inside]), kind="stable")]
         names = self.events.name[inside]
         for part in np.split(inside, np.flatnonzero(names[1:] != names[:-1]) + 1) if len(inside) else ():
             yield int(self.events.name[part[0]]), part
@@ -83,7 +84,7 @@ class _Tally:
     def counter(self, id_: str, inside: Ints, unit: Unit = "count", weights: Ints | None = None) -> Counter:
         """The counter of rows that are known to lie inside the steps."""
         summed = None if weights is None else weights[inside]
-        per_step = np.bincount(self.step[inside], weights=summed, minlength=self.steps.count)
+        per_step = np.bincount(self.step.take(inside), weights=summed, minlength=self.steps.count)
         where = self.lines.where_op(int(inside[-1])) if len(inside) else None
         return Counter(id_, unit, tuple(float(value) for value in per_step), where)
 

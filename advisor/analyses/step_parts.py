@@ -64,8 +64,8 @@ class StepParts:
         part_of = np.full(len(events), -1, np.int64)
         on_loop = (events.thread == steps.main_thread) & (links.step >= 0)
         for index, of in enumerate(spans.values()):
-            part_of[on_loop & starts_in(events.start_ns, of)] = index
-        counted = part_of[events.of(Category.CPU_OP) & (part_of >= 0)]
+            part_of[np.flatnonzero(on_loop & starts_in(events.start_ns, of))] = index
+        counted = part_of[np.flatnonzero(events.of(Category.CPU_OP) & (part_of >= 0))]
         rows = np.bincount(counted, minlength=len(spans)) / steps.count
         found = []
         for index, (name, of) in enumerate(spans.items()):

@@ -17,6 +17,7 @@ from advisor.model import Source
 from advisor.ranks.talks import Talks
 from advisor.trace.events import Category, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each
+from advisor.trace.numbers import distinct_pairs
 
 Floats = npt.NDArray[np.float64]
 # Lines kept of each rank: what tells ranks apart is among the costliest, and a job may have thousands of ranks.
@@ -102,12 +103,11 @@ def _flops(trace: Trace, steps: Steps) -> Floats | None:
         return None
     step = steps.step_of(events.start_ns[rows])
     rows, step = rows[step >= 0], step[step >= 0]
-    pairs = np.column_stack((events.name[rows], events.dims[rows]))
-    distinct, which = np.unique(pairs, axis=0, return_inverse=True)
-    work = np.array([flops(events.names[name], shapes(events.dims_table[dims])) for name, dims in distinct.tolist()])
-    if not len(work):
+    if not len(rows):
         return None
-    return np.bincount(step, weights=work[which.ravel()], minlength=steps.count).astype(float)
+    pairs, which = distinct_pairs(events.name[rows], events.dims[rows])
+    work = np.array([flops(events.names[name], shapes(events.dims_table[dims])) for name, dims in pairs.tolist()])
+    return np.bincount(step, weights=work[which], minlength=steps.count).astype(float)
 
 
 def _lines(costs: LineCosts | None) -> tuple[LinePart, ...]:

@@ -19,6 +19,8 @@ class Plan:
     slot_of_work, slot_of_point   position of each work, and of the visited point that each point's time derives from
     before       position of the predecessor in the same queue, for each visited node
     target, source_slot   of each edge, as positions;  source_point: the point whose offset adds to it, -1 for works
+    forward      edges whose source is visited before their target, in the order of the targets
+    run          for each point the first one of those whose time derives from the same position
     last         position of the last node of each queue
     pieces       the visited nodes, cut where one waits for another queue
     """
@@ -31,6 +33,8 @@ class Plan:
     target: Ints
     source_slot: Ints
     source_point: Ints
+    forward: Ints
+    run: Ints
     last: Ints
     pieces: tuple[Piece, ...]
 
@@ -65,6 +69,8 @@ def prepare(graph: Graph) -> Plan:
     position[order] = queues + np.arange(len(order))
     before_of = np.full(start_of, -1, np.int64)
     before_of[visited] = before
+    target, source_slot, slot_of_point = position[edges.target], position[source], position[anchor]
+    forward = np.flatnonzero(source_slot < target)
     last = np.arange(queues)
     if works:
         ends = np.append(np.flatnonzero(graph.work.first)[1:], works) - 1
@@ -73,14 +79,21 @@ def prepare(graph: Graph) -> Plan:
         graph=graph,
         order=order,
         slot_of_work=position[:works],
-        slot_of_point=position[anchor],
+        slot_of_point=slot_of_point,
         before=position[before_of[order]],
-        target=position[edges.target],
-        source_slot=position[source],
+        target=target,
+        source_slot=source_slot,
         source_point=np.where(is_point, edges.source - works, -1),
+        forward=forward[np.argsort(target[forward], kind="stable")],
+        run=_runs(slot_of_point),
         last=last,
-        pieces=_pieces(graph, order, position[edges.target] - queues, position[source] - queues),
+        pieces=_pieces(graph, order, target - queues, source_slot - queues),
     )
+
+
+def _runs(slot_of_point: Ints) -> Ints:
+    first = np.concatenate(([True], slot_of_point[1:] != slot_of_point[:-1]))
+    return np.asarray(np.maximum.accumulate(np.where(first, np.arange(len(slot_of_point)), 0)))
 
 
 def _pieces(graph: Graph, order: Ints, target: Ints, source: Ints) -> tuple[Piece, ...]:

@@ -74,9 +74,9 @@ class Draft:
         """Adds points of one thread; returns their ids. waits_from: since when they waited (None = not)."""
         times = np.atleast_1d(np.asarray(time, np.int64))
         size = len(times)
-        waits = np.full(size, -1) if waits_from is None else np.asarray(waits_from, np.int64)
-        for column, value in zip(self.columns, (thread, times, int(kind), row, waits, tail), strict=True):
-            column.append(np.broadcast_to(np.asarray(value, np.int64), (size,)))
+        since = -1 if waits_from is None else waits_from
+        for column, value in zip(self.columns, (thread, times, int(kind), row, since, tail), strict=True):
+            column.append(np.full(size, value, np.int64))
         ids = np.arange(self.count, self.count + size)
         self.count += size
         return ids

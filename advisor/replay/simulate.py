@@ -62,10 +62,8 @@ def offsets(plan: Plan, weights: Weights) -> Floats:
     """Host work between the node that each point's time derives from and the point, ns."""
     points = plan.graph.points
     total = np.cumsum(weights.lead)
-    starts = np.concatenate(([True], plan.slot_of_point[1:] != plan.slot_of_point[:-1]))
-    run = np.maximum.accumulate(np.where(starts, np.arange(len(points)), 0))
     # A waiting point starts a run after its own lead, which belongs to the run before it.
-    return np.asarray(total - np.where(points.waits, total, total - weights.lead)[run])
+    return np.asarray(total - np.where(points.waits, total, total - weights.lead)[plan.run])
 
 
 class Sheet:
@@ -91,11 +89,9 @@ class Sheet:
     def _rows(self, after: Floats, own: Floats) -> Rows:
         """One edge of each node stands in its row; the further ones of the few nodes that have several follow."""
         plan, weights, count = self.plan, self.weights, len(after)
-        from_point = plan.source_point >= 0
-        lag = weights.lag + np.where(from_point, self.offset[np.maximum(plan.source_point, 0)], 0.0)
-        alive = np.flatnonzero(weights.alive & (plan.source_slot < plan.target))
-        alive = alive[np.argsort(plan.target[alive], kind="stable")]
-        target, source, lag = plan.target[alive] - plan.queues, plan.source_slot[alive], lag[alive]
+        alive = plan.forward if weights.alive.all() else plan.forward[np.flatnonzero(weights.alive[plan.forward])]
+        target, source, point = plan.target[alive] - plan.queues, plan.source_slot[alive], plan.source_point[alive]
+        lag = weights.lag[alive] + np.where(point >= 0, self.offset[np.maximum(point, 0)], 0.0)
         first = np.ones(len(target), bool)
         first[1:] = target[1:] != target[:-1]
         other, other_lag = np.zeros(count, np.int64), np.full(count, _NEVER)

@@ -7,6 +7,7 @@ end = c + running maximum of (ready + own - c). A host that runs ahead of its de
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import islice
 
@@ -40,10 +41,13 @@ def pieces(latest: Ints, queue: Ints) -> tuple[Piece, ...]:
     """
     cuts, start = [0], 0
     waiting = np.flatnonzero(latest >= 0)
-    for node, held_by in zip(waiting.tolist(), latest[waiting].tolist(), strict=True):
-        if held_by >= start:
-            cuts.append(node)
-            start = node
+    # What a node before the piece waits for lies before it, too: the first to reach into it ends it.
+    reach = np.maximum.accumulate(latest[waiting]).tolist()
+    at = bisect_left(reach, start)
+    while at < len(reach):
+        start = int(waiting[at])
+        cuts.append(start)
+        at = bisect_left(reach, start, at)
     bounds = np.array([*cuts, len(latest)])
     long = np.diff(bounds) >= SHORTEST
     found: list[Piece] = []

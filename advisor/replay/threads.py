@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from advisor.trace.events import Category, Ints, Mask, Trace
-from advisor.trace.intervals import Intervals, subtract, union
+from advisor.trace.intervals import Intervals, subtract
 from advisor.trace.numbers import distinct
 
 # A thread that pauses longer than this was waiting for another one to give it work.
@@ -41,12 +41,12 @@ def bursts(trace: Trace, main: int, parent: Ints, calls: Mask, window: tuple[int
     host = inside & (events.of(Category.CPU_OP) | calls)
     rows_of_loop = inside & events.of(Category.CPU_OP, Category.RUNTIME) & (events.thread == main)
     innermost = rows_of_loop.copy()
-    innermost[parent[parent >= 0]] = False
+    innermost[parent[np.flatnonzero(parent >= 0)]] = False
     # Surely idle is the loop's thread outside all ops; inside an op that waits (a wrapper), outside the rows in it.
     quiet = tuple(
         subtract(
             np.array([[0, closes - opens]], np.int64),
-            union(events.start_ns[rows] - opens, events.end_ns[rows] - opens),
+            events.covered(rows) - opens,
         )
         for rows in (rows_of_loop, innermost)
     )
@@ -56,8 +56,7 @@ def bursts(trace: Trace, main: int, parent: Ints, calls: Mask, window: tuple[int
         launches = events.threads[thread].pid == pids and (calls & mine).any()
         if thread == main or not (launches or _computes(mine, host, events.dur_ns, closes - opens)):
             continue
-        rows = np.flatnonzero(host & mine)
-        spans = union(events.start_ns[rows] - opens, events.end_ns[rows] - opens)
+        spans = events.covered(host & mine) - opens
         yield from _bursts(thread, spans, quiet)
 
 

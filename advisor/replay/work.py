@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.trace.events import Category, Ints, Mask, Trace
-from advisor.trace.numbers import distinct_pairs
+from advisor.trace.numbers import distinct_pairs, numbered
 
 # A kernel launched this long before its predecessor ends was surely waiting in the queue.
 _QUEUED_NS = 20_000
@@ -79,7 +79,7 @@ def collect(trace: Trace, launch: Ints, window: tuple[int, int]) -> Work:
     rows, called, queue, early = rows[keep], called[keep], queue[keep], early[keep]
     linked = linked[keep]
     start = np.where(early, np.maximum(events.start_ns[rows], opens), events.start_ns[rows]) - opens
-    dense = np.searchsorted(np.unique(queue), queue)
+    dense = numbered(queue)[1]
     return Work(
         row=rows.astype(np.int64),
         queue=dense.astype(np.int64),

@@ -14,16 +14,20 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
     """The union of intervals given by their ends; empty and inverted ones count for nothing."""
     starts, ends = np.asarray(start, np.int64), np.asarray(end, np.int64)
     keep = ends > starts
-    starts, ends = starts[keep], ends[keep]
+    if not keep.all():
+        some = np.flatnonzero(keep)
+        starts, ends = starts[some], ends[some]
     if not len(starts):
         return EMPTY
     if (starts[1:] < starts[:-1]).any():  # rows of a trace are in order already
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
     reach = np.maximum.accumulate(ends)
-    first = np.concatenate(([True], starts[1:] > reach[:-1]))
-    last = np.concatenate((first[1:], [True]))
-    return np.column_stack((starts[first], reach[last]))
+    last = np.flatnonzero(starts[1:] > reach[:-1])
+    found = np.empty((len(last) + 1, 2), np.int64)
+    found[0, 0], found[-1, 1] = starts[0], reach[-1]
+    found[1:, 0], found[:-1, 1] = starts[last + 1], reach[last]
+    return found
 
 
 def total(a: Intervals) -> int:
@@ -37,6 +41,8 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
         return EMPTY
     if len(a) == 1 or len(b) == 1:  # mostly a window
         return _cut(b, a[0]) if len(a) == 1 else _cut(a, b[0])
+    if len(a) > len(b):
+        a, b = b, a  # the fewer are looked up among the more; what both hold is the same either way
     # Each interval of a meets a run of b's: from the first that ends after it starts to the last that starts before
     # it ends.
     low = np.searchsorted(b[:, 1], a[:, 0], side="right")
@@ -47,7 +53,10 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     rows = np.repeat(np.arange(len(a)), counts)
     offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     others = low[rows] + offsets
-    return np.column_stack((np.maximum(a[rows, 0], b[others, 0]), np.minimum(a[rows, 1], b[others, 1])))
+    found = np.empty((len(rows), 2), np.int64)
+    for side, inner in enumerate((np.maximum, np.minimum)):
+        inner(a[:, side].take(rows), b[:, side].take(others), out=found[:, side])
+    return found
 
 
 def _cut(a: Intervals, window: Intervals) -> Intervals:
@@ -78,6 +87,11 @@ def starts_in(start_ns: npt.NDArray[np.int64], a: Intervals) -> npt.NDArray[np.b
     """Which of these instants lie in an interval; the end of one is outside of it."""
     if not len(a):
         return np.zeros(len(start_ns), bool)
+    if len(start_ns) > len(a) and (start_ns[1:] >= start_ns[:-1]).all():
+        # Columns of events are in order of time: it is enough to look up the edges, outside and inside by turns.
+        edges = np.searchsorted(start_ns, a.ravel(), side="left")
+        inside = np.arange(len(edges) + 1) % 2 == 1
+        return np.repeat(inside, np.diff(edges, prepend=0, append=len(start_ns)))
     at = np.searchsorted(a[:, 0], start_ns, side="right") - 1
     return np.asarray((at >= 0) & (start_ns < a[np.maximum(at, 0), 1]), bool)
 

@@ -99,6 +99,45 @@ def integer(value: Any) -> int:
         return -1
 
 
+# Values within such a range are told apart by a table; others have to be sorted.
+_TABLE = 1 << 16
+
+
+def small(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Values in the same order in 16 bits where they fit, which sort in a sixth of the time; else as they are."""
+    if not len(values) or values.dtype.itemsize <= 2:
+        return values
+    least = values.min()
+    return (values - least).astype(np.uint16) if int(values.max()) - int(least) < _TABLE else values
+
+
+def numbered(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+    """The distinct ones of some integers, sorted, and for each value the index of its own."""
+    if not len(values) or int(values.max()) - int(values.min()) >= _TABLE:
+        found, index = np.unique(values, return_inverse=True)
+        return found, index.reshape(-1)
+    least = values.min()
+    offset = (values - least).astype(np.intp)
+    seen = np.zeros(int(offset.max()) + 1, np.bool_)
+    seen[offset] = True
+    return (np.flatnonzero(seen) + least).astype(values.dtype), (np.cumsum(seen) - 1)[offset]
+
+
+def order_by(first: npt.NDArray[Any], *ties: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """The order of rows by `first`, equal ones by each of `ties` in turn, then as they stand.
+
+    What lexsort gives, for a first column that is nearly in order and has few equal values.
+    """
+    order = np.argsort(first, kind="stable")
+    values = first[order]
+    same = values[1:] == values[:-1]
+    if same.any():
+        tied = np.flatnonzero(np.concatenate((same, [False])) | np.concatenate(([False], same)))
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((*(tie[rows] for tie in reversed(ties)), values[tied]))]
+    return order
+
+
 def distinct(indices: npt.NDArray[Any], size: int) -> Ints:
     """The distinct ones of some indices below `size`, sorted."""
     seen = np.zeros(size, np.bool_)
@@ -108,9 +147,8 @@ def distinct(indices: npt.NDArray[Any], size: int) -> Ints:
 
 def distinct_pairs(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """The distinct pairs of two columns, sorted, as (k, 2), and for each row the index of its pair."""
-    left, right = np.unique(first), np.unique(second)
-    # Both columns have few values: looking them up is far cheaper than sorting rows.
-    code = np.searchsorted(left, first) * len(right) + np.searchsorted(right, second)
-    codes = np.unique(code)
+    left, at_left = numbered(first)
+    right, at_right = numbered(second)
+    codes, code = numbered(at_left * len(right) + at_right)
     pairs = np.column_stack((left[codes // max(len(right), 1)], right[codes % max(len(right), 1)]))
-    return pairs.astype(np.int64), np.searchsorted(codes, code)
+    return pairs.astype(np.int64), code
