@@ -85,7 +85,9 @@ def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
 def report_of(job: Job, config: Config, *, quiet: bool, gpus: Sequence[str] = ()) -> Report:
     """Reads the traces of a job one by one and analyses them. gpus: other accelerators that were asked about."""
     from advisor import engine, registry
+    from advisor.trace.allocator import keep_freed_memory
 
+    keep_freed_memory()
     return engine.analyse(_inputs(job, quiet), registry.load_rules(), config, job.run, job.health, gpus)
 
 

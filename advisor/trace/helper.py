@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from advisor.trace.allocator import keep_freed_memory
 from advisor.trace.extract import Columns, extract
 from advisor.trace.numbers import TooLargeError
 from advisor.trace.schema import decoder
@@ -193,4 +194,5 @@ if __name__ == "__main__":
     import gc
 
     gc.disable()
+    keep_freed_memory()
     serve(int(sys.argv[1]))
