@@ -184,7 +184,7 @@ def _typed_in(frame: FrameType) -> bool:
 
 def _plain(name: str) -> str:
     """A name of the script's choice in characters that Kineto leaves as they are: all others as in an address, %22."""
-    return name if name.isidentifier() and name.isascii() else quote(name, safe="#", errors="surrogatepass")
+    return name if name.isidentifier() and name.isascii() else quote(name, safe="#", errors="backslashreplace")
 
 
 def _absolute(file: str) -> str:
