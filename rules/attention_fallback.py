@@ -39,9 +39,11 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    Undilated,
     draw,
 )
 
+from ._attention_cost import cost_of_plain, fused
 from ._costs import launched_us
 from ._operands import backward_of
 from ._places import place
@@ -51,10 +53,6 @@ CONFIRMED = "measured pairs on a CPU: attention of six shapes, with and without 
 
 _PLAIN = "aten::_scaled_dot_product_attention_math"
 _DROPOUT = ("aten::dropout", "aten::native_dropout", "aten::bernoulli_")
-# Without dropout attention took 56 to 80 % less time, forward and backward, in six shapes on a CPU (8 to 64 heads times
-# batch, 32 to 512 tokens, one thread); with masks, heads that lie side by side and up to 256 heads times batch 37 to
-# 49 % less below 64 tokens, and 55 to 73 % from 128 on.
-_SAVED = (0.35, 0.8)
 
 
 def check(
@@ -65,6 +63,7 @@ def check(
     lines: Lines,
     nesting: Nesting,
     links: Links,
+    undilated: Undilated,
     *,
     min_share: float = 0.03,  # it changes how the model is trained; below 3 % of the step that is not worth a thought
 ) -> Iterator[Finding]:
@@ -90,14 +89,17 @@ def check(
         return
     where = lines.where_op(int(rows[0]))
     why = " as it drops out attention weights" if not breakdown.on_device else ""
-    how = "as much less as attention took without dropout in measurements on a CPU"
-    low_us, high_us = (min(spent_us * share, bound_us) for share in _SAVED)
+    saving = None
+    if not breakdown.on_device:
+        saving = fused(cost_of_plain(trace, steps, nesting, rows), scale, undilated, bound_us)
+        if saving.high_us < min_share * scale.step_us:
+            return
     yield Finding(
         message=(
             f"Fused attention falls back to its plain form {count(len(rows) / steps.count)} times a step{place(where)}"
             f"{why}: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
-        saving=None if breakdown.on_device else scale.saving(low_us, high_us, how),
+        saving=saving,
         where=(where,) if where else (),
         facts={"calls": len(rows) / steps.count, "attention_us": spent_us, "dropout": bool(len(dropping))},
         fix=None
@@ -124,7 +126,7 @@ EXAMPLES = [
     Example(
         "attention with dropout on a CPU",
         draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::dropout", B=BACKWARD),
-        saves_us=(450, 1200),
+        saves_us=(350, 500),
         says=("drops out attention weights",),
     ),
     Example(

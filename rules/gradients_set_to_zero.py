@@ -37,12 +37,14 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    Undilated,
     draw,
     intersect,
     total,
     union,
 )
 
+from ._costs import of_long_ops
 from ._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: set_to_none=False against the default, a wide network"
@@ -57,6 +59,7 @@ def check(
     steps: Steps,
     scale: Scale,
     lines: Lines | None,
+    undilated: Undilated | None,
     *,
     min_share: float = 0.02,  # one argument of one call; below 2 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -77,11 +80,14 @@ def check(
             f"zero_grad fills the gradients with zeros: {time(scale.scaled(fill_us))} of each step "
             f"({percent(fill_us / steps.step_us)}), and adding to them takes another {time(scale.scaled(add_us))}."
         ),
-        saving=scale.saving(
+        # Few long ops, which the profiler hardly slows.
+        saving=of_long_ops(
+            scale,
+            undilated,
             fill_us + add_us,
             fill_us + _DETOUR * add_us,
             "low: the fills and the additions; high: and as much as these again, for new gradients that are written to "
-            "memory of their own first",
+            "memory of their own first, none of it slowed by the profiler",
         ),
         where=(where,) if where else (),
         facts={"fill_us": fill_us, "add_us": add_us},

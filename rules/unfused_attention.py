@@ -40,7 +40,6 @@ from advisor.api import (
     Lines,
     Links,
     Nesting,
-    Saving,
     Scale,
     Steps,
     Trace,
@@ -49,6 +48,7 @@ from advisor.api import (
     shapes,
 )
 
+from ._attention_cost import SOFTMAX, cost_of, fused
 from ._words import count, percent, time
 
 Ints = npt.NDArray[np.int64]
@@ -59,12 +59,6 @@ CONFIRMED = "real trace: TimeSformer with attention op by op on an H100; measure
 # casts, each perhaps with views around it.
 _NEAR = 8
 _PRODUCTS = ("aten::bmm", "aten::baddbmm")
-_SOFTMAX = ("aten::_softmax", "aten::_safe_softmax")
-# Of hand-written attention with its backward pass fusing saved 63 to 86 % on a CPU (16 to 64 heads times batch, 256 to
-# 1,024 tokens).
-_SAVED = (0.63, 0.86)
-# Where the backward pass cannot be told apart it has about twice the work of the forward pass.
-_BACKWARD = 2.0
 
 
 def check(
@@ -82,26 +76,10 @@ def check(
     found = _attentions(trace, nesting, links)
     if not found:
         return
-    cost = _cost_ns(trace, nesting, links, found, breakdown.on_device)
-    forward_us = steps.per_step_us(float(sum(cost[rows].sum() for rows in found)))
-    between_us = steps.per_step_us(float(sum(cost[rows[1:-1]].sum() for rows in found)))
-    behind_us = _backward_us(trace, steps, nesting, links, found)
-    if behind_us is None or breakdown.on_device:
-        trained = bool(trace.events.named("SoftmaxBackward").any())
-        behind_us = _BACKWARD * forward_us if trained else 0.0
+    cost = cost_of(trace, steps, nesting, links, found, breakdown.on_device)
     claims = ("compute",) if breakdown.on_device else ("forward", "backward", "other_ops")
     bound_us = sum(breakdown.us(part) for part in claims)
-    whole_us = min(forward_us + behind_us, bound_us)
-    inside = whole_us / max(forward_us + behind_us, 1e-9)
-    low, high = undilated.share(
-        undilated.in_part("rest", forward_us * inside) + undilated.in_part("backward", behind_us * inside)
-    )
-    saving = Saving(
-        low * _SAVED[0] * scale.step_us,
-        high * _SAVED[1] * scale.step_us,
-        "modelled",
-        "the share of hand-written attention that fusing saved in measurements on a CPU, backward pass included",
-    )
+    saving = fused(cost, scale, undilated, bound_us)
     if saving.high_us < min_share * scale.step_us:
         return
     dropping = not breakdown.on_device and _drops_out(trace, nesting, found)
@@ -111,12 +89,17 @@ def check(
     yield Finding(
         message=(
             f"Attention runs op by op {often} a step: products, mask and softmax of the scores take "
-            f"{time(scale.scaled(forward_us))} of each step ({percent(forward_us / steps.step_us)})"
-            f"{' in the forward pass alone' if behind_us else ''}."
+            f"{time(scale.scaled(cost.forward_us))} of each step ({percent(cost.forward_us / steps.step_us)})"
+            f"{' in the forward pass alone' if cost.backward_us else ''}."
         ),
         saving=saving,
         where=(where,) if where else (),
-        facts={"attentions": number, "forward_us": forward_us, "backward_us": behind_us, "between_us": between_us},
+        facts={
+            "attentions": number,
+            "forward_us": cost.forward_us,
+            "backward_us": cost.backward_us,
+            "between_us": cost.between_us + cost.softmax_us,
+        },
         fix=Fix(
             "Use the fused attention, on a CPU without dropout of its weights"
             if dropping
@@ -151,7 +134,7 @@ def _attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:
     calls = calls[np.argsort(events.thread[calls], kind="stable")]
     product, softmax = (
         {int(outer[row]): row for row in np.flatnonzero(ops & events.exactly(*names)).tolist()}
-        for names in (_PRODUCTS, _SOFTMAX)
+        for names in (_PRODUCTS, SOFTMAX)
     )
     order = calls.tolist()
     found = []
@@ -180,32 +163,6 @@ def _of_one_matrix(events: Events, scores: int, softmax: int, weighted: int) -> 
     return [made[-2][-2], made[-1][-1]] == size and used[-2][-2:] == size
 
 
-def _backward_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, found: Sequence[Ints]) -> float | None:
-    """Backward nodes of the ops of these calls, µs per step; None where no op tells its sequence number."""
-    events = trace.events
-    mine = np.zeros(len(events), np.bool_)
-    mine[np.concatenate(found)] = True
-    inside = (nesting.ancestor(mine) >= 0) & (events.sequence >= 0)
-    nodes = events.named("autograd::engine::evaluate_function") & (events.sequence >= 0) & (links.step >= 0)
-    if not inside.any() or not nodes.any():
-        return None
-    hit = nodes & np.isin(events.sequence, np.unique(events.sequence[inside]))
-    return steps.per_step_us(float(events.dur_ns[hit].sum()))
-
-
-def _cost_ns(trace: Trace, nesting: Nesting, links: Links, found: Sequence[Ints], on_device: bool) -> Ints:
-    """What each of these rows costs: the device time of what it launches, or its own time on a CPU."""
-    events = trace.events
-    if not on_device:
-        return events.dur_ns
-    mine = np.zeros(len(events), np.bool_)
-    mine[np.concatenate(found)] = True
-    work = np.flatnonzero(trace.device_work & (links.launch >= 0))
-    row = nesting.ancestor(mine)[links.launch[work]]
-    known = row >= 0
-    return np.bincount(row[known], weights=events.dur_ns[work[known]], minlength=len(events)).astype(np.int64)
-
-
 _SCORES = Ev("aten::bmm")
 _BY_HAND = """
     step   [1                             ][2                             ]
@@ -216,7 +173,7 @@ EXAMPLES = [
     Example(
         "product, mask, softmax, product",
         draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES, B=BACKWARD),
-        saves_us=(7000, 16000),
+        saves_us=(5000, 8500),
         says=("once a step",),
     ),
     Example(
@@ -236,7 +193,7 @@ EXAMPLES = [
             K=GEMM,
             E=Ev("softmax_warp_forward", "kernel"),
         ),
-        saves_us=(9000, 19000),
+        saves_us=(6000, 10500),
     ),
     Example(
         "a gate's softmax between the products of two layers of experts",

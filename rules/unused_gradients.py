@@ -1,9 +1,11 @@
 """Gradients are computed that no optimizer applies.
 
 ## What it looks at
-How many parameters get a gradient in one backward pass, against how many the optimizers update, as capture recorded
-it. The shapes of the updated parameters tell which gradients are used; what the backward pass does after the last of
-them is work for nothing.
+The gradients that each backward pass stores, against the parameters that the optimizers update, told by their shapes
+and numbers. Some belong to parameters that no optimizer has; others are dropped again before a step of their optimizer:
+in the next backward pass there is nothing to add to. What the backward pass does after the last used gradient is work
+for nothing, and so is what leads from a layer that hands no gradient on up to where a used one is made. Within layers
+whose gradient is handed on, the products that only make an unused gradient count.
 
 ## Why it costs time
 Leaving parameters out of the optimizer does not stop autograd: it goes on through a frozen network down to its first
@@ -12,7 +14,7 @@ thirds of the work on the frozen part, and its memory.
 
 ## How to fix it
 `backbone.requires_grad_(False)` for what is not trained. Where a part is only used, `with torch.no_grad():` around its
-forward pass does the same.
+forward pass does the same. Where a loss trains one of two networks, as in a GAN: `discriminator(fake.detach())`.
 
 ## When to leave it
 Gradients that are read by hand, for a penalty or a picture, or applied without an optimizer.
@@ -21,7 +23,7 @@ Gradients that are read by hand, for a penalty or a picture, or applied without 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,15 +31,16 @@ import numpy.typing as npt
 from advisor.api import (
     OPTIMIZER,
     Breakdown,
-    Category,
     Ev,
     Example,
     Finding,
     Fix,
+    Lines,
     Links,
     Nesting,
     OptimizerFacts,
     Replay,
+    Saving,
     Scale,
     Steps,
     Trace,
@@ -49,24 +52,23 @@ from advisor.api import (
 )
 
 from ._costs import launched_us, widened
-from ._operands import dims_of
+from ._gradient_uses import DROPPED, NEVER, NODE, STORES, of_layers, passes, touched, updates, uses
+from ._needless_nodes import Needless, forward_of, needless
 from ._unfollowed import NO_GRAD_SAVES
 from ._words import count, percent, time
 
-CONFIRMED = "measured pair on a CPU: a head trained on a network that is not frozen against one that is"
+CONFIRMED = (
+    "measured pairs on a CPU: a head, adapters, a student and a discriminator, with and without the other gradients"
+)
 
 Ints = npt.NDArray[np.int64]
-_NODE = "autograd::engine::evaluate_function"
-_STORES = "torch::autograd::AccumulateGrad"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Needless:
-    """Nodes of the backward passes after the last gradient that is used; `possible` if equal shapes mislead."""
-
-    sure: Ints
-    possible: Ints
-    gradients: int
+# A convolution's backward pass makes the gradient of its input and that of its weights, of as many operations each;
+# which of the two the library is slower at is not known.
+_HALF = (0.3, 0.7)
+# Rows whose line is asked for, the longest first; where these have none, neither have others.
+_TRIED = 8
 
 
 def check(
@@ -79,130 +81,130 @@ def check(
     links: Links,
     undilated: Undilated | None,
     replay: Replay | None,
+    lines: Lines | None,
     *,
     min_share: float = 0.02,  # one line to add; below 2 % of the step the gain drowns in the noise between steps
 ) -> Iterator[Finding]:
-    updated = [one.tensors for one in facts.optimizers]
-    applied = sum(number or 0 for number in updated)
-    found = _needless(trace, steps, nesting, links, applied) if applied and None not in updated else None
-    if found is None or not len(found.possible):
+    numbers = [one.tensors for one in facts.optimizers if one.tensors]
+    if not numbers or len(numbers) < len(facts.optimizers):
         return
-    forward = _forward_of(trace, nesting, links, found.possible)
+    found = passes(trace, steps, nesting)
+    most = max((len(one.stores) for one in found), default=0)
+    ever = touched(trace, nesting)
+    # Without a gradient too many for all optimizers, or for one of several, all may be used.
+    if most <= min(numbers) or not ever:
+        return
+    verdicts = uses(found, updates(trace, nesting, facts.optimizers), ever, of_layers(trace))
+    for kind, least in ((NEVER, sum(numbers)), (DROPPED, min(numbers))):
+        rows = needless(trace, found, verdicts, kind) if most > least else None
+        if rows is None:
+            continue
+        saved = _saving(trace, steps, breakdown, scale, nesting, links, undilated, replay, rows)
+        if saved[0].high_us >= min_share * scale.step_us:
+            yield _finding(trace, steps, scale, lines, kind, rows, sum(numbers), saved)
+
+
+def _saving(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    rows: Needless,
+) -> tuple[Saving, float, tuple[str, ...]]:
+    """(what goes, µs per step of the rows that surely go, parts of the breakdown)."""
     claims: tuple[str, ...] = ("compute",) if breakdown.on_device else ("forward", "backward")
     bound_us = sum(breakdown.us(part) for part in claims)
-    if breakdown.on_device:
-        sure_us, most_us = (launched_us(trace, steps, nesting, links, rows) for rows in (found.sure, found.possible))
-        less = []
-    else:
-        durations = trace.events.dur_ns
-        sure_us, most_us = (steps.per_step_us(float(durations[rows].sum())) for rows in (found.sure, found.possible))
-        # Without a graph the forward pass of the frozen part gains what no_grad gains.
-        most_us += steps.per_step_us(float(durations[forward].sum())) * NO_GRAD_SAVES
-        less = [edits.scale(forward, 1 - NO_GRAD_SAVES)]
-    how = "low: the backward pass after the last used gradient; high: its forward pass without a graph as well"
-    modelled = scale.saving(min(sure_us, bound_us), min(most_us, bound_us), how)
-    gone, all_gone = edits.remove(found.sure), [edits.remove(found.possible), *less]
-    saving = replayed_or(modelled, replay, [gone], all_gone, how, scale.scaled(bound_us))
+    forward = forward_of(trace, nesting, links, rows.nodes)
+
+    def spent(of: Ints) -> float:
+        if breakdown.on_device:
+            return launched_us(trace, steps, nesting, links, of)
+        return steps.per_step_us(float(trace.events.dur_ns[of].sum()))
+
+    low_half, high_half = _HALF
+    sure_us, most_us = spent(rows.sure), spent(rows.possible)
+    halves_us = spent(rows.halves)
+    less = [edits.scale(rows.halves, 1 - high_half)] if len(rows.halves) else []
+    least = [edits.scale(rows.halves, 1 - low_half)] if len(rows.halves) else []
+    most_us += high_half * halves_us
     if not breakdown.on_device:
-        spans = union(trace.events.start_ns[found.possible], trace.events.end_ns[found.possible])
+        # Without a graph the forward pass of the frozen part gains what no_grad gains.
+        most_us += spent(forward) * NO_GRAD_SAVES
+        less.append(edits.scale(forward, 1 - NO_GRAD_SAVES))
+    sure_us += low_half * halves_us
+    how = (
+        "low: the ops of the backward pass that only lead to unused gradients; high: what may need none beside these, "
+        "and the forward pass of that part without a graph"
+    )
+    modelled = scale.saving(min(sure_us, bound_us), min(most_us, bound_us), how)
+    gone, all_gone = [edits.remove(rows.sure), *least], [edits.remove(rows.possible), *less]
+    saving = replayed_or(modelled, replay, gone, all_gone, how, scale.scaled(bound_us))
+    if not breakdown.on_device:
+        spans = union(trace.events.start_ns[rows.possible], trace.events.end_ns[rows.possible])
         saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
-    if saving.high_us < min_share * scale.step_us:
-        return
-    yield Finding(
-        message=(
-            f"A backward pass makes gradients of {count(found.gradients)} parameters, of which the optimizer updates "
-            f"{count(applied)}: after the last of these it runs on for {time(scale.scaled(sure_us))} of each step "
-            f"({percent(sure_us / steps.step_us)})."
-        ),
-        saving=saving,
-        facts={"gradients": found.gradients, "updated": applied, "needless_us": sure_us},
-        fix=Fix(
+    return saving, sure_us, claims
+
+
+def _finding(
+    trace: Trace,
+    steps: Steps,
+    scale: Scale,
+    lines: Lines | None,
+    kind: int,
+    rows: Needless,
+    applied: int,
+    saved: tuple[Saving, float, tuple[str, ...]],
+) -> Finding:
+    saving, sure_us, claims = saved
+    spent = f"{time(scale.scaled(sure_us))} of each step ({percent(sure_us / steps.step_us)})"
+    if kind == NEVER:
+        message = (
+            f"A backward pass makes gradients of {count(rows.gradients)} parameters, of which the optimizer updates "
+            f"{count(applied)}: {spent} goes into gradients that nobody applies."
+        )
+        fix = Fix(
             "Freeze what is not trained",
             "exact",
             "optimizer = torch.optim.AdamW(model.head.parameters(), ...)",
             "model.backbone.requires_grad_(False)\noptimizer = torch.optim.AdamW(model.head.parameters(), ...)",
-        ),
+        )
+    else:
+        message = (
+            f"A backward pass runs on to {count(rows.unread)} parameters whose gradients are dropped again before an "
+            f"optimizer applies them: {spent}."
+        )
+        fix = Fix(
+            "Detach what this loss does not train",
+            "exact",
+            "loss = criterion(discriminator(fake), zeros)",
+            "loss = criterion(discriminator(fake.detach()), zeros)",
+        )
+    nodes = rows.nodes[np.argsort(-trace.events.dur_ns[rows.nodes])] if len(rows.nodes) else rows.sure
+    where = next((line for row in nodes[:_TRIED].tolist() if lines and (line := lines.where_op(row))), None)
+    return Finding(
+        message=message,
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"gradients": rows.gradients, "updated": applied, "unread": rows.unread, "needless_us": sure_us},
+        fix=fix,
         claims=claims,
     )
 
 
-def _needless(trace: Trace, steps: Steps, nesting: Nesting, links: Links, applied: int) -> _Needless | None:
-    """What the backward passes do after the last used gradient, None where all gradients may be used."""
-    events = trace.events
-    stores = np.flatnonzero(events.exactly(_STORES) & (links.step >= 0))
-    if len(stores) <= applied:
-        return None
-    marks = _marks(trace, steps, nesting)
-    call = np.searchsorted(marks, events.start_ns[stores])
-    calls, numbers = np.unique(call, return_counts=True)
-    if not len(calls) or numbers.max() <= applied:
-        return None
-    used = _updated_shapes(trace, nesting)
-    nodes = np.flatnonzero(events.named(_NODE) & (nesting.outer_op == np.arange(len(events))) & (links.step >= 0))
-    of_node = np.searchsorted(marks, events.start_ns[nodes])
-    sure, possible = [], []
-    for one in calls[numbers > applied].tolist():
-        rows = stores[call == one]
-        fits = np.array([_shape(trace, row) in used for row in rows.tolist()]) if used else np.ones(len(rows), bool)
-        if not fits.any():
-            return None
-        last = int(events.end_ns[rows[np.flatnonzero(fits)[-1]]])
-        first = int(events.end_ns[rows[np.flatnonzero(fits)[min(applied, int(fits.sum())) - 1]]])
-        mine = nodes[of_node == one]
-        sure.append(mine[events.start_ns[mine] >= last])
-        possible.append(mine[events.start_ns[mine] >= first])
-    return _Needless(np.concatenate(sure), np.concatenate(possible), int(numbers.max()))
-
-
-def _marks(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
-    """When something else than a backward pass begins on the loop's thread, ns: recorded ops and optimizer steps."""
-    events = trace.events
-    ops = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (events.sequence >= 0)
-    ops &= ~events.named(_NODE) & (events.forward_thread <= 0) & (events.thread == steps.main_thread)
-    updates = events.of(Category.ANNOTATION) & events.named("Optimizer.step#")
-    found: Ints = np.sort(events.start_ns[ops | updates])
-    return found
-
-
-def _shape(trace: Trace, row: int) -> str:
-    """Shape of the gradient that is stored, as text."""
-    dims = dims_of(trace.events, row)
-    return str(dims[0]) if dims else ""
-
-
-def _updated_shapes(trace: Trace, nesting: Nesting) -> set[str]:
-    """Shapes of all tensors that ops inside an optimizer's step take."""
-    events = trace.events
-    updating = nesting.ancestor(events.of(Category.ANNOTATION) & events.named("Optimizer.step#")) >= 0
-    rows = np.flatnonzero(events.of(Category.CPU_OP) & updating & (events.dims >= 0))
-    shapes: set[str] = set()
-    for index in np.unique(events.dims[rows], return_index=True)[1].tolist():
-        for one in dims_of(events, int(rows[index])):
-            lists = isinstance(one, list) and one and isinstance(one[0], list)
-            shapes |= {str(shape) for shape in (one if lists else [one])}
-    return shapes
-
-
-def _forward_of(trace: Trace, nesting: Nesting, links: Links, nodes: Ints) -> Ints:
-    """The outermost forward ops that recorded these nodes."""
-    events = trace.events
-    numbers = events.sequence[nodes]
-    ops = events.of(Category.CPU_OP) & (events.forward_thread <= 0) & ~events.named("Backward") & (links.step >= 0)
-    rows = np.flatnonzero(ops & np.isin(events.sequence, numbers[numbers >= 0]))
-    outer: Ints = np.unique(nesting.outer_op[rows])
-    return outer[outer >= 0]
-
-
 def _node(number: int) -> Ev:
-    return Ev(f"{_NODE}: AddmmBackward0", args={"Sequence number": number, "Fwd thread id": 1})
+    return Ev(f"{NODE}: AddmmBackward0", args={"Sequence number": number, "Fwd thread id": 1})
 
 
-def _linear(number: int) -> Ev:
-    return Ev("aten::linear", args={"Sequence number": number, "Fwd thread id": 0})
+def _linear(number: int, *weights: int) -> Ev:
+    return Ev("aten::linear", dims=[[64, 512], list(weights)], args={"Sequence number": number, "Fwd thread id": 0})
 
 
-def _stored(*shape: int) -> Ev:
-    return Ev(_STORES, dims=[list(shape)], launches="")
+def _stored(*shape: int, fill: float = 1.0) -> Ev:
+    return Ev(STORES, dims=[list(shape)], launches="", fill=fill)
 
 
 _STEPS = """
@@ -217,29 +219,56 @@ def _frozen(number: int) -> dict[str, object]:
     return {"optimizers": [{"name": "AdamW", "tensors": number}]}
 
 
-def _drawn(head: tuple[int, ...], backbone: tuple[int, ...]) -> dict[str, object]:
+def _drawn(
+    head: tuple[int, ...], backbone: tuple[int, ...], *, fill: float = 1.0, known: bool = True
+) -> dict[str, object]:
     """A forward pass through a backbone (A) and a head (B), and its backward pass."""
     return draw(
         _STEPS,
         us=100,
-        A=_linear(1),
-        B=_linear(2),
+        A=_linear(1, *(backbone if known else head)),
+        B=_linear(2, *head),
         Y=_node(2),
-        T=_stored(*head),
+        T=_stored(*head, fill=fill),
         Z=_node(1),
-        S=_stored(*backbone),
-        C=_linear(3),
-        D=_linear(4),
+        S=_stored(*backbone, fill=fill),
+        C=_linear(3, *(backbone if known else head)),
+        D=_linear(4, *head),
         W=_node(4),
-        U=_stored(*head),
+        U=_stored(*head, fill=fill),
         X=_node(3),
-        V=_stored(*backbone),
+        V=_stored(*backbone, fill=fill),
         O=OPTIMIZER,
         P=OPTIMIZER,
         M=_UPDATE,
         Q=_UPDATE,
     )
 
+
+def _in_turns(*, added: bool) -> dict[str, object]:
+    """A discriminator's pass that runs on through the generator, then the generator's own; each has an optimizer."""
+    kept = Ev("aten::add_" if added else "aten::detach", dims=[[512, 512]])
+    rows: dict[str, Any] = {name: _linear(at, *shape) for name, at, shape in _TURNS}
+    rows |= {name: _node(at) for name, at in zip("YZWXyzwx", (2, 1, 4, 3, 6, 5, 8, 7), strict=True)}
+    rows |= dict.fromkeys("TUtu", _stored(3, 512)) | dict.fromkeys("SVsv", _stored(512, 512))
+    rows |= dict.fromkeys("OPQR", OPTIMIZER)
+    return draw(
+        """
+        step   [1                                                ][2                                                ]
+        cpu    [A][B][Y][T][Z   ][S ][O ][C][D][W][U ][X][V ][P ] [E][F][y][t][z   ][s ][Q ][G][H][w][u ][x][v ][R ]
+        cpu                      [K] [M]          [J]    [K] [N]                    [K] [M]          [J]    [K] [N]
+        """,
+        us=100,
+        **rows,
+        J=Ev("aten::add_", dims=[[3, 512]]),
+        K=kept,
+        M=_UPDATE,
+        N=Ev("aten::_fused_sgd_", dims=[[[512, 512]], [[512, 512]]]),  # type: ignore[list-item]
+    )
+
+
+_TURNS = [(name, at + 1, (3, 512) if at % 2 else (512, 512)) for at, name in enumerate("ABCDEFGH")]
+_TWO = {"optimizers": [{"name": "SGD", "tensors": 1}, {"name": "SGD", "tensors": 1}]}
 
 EXAMPLES = [
     Example(
@@ -251,8 +280,29 @@ EXAMPLES = [
     ),
     Example("all parameters are updated", _drawn((3, 512), (512, 512)), facts=_frozen(2), saves_us=None),
     Example(
+        "fakes that are not detached: the generator's gradients are dropped before its own pass",
+        _in_turns(added=False),
+        facts=_TWO,
+        saves_us=(500, 1200),
+        says=("dropped again",),
+    ),
+    Example(
+        "both losses train the generator: its gradients add up until its optimizer steps",
+        _in_turns(added=True),
+        facts=_TWO,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a tensor of the batch has a gradient, too: it is no parameter",
+        _drawn((3, 512), (64, 512), known=False),
+        facts=_frozen(1),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
         "what is trained comes last in the backward pass",
-        _drawn((512, 512), (3, 512)),
+        _drawn((512, 512), (3, 512), fill=0.02),
         facts=_frozen(1),
         saves_us=None,
         near_miss=True,

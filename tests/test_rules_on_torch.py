@@ -359,6 +359,66 @@ def test_two_networks_that_are_trained_in_turns_use_their_gradients(tmp_path: Pa
         assert outcome(rule, step, tmp_path, record).status == "clear"
 
 
+def test_a_network_whose_gradients_are_dropped_is_found(tmp_path: Path) -> None:
+    nn = torch.nn
+    maker = nn.Sequential(nn.Linear(16, 384), nn.ReLU(), nn.Linear(384, 64))
+    judge = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 1))
+    optimizers = [torch.optim.SGD(one.parameters(), lr=1e-3, foreach=False) for one in (maker, judge)]
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=len(list(one.parameters()))) for one in (maker, judge)])
+    noise, x = torch.randn(512, 16), torch.randn(512, 64)
+
+    def step() -> None:
+        made = maker(noise)
+        optimizers[1].zero_grad()
+        (judge(x).mean() - judge(made).mean()).backward()
+        optimizers[1].step()
+        optimizers[0].zero_grad()
+        judge(maker(noise)).mean().backward()
+        optimizers[0].step()
+
+    found = outcome("unused-gradients", step, tmp_path, record)
+    assert found.status == "found"
+    assert [one.facts["unread"] for one in found.findings] == [len(list(maker.parameters()))]
+
+
+def test_a_thawed_teacher_that_runs_after_the_student_is_found(tmp_path: Path) -> None:
+    student, teacher = network(), network(512)
+    optimizer = torch.optim.SGD(student.parameters(), lr=1e-3)
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=len(list(student.parameters())))])
+    x = torch.randn(256, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        answer = student(x)
+        (answer - teacher(x)).square().mean().backward()
+        optimizer.step()
+
+    found = outcome("unused-gradients", step, tmp_path, record)
+    assert found.status == "found"
+    assert found.findings[0].facts["unread"] >= 2
+    teacher.requires_grad_(False)
+    assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
+
+
+@pytest.mark.parametrize("convolved", [False, True])
+def test_gradients_of_inputs_are_no_parameters(convolved: bool, tmp_path: Path) -> None:
+    nn = torch.nn
+    images = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.Flatten(), nn.Linear(4 * 12 * 12, 1))
+    model, x = (images, torch.randn(8, 3, 16, 16)) if convolved else (network(), torch.randn(128, 64))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=len(list(model.parameters())))])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        at = x.clone().requires_grad_()
+        out = model(at)
+        (slope,) = torch.autograd.grad(out.sum(), at, create_graph=True)
+        (slope.square().mean() + out.square().mean()).backward()
+        optimizer.step()
+
+    assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
+
+
 @pytest.mark.parametrize(("dtype", "scaled", "status"), [("bfloat16", True, "found"), ("bfloat16", False, "clear")])
 def test_loss_scaling_beside_bf16(dtype: str, scaled: bool, status: str, tmp_path: Path) -> None:
     if not hasattr(torch.amp, "GradScaler"):
