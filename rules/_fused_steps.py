@@ -10,7 +10,10 @@ from advisor.api import Optimizer
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """Measured on a Xeon with PyTorch 2.15, one and two threads, 10 to 150 tensors of 100 to 1,000,000 elements each.
+    """Measured on a Xeon with PyTorch 2.15 and one thread, 10 to 150 tensors of 100 to 1,000,000 elements each.
+
+    The upper end of `fused_us` and the lower one of `fused_ns` are of three training scripts with two threads, where
+    other work ran between two steps; two threads were not measured by themselves.
 
     tensor_us, fused_us   for each parameter: op by op, and fused with its state at hand or not
     element_ns, far_ns    for each element: op by op with the state in the caches, and of tensors that do not stay there

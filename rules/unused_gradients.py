@@ -65,7 +65,7 @@ Ints = npt.NDArray[np.int64]
 
 
 # A convolution's backward pass makes the gradient of its input and that of its weights, of as many operations each;
-# which of the two the library is slower at is not known.
+# which of the two the library is slower at is not known: the ends are assumed.
 _HALF = (0.3, 0.7)
 # Rows whose line is asked for, the longest first; where these have none, neither have others.
 _TRIED = 8
