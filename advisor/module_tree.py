@@ -9,8 +9,9 @@ from typing import Any
 
 from advisor.model import ModuleCost
 
-# Rows that a reader takes in; each of them is at least this share of the step.
-_MOST_ROWS, _LEAST_SHARE = 20, 0.005
+# Rows that a reader takes in; each of them is at least this share of the costliest, which is the model: of a step that
+# was long for other reasons the model's parts are no less worth a look.
+_MOST_ROWS, _LEAST_SHARE = 20, 0.01
 _NUMBER = re.compile(r"\d{1,6}")
 # What a row of several modules sums up, each of it known only where it is of all of them.
 _SUMMED = (
@@ -49,7 +50,8 @@ def fold(rows: Sequence[ModuleCost], alone: bool) -> tuple[ModuleCost, ...]:
     found = list(_flat(top, "", 0))
     cost = [_weight(row) for row in found]
     order = sorted(range(len(found)), key=lambda at: (-cost[at], at))
-    return tuple(found[at] for at in sorted(order[:_MOST_ROWS]) if cost[at] >= _LEAST_SHARE)
+    least = _LEAST_SHARE * max(cost, default=0.0)
+    return tuple(found[at] for at in sorted(order[:_MOST_ROWS]) if cost[at] >= least and cost[at] > 0)
 
 
 def _weight(row: ModuleCost) -> float:

@@ -134,7 +134,7 @@ def test_names_that_mean_something_elsewhere(run) -> None:
     assert {row.flops for row in rows.values()} == {2 * 4 * 8 * 8, 11 * 2 * 4 * 8 * 8}
     report = analyse([one_rank(run("hostile"))], registry.load_rules(), Config())
     assert report.modules is not None
-    page = registry.load_reporter("html")(report)
+    page = registry.load_reporter("html")(report).replace("<wbr>", "")  # where a long name may break
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert(1)" not in page
     assert "\u202e" not in page
