@@ -70,11 +70,11 @@ def _compete(one: _Fix, other: _Fix) -> bool:
 def _group_high(group: Sequence[_Fix], parts_us: Mapping[str, float], step_us: float) -> float:
     """The most that fixes of the same time can give back together."""
     if all(fix.claims for fix in group):
-        held = sum(parts_us.get(claim, 0.0) for claim in {claim for fix in group for claim in fix.claims})
+        held = sum(parts_us.get(claim, 0.0) for claim in dict.fromkeys(claim for fix in group for claim in fix.claims))
     else:
         held = step_us
     held = max(held, *(fix.high_us for fix in group), 1e-9)
     left = held
-    for rule in {fix.rule for fix in group}:
+    for rule in dict.fromkeys(fix.rule for fix in group):  # in order: products of floats depend on it
         left *= 1 - min(sum(fix.high_us for fix in group if fix.rule == rule), held) / held
     return held - left
