@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Breakdown, Category, LineCost, LineCosts, Links, Nesting, Steps, Trace, starts_in
+from advisor.api import Breakdown, Category, LineCost, LineCosts, Links, Nesting, Steps, Trace, shapes, starts_in
 
 from ._blocks import TURNS, is_python
 
@@ -16,6 +17,13 @@ from ._blocks import TURNS, is_python
 _SHORT_OP_US = 60.0
 # Ops with weights of their own: called no more often than there are weights, they are layers and no loop.
 _LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::embedding")
+
+# Ops that give Python a number.
+_READ = ("aten::item", "aten::_local_scalar_dense")
+# Nine of ten gaps between the ops of a turn are no longer than this: what calling them takes.
+_MOST_GAPS = 90
+# A line of the user's runs at least half as often as the op that it calls most.
+_AS_OFTEN = 0.5
 
 Ints = npt.NDArray[np.int64]
 
@@ -27,6 +35,7 @@ class Loop:
     turns: float
     op: str
     layers: float
+    network: bool = False  # each turn runs several ops of that name, layers that see one element
 
 
 def outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> Ints:
@@ -61,16 +70,42 @@ def loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints) -> dict[int,
         cost = costs.lines[line]
         name, calls = Counter(events.name[called].tolist()).most_common(1)[0]
         mean_us = float(events.dur_ns[called].sum()) / 1e3 / max(cost.rows * steps.count, 1.0)
-        turns = _turns(cost, calls / steps.count)
-        if turns >= TURNS and not is_python(cost) and mean_us <= _SHORT_OP_US:
-            found[line] = Loop(turns, events.names[name].removeprefix("aten::"), layers.get(line, 0.0))
+        turns, written = _turns(cost, calls / steps.count)
+        if turns < TURNS or is_python(cost) or mean_us > _SHORT_OP_US:
+            continue
+        network = not written and _sees_one(trace, np.array(called))
+        if written or network:
+            found[line] = Loop(turns, events.names[name].removeprefix("aten::"), layers.get(line, 0.0), network)
     return found
 
 
-def _turns(cost: LineCost, calls: float) -> float:
-    """How often a line turns that calls its op so often a step.
+def _turns(cost: LineCost, calls: float) -> tuple[float, bool]:
+    """How often a line turns that calls its op so often a step, and whether that is a loop of the user's.
 
     A turn may call it twice: a line turns no more often than it runs, unless its turns are a comprehension's. One run
-    with many calls is a library's loop (clipping, copying a state), which the user did not write.
+    with many calls is a library's loop (clipping, copying a state), or a part of a model.
     """
-    return calls if cost.inner else min(calls, cost.visits)
+    return (calls, True) if cost.inner else (min(calls, cost.visits), cost.visits >= _AS_OFTEN * calls)
+
+
+def _sees_one(trace: Trace, rows: Ints) -> bool:
+    """Whether the linear layers among these ops see a single element: a batch of one, or none."""
+    events = trace.events
+    linear = rows[[events.text(row) == "aten::linear" for row in rows.tolist()]]
+    known = [shapes(events.dims_table[dims])[:1] for dims in events.dims[linear].tolist() if dims >= 0]
+    single = sum(bool(inputs) and bool(inputs[0]) and math.prod(inputs[0][:-1]) == 1 for inputs in known)
+    return 2 * single > len(linear) > 0
+
+
+def feeds_back(trace: Trace, costs: LineCosts, rows: Ints, lines: set[int]) -> bool:
+    """Whether Python computes something from the numbers that these lines read: the next turn may need it.
+
+    Then more time passes after a number is read than between most ops of the lines. (A policy that plays a game.)
+    """
+    events = trace.events
+    mine = np.isin(costs.op_line[rows[:-1]], list(lines))
+    gaps_ns = events.start_ns[rows[1:]] - events.end_ns[rows[:-1]]
+    read = np.array([events.text(row) in _READ for row in rows[:-1].tolist()], bool)
+    if not (mine & read).any() or not (mine & ~read).any():
+        return False
+    return bool(np.median(gaps_ns[mine & read]) > np.percentile(gaps_ns[mine & ~read], _MOST_GAPS))

@@ -47,7 +47,7 @@ from advisor.api import (
 )
 
 from ._blocks import BESIDES, MOST_KEPT, TURNS, Block, blocks, is_python
-from ._loops import Loop, layers_of, loops, outermost
+from ._loops import Loop, feeds_back, layers_of, loops, outermost
 from ._words import count, percent, time
 
 CONFIRMED = "measured pairs on a CPU: an average of weights, a contrastive loss, triplets, a mask, an LSTM, experts"
@@ -87,6 +87,8 @@ def check(
         lines = [index_of[line.source] for line in place.lines]
         mine = [found[index] for index in lines if index in found]
         if not mine or place.share(undilated)[1] < min_share:
+            continue
+        if any(one.network for one in mine) and feeds_back(trace, costs, rows, set(lines)):
             continue
         most = max(mine, key=lambda one: (one.turns, one.op))
         if not _are_layers(sum(layers.get(index, 0.0) for index in lines), most.turns, weights):

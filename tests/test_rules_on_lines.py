@@ -52,7 +52,9 @@ def test_a_loop_inside_a_library_is_not_the_users_to_rewrite(tensor_loop):
     assert apply(tensor_loop, recorded(1), {}).status == "clear"
 
 
-NETWORK = OPS | {"L": Ev("aten::linear", times=120, fill=0.6)}
+def network(rows):
+    """Three linear layers a turn, each of which sees so many rows."""
+    return OPS | {"L": Ev("aten::linear", times=120, fill=0.6, args={"Input Dims": [[rows, 4], [64, 4], [64]]})}
 
 
 def weights(tensors, modules=0):
@@ -62,12 +64,39 @@ def weights(tensors, modules=0):
 
 
 def test_a_network_of_three_layers_for_each_of_forty_elements_is_a_loop(tensor_loop):
-    outcome = apply(tensor_loop, recorded(40, NETWORK, weights(6)), {})
+    outcome = apply(tensor_loop, recorded(40, network(1), weights(6)), {})
     assert outcome.status == "found"
     # The line turns as often as it runs, whatever it calls in a turn.
     assert "runs `linear` 40 times a step" in outcome.findings[0].message
 
 
+def test_a_network_that_sees_a_batch_in_each_turn_is_none(tensor_loop):
+    # A decoder, a sampler: the next turn starts with what this one made.
+    assert apply(tensor_loop, recorded(40, network(32), weights(6)), {}).status == "clear"
+
+
+@pytest.mark.parametrize(("python_us", "status"), [(1.0, "found"), (12.0, "clear")])
+def test_a_network_whose_answer_python_computes_with_may_need_it_in_the_next_turn(tensor_loop, python_us, status):
+    turn = 3 * 8 + 4 + python_us
+    rows = [{"name": "advisor:line|train.py|33|<module>", "cat": "user_annotation", "ts": 40 * turn, "dur": 60.0}]
+    for at in (k * turn for k in range(40)):
+        line = {"name": "advisor:line|train.py|31|<module>", "cat": "user_annotation", "ts": at, "dur": turn - 0.1}
+        layers = [{"name": "aten::linear", "ts": at + 8 * k, "dur": 6.0} for k in range(3)]
+        rows += [line, *layers, {"name": "aten::item", "ts": at + 24, "dur": 4.0}]
+    rows.append({"name": BACKWARD.name, "ts": 40 * turn, "dur": 50.0})
+    dims = {"Input Dims": [[4], [64, 4], [64]]}
+
+    def trace(steps, wanted):
+        made = [{"name": f"ProfilerStep#{k}", "cat": "user_annotation", "ts": 9999.0 * k, "dur": 9998.0} for k in steps]
+        made += [one | {"ts": one["ts"] + 9999.0 * k} for k in steps for one in rows if wanted(one)]
+        whole = [{"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "args": dims} | one for one in made]
+        return read_bytes(json.dumps({"traceEvents": whole}).encode(), "made")
+
+    profiled = trace((0, 1), lambda one: "cat" not in one)
+    known = Computed(trace=profiled, record=weights(6), lines=LinesTrace(trace((2,), lambda one: True)))
+    assert apply(tensor_loop, known, {}).status == status
+
+
 @pytest.mark.parametrize("record", [weights(240), weights(4, modules=130)], ids=["trained", "frozen"])
 def test_forty_blocks_of_three_layers_are_a_deep_model(tensor_loop, record):
-    assert apply(tensor_loop, recorded(40, NETWORK, record), {}).status == "clear"
+    assert apply(tensor_loop, recorded(40, network(1), record), {}).status == "clear"
