@@ -99,7 +99,8 @@ def analyse(
     results = [_reduce(one, single, config, gpus) for one in inputs]
     reference = _reference(results)
     step_us = reference.step_us
-    outcomes = merge.outcomes([result.outcomes for result in results], reference.outcomes)
+    own = [merge.brought_to(step_us, result.outcomes, result.step_us) for result in results]
+    outcomes = merge.outcomes(own, next(one for one, of in zip(own, results, strict=True) if of is reference))
     ranks = _side_by_side(results, reference)
     compared = list(_of_job([rule for rule in chosen if of_job(rule)], ranks, results, reference, config))
     waits_us = ranks.waits_us if ranks else 0.0

@@ -8,6 +8,21 @@ from dataclasses import replace
 from advisor.model import Finding, Outcome, finding_order
 
 
+def brought_to(step_us: float, of_rank: tuple[Outcome, ...], rank_step_us: float) -> tuple[Outcome, ...]:
+    """A rank's outcomes on the scale of another's step: its savings as the same shares of that."""
+    if not rank_step_us or rank_step_us == step_us:
+        return of_rank
+    factor = step_us / rank_step_us
+
+    def scaled(finding: Finding) -> Finding:
+        saving = finding.saving
+        if saving is None:
+            return finding
+        return replace(finding, saving=replace(saving, low_us=saving.low_us * factor, high_us=saving.high_us * factor))
+
+    return tuple(replace(one, findings=tuple(map(scaled, one.findings))) for one in of_rank)
+
+
 def outcomes(per_rank: Sequence[tuple[Outcome, ...]], reference: tuple[Outcome, ...]) -> list[Outcome]:
     """One outcome per rule: equal findings of several ranks become one that names the ranks."""
     if len(per_rank) == 1:

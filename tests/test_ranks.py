@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor import merge
 from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, Ranks, draw
 from advisor.computed import Computed, Missing
 from advisor.config import Config
@@ -136,6 +137,15 @@ def test_a_rank_waits_for_what_it_waits_itself() -> None:
     ranks = side_by_side(drawn(FAST), drawn(LATE))
     assert ranks.waits_us == pytest.approx(8000.0, abs=10)
     assert replace(ranks, reference=1).waits_us == pytest.approx(0.0, abs=10)
+
+
+def test_a_slower_ranks_saving_is_the_same_share_of_the_jobs_step() -> None:
+    found = Finding("slow", saving=Saving(6_000.0, 18_000.0, "modelled", ""))
+    [brought] = merge.brought_to(10_000.0, (Outcome("host-work", "found", findings=(found, Finding("?"))),), 20_000.0)
+    assert [one.saving and (one.saving.low_us, one.saving.high_us) for one in brought.findings] == [
+        (3_000.0, 9_000.0),
+        None,
+    ]
 
 
 def test_communication_keeps_what_the_rank_itself_does_not_wait() -> None:
