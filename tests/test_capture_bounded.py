@@ -308,7 +308,8 @@ def test_the_folder_can_be_analysed_while_the_script_goes_on(tmp_path: Path) -> 
     assert after["exit_status"] == 0
     # Forward and the gradient of the weight: 2 x 4 by 4 x 1, each number a product and a sum.
     (module,) = after["ranks"][0]["model"]["modules"]
-    assert module == {"path": "Linear", "kind": "Linear", "parameters": 5, "flops": 2 * 16.0}
+    layer = {"path": "Linear", "kind": "Linear", "root": True}
+    assert module == layer | {"parameters": 5, "parameter_bytes": 20, "flops": 2 * 16.0}
     assert after["ranks"][0]["steps"]["count"] > before["ranks"][0]["steps"]["count"]
     assert (tmp_path / "advisor-report.1" / "report.html").is_file()
     assert not list((tmp_path / "advisor-report.1").glob(".*"))
