@@ -31,15 +31,16 @@ def outcomes(
         yield from single
         return
     owner = next(o.rule for o in of_job for f in o.findings if f.saving and f.saving.high_us == waited_us)
-    left_us = max(0.0, sum(known_us.get(part, 0.0) for part in WAITING) - max(waited_us, waits_us))
+    talk_us = sum(known_us.get(part, 0.0) for part in WAITING)
+    left_us = max(0.0, talk_us - max(waited_us, waits_us))
     for outcome in single:
         if not any(_talks(finding) for finding in outcome.findings):
             yield outcome
             continue
         kept = [
-            _bounded(f, left_us) if _talks(f) else f
+            _without_waiting(f, left_us / talk_us) if _talks(f) else f
             for f in outcome.findings
-            if not _talks(f) or left_us >= _LEAST * step_us
+            if not _talks(f) or (talk_us and left_us >= _LEAST * step_us)
         ]
         if kept:
             yield replace(outcome, findings=tuple(sorted(kept, key=lambda f: finding_order(outcome.rule, f))))
@@ -52,10 +53,12 @@ def _talks(finding: Finding) -> bool:
     return bool(finding.claims) and WAITING.issuperset(finding.claims)
 
 
-def _bounded(finding: Finding, most_us: float) -> Finding:
-    """The finding with a saving of at most what is no waiting."""
+def _without_waiting(finding: Finding, share: float) -> Finding:
+    """The finding with that share of its saving: what it says of all communication holds for what is no waiting."""
     saving = finding.saving
-    if saving is None or saving.high_us <= most_us:
+    if saving is None:
         return finding
     how = f"{saving.how}; without the time in which ranks wait for a late one"
-    return replace(finding, saving=replace(saving, low_us=min(saving.low_us, most_us), high_us=most_us, how=how))
+    return replace(
+        finding, saving=replace(saving, low_us=saving.low_us * share, high_us=saving.high_us * share, how=how)
+    )
