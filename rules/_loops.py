@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,10 +58,9 @@ def layers_of(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints) -> dict[
     return {line: calls / steps.count for line, calls in Counter(lines[lines >= 0].tolist()).items()}
 
 
-def loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints) -> dict[int, Loop]:
-    """By index of the line those that call one short op again and again."""
+def loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, layers: Mapping[int, float]) -> dict[int, Loop]:
+    """By index of the line those that call one short op again and again. layers: of `layers_of`."""
     events = trace.events
-    layers = layers_of(trace, steps, costs, rows)
     by_line: dict[int, list[int]] = defaultdict(list)
     for row, line in zip(rows.tolist(), costs.op_line[rows].tolist(), strict=True):
         if line >= 0 and costs.lines[line].source.precision == "call":

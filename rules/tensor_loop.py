@@ -79,7 +79,7 @@ def check(
     layers = layers_of(trace, steps, costs, rows)
     found = {
         line: one
-        for line, one in loops(trace, steps, costs, rows).items()
+        for line, one in loops(trace, steps, costs, rows, layers).items()
         if not _are_layers(one.layers, one.turns, weights)
     }
     index_of = {line.source: index for index, line in enumerate(costs.lines)}

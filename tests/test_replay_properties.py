@@ -134,8 +134,8 @@ quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCh
 def test_the_unedited_replay_is_the_trace(program: list[tuple[str, float, float]]) -> None:
     _, replay = run(program)
     # Launches of this machine take 7 µs to reach the device, a queued kernel starts 1 µs after the last: one constant
-    # cannot be both, so a step of a few dozen µs may be these 6 µs off, and is then not trusted.
-    assert replay.error_share < 0.05 + 6 / replay.step_us
+    # cannot be both, so steps of a few dozen µs may be some µs off, and are then not trusted.
+    assert replay.error_share < 0.05 + 4 / replay.step_us
     assert replay.low_confidence or replay.error_share <= 0.05
 
 
