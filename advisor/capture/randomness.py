@@ -92,6 +92,13 @@ def _plain(state: Any) -> object:
 
 def made_anew(dataset: Any) -> bool:
     """Whether the code that reads a sample makes a generator each time, by the names in it and in what it calls."""
+    try:
+        return _makes_generators(dataset)
+    except Exception:
+        return False  # attributes of the script's own making may raise anything; a look at them must not be noticed
+
+
+def _makes_generators(dataset: Any) -> bool:
     kinds = []
     for _ in range(_MOST_WITHIN):
         kinds.append(type(dataset))
