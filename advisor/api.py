@@ -28,7 +28,7 @@ from advisor.analyses.memory import PeakMemory
 from advisor.analyses.memory_trend import MemoryTrend
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.op_costs import alike
-from advisor.analyses.op_work import flops, shapes
+from advisor.analyses.op_work import element_counts, flops, shapes
 from advisor.analyses.ops import Ops
 from advisor.analyses.optimizer_work import OptimizerWork
 from advisor.analyses.phases import Phases
@@ -211,6 +211,7 @@ __all__ = [
     "alike",
     "draw",
     "edits",
+    "element_counts",
     "encode_report",
     "finding_order",
     "flops",

@@ -8,9 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, RankRecord, Steps, Trace
-
-from ._growth import numbers_in
+from advisor.api import Category, Events, RankRecord, Steps, Trace, element_counts
 
 # A pass that reduces less than this part of what the last pass of its update reduces keeps its gradients to itself:
 # what it still sends are statistics of normalisation, or buffers.
@@ -83,7 +81,7 @@ def _passes(events: Events, steps: Steps) -> list[_Pass]:
         if kind == "step":
             continue
         inside = reductions[(events.start_ns[reductions] >= start) & (events.start_ns[reductions] < end)]
-        numbers = sum(numbers_in(events.dims_table[events.dims[row]]) for row in inside.tolist())
+        numbers = sum(sum(element_counts(events.dims_table[events.dims[row]])) for row in inside.tolist())
         clears = then != "step" and _any(cleared, int(stored[stored < end].max()), end)
         found.append(_Pass(numbers, "clear" if clears else then))
     return found

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from advisor.api import LineCost, Source, Stretch, Undilated, together
 
-# Some measured places gave back a little more than their lines took, which no longer push the model's own data out of
-# the caches.
-BESIDES = 1.1
 # What takes the place of a loop, as ops over all elements, took up to three tenths of it in most measured rewrites.
 MOST_KEPT = 0.3
 # A loop of fewer turns may be the layers of a model, or a few calls.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Missing, Steps, Trace
+from advisor.api import Category, Events, Missing, Steps, Trace, element_counts
 
 Ints = npt.NDArray[np.int64]
 
@@ -42,7 +40,7 @@ class GrowingOps:
         rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (step >= 0))
         if not len(rows):
             raise Missing("shapes were not recorded (record_shapes=True)")
-        held = np.array([numbers_in(text) for text in events.dims_table], np.int64)[events.dims[rows]]
+        held = np.array([sum(element_counts(text)) for text in events.dims_table], np.int64)[events.dims[rows]]
         names, name = np.unique(events.name[rows], return_inverse=True)
         largest = np.zeros((len(names), steps.count), np.int64)
         np.maximum.at(largest, (name, step[rows]), held)
@@ -53,22 +51,6 @@ class GrowingOps:
             return cls((), np.zeros(0, np.int64), 0, 0)
         mine = rows[grows[name] & (held == largest[name, step[rows]])].astype(np.int64)
         return cls(_by_time(events, mine), mine, int(largest[grows, 0].max()), int(largest[grows, -1].max()))
-
-
-def numbers_in(dims: str) -> int:
-    """Numbers in all tensors of an op's `Input Dims`."""
-    try:
-        return _held(json.loads(dims))
-    except (ValueError, TypeError):
-        return 0
-
-
-def _held(dims: Any) -> int:
-    if not isinstance(dims, list) or not dims:
-        return 0
-    if all(isinstance(size, int) for size in dims):
-        return int(np.prod(dims, dtype=np.int64))
-    return sum(_held(one) for one in dims)
 
 
 def _by_time(events: Events, rows: Ints) -> tuple[str, ...]:

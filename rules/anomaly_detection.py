@@ -42,6 +42,7 @@ from advisor.api import (
     draw,
 )
 
+from ._besides import BESIDES
 from ._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: twelve residual blocks with and without anomaly detection"
@@ -53,8 +54,6 @@ _VIEWS = ("aten::t", "aten::transpose", "aten::view", "aten::permute", "aten::se
 _VIEW_US = 3.0
 # Ops within ops share a sequence number; more of them are ops that recorded no node.
 _MOST_NESTED = 6
-# What no row shows (the engine's bookkeeping, longer queues): the measured pair gave back a tenth more.
-_BESIDES = 1.1
 
 
 def check(
@@ -78,7 +77,7 @@ def check(
         # Stack traces and checks are work of their own, which the profiler does not make longer.
         spent = undilated.in_part("backward", checks_us, python_us=checks_us)
         least, most = undilated.share(spent + undilated.in_part("rest", stored_us, python_us=stored_us))
-        low, high = (least + most) / 2 * scale.step_us, min(most * _BESIDES, 1.0) * scale.step_us
+        low, high = (least + most) / 2 * scale.step_us, min(most * BESIDES, 1.0) * scale.step_us
         how = "the checks in the backward pass, and for each op what a view takes here beyond a few µs"
         saving = Saving(min(low, high), high, "modelled", how)
     told = f": {percent((saving.low_us + saving.high_us) / 2 / scale.step_us)} of their time" if saving else ""

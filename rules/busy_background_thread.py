@@ -40,14 +40,14 @@ from advisor.api import (
     draw,
 )
 
+from ._besides import BESIDES_MUCH
 from ._places import place
 from ._words import percent, plural
 
 CONFIRMED = "measured pair on a CPU: a progress display that asks without a pause against one that sleeps"
 
-# A thread that is in the way also makes caches cold and cores change hands: measured pairs gave back up to a fifth more
-# than the two threads' times say. Where nothing is certain, half of what the lock can explain is.
-_BESIDES, _SURE = 1.2, 0.5
+# Where nothing is certain, half of what the lock can explain is.
+_SURE = 0.5
 # Cores count as full from a quarter of a core below their number on: the loop's own pauses leave that much.
 _FREE_CORES = 0.25
 # A step keeps at least a twentieth of itself, whatever its neighbour did.
@@ -94,10 +94,10 @@ def _saving(busy: float, threads: SideThreads, record: RankRecord, device: Devic
     crowded = bool(cores) and threads.cores_used >= (cores or 0) - _FREE_CORES
     workers = any(loader.num_workers for loader in record.loaders)
     if crowded:
-        low, high = _SURE * taken, _BESIDES * (taken + threads.waiting_share)
+        low, high = _SURE * taken, BESIDES_MUCH * (taken + threads.waiting_share)
         how = "low: half of the thread's part of the time; high: all of it and all that the loop waited, cores are full"
     else:
-        high = min(threads.waiting_share, _BESIDES * taken)
+        high = min(threads.waiting_share, BESIDES_MUCH * taken)
         # The loop waits for workers and for a device, too.
         low = 0.0 if workers or device.kind != "none" else _SURE * high
         how = "what the loop waited, as far as the thread's CPU time explains it: half of it to all of it"

@@ -48,7 +48,8 @@ from advisor.api import (
     total,
 )
 
-from ._blocks import BESIDES, MOST_KEPT, TURNS, Block, blocks, is_python
+from ._besides import BESIDES
+from ._blocks import MOST_KEPT, TURNS, Block, blocks, is_python
 from ._words import percent, time
 
 CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hooks in Python"

@@ -52,6 +52,7 @@ from advisor.api import (
     union,
 )
 
+from ._besides import BESIDES_MUCH
 from ._words import percent, size, time
 
 CONFIRMED = "real trace: ResNet with checkpointed blocks on an MI300X; measured pair on a CPU"
@@ -79,8 +80,6 @@ _SMALL_BYTES = 1e9
 _MEMORY_USED = 0.8
 # The second pass itself is certain to go; what is around it (hooks, packing) a little less.
 _AT_LEAST = 0.9
-# Packing what each op saves, in the forward pass too: the measured pair gave back a fifth more than the second pass.
-_BESIDES = 1.2
 
 
 def check(
@@ -119,7 +118,7 @@ def check(
         # Checkpointing also packs and unpacks what each op saves, which lies in no span of its own.
         low = undilated.share(undilated.in_part("backward", spent_us))
         high = undilated.share(undilated.in_part("backward", spent_us, python_us=spent_us))
-        most = min(max(saving.high_us, high[1] * scale.step_us * _BESIDES), scale.step_us)
+        most = min(max(saving.high_us, high[1] * scale.step_us * BESIDES_MUCH), scale.step_us)
         saving = replace(saving, low_us=min(saving.low_us, low[0] * scale.step_us, most), high_us=most)
     full = memory is not None and device.memory_bytes is not None and memory.bytes > _MEMORY_USED * device.memory_bytes
     if full or saving.high_us < min_share * scale.step_us:

@@ -46,7 +46,8 @@ from advisor.api import (
     draw,
 )
 
-from ._blocks import BESIDES, MOST_KEPT, TURNS, Block, blocks, is_python
+from ._besides import BESIDES
+from ._blocks import MOST_KEPT, TURNS, Block, blocks, is_python
 from ._loops import Loop, feeds_back, layers_of, loops, outermost
 from ._words import count, percent, time
 

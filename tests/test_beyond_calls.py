@@ -9,6 +9,7 @@ import pytest
 from advisor.analyses.beyond_calls import beyond_calls
 from advisor.analyses.line_costs import LineCosts
 from advisor.analyses.nesting import Nesting
+from advisor.analyses.op_work import element_counts
 from advisor.computed import Computed
 from advisor.trace.events import Ints, Trace
 from advisor.trace.load import read_bytes
@@ -81,3 +82,19 @@ def test_a_line_has_its_own_work_and_that_of_its_backward_pass() -> None:
     costs = {cost.source.line: cost for cost in Computed(trace=trace(rows)).get(LineCosts).lines}
     assert costs[31].beyond_us == pytest.approx(100 + 300, abs=1)
     assert costs[30].beyond_us == 0
+
+
+@pytest.mark.parametrize(
+    ("dims", "counts"),
+    [
+        ("[[4, 8], [], [8]]", (32, 8)),
+        ("[[[4, 8], [2, 8]], []]", (32, 16)),  # a list of tensors, as `cat` gets it
+        ("", ()),
+        ("[[4, 8", ()),
+        ('["", [3]]', (3,)),
+        ("[" * 100_000, ()),
+        ("[[4294967296, 4294967296, 4294967296]]", (2**53,)),  # a damaged size
+    ],
+)
+def test_numbers_are_counted_tensor_by_tensor(dims, counts):
+    assert element_counts(dims) == counts

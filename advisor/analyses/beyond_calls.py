@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from advisor.analyses.nesting import Nesting
-from advisor.analyses.op_work import shapes
+from advisor.analyses.op_work import element_counts
 from advisor.trace.events import Category, Events, Ints, Mask
 
 # A tensor of so many numbers lies in a core's first cache: an op on it takes what any call takes.
@@ -25,24 +23,10 @@ def beyond_calls(events: Events, nesting: Nesting, counted: Mask) -> Ints | None
     holds = np.zeros(len(events), bool)
     holds[nesting.parent[ops & (nesting.parent >= 0)]] = True
     leaves = ops & ~holds & counted
-    largest = _largest(events)
+    largest = np.array([max(element_counts(dims), default=0) for dims in events.dims_table], np.int64)
     known = np.where(events.dims >= 0, largest[events.dims], 0) if len(largest) else np.zeros(len(events), np.int64)
     small = leaves & (known > 0) & (known <= _SMALL)
     if np.count_nonzero(small) < _FEWEST:
         return None
     call_ns = int(np.percentile(events.dur_ns[small], _CALL_PERCENTILE))
     return np.where(leaves & (known > _SMALL), np.maximum(events.dur_ns - call_ns, 0), 0)
-
-
-def _largest(events: Events) -> Ints:
-    """For each entry of the table of shapes how many numbers its largest tensor has; 0 where it holds none."""
-    return np.array(
-        [max(map(math.prod, filter(None, _known(dims))), default=0) for dims in events.dims_table], np.int64
-    )
-
-
-def _known(dims: str) -> list[list[int]]:
-    try:
-        return shapes(dims)
-    except (ValueError, RecursionError):
-        return []  # a damaged text is no shape

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections.abc import Iterator
+from typing import Any
 
 Shape = list[int]
 
@@ -21,6 +23,8 @@ _VIEWS = frozenset(
 )  # fmt: skip
 # Bytes of a number: fp32. Half precision moves half as much, which the range of rates covers.
 _BYTES = 4
+# More numbers than any memory holds: a damaged size beyond this would not fit into a column.
+_MOST_NUMBERS = 2**53
 
 
 # Ops repeat their shapes: a trace of millions of rows has some thousands of distinct ones.
@@ -29,6 +33,28 @@ def shapes(dims: str) -> list[Shape]:
     """The shapes in the JSON text of `Input Dims`; what is no single tensor has the shape []. Not to be changed."""
     found = json.loads(dims) if dims else []
     return [one if all(isinstance(n, int) for n in one) else [] for one in found if isinstance(one, list)]
+
+
+@functools.lru_cache(maxsize=8192)
+def element_counts(dims: str) -> tuple[int, ...]:
+    """How many numbers each tensor of an op's `Input Dims` holds, those in lists of tensors included.
+
+    Scalars, which have no sizes, are left out; a damaged text holds none.
+    """
+    try:
+        return tuple(_element_counts(json.loads(dims or "[]")))
+    except (ValueError, TypeError, RecursionError):
+        return ()
+
+
+def _element_counts(dims: Any) -> Iterator[int]:
+    if not isinstance(dims, list) or not dims:
+        return
+    if all(isinstance(size, int) for size in dims):
+        yield min(math.prod(dims), _MOST_NUMBERS)
+        return
+    for one in dims:
+        yield from _element_counts(one)
 
 
 def flops(name: str, inputs: list[Shape]) -> float:
