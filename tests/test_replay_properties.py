@@ -15,7 +15,6 @@ from advisor.replay.edits import Edit, fuse, move, remove, scale, unsync
 from advisor.trace.events import Category, Trace
 
 ROUNDING = 1e-6
-_IDLE_SYNC_US = 12.0
 Rows = list[dict[str, Any]]
 
 
@@ -60,8 +59,8 @@ class Machine:
             self.helper += us
 
     def wait(self, us: float) -> None:
-        """A device synchronisation: on an idle device it takes microseconds, however long the drawn one."""
-        end = max(self.now + min(us, _IDLE_SYNC_US), *self.free.values())
+        """A device synchronisation; on an idle device it takes as long as drawn."""
+        end = max(self.now + us, *self.free.values())
         self.correlation += 1
         self.rows.append(
             row("cudaDeviceSynchronize", "cuda_runtime", 1, self.now, end - self.now, correlation=self.correlation)

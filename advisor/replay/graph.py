@@ -113,11 +113,11 @@ class _Builder:
             if queue is None:
                 continue
             mine = calls[events.thread[calls] == thread]
-            end = events.end_ns[mine] - self.opens
+            start, end = events.start_ns[mine] - self.opens, events.end_ns[mine] - self.opens
             since = np.where(np.isin(mine, held), end, -1) if len(held) else np.full(len(mine), -1)
-            short = events.start_ns[mine] - self.opens + int(full.usual_ns)
+            short = start + int(full.usual_ns)
             since = np.where(np.isin(mine, blocked), np.minimum(short, end), since) if len(blocked) else since
-            point_of_call[mine] = self.draft.add(queue, end, Kind.LAUNCH, mine, waits_from=since)
+            point_of_call[mine] = self.draft.add(queue, end, Kind.LAUNCH, mine, waits_from=since, begun=start)
         works = np.flatnonzero(linked & (point_of_call[np.maximum(work.launch, 0)] >= 0))
         self.edges.add(
             Why.LAUNCH, point_of_call[work.launch[works]], works, self.delays.launch, from_point=True, to_point=False

@@ -59,7 +59,7 @@ class Draft:
     """Collects points in any order; `sorted()` gives them with the work between them."""
 
     def __init__(self) -> None:
-        self.columns: list[list[npt.NDArray[np.int64]]] = [[] for _ in range(6)]
+        self.columns: list[list[npt.NDArray[np.int64]]] = [[] for _ in range(7)]
         self.count = 0
 
     def add(
@@ -70,12 +70,19 @@ class Draft:
         row: npt.ArrayLike,
         waits_from: npt.ArrayLike | None = None,
         tail: npt.ArrayLike = 0,
+        begun: npt.ArrayLike | None = None,
     ) -> Ints:
-        """Adds points of one thread; returns their ids. waits_from: since when they waited (None = not)."""
+        """Adds points of one thread; returns their ids.
+
+        waits_from: since when they waited (None = not); begun: when the call began that ends at the point (None =
+        no call ends here, or it is the wait itself).
+        """
         times = np.atleast_1d(np.asarray(time, np.int64))
         size = len(times)
         since = -1 if waits_from is None else waits_from
-        for column, value in zip(self.columns, (thread, times, int(kind), row, since, tail), strict=True):
+        if begun is None:
+            begun = times if waits_from is None else since
+        for column, value in zip(self.columns, (thread, times, int(kind), row, since, tail, begun), strict=True):
             column.append(np.full(size, value, np.int64))
         ids = np.arange(self.count, self.count + size)
         self.count += size
@@ -85,9 +92,9 @@ class Draft:
         """The points, and for each id that `add` gave the index of its point."""
         if not self.count:
             self.add(0, np.empty(0, np.int64), Kind.STEP, -1)
-        thread, time, kind, row, waits_from, tail = (np.concatenate(column) for column in self.columns)
-        # At one instant a thread begins before it works and leaves last: the order in which points are added.
-        order = np.lexsort((time, thread))
+        thread, time, kind, row, waits_from, tail, begun = (np.concatenate(column) for column in self.columns)
+        # Calls may follow each other without a pause: what ends at an instant stands before what begins at it.
+        order = np.lexsort((begun, time, thread))
         index = np.empty(len(order), np.int64)
         index[order] = np.arange(len(order))
         thread, time, kind, row = thread[order], time[order], kind[order], row[order]
@@ -99,5 +106,7 @@ class Draft:
         lead_end = np.where(waits, np.minimum(waits_from, time), time)
         # What a thread begins on another one's word has no work before it: it was waiting.
         lead_end = np.where(kind == Kind.BEGIN, previous, lead_end)
+        # A call inside another one that waited, too, has its own work counted already.
+        tail = np.minimum(tail, time - previous)
         points = Points(thread, time, previous, lead_end, tail, waits, kind.astype(np.int8), row)
         return points, index
