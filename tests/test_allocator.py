@@ -1,10 +1,13 @@
 """Memory that was freed is used again, and not cleared by the system once more."""
 
+import os
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from advisor.trace.allocator import NUMPY_SETTINGS
 
 CODE = """
 import resource, sys
@@ -32,3 +35,29 @@ def faults(what):
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the switches are glibc's")
 def test_freed_memory_is_kept():
     assert 5 * faults("keep") < faults("plain")
+
+
+IMPORT = """
+import os
+before = dict(os.environ)
+from advisor.trace.allocator import import_numpy
+seen = []
+import sys
+class Watch:
+    def find_spec(self, name, *rest):
+        if name == "numpy":
+            seen.append((os.environ["NUMPY_MADVISE_HUGEPAGE"], os.environ["OPENBLAS_NUM_THREADS"]))
+sys.meta_path.insert(0, Watch())
+import_numpy()
+assert "numpy" in sys.modules and dict(os.environ) == before, os.environ
+print(seen)
+"""
+
+
+def test_numpy_is_imported_with_settings_that_nobody_inherits() -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in NUMPY_SETTINGS}
+    for more, wanted in (({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")):
+        told = subprocess.run(
+            [sys.executable, "-c", IMPORT], env=environment | more, capture_output=True, text=True, check=True
+        )
+        assert told.stdout.strip() == str([("0", wanted)])

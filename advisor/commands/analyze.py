@@ -44,6 +44,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Analyses one job, or each of several with --each."""
+    from advisor.trace.allocator import import_numpy
+
+    import_numpy()  # before another import does
     from advisor import jobs
     from advisor.errors import UsageError
     from advisor.what_if import known_device

@@ -89,7 +89,7 @@ def _complete(rows: list[Row], tables: Tables) -> Columns:
     host = (kinds == Category.CPU_OP) | (kinds == Category.ANNOTATION)
     python, runtime = kinds == Category.PYTHON, kinds == Category.RUNTIME
     _host(columns, host, args, tables)
-    _details(columns, kinds == Category.CPU_OP, rows, args, tables)
+    _details(columns, kinds == Category.CPU_OP, args, tables)
     _python(columns, python, args)
     _linked(columns, runtime, _chosen(runtime, args))
     _device(columns, ~(host | python | runtime), args, tables)
@@ -138,12 +138,9 @@ def _host(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], ta
     _collectives(columns, mask, chosen, tables)
 
 
-def _details(
-    columns: Columns, mask: npt.NDArray[np.bool_], rows: list[Row], args: list[RowArgs], tables: Tables
-) -> None:
+def _details(columns: Columns, mask: npt.NDArray[np.bool_], args: list[RowArgs], tables: Tables) -> None:
     """Strides and plain arguments of the ops whose work depends on them: of all ops they would cost too much."""
-    detailed = tables.detailed
-    here = np.fromiter((detailed[row.name] for row in rows), np.bool_, len(rows)) & mask
+    here = tables.detailed.of(tables.names, columns["name"]) & mask
     if here.any():
         chosen = _chosen(here, args)
         _put(columns, "strides", here, _texts([arg.strides for arg in chosen], tables.strides))

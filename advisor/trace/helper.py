@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from advisor.trace.allocator import keep_freed_memory
+from advisor.trace.allocator import keep_freed_memory, numpy_environment
 from advisor.trace.extract import Columns, extract
 from advisor.trace.numbers import TooLargeError
 from advisor.trace.schema import decoder
@@ -65,6 +65,7 @@ class Helper:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[descriptor],
+                env=numpy_environment(),
                 bufsize=0,
             )
         finally:

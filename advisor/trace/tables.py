@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -45,18 +46,28 @@ class Categories(dict[Any, int]):
         return value
 
 
-class Detailed(dict[Any, bool]):
+class Detailed:
     """Whether strides and plain arguments of an op are kept; each distinct name is looked at once."""
 
-    __slots__ = ()
+    __slots__ = ("_kept", "_looked_at")
 
     # Products, convolutions, attention and normalisation: sizes of inputs alone do not tell what they do. Of all ops
     # the texts would cost a tenth of the time of reading.
     _NAMES = re.compile("mm|linear|matmul|conv|attention|norm")
 
-    def __missing__(self, name: Any) -> bool:
-        value = self[name] = self._NAMES.search(name or "") is not None
-        return value
+    def __init__(self) -> None:
+        self._kept = np.zeros(1 << 10, np.bool_)
+        self._looked_at = 0
+
+    def of(self, names: Table, indices: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        """For each of some rows with these names. names: the table that grows with the file."""
+        if len(names) > len(self._kept):
+            self._kept = np.append(self._kept, np.zeros(len(names), np.bool_))
+        fresh = len(names) - self._looked_at
+        for back, name in enumerate(islice(reversed(names), fresh), 1):  # the latest are the last
+            self._kept[len(names) - back] = self._NAMES.search(name or "") is not None
+        self._looked_at = len(names)
+        return self._kept[indices]
 
 
 class Places(dict[Any, int]):
