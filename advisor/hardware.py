@@ -78,6 +78,9 @@ _HGX = "NVIDIA HGX platform page (HGX B200, eight GPUs)"
 _NVL72 = "NVIDIA GB200 NVL72 page (72 GPUs)"
 _RTX_BLACKWELL = "NVIDIA RTX Blackwell GPU architecture white paper"
 
+# What NVIDIA sells under export rules: the rates of the chip that it is, links as the trade press states them.
+_NO_PAPER = "no paper of its own was found"
+
 # pattern of the name, model, formats, fp32, tf32, half, fp8 (10^12 per second), memory (GB/s), host link, peers (GB/s),
 # paper.
 # The first pattern that occurs in the name wins, so longer names stand before those that they contain.
@@ -90,7 +93,9 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bMI325X", "MI325X", "amd", 163.4, None, 1307.4, 2614.9, 6000, 5, 896, "AMD Instinct MI325X data sheet"),
     (r"\bMI300X", "MI300X", "amd", 163.4, None, 1307.4, 2614.9, 5300, 5, 896, "AMD Instinct MI300X data sheet"),
     (r"\bMI300A", "MI300A", "amd", 122.6, None, 980.6, 1961.2, 5300, 5, None, "AMD Instinct MI300A data sheet"),
-    # A card of the MI250 series is two devices: figures of one.
+    # A card of the MI250 series is two devices: figures of one. Drivers call both kinds by one name; only the memory
+    # and the link are the same.
+    (r"\bMI250X */ *MI250", "", "amd", None, None, None, None, 1638, 4, None, ""),
     (
         r"\bMI250X",
         "MI250X (one of two)",
@@ -116,15 +121,17 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bH200", "H200 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 4800, 5, 900, _H200),
     (r"\bH100 PCIe", "H100 PCIe", "all", 51.0, 378.0, 756.0, 1513.0, 2000, 5, 600, _H100),
     (r"\bH100 NVL", "H100 NVL", "all", 60.0, 417.5, 835.5, 1670.5, 3900, 5, 600, _H100),
+    (r"\bH100.*HBM2e", "", "all", None, None, None, None, None, 5, None, ""),
     (r"\bH800 PCIe", "", "all", None, None, None, None, None, 5, None, ""),
-    (r"\bH800", "H800 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 3350, 5, 400, _H100),
+    (r"\bH800", "H800 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 3350, 5, 400, f"{_H100}; {_NO_PAPER}"),
     (r"\bH100", "H100 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 3350, 5, 900, _H100),
     (r"\bL40S", "L40S", "all", 91.6, 183.0, 362.0, 733.0, 864, 4, None, "NVIDIA L40S data sheet"),
     (r"\bL40\b", "L40", "all", 90.5, 90.5, 181.0, 362.0, 864, 4, None, "NVIDIA L40 data sheet"),
     (r"\bL4\b", "L4", "all", 30.3, 60.0, 121.0, 242.5, 300, 4, None, "NVIDIA L4 data sheet"),
     (r"\bA100.*PCIe.*80GB|\bA100 80GB PCIe", "A100 PCIe 80 GB", "all", 19.5, 156.0, 312.0, None, 1935, 4, 600, _A100),
+    (r"\bA100.*64GB", "", "all", None, None, None, None, None, 4, None, ""),
     (r"\bA800.*(PCIe|40GB)", "", "all", None, None, None, None, None, 4, None, ""),
-    (r"\bA800", "A800 SXM 80 GB", "all", 19.5, 156.0, 312.0, None, 2039, 4, 400, _A100),
+    (r"\bA800", "A800 SXM 80 GB", "all", 19.5, 156.0, 312.0, None, 2039, 4, 400, f"{_A100}; {_NO_PAPER}"),
     (r"\bA100.*80GB", "A100 SXM 80 GB", "all", 19.5, 156.0, 312.0, None, 2039, 4, 600, _A100),
     (r"\bA100", "A100 40 GB", "all", 19.5, 156.0, 312.0, None, 1555, 4, 600, _A100),
     (r"\bA30\b", "A30", "all", 10.3, 82.0, 165.0, None, 933, 4, 200, "NVIDIA A30 data sheet"),
@@ -143,8 +150,11 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bRTX 3090$", "RTX 3090", "all", 35.6, 35.6, 71.0, None, 936, 4, 112.5, _GA102),
     (r"\bRTX 3080$", "RTX 3080 10 GB", "all", 29.8, 29.8, 59.5, None, 760, 4, None, _GA102),
     (r"\bRTX 3070$", "RTX 3070", "all", 20.3, 20.3, 40.6, None, 448, 4, None, _GA102),
+    (r"\bQuadro RTX \d", "", "fp16", None, None, None, None, None, 3, None, ""),
+    (r"\bRTX PRO \d", "", "all", None, None, None, None, None, 5, None, ""),
     (
-        r"\bA10G|\bA16\b|\bA2\b|\bRTX A\d|\bRTX [3456]0\d0|\bRTX \w+ Ada",
+        # The RTX 2050 is an Ampere device among Turing's names.
+        r"\bA10G|\bA16\b|\bA2\b|\bRTX A\d|\bRTX 2050|\bRTX [3456]0\d0|\bRTX \w+ Ada",
         *("", "all", None, None, None, None, None, 4, None, ""),
     ),
     (r"\bV100S", "V100S PCIe", "fp16", 16.4, None, 130.0, None, 1134, 3, None, _VOLTA),
@@ -152,9 +162,9 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bV100", "V100 SXM", "fp16", 15.7, None, 125.0, None, 900, 3, 300, _VOLTA),
     (r"\bTitan V", "", "fp16", None, None, None, None, None, 3, None, ""),
     (r"\bTitan RTX", "Titan RTX", "fp16", 16.3, None, 130.5, None, 672, 3, 100, _TURING),
-    (r"\bT4\b", "T4", "fp16", 8.1, None, 65.0, None, 320, 3, None, "NVIDIA T4 data sheet"),
+    (r"\bT4\b", "T4", "fp16", 8.1, None, 65.0, None, 320, 3, None, "NVIDIA T4 data sheet; memory: product brief"),
     (r"\bRTX 2080 Ti$", "RTX 2080 Ti", "fp16", 13.4, None, 53.8, None, 616, 3, 100, _TURING),
-    (r"\bRTX 20\d0|\bQuadro RTX", "", "fp16", None, None, None, None, None, 3, None, ""),
+    (r"\bRTX 20\d0", "", "fp16", None, None, None, None, None, 3, None, ""),
     # The GTX 16 series is Turing (7.5) without tensor cores.
     (r"\bGTX 16\d0|\bGTX 10\d0|\bGTX 9\d0|\bTitan X", "", "none", None, None, None, None, None, 3, None, ""),
     (r"\bP100.*PCIE.*12GB", "P100 PCIe 12 GB", "none", 9.3, None, None, None, 549, 3, None, _P100),
@@ -178,6 +188,8 @@ def _hardware(row: _Row) -> Hardware:
 
 
 _BY_NAME = tuple((re.compile(row[0], re.IGNORECASE), _hardware(row)) for row in _ROWS)
+# A part of a device: an instance ("MIG 1g.5gb", NVIDIA's MIG user guide) or a virtual GPU ("T4-8Q", "A100D-40C").
+_PART = re.compile(r"\bMIG \d|-\d{1,3}[ABCQ]\b")
 _NVIDIA_NAME = re.compile(r"nvidia|tesla|geforce|quadro|\bgtx\b|\brtx\b|\btitan\b", re.IGNORECASE)
 
 
@@ -185,10 +197,11 @@ def lookup(name: str, capability: tuple[int, int] | None = None) -> Hardware | N
     """What the accelerator of that name can do; None where it is unknown.
 
     The capability decides only for a name that is NVIDIA's own and not in the table: it is a fact of that vendor alone.
+    A part of a device has its formats, and no paper states what rates the part has.
     """
     for pattern, hardware in _BY_NAME:
         if pattern.search(name.strip()):
-            return hardware
+            return _formats_alone(hardware) if _PART.search(name) else hardware
     if capability is None or not _NVIDIA_NAME.search(name):
         return None
     if capability >= (8, 0):
@@ -197,6 +210,10 @@ def lookup(name: str, capability: tuple[int, int] | None = None) -> Hardware | N
     if capability < (7, 0):
         return Hardware(*_FORMATS["none"])
     return Hardware(*_FORMATS["fp16"]) if capability < (7, 5) else None
+
+
+def _formats_alone(hardware: Hardware) -> Hardware:
+    return Hardware(hardware.vendor, hardware.tf32, hardware.fp16, hardware.bf16)
 
 
 def models() -> Iterator[Hardware]:

@@ -17,6 +17,12 @@ from advisor.hardware import models
         ("Tesla T4", False, True, False),
         ("NVIDIA GeForce RTX 2080 Ti", False, True, False),
         ("NVIDIA GeForce GTX 1660 Ti", False, False, False),
+        ("Quadro RTX 6000", False, True, False),
+        ("Quadro RTX 5000 with Max-Q Design", False, True, False),
+        ("NVIDIA RTX 6000 Ada Generation", True, True, True),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", True, True, True),
+        ("NVIDIA GeForce RTX 2050", True, True, True),
+        ("NVIDIA GeForce RTX 2060 SUPER", False, True, False),
         ("NVIDIA GeForce GTX 1080", False, False, False),
         ("Tesla P100-SXM2-16GB", False, False, False),
         ("NVIDIA A100-SXM4-80GB", True, True, True),
@@ -111,9 +117,60 @@ def test_the_link_of_a_superchip_is_not_its_bus():
 
 def test_what_only_shares_a_name_has_no_rates():
     names = ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4080 SUPER", "NVIDIA B300")
-    for name in (*names, "NVIDIA GH200 144G HBM3e", "NVIDIA H800 PCIe", "NVIDIA A800 80GB PCIe"):
+    more = ("NVIDIA GH200 144G HBM3e", "NVIDIA H800 PCIe", "NVIDIA A800 80GB PCIe", "NVIDIA A100-SXM-64GB")
+    for name in (*names, *more, "NVIDIA H100 80GB HBM2e", "AMD Instinct MI250X / MI250"):
         assert lookup(name).half_tflops is None
         assert lookup(name).bf16
+
+
+@pytest.mark.parametrize(
+    ("name", "bf16"),
+    [
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", True),
+        ("NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb", True),
+        ("NVIDIA A40-48Q", True),
+        ("GRID A100D-40C", True),
+        ("GRID T4-8Q", False),
+    ],
+)
+def test_a_part_of_a_device_has_its_formats_and_not_its_rates(name, bf16):
+    found = lookup(name)
+    assert (found.fp16, found.bf16) == (True, bf16)
+    assert (found.fp32_tflops, found.bandwidth_gbs, found.bus_gbs, found.model) == (None, None, None, "")
+
+
+# Multiprocessors, boost clock in MHz, fp32 units and dense fp16 products (fp32 sums) of a multiprocessor and clock: as
+# NVIDIA's white papers of the architectures and the cards' pages state them.
+@pytest.mark.parametrize(
+    ("name", "multiprocessors", "mhz", "units", "products"),
+    [
+        ("Tesla V100-SXM2-16GB", 80, 1530, 64, 512),
+        ("Tesla T4", 40, 1590, 64, 512),
+        ("NVIDIA TITAN RTX", 72, 1770, 64, 512),
+        ("NVIDIA GeForce RTX 2080 Ti", 68, 1545, 64, 256),
+        ("NVIDIA A100-SXM4-40GB", 108, 1410, 64, 1024),
+        ("NVIDIA A30", 56, 1440, 64, 1024),
+        ("NVIDIA A40", 84, 1740, 128, 512),
+        ("NVIDIA A10", 72, 1695, 128, 512),
+        ("NVIDIA RTX A6000", 84, 1800, 128, 512),
+        ("NVIDIA GeForce RTX 3090", 82, 1695, 128, 256),
+        ("NVIDIA GeForce RTX 3080", 68, 1710, 128, 256),
+        ("NVIDIA GeForce RTX 3070", 46, 1725, 128, 256),
+        ("NVIDIA L4", 58, 2040, 128, 512),
+        ("NVIDIA L40S", 142, 2520, 128, 512),
+        ("NVIDIA L40", 142, 2490, 128, 256),
+        ("NVIDIA RTX 6000 Ada Generation", 142, 2505, 128, 512),
+        ("NVIDIA GeForce RTX 4090", 128, 2520, 128, 256),
+        ("NVIDIA GeForce RTX 4080", 76, 2505, 128, 256),
+        ("NVIDIA GeForce RTX 4070 Ti", 60, 2610, 128, 256),
+        ("NVIDIA GeForce RTX 5090", 170, 2407, 128, 256),
+    ],
+)
+def test_rates_are_what_units_and_clock_make(name, multiprocessors, mhz, units, products):
+    found = lookup(name)
+    per_clock = 2 * multiprocessors * mhz * 1e6 / 1e12
+    assert found.fp32_tflops == pytest.approx(per_clock * units, rel=0.01)
+    assert found.half_tflops == pytest.approx(per_clock * products, rel=0.01)
 
 
 def test_every_rate_has_a_source():
