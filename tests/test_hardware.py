@@ -157,7 +157,6 @@ def test_a_part_of_a_device_has_its_formats_and_not_its_rates(name, bf16):
         ("NVIDIA GeForce RTX 3080", 68, 1710, 128, 256),
         ("NVIDIA GeForce RTX 3070", 46, 1725, 128, 256),
         ("NVIDIA L4", 58, 2040, 128, 512),
-        ("NVIDIA L40S", 142, 2520, 128, 512),
         ("NVIDIA L40", 142, 2490, 128, 256),
         ("NVIDIA RTX 6000 Ada Generation", 142, 2505, 128, 512),
         ("NVIDIA GeForce RTX 4090", 128, 2520, 128, 256),
