@@ -6,6 +6,9 @@ from advisor.api import Source
 
 from ._words import count
 
+# Below it the nearest whole number of steps is two or more.
+_ONCE_IN_TWO = 2 / 3
+
 
 def place(where: Source | None) -> str:
     """' at train.py:88'; where only the function is known ' in train(), from train.py:80'; nothing where unknown."""
@@ -18,7 +21,7 @@ def place(where: Source | None) -> str:
 
 
 def often(per_step: float) -> str:
-    """'once a step', '2 times a step'; 'once in 5 steps' for what is rarer."""
-    if per_step < 0.75:
+    """'once a step', '2 times a step'; 'once in 5 steps' for what is rarer. per_step: above 0."""
+    if per_step < _ONCE_IN_TWO:
         return f"once in {count(round(1 / per_step))} steps"
     return "once a step" if round(per_step, 1) == 1 else f"{count(per_step)} times a step"

@@ -199,7 +199,9 @@ class RankRecord(msgspec.Struct, frozen=True):
     compile: dict[str, Any] | None = None  # counters; graph_breaks, recompiles with reasons
     gc_pauses_us: list[float] | None = None  # inside the un-profiled window
     memory: dict[str, int] | None = None  # torch.cuda.memory_stats subset; peak_allocated_bytes …
-    model: dict[str, Any] | None = None  # parameters, parameter_bytes; modules: path, kind, parameters, flops
+    # parameters, parameter_bytes, tensors, modules_left_out; modules, each: path, kind, parameters, parameter_bytes,
+    # root (true; left out inside another module), flops (per step, forward and backward; None: not counted)
+    model: dict[str, Any] | None = None
     warnings: list[str] = []  # the first few that were shown: file, line, category and text, without secrets
     notes: list[str] = []  # what capture could not do, one sentence each
     vitals: Vitals | None = None
