@@ -16,6 +16,8 @@ def _loader(**changes: object) -> dict[str, object]:
     return {"settings": {"cores": 2, "threads": 2}, "loaders": [known | changes]}
 
 
+_OWN: dict[str, object] = {"sampler": "Balanced", "sampler_file": "train.py", "sampler_lines": [[24, 26]]}
+
 ON_CPU = [
     Example(
         "without a GPU, samples that Python parses one by one could be made once",
@@ -124,6 +126,39 @@ ON_CPU = [
                 },
             }
         },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, a sampler that draws index by index, while samples are cheap",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=4.0, collate_us=50.0, sampler_us=8000.0, sampler_median_us=8000.0, **_OWN),
+        saves_us=(0, 8500),
+        says=("Drawing the indices of the next batch takes 8 ms", "Balanced draws them index by index"),
+    ),
+    Example(
+        "without a GPU, a sampler that holds up the loop where workers read the samples",
+        draw(_ON_CPU, us=1000, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(
+            num_workers=2, sample_us=4.0, collate_us=50.0, sampler_us=8000.0, sampler_median_us=7900.0, **_OWN
+        ),
+        saves_us=(0, 8500),
+        says=("which 2 workers cannot take off it",),
+    ),
+    Example(
+        "without a GPU, weights of millions of samples are looked through as an epoch of ten steps begins",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(
+            sample_us=4.0, collate_us=50.0, sampler="WeightedRandomSampler", sampler_us=4000.0, sampler_median_us=9.0
+        )
+        | {"steps": {"unprofiled_us": ([5e4] + [2e4] * 9) * 4}},
+        saves_us=(0, 4000),
+        says=("WeightedRandomSampler draws them as an epoch begins",),
+    ),
+    Example(
+        "without a GPU, a sampler of the script's own that costs little beside the step",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=4.0, collate_us=50.0, sampler_us=60.0, sampler_median_us=55.0, **_OWN),
         saves_us=None,
         near_miss=True,
     ),

@@ -3,6 +3,7 @@
 ## What it looks at
 The time in which the training loop stands in `next()` on its DataLoader while the device has nothing to do. A fetch
 that the device's work hides costs nothing and is not counted. Without a device it is the time of the fetch itself.
+Of a fetch, what reads the samples, what puts them together and what draws their indices are told apart.
 
 ## Why it costs time
 Nothing is computed until the batch is there. With `num_workers=0` the loop makes each batch itself, one after the
@@ -15,7 +16,8 @@ is left to worker processes that make the batches while the step computes: `num_
 `persistent_workers=True` so that they live longer than an epoch. Enough is (time to make a batch) / (time of the rest
 of the step), never more than the cores that are free. If no core is free, make a sample cheaper: decode smaller
 images, move normalisation and augmentation to the device, put a batch together with one op instead of number by
-number. Samples that are tensors in memory need no worker at all.
+number. Samples that are tensors in memory need no worker at all. The loop draws indices itself, with workers, too: a
+sampler draws those of an epoch with one call.
 
 ## When to leave it
 A data set that is too large to be kept prepared, on a machine without a free core. A short wait at the start of each
@@ -52,7 +54,7 @@ from advisor.api import (
     draw,
 )
 
-from . import _batches, _workers
+from . import _batches, _sampler, _workers
 from ._cpu_loader import Seen, facts_of, keep_workers, on_cpu, where_of
 from ._cpu_loader_examples import ON_CPU
 from ._words import loader_call, percent, plural, time
@@ -85,6 +87,13 @@ def check(
     wait_us, share = breakdown.us(part), breakdown.share(part)
     facts = loader.loader if loader else None
     workers = _workers.in_use(waits, facts)
+    exposed_us = scale.scaled(wait_us) if breakdown.on_device else None
+    least = min_share if breakdown.on_device else min_gain
+    drawn, drawn_us = _sampler.advice(facts, waits, scale, costs, workers, exposed_us, least)
+    if drawn:
+        yield drawn
+        # Neither workers nor cheaper samples draw faster: the rest of the wait is for the others.
+        share, wait_us = share * max(1 - drawn_us / max(wait_us, 1.0), 0.0), max(wait_us - drawn_us, 0.0)
     seen = Seen(breakdown.on_device, wait_us, share, workers, waits, facts, record)
     made = None if breakdown.on_device else _batches.batch(facts, waits, trace, nesting)
     if made is not None:

@@ -10,7 +10,7 @@ import weakref
 from time import perf_counter_ns
 from typing import Any
 
-from . import hooks, secrets
+from . import draws, hooks, secrets
 from .workers import Board
 
 _MOST_LOADERS = 8
@@ -21,10 +21,9 @@ _SPEAKS_OF_TIME, _MOST_OF_TIME = re.compile("slow|perform|memory usage|fall back
 
 
 class Collector:
-    """Facts gathered while the script runs. `timed` is on in the un-profiled phase only."""
+    """Facts gathered while the script runs. `timed` is on in the un-profiled phases only."""
 
     def __init__(self) -> None:
-        self.timed = False
         self.optimizers: dict[int, Any] = {}
         self.loaders: list[dict[str, Any]] = []
         self.pauses: list[float] = []
@@ -32,12 +31,23 @@ class Collector:
         self.autocast: set[str] = set()
         self.lengths: dict[int, int | None] = {}
         self.board = Board()
+        self.draws = draws.Draws()
         self.precision_chosen = False  # the script set the precision of fp32 matrix products
         self.warnings: list[str] = []
+
+    @property
+    def timed(self) -> bool:
+        """Whether what happens now happens in steps that are timed without the profiler."""
+        return self.draws.timed
+
+    @timed.setter
+    def timed(self, on: bool) -> None:
+        self.draws.timed = on
 
     def install(self) -> None:
         """Starts to listen to fetchers, autocast and the garbage collector."""
         hooks.watch_fetchers(self.board.begun, self.board.fetched)
+        self.draws.install()
         hooks.watch_autocast(self._autocast)
         hooks.watch_warnings(self._warned)
         gc.callbacks.append(self._collected)
@@ -58,17 +68,19 @@ class Collector:
 
     def loader(self, iterator: Any) -> None:
         """A new iterator of a DataLoader."""
-        from .probe import loader_facts
+        from .probe import attempt, loader_facts
 
         serial = iterator.__dict__["_advisor"]
         self.lengths[serial] = _length(iterator)
-        facts = loader_facts(iterator)
+        facts = loader_facts(iterator) | (attempt(lambda: draws.facts(iterator)) or {})
+        drawn = draws.of(iterator)
         for one in self.loaders:
             if one["facts"] == facts:
                 one["serials"].add(serial)
+                one["draws"].append(drawn)
                 return
         if len(self.loaders) < _MOST_LOADERS:
-            self.loaders.append({"facts": facts, "serials": {serial}})
+            self.loaders.append({"facts": facts, "serials": {serial}, "draws": [drawn]})
 
     def optimizer(self, optimizer: Any) -> None:
         """An optimizer that stepped for the first time."""
@@ -104,12 +116,14 @@ class Collector:
 
     def record(self, trained: set[int]) -> dict[str, Any]:
         """The part of the rank's record that was gathered here. trained: serials of iterators that fed a backward."""
-        used = [one["facts"] for one in self.loaders if one["serials"] & trained] or [
-            one["facts"] for one in self.loaders
-        ]
-        times = self.board.read()
+        used = [one for one in self.loaders if one["serials"] & trained] or self.loaders
+        times, alone = self.board.read(), len(used)
         return {
-            "loaders": [{**facts, **fetch_times(facts, times, len(used)), **self._drawn(len(used))} for facts in used],
+            "loaders": [
+                {**one["facts"], **fetch_times(one["facts"], times, alone), **self._drawn(alone)}
+                | draws.as_record(one["draws"])
+                for one in used
+            ],
             "gc_pauses_us": self.pauses,
             "warnings": list(self.warnings),
         }

@@ -67,6 +67,16 @@ def watch_fetchers(begun: Listener, fetched: Listener) -> None:
     kind.collate_fn = Attribute("collate_fn", on_get=fetched)
 
 
+def watch_samplers(asked: Listener, given: Listener) -> None:
+    """asked(iterator, _): indices of a batch are asked for. given(owner, _): they are there, if some were asked for."""
+    kind: Any = loading._BaseDataLoaderIter
+    kind._index_sampler = Attribute("_index_sampler", on_get=asked)
+    kind._sampler_iter = Attribute("_sampler_iter", on_get=asked, on_set=given)
+    # What is read next: in the loop's own process that which reads the samples, with workers who is the next of them.
+    for name in ("_dataset_fetcher", "_worker_queue_idx_cycle"):
+        setattr(kind, name, Attribute(name, on_get=given))
+
+
 def watch_backward(begun: Callable[[], bool | None], ended: Callable[[], None] = lambda: None) -> None:
     """begun(): a backward pass (or autograd.grad) begins. ended() is called when it has, if begun() returned True.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import random
 import sys
+from collections.abc import Iterator
 from time import perf_counter_ns
 from types import CodeType, FunctionType
 from typing import Any
@@ -106,19 +107,22 @@ def _makes_generators(dataset: Any) -> bool:
         if within is None:
             break
         dataset = within
-    left = [getattr(kind, name, None) for kind in kinds for name in ("__getitem__", "__getitems__", "__next__")]
-    seen: set[int] = set()
+    starts = [getattr(kind, name, None) for kind in kinds for name in ("__getitem__", "__getitems__", "__next__")]
+    return any(_names(function.__code__) & _MAKERS for function in reached(starts, kinds))
+
+
+def reached(starts: list[Any], kinds: list[type]) -> Iterator[FunctionType]:
+    """These functions, and those of their modules and of these classes that they name; the first few."""
+    left, seen = list(starts), set[int]()
     while left and len(seen) < _MOST_FUNCTIONS:
         function = left.pop()
         if not isinstance(function, FunctionType) or id(function) in seen:
             continue
         seen.add(id(function))
-        names = _names(function.__code__)
-        if names & _MAKERS:
-            return True
+        yield function
         spaces = [function.__globals__, *(vars(kind) for kind in kinds)]
-        left += [space[name] for name in names for space in spaces if isinstance(space.get(name), FunctionType)]
-    return False
+        named = [space[name] for name in _names(function.__code__) for space in spaces if name in space]
+        left += [one for one in named if isinstance(one, FunctionType)]
 
 
 def _names(code: CodeType) -> set[str]:

@@ -66,6 +66,12 @@ class Loader(msgspec.Struct, frozen=True):
     sample_why: str = ""  # why sample_us is not known
     worker_us: list[float] = []  # median time to make a batch, of each worker that was reached
     random_samples: bool | None = None  # random numbers were drawn while samples were read, by any generator
+    sampler: str | None = None  # class of what draws the indices
+    sampler_us: float | None = None  # mean time to draw the indices of a batch, in the loop's own process, un-profiled
+    sampler_median_us: float | None = None
+    sampler_file: str = ""  # of the sampler's code, where it is none of torch's
+    sampler_lines: list[list[int]] = []  # first and last line of each of its functions
+    sampler_weighted: list[int] = []  # lines of it that name a function which draws by weight
     file: str = ""
     line: int = 0
 

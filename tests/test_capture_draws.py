@@ -1,0 +1,120 @@
+"""What drawing the indices of a batch takes is told apart from reading its samples, with and without workers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from capture_runs import Captured, bare, capture
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+# A sleep lasts at least as long as it says: that is all that these tests say of times.
+SCRIPT = """
+import random, time, torch
+from torch.utils.data import BatchSampler, DataLoader, Sampler, WeightedRandomSampler
+def pause():
+    time.sleep(0.001)
+    return random.choices(range(3), weights=[1, 2, 3])[0]
+class Slow(Sampler):
+    def __init__(self): pass
+    def __len__(self): return 160
+    def __iter__(self):
+        for _ in range(160):
+            yield pause()
+class Batches:
+    def __len__(self): return 40
+    def __iter__(self):
+        for at in range(40):
+            time.sleep(0.004)
+            yield [at, at + 1, at + 2, at + 3]
+def batches():
+    for at in range(40):
+        time.sleep(0.004)
+        yield [at, at + 1, at + 2, at + 3]
+class Samples(torch.utils.data.Dataset):
+    def __len__(self): return 160
+    def __getitem__(self, index): return torch.ones(4) * index
+class Odd(Sampler):
+    def __getattr__(self, name): raise KeyError(name)
+    def __init__(self): pass
+    def __len__(self): return 160
+    def __iter__(self): return iter(range(160))
+if __name__ == "__main__":
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(Samples(), LOADER)
+    for batch in loader:
+        optimizer.zero_grad()
+        loss = model(batch).sum()
+        loss.backward()
+        optimizer.step()
+    print(type(iter(loader)).__name__, sorted(name for name in vars(loader) if "advisor" in name))
+"""
+# At the script's lines: `def pause`, `class Slow`, its `__iter__`.
+_PAUSE, _ITER = [4, 6], [10, 12]
+
+
+def captured(folder: Path, loader: str) -> Captured:
+    script = folder / "drawing.py"
+    script.write_text(SCRIPT.replace("LOADER", loader))
+    done = capture(folder / "out", script)
+    assert done.status == 0
+    assert not done.rank["notes"]
+    assert done.out == bare(sys.executable, str(script), cwd=folder).out.decode() != ""
+    return done
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("loader", "name"),
+    [
+        ("batch_size=4, sampler=Slow()", "Slow"),
+        ("batch_sampler=Batches()", "Batches"),
+        ("batch_sampler=BatchSampler(Slow(), 4, False)", "Slow"),
+    ],
+)
+def test_a_sampler_that_takes_its_time(tmp_path: Path, loader: str, name: str, workers: int) -> None:
+    [facts] = captured(tmp_path, f"{loader}, num_workers={workers}").rank["loaders"]
+    assert facts["sampler"] == name
+    assert facts["sampler_us"] >= 4000
+    assert facts["sampler_median_us"] >= 4000
+    assert facts["sampler_file"].endswith("drawing.py")
+    if name == "Slow":
+        assert facts["sampler_lines"] == [_PAUSE, _ITER]
+        assert facts["sampler_weighted"] == [6]
+    else:
+        assert facts["sampler_weighted"] == []
+    if not workers:
+        # What is drawn is no part of what is read.
+        assert facts["sample_us"] * 4 < facts["sampler_us"]
+
+
+def test_a_generator_in_place_of_a_sampler(tmp_path: Path) -> None:
+    [facts] = captured(tmp_path, "batch_sampler=batches()").rank["loaders"]
+    assert facts["sampler"] == "generator"
+    assert facts["sampler_us"] >= 4000
+    assert len(facts["sampler_lines"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("loader", "name"),
+    [
+        ("batch_size=4, shuffle=True", "RandomSampler"),
+        ("batch_size=4", "SequentialSampler"),
+        ("batch_size=4, sampler=WeightedRandomSampler([1.0] * 160, 160)", "WeightedRandomSampler"),
+    ],
+)
+def test_samplers_of_torch_have_no_lines(tmp_path: Path, loader: str, name: str) -> None:
+    [facts] = captured(tmp_path, loader).rank["loaders"]
+    assert facts["sampler"] == name
+    assert facts["sampler_us"] > 0
+    assert facts["sampler_file"] == ""
+    assert facts["sampler_lines"] == []
+
+
+def test_a_sampler_whose_attributes_raise_is_left_alone(tmp_path: Path) -> None:
+    [facts] = captured(tmp_path, "batch_size=4, sampler=Odd()").rank["loaders"]
+    assert facts["num_workers"] == 0
