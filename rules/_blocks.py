@@ -52,6 +52,11 @@ class Block:
         said = f"{first.file.rpartition('/')[2]}:{span}" + (f", in `{first.function}`" if named else "")
         return said + (" (the line is where the function starts)" if first.precision == "function" else "")
 
+    @property
+    def is_python(self) -> bool:
+        """Whether it spends its time in long stretches of Python, not in ops and what calling them costs."""
+        return _is_python(self.python_us, self.us)
+
     def whole(self, undilated: Undilated) -> Stretch:
         """The work of the lines and of the backward pass that they cause."""
         return _at_most(undilated, self.work + undilated.in_part("backward", self.backward_us, self.backward_rows))
@@ -88,7 +93,7 @@ def block(lines: Iterable[LineCost]) -> Block:
 
 def blocks(lines: Iterable[LineCost]) -> Iterator[Block]:
     """The lines grouped with their neighbours and with the line that calls them often, most expensive place first."""
-    yield from sorted(map(block, _with_callers(_neighbours(lines))), key=lambda one: -one.us)
+    yield from sorted(map(block, with_callers(_neighbours(lines))), key=lambda one: -one.us)
 
 
 def _neighbours(lines: Iterable[LineCost]) -> list[list[LineCost]]:
@@ -102,7 +107,7 @@ def _neighbours(lines: Iterable[LineCost]) -> list[list[LineCost]]:
     return groups
 
 
-def _with_callers(groups: list[list[LineCost]]) -> list[list[LineCost]]:
+def with_callers(groups: list[list[LineCost]]) -> list[list[LineCost]]:
     """Groups of which most is called often by a line of another are one with that.
 
     A function that runs once in a step is a part of the step, and the line that calls it says nothing of it.
@@ -132,4 +137,8 @@ def _with_callers(groups: list[list[LineCost]]) -> list[list[LineCost]]:
 
 def is_python(line: LineCost) -> bool:
     """Whether a line spends its time in long stretches of Python, not in ops and what calling them costs."""
-    return line.python_us > 0 and line.python_us >= _PYTHON * (line.us - line.parts.get("input", 0.0))
+    return _is_python(line.python_us, line.us - line.parts.get("input", 0.0))
+
+
+def _is_python(python_us: float, us: float) -> bool:
+    return python_us > 0 and python_us >= _PYTHON * us

@@ -20,11 +20,11 @@ _SHORT_OP_US = 60.0
 _LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::embedding")
 
 # Ops that give Python a number.
-_READ = ("aten::item", "aten::_local_scalar_dense")
+_READ = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 # Nine of ten gaps between the ops of a turn are no longer than this: what calling them takes.
 _MOST_GAPS = 90
-# A line of the user's runs at least half as often as the op that it calls most.
-_AS_OFTEN = 0.5
+# What belongs to a loop runs in at least half of its turns: conditions leave some out.
+_MOST_TURNS = 0.5
 
 Ints = npt.NDArray[np.int64]
 
@@ -37,6 +37,7 @@ class Loop:
     op: str
     layers: float
     network: bool = False  # each turn runs several ops of that name, layers that see one element
+    reads: bool = False  # a library's loop that reads tensors number by number, as formatting them does
 
 
 def outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> Ints:
@@ -71,11 +72,14 @@ def loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, layers: Mapp
         name, calls = Counter(events.name[called].tolist()).most_common(1)[0]
         mean_us = float(events.dur_ns[called].sum()) / 1e3 / max(cost.rows * steps.count, 1.0)
         turns, written = _turns(cost, calls / steps.count)
-        if turns < TURNS or is_python(cost) or mean_us > _SHORT_OP_US:
+        read = 0.0 if written else _numbers_read(trace, steps, cost, np.array(called))
+        if max(turns, read) < TURNS or is_python(cost) or mean_us > _SHORT_OP_US:
             continue
-        network = not written and _sees_one(trace, np.array(called))
-        if written or network:
-            found[line] = Loop(turns, events.names[name].removeprefix("aten::"), layers.get(line, 0.0), network)
+        op, weighted = events.names[name].removeprefix("aten::"), layers.get(line, 0.0)
+        if read >= TURNS:
+            found[line] = Loop(read, "item", weighted, reads=True)
+        elif written or _sees_one(trace, np.array(called)):
+            found[line] = Loop(turns, op, weighted, network=not written)
     return found
 
 
@@ -85,7 +89,24 @@ def _turns(cost: LineCost, calls: float) -> tuple[float, bool]:
     A turn may call it twice: a line turns no more often than it runs, unless its turns are a comprehension's. One run
     with many calls is a library's loop (clipping, copying a state), or a part of a model.
     """
-    return (calls, True) if cost.inner else (min(calls, cost.visits), cost.visits >= _AS_OFTEN * calls)
+    return (calls, True) if cost.inner else (min(calls, cost.visits), in_most_turns(cost.visits, calls))
+
+
+def in_most_turns(times: float, turns: float) -> bool:
+    """Whether what happens so often in a step belongs to the turns of a loop."""
+    return times >= _MOST_TURNS * turns
+
+
+def _numbers_read(trace: Trace, steps: Steps, cost: LineCost, rows: Ints) -> float:
+    """How many numbers a line reads from tensors one by one, many in each of its runs, in the median step; else 0.
+
+    No model and no optimizer does that; what runs around a backward pass (hooks, other processes) is not the line's.
+    """
+    events = trace.events
+    read = rows[[events.text(row) in _READ for row in rows.tolist()]]
+    step = steps.step_of(events.start_ns[read])
+    numbers = float(np.median(np.bincount(step[step >= 0], minlength=steps.count)))
+    return 0.0 if cost.parts.get("backward") or numbers < TURNS * cost.visits else numbers
 
 
 def _sees_one(trace: Trace, rows: Ints) -> bool:

@@ -49,7 +49,8 @@ from advisor.api import (
 )
 
 from ._besides import BESIDES
-from ._blocks import MOST_KEPT, TURNS, Block, blocks, is_python
+from ._blocks import MOST_KEPT, TURNS, Block
+from ._loop_places import LoopPlaces
 from ._words import percent, time
 
 CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hooks in Python"
@@ -68,6 +69,7 @@ _SOMEBODYS_US = 100.0
 def check(
     undilated: Undilated,
     costs: LineCosts | None,
+    places: LoopPlaces | None,
     device: Device,
     steps: Steps,
     breakdown: Breakdown,
@@ -89,7 +91,7 @@ def check(
     found = False
     named_us = sum(line.python_us for line in costs.lines) if costs else 0.0
     cut = record is not None and any(_CUT in note for note in record.notes)
-    for index, place in enumerate(blocks(filter(is_python, costs.lines)) if costs else ()):
+    for index, place in enumerate(places.python if places else ()):
         # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
         nameless_us = max(undilated.python_us - named_us, 0.0) if cut and index == 0 else 0.0
         saving = _saving(place, nameless_us, undilated, scale, rare)
@@ -167,7 +169,7 @@ def _finding(place: Block, us: float, saving: Saving, rare: bool, steps: Steps, 
         where=place.where,
         facts={"python_us": place.python_us, "lines_us": place.us},
         fix=Fix("Do this with tensor ops, or less often, or once before the training", "exact"),
-        claims=("host", "other_ops", "forward"),
+        claims=("host", "other_ops", "forward", *(("backward",) if place.backward_us else ())),
     )
 
 

@@ -4,8 +4,10 @@
 Lines of the user's code that call the same op again and again within a step, each call so short that its cost is
 the call itself and not the work. Lines beside them that run as often belong to the loop, and so do the functions that
 these call, and the part of the backward pass that their ops cause. The lines are those that capture recorded; without
-them it is silent, and so it is for the layers of a model, for what the loader does, and for loops inside a library.
-What the ops take beyond a bare call of this run is work, which may stay.
+them it is silent, and so it is for the layers of a model, for what the loader does, and for loops inside a library,
+except one that reads tensors number by number: formatting a tensor does that, for a log whose level is off as well.
+Python in the same turns belongs to the loop where ops take more of it. What the ops take beyond a bare call of this
+run is work, which may stay.
 
 ## Why it costs time
 Each op costs some microseconds of Python and dispatch, whatever its size. A loop over samples, time steps,
@@ -14,7 +16,8 @@ parameters or experts pays that for every element, and so does the backward pass
 ## How to fix it
 One op over a tensor with one dimension more: broadcasting, `torch.stack` and a batched product, `torch.where`
 instead of `if`, `torch._foreach_*` (or `torch.nn.utils.clip_grad_norm_`, `foreach=True`) for lists of parameters,
-`nn.LSTM` instead of a loop over `nn.LSTMCell`.
+`nn.LSTM` instead of a loop over `nn.LSTMCell`. Numbers are read at once with `.tolist()`, and a message is put together
+only where somebody will read it.
 
 ## When to leave it
 Loops whose steps depend on each other in a way that no tensor op expresses.
@@ -22,7 +25,7 @@ Loops whose steps depend on each other in a way that no tensor op expresses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from advisor.api import (
     BACKWARD,
@@ -33,80 +36,51 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
-    LineCost,
-    LineCosts,
-    Links,
-    Nesting,
-    RankRecord,
     Saving,
     Scale,
     Steps,
-    Trace,
     Undilated,
     draw,
 )
 
 from ._besides import BESIDES
-from ._blocks import MOST_KEPT, TURNS, Block, blocks, is_python
-from ._loops import Loop, feeds_back, layers_of, loops, outermost
+from ._blocks import MOST_KEPT, Block
+from ._loop_places import LoopPlaces
+from ._loops import Loop
 from ._words import count, percent, time
 
 CONFIRMED = "measured pairs on a CPU: an average of weights, a contrastive loss, triplets, a mask, an LSTM, experts"
 
-# Lines of Python this near to a loop are part of what it is for.
-_BESIDE = 2
-# Lines around the loop's own belong to it when they run at least half as often.
-_AS_OFTEN = 0.5
+
+_AT_ONCE = Fix(
+    "Replace the loop by ops over all elements at once",
+    "numerics",
+    "total = sum((p.grad ** 2).sum() for p in model.parameters())",
+    "norms = torch._foreach_norm([p.grad for p in model.parameters()])\ntotal = torch.stack(norms).square().sum()",
+)
+_READ_AT_ONCE = Fix(
+    "Format tensors only where somebody reads it, and read numbers with one .tolist()",
+    "exact",
+    'log.debug(f"loss {loss}, outputs {outputs}")',
+    'if log.isEnabledFor(logging.DEBUG):\n    log.debug(f"loss {loss}, outputs {outputs}")',
+)
 
 
 def check(
-    trace: Trace,
+    places: LoopPlaces,
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
     device: Device,
-    costs: LineCosts,
     undilated: Undilated,
-    nesting: Nesting,
-    links: Links,
-    record: RankRecord | None,
     *,
     min_share: float = 0.05,  # rewriting a loop is work: less than 5 % of the step does not repay it
 ) -> Iterator[Finding]:
     if device.kind != "none" or breakdown.on_device:
         return
-    weights = _weights(record)
-    rows = outermost(trace, steps, nesting, links, breakdown)
-    layers = layers_of(trace, steps, costs, rows)
-    found = {
-        line: one
-        for line, one in loops(trace, steps, costs, rows, layers).items()
-        if not _are_layers(one.layers, one.turns, weights)
-    }
-    index_of = {line.source: index for index, line in enumerate(costs.lines)}
-    for place in blocks([*(costs.lines[index] for index in found), *_around(costs, found)]):
-        lines = [index_of[line.source] for line in place.lines]
-        mine = [found[index] for index in lines if index in found]
-        if not mine or place.share(undilated)[1] < min_share:
-            continue
-        if any(one.network for one in mine) and feeds_back(trace, costs, rows, set(lines)):
-            continue
-        most = max(mine, key=lambda one: (one.turns, one.op))
-        if not _are_layers(sum(layers.get(index, 0.0) for index in lines), most.turns, weights):
-            yield _finding(place, most, undilated, scale, steps)
-
-
-def _are_layers(calls: float, turns: float, weights: int) -> bool:
-    """Whether each turn has weights of its own: lines that run so often are the layers of a model, and no loop."""
-    return _AS_OFTEN * turns <= calls <= weights
-
-
-def _weights(record: RankRecord | None) -> int:
-    """How many tensors of weights there are: those that are trained, or modules, of which some may be frozen."""
-    if record is None:
-        return 0
-    modules = len((record.model or {}).get("modules", ()))
-    return max(sum(one.tensors or 0 for one in record.optimizers), modules)
+    for place, loop in places.ops:
+        if place.share(undilated)[1] >= min_share:
+            yield _finding(place, loop, undilated, scale, steps)
 
 
 def _saving(place: Block, turns: float, undilated: Undilated, scale: Scale) -> Saving:
@@ -126,47 +100,21 @@ def _saving(place: Block, turns: float, undilated: Undilated, scale: Scale) -> S
 
 def _finding(place: Block, loop: Loop, undilated: Undilated, scale: Scale, steps: Steps) -> Finding:
     behind = f", and {time(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
+    does = f"runs `{loop.op}` {count(loop.turns)} times a step: the loop"
+    if loop.reads:
+        does = f"reads single numbers of tensors {count(loop.turns)} times a step, inside a library: that"
     return Finding(
         message=(
-            f"{place.place} runs `{loop.op}` {count(loop.turns)} times a step: the loop takes "
+            f"{place.place} {does} takes "
             f"{time(scale.scaled(place.us))} of each step ({percent(place.us / steps.step_us)}){behind}."
         ),
         saving=_saving(place, loop.turns, undilated, scale),
         where=place.where,
         facts={"turns": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
-        fix=Fix(
-            "Replace the loop by ops over all elements at once",
-            "numerics",
-            "total = sum((p.grad ** 2).sum() for p in model.parameters())",
-            "norms = torch._foreach_norm([p.grad for p in model.parameters()])\n"
-            "total = torch.stack(norms).square().sum()",
-        ),
+        fix=_READ_AT_ONCE if loop.reads else _AT_ONCE,
         claims=("forward", "backward", "other_ops", "host"),
         at_most="medium",
     )
-
-
-def _around(costs: LineCosts, loops: Mapping[int, Loop]) -> Iterator[LineCost]:
-    """Other lines of the loops' files that run as often as a loop turns: its head, its counters, its conditions."""
-    turns: dict[str, float] = {}
-    for index, loop in loops.items():
-        line = costs.lines[index]
-        # A comprehension in a loop turns more often than the lines around it.
-        often = line.visits if line.inner and line.visits >= TURNS else loop.turns
-        turns[line.source.file] = min(often, turns.get(line.source.file, often))
-    for index, line in enumerate(costs.lines):
-        often = turns.get(line.source.file, 0.0)
-        if not often or index in loops or line.parts.get("optimizer"):
-            continue
-        # Python that costs less than the loop and stands beside it does what the loop does; more of it is host-work's.
-        beside = any(
-            abs(costs.lines[one].source.line - line.source.line) <= _BESIDE and line.us < costs.lines[one].us
-            for one in loops
-            if costs.lines[one].source.file == line.source.file
-        )
-        belongs = beside if is_python(line) else line.visits >= _AS_OFTEN * often
-        if belongs:
-            yield line
 
 
 def _loop(times: int, line: int) -> Ev:
