@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from capture_runs import Captured, capture
+
+from advisor.capture.inlined import comprehensions
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -30,6 +33,7 @@ def train(loader):
         second = loss.exp().item()  # item two
         time.sleep(0.02)  # gap
         helper.collate([first, second])  # helped
+        [row.erf() for row in batch]  # turns
 
 
 class Samples(torch.utils.data.Dataset):
@@ -137,3 +141,32 @@ def test_failures_of_the_lines_step_cost_only_lines(tmp_path: Path) -> None:
     lines = [row for row in done.events("lines") if row["name"].startswith("advisor:line|")]
     assert 10_000 < len(lines) <= 50_100
     assert any("more than" in note for note in done.rank["notes"])
+
+
+def test_turns_of_a_comprehension_are_told_from_runs_of_its_line(done: Captured) -> None:
+    """Whether the interpreter runs it in a frame of its own (until Python 3.11) or in the function's."""
+    found = {innermost(done, row) for row in ops(done, "aten::erf")}
+    assert found == {("train.py", line_of("turns"), "<listcomp>")}
+    outer = [one for one in done.events("lines") if one["name"] == f"advisor:line|train.py|{line_of('turns')}|train"]
+    assert len(outer) == 1
+
+
+TURNING = """def turning(a, b):
+    [x + 1 for x in a]
+    {x for x in a}
+    {x: 1 for x in a}
+    [*a, b]
+    list(x for x in a)
+    for x in a: x.append(b)
+    return [
+        x + 1
+        for x in a
+    ]
+"""
+
+
+def test_lines_on_which_comprehensions_turn() -> None:
+    names: dict[str, Any] = {}
+    exec(TURNING, names)
+    inlined = {2: "<listcomp>", 3: "<setcomp>", 4: "<dictcomp>", 9: "<listcomp>"}
+    assert comprehensions(names["turning"].__code__) == (inlined if sys.version_info >= (3, 12) else {})

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import torch
 
+from .inlined import comprehensions
 from .lookups import look
 
 # A step with more line events than this (a pixel loop) is cut off: its trace would be of no use and very large.
@@ -37,7 +38,8 @@ class LineRecorder:
         self.within: list[tuple[FrameType, Any]] = []  # forwards of modules that are running
         self.foreign = _foreign_folders()
         self.names: dict[CodeType, str | None] = {}
-        self.open: list[tuple[FrameType, int, Any]] = []
+        self.turning: dict[CodeType, dict[int, str]] = {}
+        self.open: list[tuple[FrameType, int, tuple[Any, ...]]] = []
         self.hooked: list[FrameType] = []
         self.events = 0
         self.on = False
@@ -72,7 +74,7 @@ class LineRecorder:
             frame.f_trace = None
         self.hooked.clear()
         while self.open:
-            _exit(self.open.pop()[2])
+            _close(self.open.pop()[2])
         while self.within:
             _exit(self.within.pop()[1])
 
@@ -96,15 +98,20 @@ class LineRecorder:
         return shown
 
     def _push(self, frame: FrameType) -> None:
-        file, line = self.names[frame.f_code], frame.f_lineno
-        self.open.append((frame, line, _enter(f"advisor:line|{file}|{line}|{frame.f_code.co_name}")))
+        code, line = frame.f_code, frame.f_lineno
+        turning = self.turning.get(code)
+        if turning is None:
+            turning = self.turning[code] = comprehensions(code)
+        functions = (code.co_name, turning[line]) if line in turning else (code.co_name,)
+        at = f"advisor:line|{self.names[code]}|{line}"
+        self.open.append((frame, line, tuple(_enter(f"{at}|{function}") for function in functions)))
 
     def _pop(self, frame: FrameType) -> None:
         """Ends the ranges of `frame` and of frames above it that ended without our seeing it."""
         if any(one[0] is frame for one in self.open):
             while self.open:
-                one, _, handle = self.open.pop()
-                _exit(handle)
+                one, _, handles = self.open.pop()
+                _close(handles)
                 if one is frame:
                     return
 
@@ -122,7 +129,7 @@ class LineRecorder:
             # What a line of the user called outside the user's code, one level deep.
             module = frame.f_globals.get("__name__", "")
             name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
-            self.open.append((frame, 0, _enter(f"advisor:call|{module}.{name}")))
+            self.open.append((frame, 0, (_enter(f"advisor:call|{module}.{name}"),)))
             frame.f_trace_lines = False
             return self._call
         return None
@@ -165,7 +172,7 @@ class LineRecorder:
             if self.open and self.open[-1][0] is frame:
                 if self.open[-1][1] == frame.f_lineno:
                     return self._local  # a comprehension, a loop on one line: still the same line
-                _exit(self.open.pop()[2])
+                _close(self.open.pop()[2])
             else:
                 self._pop(frame)
             self._push(frame)
@@ -173,6 +180,12 @@ class LineRecorder:
             self._pop(frame)
             self._leave_module(frame)
         return self._local
+
+
+def _close(handles: tuple[Any, ...]) -> None:
+    """Ends the ranges of one line, the innermost first."""
+    for handle in reversed(handles):
+        _exit(handle)
 
 
 def _typed_in(frame: FrameType) -> bool:
