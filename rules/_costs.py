@@ -23,12 +23,15 @@ from advisor.api import (
 
 # Work that streams through memory pushes the model and its optimizer out of the core's caches, and the ops after it
 # wait for memory: at most 2 MB at 5 GB/s, and no more than a fifth of what is not that work, as in the measured pairs.
-_REFILL_US, _REFILLED = 400.0, 0.2
+_CACHE_BYTES, _BYTES_PER_US, _REFILLED = 2e6, 5e3, 0.2
 
 
-def refill_us(rest_us: float) -> float:
-    """The most that the rest of a step waits for memory after work that has pushed it out of the caches, µs."""
-    return min(_REFILL_US, _REFILLED * max(rest_us, 0.0))
+def refill_us(rest_us: float, work_bytes: float = _CACHE_BYTES) -> float:
+    """The most that the rest of a step waits for memory after work on so many bytes, which push it out of the caches.
+
+    In µs; without a number of bytes the work is known to stream through all of them.
+    """
+    return min(min(work_bytes, _CACHE_BYTES) / _BYTES_PER_US, _REFILLED * max(rest_us, 0.0))
 
 
 def launched_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, rows: npt.NDArray[np.int64]) -> float:

@@ -5,49 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Nesting, Optimizer, Steps, Trace
+from advisor.api import Category, Events, Nesting, Optimizer, Trace
 
-from ._operands import dims_of
+from ._backward_passes import UPDATES, Pass
+from ._operands import dims_of, shapes_in
 
 Ints = npt.NDArray[np.int64]
 
-NODE = "autograd::engine::evaluate_function"
-STORES = "torch::autograd::AccumulateGrad"
-_STEP = "Optimizer.step#"
 # What becomes of a stored gradient. MAYBE: equal shapes leave it open; INPUT: of a tensor that need not be a parameter.
 USED, MAYBE, INPUT, NEVER, DROPPED = range(5)
-# Nodes that only look at a gradient in another form, between the node that made it and the one that stores it.
-_VIEWS = ("TBackward", "ViewBackward", "PermuteBackward", "TransposeBackward", "ReshapeAlias", "ExpandBackward")
 # Ops whose operands behind the first are parameters; of an embedding the first is.
 _LAYERS = ("aten::linear", "aten::conv", "aten::batch_norm", "aten::layer_norm", "aten::group_norm")
 # Ops of an optimizer on single tensors that run equally often for each tensor.
 _UPDATES = ("aten::add_", "aten::addcdiv_", "aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::sub_")
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """One gradient that is stored. node: row of its engine call; of: index in `Pass.nodes` of the node that made it."""
-
-    row: int
-    node: int
-    of: int
-    shape: str
-    fresh: bool  # nothing had been stored before, or it had been dropped: there was nothing to add to
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One backward pass: engine calls in order, those that store gradients left out, and what was stored."""
-
-    nodes: tuple[int, ...]
-    stores: tuple[Store, ...]
-    start_ns: int
-    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,54 +32,10 @@ class Update:
     counts: Counter[str] | None
 
 
-def passes(trace: Trace, steps: Steps, nesting: Nesting) -> list[Pass]:
-    """The backward passes of the window, in order."""
-    events = trace.events
-    outermost = nesting.outer_op == np.arange(len(events))
-    stores = events.exactly(STORES)
-    nodes = np.flatnonzero((events.named(NODE) | stores) & outermost & (steps.step_of(events.start_ns) >= 0))
-    if not len(nodes):
-        return []
-    store_of = {int(nesting.outer_op[row]): row for row in np.flatnonzero(stores).tolist()}
-    added = nesting.ancestor(stores)[events.exactly("aten::add_", "aten::add")]
-    adding = set(added[added >= 0].tolist())
-    number = np.searchsorted(_marks(trace, steps, nesting), events.start_ns[nodes])
-    bounds = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(nodes)]
-    return [_pass(events, nodes[first:stop].tolist(), store_of, adding) for first, stop in pairwise(bounds)]
-
-
-def _pass(events: Events, rows: Sequence[int], store_of: dict[int, int], adding: set[int]) -> Pass:
-    nodes: list[int] = []
-    stores = []
-    maker = -1
-    for row in rows:
-        if row in store_of:
-            stored = store_of[row]
-            dims = dims_of(events, stored)
-            stores.append(Store(stored, row, maker, str(dims[0]) if dims else "", stored not in adding))
-            continue
-        nodes.append(row)
-        if maker < 0 or not any(view in events.text(row) for view in _VIEWS):
-            maker = len(nodes) - 1
-    return Pass(tuple(nodes), tuple(stores), int(events.start_ns[rows[0]]), int(events.end_ns[rows[-1]]))
-
-
-def _marks(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
-    """When something else than a backward pass begins on the loop's thread, ns: recorded ops, steps, a new root."""
-    events = trace.events
-    ops = (
-        events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (events.thread == steps.main_thread)
-    )
-    recorded = ops & (events.sequence >= 0) & ~events.named(NODE) & (events.forward_thread <= 0)
-    updates = events.of(Category.ANNOTATION) & events.named(_STEP)
-    found: Ints = np.sort(events.start_ns[recorded | updates | (ops & events.exactly("aten::ones_like"))])
-    return found
-
-
 def updates(trace: Trace, nesting: Nesting, optimizers: Sequence[Optimizer]) -> list[Update]:
     """Every optimizer step of the trace, in order."""
     events = trace.events
-    spans = events.of(Category.ANNOTATION) & events.named(_STEP)
+    spans = events.of(Category.ANNOTATION) & events.named(UPDATES)
     step = nesting.ancestor(spans)
     ops = np.flatnonzero(events.of(Category.CPU_OP) & (step >= 0) & (events.dims >= 0))
     known = {one.tensors for one in optimizers}
@@ -136,19 +66,45 @@ def _counts(events: Events, ops: Ints, known: set[int | None]) -> Counter[str] |
     return None
 
 
-def touched(trace: Trace, nesting: Nesting) -> set[str]:
-    """Shapes of all tensors that ops inside an optimizer's step take."""
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What is known of the parameters.
+
+    number   how many all optimizers have together
+    applied  shapes of all tensors that ops inside an optimizer's step take
+    layers   shapes of the operands of layers that are parameters
+    zeroed   shapes of what is set to zero in place: a gradient of that shape may be cleared and yet never dropped
+    """
+
+    number: int
+    applied: set[str]
+    layers: set[str]
+    zeroed: set[str]
+
+
+def parameters(trace: Trace, nesting: Nesting, optimizers: Sequence[Optimizer]) -> Parameters:
+    """What trace and record tell about the parameters."""
     events = trace.events
-    updating = nesting.ancestor(events.of(Category.ANNOTATION) & events.named(_STEP)) >= 0
-    return {shape for dims in _distinct(events, events.of(Category.CPU_OP) & updating) for shape in _shapes(dims)}
+    filled = _distinct(events, events.exactly("aten::zero_", "aten::_foreach_zero_"))
+    return Parameters(
+        sum(one.tensors or 0 for one in optimizers),
+        _touched(trace, nesting),
+        _of_layers(trace),
+        {shape for dims in filled for shape in shapes_in(dims)},
+    )
 
 
-def of_layers(trace: Trace) -> set[str]:
-    """Shapes of the operands of layers that are parameters."""
+def _touched(trace: Trace, nesting: Nesting) -> set[str]:
+    events = trace.events
+    updating = nesting.ancestor(events.of(Category.ANNOTATION) & events.named(UPDATES)) >= 0
+    return {shape for dims in _distinct(events, events.of(Category.CPU_OP) & updating) for shape in shapes_in(dims)}
+
+
+def _of_layers(trace: Trace) -> set[str]:
     events = trace.events
     ahead = events.named(*_LAYERS) & ~events.named("backward")
-    layers = {shape for dims in _distinct(events, ahead) for shape in _shapes(dims[1:])}
-    tables = {shape for dims in _distinct(events, events.exactly("aten::embedding")) for shape in _shapes(dims[:1])}
+    layers = {shape for dims in _distinct(events, ahead) for shape in shapes_in(dims[1:])}
+    tables = {shape for dims in _distinct(events, events.exactly("aten::embedding")) for shape in shapes_in(dims[:1])}
     return layers | tables
 
 
@@ -158,15 +114,10 @@ def _distinct(events: Events, rows: npt.NDArray[np.bool_]) -> Iterator[list[obje
         yield dims_of(events, int(chosen[index]))
 
 
-def _shapes(dims: Sequence[object]) -> Iterator[str]:
-    for one in dims:
-        lists = isinstance(one, list) and one and isinstance(one[0], list)
-        yield from (str(shape) for shape in (one if isinstance(one, list) and lists else [one]))
-
-
-def uses(found: Sequence[Pass], steps: Sequence[Update], ever: set[str], layers: set[str]) -> list[list[int]]:
+def uses(found: Sequence[Pass], steps: Sequence[Update], known: Parameters) -> list[list[int]]:
     """For each pass what becomes of each of its stores: USED, MAYBE, INPUT, NEVER or DROPPED."""
     kept = {store.shape for one in found for store in one.stores if not store.fresh}
+    cleared = _cleared(found)
     result = []
     of_kind: dict[tuple[object, ...], list[int]] = {}
     for at, one in enumerate(found):
@@ -176,17 +127,33 @@ def uses(found: Sequence[Pass], steps: Sequence[Update], ever: set[str], layers:
         for shape, number in numbers.items():
             if shape == "[]" or not shape:
                 verdicts[shape] = (MAYBE, number)
-            elif shape not in ever:
-                verdicts[shape] = (NEVER if shape in kept or shape in layers else INPUT, 0)
+            elif shape not in known.applied:
+                verdicts[shape] = (NEVER if shape in kept or shape in known.layers else INPUT, 0)
             else:
-                times, known = _applied(found, steps, at, shape)
-                open_end |= not known
+                times, closed = _applied(found, steps, at, shape)
+                open_end |= not closed
                 verdicts[shape] = (USED if times >= number else DROPPED if times == 0 else MAYBE, times)
-        here = _settled(one, verdicts)
-        kind = (*(store.shape for store in one.stores), *(store.of for store in one.stores))
+        kind = _kind(one)
+        # A pass stores each gradient once: what goes beyond the parameters of all optimizers belongs to none of them.
+        piled = {i for i, store in enumerate(one.stores) if i not in cleared[kind] and store.shape not in known.zeroed}
+        here = _settled(one, verdicts, piled if len(one.stores) > known.number else set())
         # What follows the last pass of its kind lies behind the window: it fares as those before it did.
         result.append(of_kind.get(kind, here) if open_end else here)
         of_kind[kind] = result[-1]
+    return result
+
+
+def _kind(one: Pass) -> tuple[object, ...]:
+    """What passes over graphs of one form have in common."""
+    return (*(store.shape for store in one.stores), *(store.of for store in one.stores))
+
+
+def _cleared(found: Sequence[Pass]) -> dict[tuple[object, ...], set[int]]:
+    """For each kind of pass, which of its gradients had been dropped before some pass of the window."""
+    result: dict[tuple[object, ...], set[int]] = {}
+    for one in found:
+        fresh = {i for i, store in enumerate(one.stores) if store.fresh}
+        result.setdefault(_kind(one), set()).update(fresh)
     return result
 
 
@@ -202,17 +169,28 @@ def _applied(found: Sequence[Pass], steps: Sequence[Update], at: int, shape: str
     return (sum(numbers), True) if gone is not None else (max(1, *numbers, 1), False)
 
 
-def _settled(one: Pass, verdicts: dict[str, tuple[int, int]]) -> list[int]:
-    """The verdict on each store; of equal shapes those made by the node of a used gradient are the used ones."""
+def _settled(one: Pass, verdicts: dict[str, tuple[int, int]], piled: set[int]) -> list[int]:
+    """The verdict on each store; of equal shapes those made by the node of a used gradient are the used ones.
+
+    piled: gradients that are added up in every pass and never dropped. Where as many others of their shape are dropped
+    after each step as an optimizer applies, those are the ones it applies.
+    """
     first = [verdicts[store.shape][0] for store in one.stores]
+    for i in piled:
+        shape, (verdict, times) = one.stores[i].shape, verdicts[one.stores[i].shape]
+        dropped = [j for j, store in enumerate(one.stores) if store.shape == shape and j not in piled]
+        if verdict == DROPPED or (verdict == MAYBE and 0 < times <= len(dropped)):
+            first[i] = NEVER
+            for j in dropped if verdict == MAYBE and times == len(dropped) else ():
+                first[j] = USED
     by_node: dict[int, set[int]] = {}
-    for store, verdict in zip(one.stores, first, strict=True):
-        by_node.setdefault(store.of, set()).add(verdict)
+    for store, fate in zip(one.stores, first, strict=True):
+        by_node.setdefault(store.of, set()).add(fate)
     result = list(first)
     for shape, (verdict, times) in verdicts.items():
-        if verdict != MAYBE:
+        mine = [i for i, store in enumerate(one.stores) if store.shape == shape and first[i] == MAYBE]
+        if verdict != MAYBE or not mine:
             continue
-        mine = [i for i, store in enumerate(one.stores) if store.shape == shape]
         claimed = [i for i in mine if USED in by_node[one.stores[i].of]]
         idle = [i for i in mine if i not in claimed and by_node[one.stores[i].of] & {NEVER, DROPPED}]
         if len(claimed) > times or len(mine) - len(idle) < times:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +12,8 @@ import numpy.typing as npt
 
 from advisor.api import Category, Events, Links, Nesting, Trace
 
-from ._gradient_uses import INPUT, MAYBE, NEVER, USED, Pass, Store
+from ._backward_passes import Pass, Store, inside
+from ._gradient_uses import INPUT, MAYBE, NEVER, USED
 from ._operands import dims_of, sizes
 
 Ints = npt.NDArray[np.int64]
@@ -37,6 +40,7 @@ class Needless:
     nodes      the engine calls of `possible`: their forward ops need no graph
     gradients  the most gradients that one pass stores
     unread     the most of them that no optimizer applies
+    unread_bytes   what those take, counted as fp32
     """
 
     sure: Ints
@@ -45,6 +49,7 @@ class Needless:
     nodes: Ints
     gradients: int
     unread: int
+    unread_bytes: float
 
 
 def needless(trace: Trace, found: Sequence[Pass], verdicts: Sequence[Sequence[int]], kind: int) -> Needless | None:
@@ -53,12 +58,14 @@ def needless(trace: Trace, found: Sequence[Pass], verdicts: Sequence[Sequence[in
     possible: set[int] = set()
     halves: set[int] = set()
     most = unread = 0
+    unread_bytes = 0.0
     forward = _forward_shapes(trace.events)
     for one, verdict in zip(found, verdicts, strict=True):
         if kind not in verdict or USED not in verdict:
             continue
         walk = _Walk(trace.events, one, verdict, forward)
         most, unread = max(most, len(one.stores)), max(unread, walk.of(kind))
+        unread_bytes = max(unread_bytes, walk.bytes_of(kind))
         gone, more = walk.nodes(kind)
         possible |= more
         # Of gradients that some step does apply the pass makes these beside others; only what nobody ever updates can
@@ -71,7 +78,7 @@ def needless(trace: Trace, found: Sequence[Pass], verdicts: Sequence[Sequence[in
     calls = {row for one in found for row in one.nodes}
     whole = (sure | possible) & calls
     rows = [np.array(sorted(each), np.int64) for each in (sure, sure | possible, halves, whole)]
-    return Needless(rows[0], rows[1], rows[2], rows[3], most, unread)
+    return Needless(rows[0], rows[1], rows[2], rows[3], most, unread, unread_bytes)
 
 
 def _forward_shapes(events: Events) -> dict[int, set[tuple[int, ...]]]:
@@ -99,6 +106,12 @@ class _Walk:
     def of(self, kind: int) -> int:
         """How many gradients fare so."""
         return sum(each == kind for each in self.verdict)
+
+    def bytes_of(self, kind: int) -> float:
+        """What the gradients that fare so take, counted as fp32."""
+        pairs = zip(self.one.stores, self.verdict, strict=True)
+        shapes = (json.loads(store.shape) for store, each in pairs if each == kind and store.shape)
+        return float(sum(4 * math.prod(shape) for shape in shapes))
 
     def nodes(self, kind: int) -> tuple[set[int], set[int]]:
         """(sure, possible) engine calls that go as a whole."""
@@ -134,24 +147,17 @@ class _Walk:
         pairs = zip(self.one.stores, self.verdict, strict=True)
         return max(int(self.events.start_ns[store.node]) for store, fate in pairs if fate in kinds)
 
-    def _inside(self, node: int) -> list[int]:
-        """Rows inside an engine call."""
-        events, ends = self.events, self.events.end_ns
-        rows = np.arange(node + 1, int(np.searchsorted(events.start_ns, ends[node], side="left")))
-        inside: list[int] = rows[(events.thread[rows] == events.thread[node]) & (ends[rows] <= ends[node])].tolist()
-        return inside
-
     def _ends_here(self, at: int) -> bool:
         """Whether this node hands no gradient on: it makes those of its parameters alone."""
-        inside = self._inside(self.one.nodes[at])
-        products = [row for row in inside if self.events.text(row) == "aten::mm"]
+        rows = inside(self.events, self.one.nodes[at])
+        products = [row for row in rows if self.events.text(row) == "aten::mm"]
         if products:
             stored = {store.shape for store in self.stores[at]}
             return len(products) == 1 and bool(stored & _product_shapes(self.events, products[0]))
-        masked = [row for row in inside if self.events.text(row) in _MASKED]
+        masked = [row for row in rows if self.events.text(row) in _MASKED]
         if masked:
             return _mask(self.events, masked[0]).startswith("[False")
-        return any(self.events.text(row) in _LOOKED_UP for row in inside)
+        return any(self.events.text(row) in _LOOKED_UP for row in rows)
 
     def _chain(self, leaf: int) -> tuple[set[int], set[int]]:
         """(sure, possible) engine calls from a leaf to where a used gradient is made, or where another branch joins."""
@@ -179,19 +185,19 @@ class _Walk:
 
     def _incoming(self, at: int) -> tuple[int, ...]:
         """Shape of the gradient that comes into a node: that of its forward op's result."""
-        inside = self._inside(self.one.nodes[at])
-        return sizes(dims_of(self.events, inside[0]), 0) if inside else ()
+        rows = inside(self.events, self.one.nodes[at])
+        return sizes(dims_of(self.events, rows[0]), 0) if rows else ()
 
     def _makers(self, store: Store) -> tuple[list[int], list[int]]:
         """(rows that make this gradient alone, rows that make it beside another) within the node that made it."""
-        events, inside = self.events, self._inside(self.one.nodes[store.of])
-        products = [row for row in inside if events.text(row) == "aten::mm"]
+        events, rows = self.events, inside(self.events, self.one.nodes[store.of])
+        products = [row for row in rows if events.text(row) == "aten::mm"]
         mine = [row for row in products if store.shape in _product_shapes(events, row)]
         if mine:
             return mine[-1:], []
         if products and "," not in store.shape:
-            return [row for row in inside if events.text(row) == "aten::sum"], []
-        of_weights = (row for row in inside if events.text(row) == "aten::convolution_backward")
+            return [row for row in rows if events.text(row) == "aten::sum"], []
+        of_weights = (row for row in rows if events.text(row) == "aten::convolution_backward")
         return [], [row for row in of_weights if str(list(sizes(dims_of(events, row), 2))) == store.shape]
 
 

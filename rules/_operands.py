@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,13 @@ def sizes(dims: list[Any], position: int) -> tuple[int, ...]:
     shape = dims[position] if position < len(dims) else []
     plain = isinstance(shape, list) and all(isinstance(size, int) for size in shape)
     return tuple(shape) if plain else ()
+
+
+def shapes_in(dims: Sequence[object]) -> Iterator[str]:
+    """Each shape among these `Input Dims`, those in lists of tensors, too, as text."""
+    for one in dims:
+        lists = isinstance(one, list) and one and isinstance(one[0], list)
+        yield from (str(shape) for shape in (one if isinstance(one, list) and lists else [one]))
 
 
 def backward_of(events: Events, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -1,0 +1,45 @@
+"""A few training steps, profiled by PyTorch here and now, and what a rule says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.capture.record import RankRecord
+from advisor.computed import Computed
+from advisor.engine import apply
+from advisor.model import Outcome
+from advisor.registry import load_rules
+from advisor.trace.load import read_bytes
+
+torch = pytest.importorskip("torch")
+RULES = load_rules().by_id()
+Step = Callable[[], Any]
+
+
+def outcome(rule: str, step: Step, folder: Path, record: RankRecord | None = None) -> Outcome:
+    """What the rule says of four profiled steps."""
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=4)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    path = folder / "trace.json"
+    with torch.profiler.profile(
+        activities=activities,
+        schedule=schedule,
+        record_shapes=True,
+        on_trace_ready=lambda done: done.export_chrome_trace(str(path)),
+    ) as profile:
+        for _ in range(5):
+            step()
+            profile.step()
+    trace = read_bytes(path.read_bytes(), "real.pt.trace.json")
+    # Whatever share of the step it takes: what is found must not depend on how busy this machine is.
+    thresholds = {"min_share": 0.0} if "min_share" in RULES[rule].thresholds else {}
+    return apply(RULES[rule], Computed(trace=trace, record=record), thresholds)
+
+
+def network(width: int = 256) -> Any:
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
