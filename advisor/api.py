@@ -40,7 +40,7 @@ from advisor.analyses.steps import Steps
 from advisor.analyses.syncs import Syncs, SyncSite
 from advisor.analyses.thread_use import ThreadUse
 from advisor.analyses.undilated import Stretch, Undilated, together
-from advisor.capture.record import KeptGraphs, Loader, Optimizer, RankRecord, Settings, StepTimes
+from advisor.capture.record import KeptGraphs, Loader, Mask, Optimizer, RankRecord, Settings, StepTimes
 from advisor.computed import Missing
 from advisor.drawn import (
     ALLREDUCE,
@@ -161,6 +161,7 @@ __all__ = [
     "Links",
     "Loader",
     "LoaderFacts",
+    "Mask",
     "Matmuls",
     "Meetings",
     "MemoryTrend",

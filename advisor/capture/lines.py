@@ -20,6 +20,7 @@ import torch
 
 from .inlined import comprehensions
 from .lookups import look
+from .masks import Masks
 
 # A step with more line events than this (a pixel loop) is cut off: its trace would be of no use and very large.
 _MOST_EVENTS = 50_000
@@ -46,6 +47,7 @@ class LineRecorder:
         self.files: set[str] = set()
         self.cut = False
         self.lookups: list[dict[str, int]] = []  # batches of indices that embeddings looked up
+        self.masks = Masks()
 
     def start(self) -> None:
         """Begins to record. Raises RuntimeError when another tool traces this thread."""
@@ -146,6 +148,8 @@ class LineRecorder:
 
     def _leave_module(self, frame: FrameType) -> None:
         if self.within and self.within[-1][0] is frame:
+            local = frame.f_locals
+            self.masks.look(local.get("self"), local)
             _exit(self.within.pop()[1])
 
     def _forward(self, frame: FrameType, event: str, _arg: Any) -> Any:

@@ -177,6 +177,13 @@ class CodePlace(msgspec.Struct, frozen=True):
     function: str = ""
 
 
+class Mask(msgspec.Struct, frozen=True):
+    """A mask of tokens by tokens, one for all sequences and heads, that a module held in the step with lines."""
+
+    tokens: int
+    form: str  # seen | hidden | added: it says that each token sees those before it and itself; other: something else
+
+
 class Lookup(msgspec.Struct, frozen=True):
     """A batch of indices that an embedding looked up in the step whose lines were recorded."""
 
@@ -214,6 +221,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     kept_graphs: KeptGraphs | None = None  # None: none were found, or nobody looked
     saves: list[CodePlace] | None = None  # lines of the training loop that write a checkpoint, by its text
     lookups: list[Lookup] = []  # on a CPU; empty: none were seen, or nobody looked
+    masks: list[Mask] = []  # of 256 to 4,096 tokens; empty: none were seen, or nobody looked
     environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
 

@@ -316,6 +316,7 @@ class Session(Ears):
             "notes": [*self.notes, *self.window.notes, *clock],
             "user_files": sorted(lines.files) if lines is not None else [],
             "lookups": lines.lookups if lines is not None else [],
+            "masks": lines.masks.record() if lines is not None else [],
             "versions": probe.versions(),
         }
 
