@@ -36,8 +36,6 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
-    Fix,
-    Loader,
     LoaderFacts,
     Missing,
     OptimizerWork,
@@ -49,18 +47,10 @@ from advisor.api import (
     draw,
 )
 
-from ._words import count, loader_call, percent, time
+from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
+from ._words import count, percent, time
 
 CONFIRMED = "measured pair: a small CNN on two cores, batch 4 against the number given"
-
-# A split seen at one batch size says little about one far away, and so does the rule for the learning rate.
-_MOST_TIMES = 16
-# With fewer steps an epoch has hardly room for a learning-rate schedule.
-_LEAST_STEPS = 20
-# Activations grow with the batch and are not all of the memory, so this leaves room for the allocator.
-_MEMORY_USED = 0.8
-# The fixed cost should be a fifth of the step at the new size: from there on doubling gains less than a tenth.
-_TARGET_FIXED = 0.2
 
 
 def check(
@@ -76,12 +66,12 @@ def check(
     min_gain: float = 0.3,  # share of the step, at the low end of the range: the training changes, so it has to pay
     most_batch: int = 8,  # without a device: who trains on 16 or more has chosen that for the loss, not for the speed
 ) -> Iterator[Finding]:
-    added_up = _added_up(work, record)
+    added_up = steps_per_update(work, record)
     batch = split.batch_size
     if added_up is None or (breakdown.on_device is False and batch > most_batch):
         return
     facts = loader.loader if loader else None
-    target = _target(split, facts, device, memory, added_up)
+    target = target_size(split, facts, device, memory, added_up)
     low_us, high_us = split.saving_us(target)
     # Communication belongs to the rule exposed-communication.
     talk_us = scale.scaled(breakdown.us("communication")) * (1 - batch / target)
@@ -120,37 +110,10 @@ def check(
             "fixed_us": list(split.fixed_us),
             "per_sample_us": list(split.per_sample_us),
         },
-        fix=_fix(batch, target, facts, work.name if work else _stepped(record), added_up),
+        fix=larger_batch(batch, target, facts, optimizer_name(work, record), added_up),
         claims=_claims(breakdown.on_device),
         at_most="high" if memory_known else "medium",
     )
-
-
-def _added_up(work: OptimizerWork | None, record: RankRecord | None) -> float | None:
-    """Steps whose gradients are added up for one update, from 1 on; None where no optimizer steps."""
-    if work is not None and work.calls > 0:
-        return max(1 / work.calls, 1.0)
-    # A window of few steps may lie between two updates; capture counted all of them.
-    steps = record.steps if record else None
-    return max(steps.count / steps.optimizer_steps, 1.0) if steps and steps.optimizer_steps and steps.count else None
-
-
-def _stepped(record: RankRecord | None) -> str:
-    return record.optimizers[0].name if record and record.optimizers else ""
-
-
-def _target(split: BatchSplit, facts: Loader | None, device: Device, memory: PeakMemory | None, added_up: float) -> int:
-    """The batch size to try: a power of two times the present one."""
-    fixed = math.sqrt(max(split.fixed_us[0], 1.0) * max(split.fixed_us[1], 1.0))
-    sample = math.sqrt(max(split.per_sample_us[0], 0.1) * max(split.per_sample_us[1], 0.1))
-    wanted = fixed / sample * (1 - _TARGET_FIXED) / _TARGET_FIXED
-    most = float(split.batch_size * max(_MOST_TIMES, added_up))
-    if facts and facts.dataset_size:
-        most = min(most, max(facts.dataset_size / _LEAST_STEPS, split.batch_size * added_up))
-    if memory and device.memory_bytes:
-        most = min(most, split.batch_size * _MEMORY_USED * device.memory_bytes / max(memory.bytes, 1.0))
-    doublings = math.floor(math.log2(max(min(wanted, most) / split.batch_size, 1.0)) + 1e-9)
-    return int(split.batch_size * 2**doublings)
 
 
 def _fixed(split: BatchSplit, scale: Scale) -> tuple[float, float]:
@@ -162,32 +125,6 @@ def _per_second(rate: float) -> str:
     """A rate with two digits that count."""
     digits = max(0, math.floor(math.log10(rate)) - 1) if rate >= 1 else 0
     return f"{round(rate, -digits):,.0f}"
-
-
-def _fix(batch: int, target: int, facts: Loader | None, optimizer: str, added_up: float) -> Fix:
-    times = target // batch
-    if times <= added_up:
-        left = added_up / times
-        added = f"  # and add up {count(left)} batches instead of {count(added_up)}: the updates stay what they are"
-        if left < 2:
-            added = "  # and update after each batch: the updates stay what they are"
-        return Fix(
-            f"Train with batch_size={target} and add up fewer gradients",
-            "numerics",
-            loader_call(facts, **({} if facts and facts.batch_size else {"batch_size": batch})),
-            loader_call(facts, batch_size=target) + added,
-        )
-    if "Adam" in optimizer:
-        rate = f"lr = lr * {times**0.5:.3g}  # Adam: the square root of {times}; check the loss"
-    else:
-        rate = f"lr = lr * {times}  # SGD: as much as the batch, after a warm-up; check the loss"
-    before = {} if facts and facts.batch_size else {"batch_size": batch}
-    return Fix(
-        f"Train with batch_size={target} and a learning rate to match",
-        "semantics",
-        loader_call(facts, **before),
-        f"{loader_call(facts, batch_size=target)}\n{rate}",
-    )
 
 
 def _claims(on_device: bool) -> tuple[str, ...]:
