@@ -22,9 +22,8 @@ with some back ends only.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,7 +33,6 @@ from advisor.api import (
     FORWARD,
     OPTIMIZER,
     Breakdown,
-    Category,
     Ev,
     Example,
     Finding,
@@ -46,7 +44,6 @@ from advisor.api import (
     Replay,
     Saving,
     Scale,
-    Source,
     Steps,
     Trace,
     Undilated,
@@ -57,7 +54,7 @@ from advisor.api import (
 )
 
 from ._costs import launched_us, less_by, refill_us, widened
-from ._operands import backward_of, dims_of, sizes
+from ._embedding_tables import Table, tables_of
 from ._places import place
 from ._words import count, percent, time
 
@@ -73,17 +70,12 @@ _CALL_US = {"SGD": (40.0, 100.0), "Adagrad": (110.0, 250.0)}
 _NUMBER_NS = {"SGD": (0.6, 5.0), "Adagrad": (4.0, 20.0)}
 # Numbers of four bytes that fill the cache of a core.
 _CACHED = 500_000
-_PRODUCTS = ("aten::linear", "aten::t", "aten::mm", "aten::matmul", "aten::addmm")
-
-
-@dataclass(slots=True)
-class _Table:
-    """One embedding table: rows and calls of its look-ups, and the rows of the trace that its dense gradient causes."""
-
-    looked_up: int = 0
-    calls: int = 0
-    where: Source | None = None
-    rows: list[int] = field(default_factory=list)
+_MEASURED = "low: the least that sparse gradients gave in measurements; high: all work on the whole table"
+# Where the work that comes instead is known, all of the present work goes.
+_KNOWN = (
+    "all work on the whole table, less the most and the least that the rows looked up take instead; high: "
+    "and what the table pushes out of the caches, and giving back its gradient"
+)
 
 
 def check(
@@ -102,7 +94,7 @@ def check(
     max_touched: float = 0.1,  # a sparse row costs several times a dense one, so above a tenth nothing is sure
 ) -> Iterator[Finding]:
     names = [one.name for one in facts.optimizers] if facts else _optimizers(trace)
-    for (height, width), table in _tables(trace, steps, lines, nesting, links).items():
+    for (height, width), table in tables_of(trace, lines, nesting, links).items():
         touched = table.looked_up / steps.count / height
         if touched > max_touched or not table.rows:
             continue
@@ -115,17 +107,11 @@ def check(
             spent_us, claims = steps.per_step_us(float(trace.events.dur_ns[rows].sum())), ("backward", "optimizer")
         bound_us = sum(breakdown.us(part) for part in claims)
         instead = None if breakdown.on_device else _instead_us(table, width, names, steps)
-        # Where the work that comes instead is known, all of the present work goes.
-        least = 1.0 if instead else min((_LEAST.get(name, 0.0) for name in names), default=0.0)
-        how = "low: the least that sparse gradients gave in measurements; high: all work on the whole table"
-        if instead:
-            how = (
-                "all work on the whole table, less the most and the least that the rows looked up take instead; high: "
-                "and what the table pushes out of the caches, and giving back its gradient"
-            )
         high_us = min(spent_us, bound_us)
-        modelled = scale.saving(high_us * least, high_us, how)
+        least = 1.0 if instead else min((_LEAST.get(name, 0.0) for name in names), default=0.0)
+        how = _KNOWN if instead else _MEASURED
         less = edits.scale(rows, 1 - least)
+        modelled = scale.saving(high_us * least, high_us, how)
         saving = replayed_or(modelled, replay, [less], [edits.remove(rows)], how, scale.scaled(bound_us))
         if not breakdown.on_device:
             spans = union(trace.events.start_ns[rows], trace.events.end_ns[rows])
@@ -150,7 +136,7 @@ def check(
         )
 
 
-def _instead_us(table: _Table, width: int, names: list[str], steps: Steps) -> tuple[float, float] | None:
+def _instead_us(table: Table, width: int, names: list[str], steps: Steps) -> tuple[float, float] | None:
     """(least, most) that sparse gradients of the rows looked up take, un-profiled µs per step; None where not known."""
     if not names or any(name not in _CALL_US for name in names):
         return None
@@ -193,64 +179,6 @@ def _fix(height: int, width: int, names: list[str]) -> Fix:
         f"{after}\nsparse = torch.optim.SparseAdam([model.items.weight], ...)  # the embedding's weight\n"
         f"optimizer = torch.optim.{name}([p for p in model.parameters() if p is not model.items.weight], ...)",
     )
-
-
-def _tables(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting, links: Links) -> dict[tuple[int, int], _Table]:
-    """Tables by shape, each with the rows that write its dense gradient and update all of it."""
-    events = trace.events
-    inside = links.step >= 0
-    dense = set(nesting.outer_op[events.exactly("aten::embedding_dense_backward")].tolist())
-    tables: dict[tuple[int, int], _Table] = defaultdict(_Table)
-    for row in np.flatnonzero(events.exactly("aten::embedding") & inside).tolist():
-        dims = dims_of(events, row)
-        shape, indices = sizes(dims, 0), sizes(dims, 1)
-        if len(shape) != 2:
-            continue
-        nodes = backward_of(events, np.array([row], np.int64))
-        if not dense & set(nodes.tolist()):
-            continue
-        table = tables[shape[0], shape[1]]
-        table.looked_up += int(np.prod(indices)) if indices else 1
-        table.calls += 1
-        table.where = table.where or lines.where_op(row)
-        table.rows += [int(node) for node in nodes if inside[node]]
-    if tables:
-        for shape in _multiplied(trace) & set(tables):
-            del tables[shape]
-        _add_updates(trace, nesting, inside, tables)
-    return dict(tables)
-
-
-def _multiplied(trace: Trace) -> set[tuple[int, int]]:
-    """Shapes of the matrices that products take, as given and transposed."""
-    events = trace.events
-    kinds = np.flatnonzero(events.exactly(*_PRODUCTS))
-    _, first = np.unique(events.dims[kinds], return_index=True)
-    shapes = set()
-    for row in kinds[first].tolist():
-        dims = dims_of(events, row)
-        for shape in (sizes(dims, at) for at in range(len(dims))):
-            if len(shape) == 2:
-                shapes |= {(shape[0], shape[1]), (shape[1], shape[0])}
-    return shapes
-
-
-def _add_updates(
-    trace: Trace,
-    nesting: Nesting,
-    inside: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    tables: dict[tuple[int, int], _Table],
-) -> None:
-    """The optimizer's ops whose first tensor is a table; ops on lists of tensors cannot be split and stay out."""
-    events = trace.events
-    updating = nesting.ancestor(
-        events.of(Category.ANNOTATION) & events.named("Optimizer.step#", "Optimizer.zero_grad#")
-    )
-    outermost = nesting.outer_op == np.arange(len(events))
-    for row in np.flatnonzero(events.of(Category.CPU_OP) & outermost & inside & (updating >= 0)).tolist():
-        shape = sizes(dims_of(events, row), 0)
-        if len(shape) == 2 and (shape[0], shape[1]) in tables:
-            tables[shape[0], shape[1]].rows.append(row)
 
 
 def _looked_up(height: int) -> Ev:
