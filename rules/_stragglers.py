@@ -18,6 +18,8 @@ CAUSES = {
     "launch": ("idle_launch", "idle_sync"),
     "copy": ("exposed_copy",),
 }
+# Of the host's parts those in which no op runs.
+_PYTHON = ("host", "idle_host")
 # From this much more arithmetic on its batches are what differs; unequal-batches looks at the same ones.
 MORE_WORK = 1.2
 # Larger batches explain what takes longer by about as much as their arithmetic is more, be it computing or fetching;
@@ -32,6 +34,7 @@ class Cause:
     """What a rank does more than the median of the others, profiled µs per step.
 
     id: a key of CAUSES; data (its batches are larger), gc, or mixed;  computing: the part of it in computation
+    python_us: what of it is Python between the ops, where that is the cause: the profiler does not slow it
     """
 
     id: str
@@ -39,6 +42,7 @@ class Cause:
     said: str
     where: tuple[Source, ...] = ()
     computing: float = 0.0
+    python_us: float = 0.0
 
 
 def cause_of(ranks: Ranks, position: int) -> Cause:
@@ -59,11 +63,19 @@ def cause_of(ranks: Ranks, position: int) -> Cause:
     ratio = work_ratio(ranks, position)
     if ratio is not None and ratio >= MORE_WORK and _longer(ranks, position, CAUSES[name]) <= _AS_MUCH * ratio:
         return Cause("data", us, f"its batches are {count(ratio)} times the arithmetic of the others'", where)
-    return Cause(name, us, _said(ranks, position, name, us), where, computing)
+    python_us = max(sum(more.get(one, 0.0) for one in _PYTHON), 0.0) if name == "host" else 0.0
+    return Cause(name, us, _said(ranks, position, name, us, python_us), where, computing, python_us)
 
 
-def _said(ranks: Ranks, position: int, name: str, us: float) -> str:
-    longer = time(ranks.facts[ranks.reference].scale.scaled(us))
+def plain_us(ranks: Ranks, us: float, python_us: float) -> float:
+    """So much of the profiled step without the profiler. It slows ops; Python between them takes as long as ever."""
+    scale = ranks.facts[ranks.reference].scale
+    python_us = min(us, python_us)
+    return min(scale.scaled(us - python_us) + max(python_us, scale.scaled(python_us)), scale.step_us)
+
+
+def _said(ranks: Ranks, position: int, name: str, us: float, python_us: float) -> str:
+    longer = time(plain_us(ranks, us, python_us))
     if name != "work":
         return f"its {_NAMES[name]} takes {longer} more"
     ratio = work_ratio(ranks, position)

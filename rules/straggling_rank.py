@@ -21,7 +21,7 @@ cores of a host that other processes use, too: equal work that takes one of them
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from advisor.api import (
     draw,
 )
 
-from ._stragglers import cause_of, fix_of
+from ._stragglers import Cause, cause_of, fix_of, plain_us
 from ._words import percent, time
 
 CONFIRMED = "real trace: DLRM on eight V100s, where one rank comes last to five of eight collectives"
@@ -84,19 +84,19 @@ def check(
     sure_us, most_us = sorted((late.waited_us, late.excess_us))
     if sure_us < least * ranks.step_us or sure_us < 2 * uncertain_us:
         return
-    scale = ranks.facts[ranks.reference].scale
     cause = cause_of(ranks, late.position)
     # Larger batches are what unequal-batches looks at. And equal work that takes a rank longer on the cores of a host
     # says that others use its core just now, not what is wrong with the training.
     if cause.id == "data" or (not ranks.on_device and cause.computing > _CONTENDED):
         return
     number = ranks.ranks[late.position]
+    waits_us = plain_us(ranks, sure_us, cause.python_us)
     yield Finding(
         message=(
             f"Rank {number} comes last {late.often}, and each other rank waits for it, at least "
-            f"{time(scale.scaled(sure_us))} of each step ({percent(min(sure_us / ranks.step_us, 1.0))}): {cause.said}."
+            f"{time(waits_us)} of each step ({percent(_share(ranks, waits_us))}): {cause.said}."
         ),
-        saving=_saving(ranks, 0.0 if late.few else sure_us - uncertain_us, most_us),
+        saving=_saving(ranks, cause, 0.0 if late.few else sure_us - uncertain_us, most_us),
         where=cause.where,
         facts=_facts(ranks, waiting, late) | {"cause": cause.id, "more_us": cause.us, "uncertain_us": uncertain_us},
         fix=fix_of(cause),
@@ -105,9 +105,15 @@ def check(
     )
 
 
-def _saving(ranks: Ranks, low_us: float, high_us: float) -> Saving:
+def _share(ranks: Ranks, us: float) -> float:
+    """Which share of the un-profiled step that is."""
+    return min(us / ranks.facts[ranks.reference].scale.step_us, 1.0)
+
+
+def _saving(ranks: Ranks, cause: Cause, low_us: float, high_us: float) -> Saving:
     how = "the step with this rank as fast as the next slowest: from the collectives and from the ranks' breakdowns"
-    return ranks.facts[ranks.reference].scale.saving(max(0.0, low_us), high_us, how)
+    low_us, high_us = (plain_us(ranks, max(us, 0.0), cause.python_us) for us in (low_us, high_us))
+    return replace(ranks.facts[ranks.reference].scale.saving(0.0, 0.0, how), low_us=low_us, high_us=high_us)
 
 
 def _late(ranks: Ranks, waiting: Waiting) -> _Late | None:
@@ -172,6 +178,11 @@ _LATE = """
     cpu    [D        ][F ][B  ]            [D        ][F ][B  ]            [D        ][F ][B  ]
     cpu 2                     [G         ]                    [G         ]                    [G         ]
     """
+_COUNTING = """
+    step   [1                             ][2                             ][3                             ]
+    cpu    [D]       [F ][B  ]             [D]       [F ][B  ]             [D]       [F ][B  ]
+    cpu 2                     [G         ]                    [G         ]                    [G         ]
+    """
 _TURNS = """
     step   [1                             ][2                             ][3                             ]
     cpu    [D        ][F ][B  ]            [D][F ][B  ]                    [D        ][F ][B  ]
@@ -201,6 +212,9 @@ def _drawn(text: str, world_size: int = 2) -> dict[str, Any]:
     return draw(text + _TWICE, us=1000, world_size=world_size, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO, A=GLOO)
 
 
+# A step of 32 ms that takes 16 ms without the profiler.
+_PLAIN: dict[str, Any] = {"steps": {"unprofiled_us": [16_000.0] * 20}}
+
 EXAMPLES = [
     Example(
         "the loader of rank 1 is slower",
@@ -208,6 +222,15 @@ EXAMPLES = [
         others=(_drawn(_LATE),),
         saves_us=(7000, 9000),
         says=("Rank 1", "its input takes 8 ms more"),
+    ),
+    Example(
+        "Python that rank 1 alone runs: the profiler slowed the rest of the step, and not that",
+        _drawn(_FAST),
+        facts=_PLAIN,
+        others=(_drawn(_COUNTING),),
+        other_facts=(_PLAIN | {"rank": 1},),
+        saves_us=(5500, 7000),
+        says=("Rank 1", "its Python between the ops takes 6 ms more"),
     ),
     Example(
         "ranks are late by turns",
