@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from advisor.api import Source
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Lines, Source
 
 from ._words import count
 
@@ -18,6 +21,11 @@ def place(where: Source | None) -> str:
     if where.precision == "function" and where.function:
         return f" in {where.function}(), from {at}"
     return f" at {at}"
+
+
+def first_line(lines: Lines, rows: npt.NDArray[np.int64]) -> Source | None:
+    """The line of the first of these rows whose line is known."""
+    return next((found for row in rows.tolist() if (found := lines.where_op(row))), None)
 
 
 def often(per_step: float) -> str:

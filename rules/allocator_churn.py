@@ -39,15 +39,10 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
-    edits,
-    intersect,
-    replayed_or,
-    subtract,
-    total,
-    union,
 )
 
-from ._places import place
+from ._driver_calls import left_out
+from ._places import first_line, place
 from ._words import count, percent, time
 
 _CALLS = ("Malloc", "Free")
@@ -71,18 +66,13 @@ def check(
         return
     calls &= ~events.named(*_NOT) & events.named("cuda", "hip") & (steps.step_of(events.start_ns) >= 0)
     rows = np.flatnonzero(calls)
-    spans = union(events.start_ns[rows], events.end_ns[rows])
     if not len(rows):
         return
-    spent_us = steps.per_step_us(total(intersect(spans, steps.window)))
-    high_us = steps.per_step_us(total(intersect(spans, subtract(steps.window, busy.busy))))
-    modelled = scale.saving(0.0, high_us, "at most the calls during which the device was idle")
-    how = "low: the device is behind anyway; high: the step replayed without these calls"
-    saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.scaled(spent_us))
+    spent_us, saving = left_out(trace, steps, busy, scale, replay, rows)
     if saving.high_us < min_share * scale.step_us:
         return
     frees = int((events.named("Free") & calls).sum())
-    where = next((found for row in rows.tolist() if (found := lines.where_op(row))), None)
+    where = first_line(lines, rows)
     yield Finding(
         message=(
             f"Device memory is taken from the driver in {count((len(rows) - frees) / steps.count)} calls a step and "

@@ -48,7 +48,7 @@ from advisor.api import (
 )
 
 from ._costs import launched_us
-from ._places import place
+from ._places import first_line, place
 from ._words import percent, time
 
 _SCALING = ("aten::_amp_foreach_non_finite_check_and_unscale_", "aten::_amp_update_scale_")
@@ -85,7 +85,7 @@ def check(
     saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.step_us)
     if saving.high_us < min_share * scale.step_us:
         return
-    where = next((found for row in rows.tolist() if (found := lines.where_op(row))), None)
+    where = first_line(lines, rows)
     yield Finding(
         message=(
             f"Autocast runs in bf16, whose range needs no loss scaling, and GradScaler rescales and checks all "

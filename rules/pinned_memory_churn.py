@@ -38,15 +38,10 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
-    edits,
-    intersect,
-    replayed_or,
-    subtract,
-    total,
-    union,
 )
 
-from ._places import place
+from ._driver_calls import left_out
+from ._places import first_line, place
 from ._words import count, percent, time
 
 _CALLS = ("HostAlloc", "MallocHost", "HostMalloc", "FreeHost", "HostFree", "HostRegister", "HostUnregister")
@@ -67,15 +62,10 @@ def check(
     rows = np.flatnonzero(calls & (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0))
     if not len(rows):
         return
-    spans = union(events.start_ns[rows], events.end_ns[rows])
-    spent_us = steps.per_step_us(total(spans))
-    idle_us = steps.per_step_us(total(intersect(spans, subtract(steps.window, busy.busy))))
-    how = "low: the device is behind anyway; high: the step replayed without these calls"
-    modelled = scale.saving(0.0, idle_us, "at most the calls during which the device was idle")
-    saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.scaled(spent_us))
+    spent_us, saving = left_out(trace, steps, busy, scale, replay, rows)
     if saving.high_us < min_share * scale.step_us:
         return
-    where = next((found for row in rows.tolist() if (found := lines.where_op(row))), None)
+    where = first_line(lines, rows)
     yield Finding(
         message=(
             f"Page-locked memory is fetched or given back in {count(len(rows) / steps.count)} calls a step"
