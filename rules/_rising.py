@@ -17,6 +17,8 @@ _RISES, _IN_EACH_HALF = 6, 0.2
 # What grows with the number of steps is zero at the first of them: the line through the middles of the first and the
 # last quarter of the steps before the window leads there. Fewer steps have no quarters to speak of.
 _LEAST_BEFORE, _QUARTERS = 40, 4
+# Ten ranks and more are close to the normal distribution, of which one in twenty lies beyond 1.645.
+_LEAST_RANKS, _BY_CHANCE = 10, 1.645
 
 
 def grown_by_times(record: RankRecord) -> tuple[float, float] | None:
@@ -38,6 +40,23 @@ def grown_by_times(record: RankRecord) -> tuple[float, float] | None:
     if not 0 < start < end:
         return None
     return (end - start) / (end + start), 1 - start / end
+
+
+def end_of_rise(part_us: Sequence[float], record: RankRecord) -> float | None:
+    """What a step takes at the end of the run so far, µs, where steps rise and this part of them does; None elsewhere.
+
+    part_us: what each profiled step spent in that part. The window is a short piece of the run, so the part rises where
+    the order of its values is one that chance makes in one of twenty windows (Spearman's rank correlation).
+    """
+    rise = rise_of(record.steps.unprofiled_us)
+    if rise is None or len(part_us) < _LEAST_RANKS:
+        return None
+    _, at, count = np.unique(part_us, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(count) - (count - 1) / 2)[at]  # equal values share a rank
+    if len(count) == 1:
+        return None
+    correlation = float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1])
+    return rise[1] if correlation * (len(ranks) - 1) ** 0.5 >= _BY_CHANCE else None
 
 
 def rise_of(times_us: Sequence[float]) -> tuple[float, float] | None:

@@ -4,8 +4,9 @@
 On machines without an accelerator: lines of the user's code that spend their time in long stretches of Python, in
 which no op, no fetch and no optimizer runs, with the ops between these stretches. A function that a line calls often
 is one place with that line. The few microseconds between the ops of a model are no such stretch, and neither is a call
-of a library that runs once a step for less than a tenth of a millisecond. (With an accelerator such time matters only
-where the device idles; that is the rule idle-gpu.)
+of a library that runs once a step for less than a tenth of a millisecond. Where steps rise through the run and this
+Python rises in the window, the high end is what it takes at the end of the run so far. (With an accelerator such time
+matters only where the device idles; that is the rule idle-gpu.)
 
 ## Why it costs time
 Python handles one number at a time. A loop over samples, a conversion to lists, a metric in pure Python, a
@@ -51,6 +52,7 @@ from advisor.api import (
 from ._besides import BESIDES
 from ._blocks import MOST_KEPT, TURNS, Block
 from ._loop_places import LoopPlaces
+from ._rising import end_of_rise
 from ._words import percent, time
 
 CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hooks in Python"
@@ -64,6 +66,8 @@ _PAUSED = 2.0
 # What runs once in a step and is shorter than this is a call or two of a library: there is no loop to take away, and
 # tensor ops with their calls take as long.
 _SOMEBODYS_US = 100.0
+# One place has most of the Python: what all of it does, that place does.
+_MOST = 0.5
 
 
 def check(
@@ -88,18 +92,20 @@ def check(
     bound_us = max(host_us - _collected_us(record, undilated, steps), 0.0)
     if bound_us < min_share * steps.step_us:
         return
+    end_us = end_of_rise(_python_ns(undilated, steps), record) if record else None
     found = False
     named_us = sum(line.python_us for line in costs.lines) if costs else 0.0
     cut = record is not None and any(_CUT in note for note in record.notes)
     for index, place in enumerate(places.python if places else ()):
         # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
         nameless_us = max(undilated.python_us - named_us, 0.0) if cut and index == 0 else 0.0
-        saving = _saving(place, nameless_us, undilated, scale, rare)
+        grown_us = end_us if place.python_us + nameless_us >= _MOST * undilated.python_us else None
+        saving = _saving(place, nameless_us, undilated, scale, rare, grown_us)
         worth_us = sum(line.us for line in place.lines if _is_work(line)) + nameless_us
         if min(worth_us, bound_us) >= min_share * steps.step_us:
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
-            yield _finding(place, us, saving, rare, steps, scale)
+            yield _finding(place, us, saving, rare, grown_us is not None, steps, scale)
     if not found and (costs is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, steps, scale)
 
@@ -145,7 +151,10 @@ def _now_and_then(undilated: Undilated, steps: Steps) -> tuple[bool, float]:
     return len(longer) > 1, steps.per_step_us(once)
 
 
-def _saving(place: Block, nameless_us: float, undilated: Undilated, scale: Scale, rare: bool) -> Saving:
+def _saving(
+    place: Block, nameless_us: float, undilated: Undilated, scale: Scale, rare: bool, end_us: float | None
+) -> Saving:
+    """end_us: what a step takes at the end of the run, where it is this place that makes steps longer and longer."""
     nameless = undilated.in_part("rest", nameless_us, python_us=nameless_us)
     low, high = undilated.share(place.whole(undilated) + nameless)
     how = "high: all of these lines and what they push out of the caches; low: three tenths of it stay as tensor ops"
@@ -156,15 +165,19 @@ def _saving(place: Block, nameless_us: float, undilated: Undilated, scale: Scale
         low, high = min(max(low, tail), spread), max(high, spread)
         how = "what separates the mean step from the median and from the fast tenth: it comes only now and then"
     high = min(max(high, low) * BESIDES, 1.0)
+    if end_us is not None and end_us > scale.step_us:
+        high = 1 - (1 - high) * scale.step_us / end_us
+        how = "low: three tenths of these lines stay as tensor ops; high: as at the end of the run so far, they grow"
     return Saving(low * (1 - MOST_KEPT) * scale.step_us, high * scale.step_us, "modelled", how)
 
 
-def _finding(place: Block, us: float, saving: Saving, rare: bool, steps: Steps, scale: Scale) -> Finding:
+def _finding(place: Block, us: float, saving: Saving, rare: bool, grows: bool, steps: Steps, scale: Scale) -> Finding:
     taken = f"{time(scale.scaled(us))} of each step ({percent(min(us / steps.step_us, 1.0))})"
     # The one step whose lines were recorded may not be one of those: then the line is the one beside it.
     often = ", all of it in a few of the steps, at or before" if rare else " at"
+    more = ", and more with every step" if grows else ""
     return Finding(
-        message=f"Python between ops takes {taken}{often} {place.place}.",
+        message=f"Python between ops takes {taken}{often} {place.place}{more}.",
         saving=saving,
         where=place.where,
         facts={"python_us": place.python_us, "lines_us": place.us},
