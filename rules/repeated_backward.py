@@ -21,12 +21,14 @@ are added up in another order differ in their last digits.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
+    GEMM,
     OPTIMIZER,
     Breakdown,
     Ev,
@@ -149,16 +151,19 @@ _SUM = """
     cpu  [A][B][R][Y][T ][Z   ][S ][O] [C][D][R][W][U ][V   ][S ][P]
     cpu               [N]       [J]                 [N]       [J]
     """
+_DEVICE = """
+    gpu 7                [L   ]                 [L   ]                         [L   ]                 [L   ]
+    """
 _MUL = Ev("aten::mul", dims=[[], []])
 
 
 def _drawn(
-    *, added: bool = True, one_graph: bool = True, together: bool = False, between: Ev = _MUL
+    *, added: bool = True, one_graph: bool = True, together: bool = False, on_device: bool = False, between: Ev = _MUL
 ) -> dict[str, object]:
     """Two backward passes in each step.
 
     added: the second adds to what the first stored; one_graph: both go through the same layer; together: there is no
-    second; between: what runs between them.
+    second; on_device: the layer's node is a kernel of 600 µs; between: what runs between them.
     """
     text = _SUM if together else _STEPS
     if not one_graph:
@@ -177,6 +182,10 @@ def _drawn(
         "J": Ev("aten::detach", dims=[_WEIGHT]),
         "K": Ev("aten::add_" if added else "aten::detach", dims=[_WEIGHT, _WEIGHT]),
     }
+    if on_device:
+        text += _DEVICE
+        rows = {name: replace(row, launches="kernel" if name in "ZV" else "") for name, row in rows.items()}
+        rows["L"] = GEMM
     return draw(text, us=100, **{name: row for name, row in rows.items() if f"[{name}" in text})
 
 
@@ -187,6 +196,7 @@ EXAMPLES = [
         saves_us=(1000, 1700),
         says=("2 backward passes go through one graph", "up to 2 of its nodes"),
     ),
+    Example("the same beside a GPU", _drawn(on_device=True), saves_us=(900, 1200), says=("the repeats take 600 µs",)),
     Example("each loss has a graph of its own", _drawn(one_graph=False), saves_us=None, near_miss=True),
     Example(
         "the gradients of the first loss are dropped before the second",
