@@ -38,6 +38,7 @@ class Loop:
     layers: float
     network: bool = False  # each turn runs several ops of that name, layers that see one element
     reads: bool = False  # a library's loop that reads tensors number by number, as formatting them does
+    picks: bool = False  # each turn works on elements of its own, which a mask picks
 
 
 def outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> Ints:
@@ -107,6 +108,12 @@ def _numbers_read(trace: Trace, steps: Steps, cost: LineCost, rows: Ints) -> flo
     step = steps.step_of(events.start_ns[read])
     numbers = float(np.median(np.bincount(step[step >= 0], minlength=steps.count)))
     return 0.0 if cost.parts.get("backward") or numbers < TURNS * cost.visits else numbers
+
+
+def picks(trace: Trace, steps: Steps, costs: LineCosts, lines: set[int], turns: float) -> bool:
+    """Whether these lines look up in most turns where a mask holds: an op over all turns has no such parts."""
+    looked_up = np.isin(costs.op_line, list(lines)) & trace.events.exactly("aten::nonzero")
+    return in_most_turns(np.count_nonzero(looked_up) / steps.count, turns)
 
 
 def _sees_one(trace: Trace, rows: Ints) -> bool:

@@ -7,7 +7,7 @@ these call, and the part of the backward pass that their ops cause. The lines ar
 them it is silent, and so it is for the layers of a model, for what the loader does, and for loops inside a library,
 except one that reads tensors number by number: formatting a tensor does that, for a log whose level is off as well.
 Python in the same turns belongs to the loop where ops take more of it. What the ops take beyond a bare call of this
-run is work, which may stay.
+run is work, which may stay; where a mask picks the elements of each turn, ops over all of them may do far more of it.
 
 ## Why it costs time
 Each op costs some microseconds of Python and dispatch, whatever its size. A loop over samples, time steps,
@@ -52,6 +52,15 @@ from ._words import count, percent, time
 CONFIRMED = "measured pairs on a CPU: an average of weights, a contrastive loss, triplets, a mask, an LSTM, experts"
 
 
+_HIGH = "high: all turns, what they cost in the backward pass and what they push out of the caches, in the time of one"
+_HOW = (
+    f"{_HIGH}; low: what their ops take beyond being called stays, or three tenths, as in measured rewrites; nothing "
+    "where each turn needs the result of the last and no op does that"
+)
+_HOW_PICKED = (
+    f"{_HIGH}; low: nothing, since each turn picks its elements by a mask, and ops over all elements at once do the "
+    "arithmetic of each turn for all of them; sorted by turn first, each element is worked on once"
+)
 _AT_ONCE = Fix(
     "Replace the loop by ops over all elements at once",
     "numerics",
@@ -83,18 +92,20 @@ def check(
             yield _finding(place, loop, undilated, scale, steps)
 
 
-def _saving(place: Block, turns: float, undilated: Undilated, scale: Scale) -> Saving:
+def _saving(place: Block, loop: Loop, undilated: Undilated, scale: Scale) -> Saving:
     low, high = place.share(undilated)
     # Long ops are not made longer by the profiler: their time is that of the real step.
     beyond = (place.beyond_us or 0.0) / undilated.plain_us
     least = min(low * (1 - MOST_KEPT), max(low - beyond, 0.0))
+    how = _HOW
+    if loop.picks:
+        # Without a mask each of the turns works on all elements: so many times the arithmetic that nothing is certain.
+        least, how = 0.0, _HOW_PICKED
     return Saving(
         least * scale.step_us,
-        min(high * (1 - 1 / turns) * BESIDES, 1.0) * scale.step_us,
+        min(high * (1 - 1 / loop.turns) * BESIDES, 1.0) * scale.step_us,
         "modelled",
-        "high: all turns, what they cost in the backward pass and what they push out of the caches, in the time of "
-        "one; low: what their ops take beyond being called stays, or three tenths, as in measured rewrites; nothing "
-        "where each turn needs the result of the last and no op does that",
+        how,
     )
 
 
@@ -108,7 +119,7 @@ def _finding(place: Block, loop: Loop, undilated: Undilated, scale: Scale, steps
             f"{place.place} {does} takes "
             f"{time(scale.scaled(place.us))} of each step ({percent(place.us / steps.step_us)}){behind}."
         ),
-        saving=_saving(place, loop.turns, undilated, scale),
+        saving=_saving(place, loop, undilated, scale),
         where=place.where,
         facts={"turns": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
         fix=_READ_AT_ONCE if loop.reads else _AT_ONCE,

@@ -96,3 +96,12 @@ def read_by_one_visit(name: str, steps_with: str) -> Computed:
 )
 def test_a_librarys_loop_is_the_users_where_it_reads_numbers_in_each_step(name, steps_with, found):
     assert said(read_by_one_visit(name, steps_with)).get("tensor-loop") == ([31] if found else None)
+
+
+@pytest.mark.parametrize(("second", "certain"), [("aten::nonzero", False), ("aten::neg", True)])
+def test_a_loop_that_picks_its_elements_by_a_mask_promises_nothing_for_certain(second, certain):
+    calls = [row("aten::eq", 0, 6, "cpu_op"), row(second, 8, 6, "cpu_op"), row("aten::index", 16, 6, "cpu_op")]
+    known = computed(step([line(31, 0, 24, "forward"), *calls], 24, TURNS))
+    (finding,) = apply(load_rules().by_id()["tensor-loop"], known, {}).findings
+    assert (finding.saving.low_us > 0) == certain
+    assert ("mask" in finding.saving.how) != certain
