@@ -43,3 +43,28 @@ def outcome(rule: str, step: Step, folder: Path, record: RankRecord | None = Non
 def network(width: int = 256) -> Any:
     nn = torch.nn
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+
+
+def nothing(_x: Any) -> None:
+    return None
+
+
+def trained(
+    model: Any, after: Callable[[Any], Any] = nothing, batch: int = 512, before: Callable[[Any], Any] = nothing
+) -> Step:
+    """A training step of the model, and something else before the weights change or after."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.randn(batch, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        before(x)
+        optimizer.step()
+        after(x)
+
+    return step
+
+
+def without_gradients(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return torch.no_grad()(call)  # type: ignore[no-any-return]

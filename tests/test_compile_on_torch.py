@@ -1,0 +1,87 @@
+"""Models that are compiled too often or in pieces, on traces that PyTorch writes here and now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch_steps import network, outcome
+
+from advisor.capture.record import RankRecord
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+
+def compiled(model: Any, **options: Any) -> Any:
+    """The model compiled without a code generator: what matters here is when and how often it is compiled."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    return torch.compile(model, backend="eager", **options)
+
+
+def recorded(recompiles: list[str]) -> RankRecord:
+    """The record of a run, with what the compiler counted so far."""
+    breaks = {str(reason): int(n) for reason, n in torch._dynamo.utils.counters["graph_break"].items()}
+    return RankRecord(compile={"graph_breaks": breaks, "recompiles": recompiles})
+
+
+def test_compilations_in_the_profiled_steps_are_found_and_those_before_are_not(tmp_path: Path) -> None:
+    net = compiled(network(), dynamic=False)
+    lengths = iter(range(8, 100))
+    found = outcome("recompiles", lambda: net(torch.randn(next(lengths), 64)).sum().backward(), tmp_path, recorded([]))
+    assert found.status == "found"
+    assert found.findings[0].facts["per_step"] == 1
+    steady = compiled(network(), dynamic=False)
+    x = torch.randn(8, 64)
+    assert outcome("recompiles", lambda: steady(x).sum().backward(), tmp_path).status == "clear"
+
+
+def test_a_function_that_is_compiled_no_more_is_found(tmp_path: Path) -> None:
+    net = compiled(network(), dynamic=False)
+    for length in range(8, 20):  # more lengths than PyTorch compiles a function for
+        net(torch.randn(length, 64))
+    reasons = [f"0/{n}: tensor 'x' size mismatch at index 0. expected {n + 8}, actual {n + 9}" for n in range(8)]
+    found = outcome("recompiles", lambda: net(torch.randn(30, 64)).sum().backward(), tmp_path, recorded(reasons))
+    assert [finding.facts["functions"] for finding in found.findings] == [1]
+    assert "uncompiled" in found.findings[0].message
+    x = torch.randn(8, 64)  # a length that it was compiled for
+    assert outcome("recompiles", lambda: net(x).sum().backward(), tmp_path, recorded(reasons)).status == "clear"
+
+
+def test_a_print_cuts_a_compiled_model_in_two(tmp_path: Path) -> None:
+    class Talkative(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, says: bool) -> None:
+            super().__init__()
+            self.first, self.second, self.says = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64), says
+
+        def forward(self, x: Any) -> Any:
+            y = self.first(x).relu()
+            if self.says:
+                print(end="")
+            return self.second(y)
+
+    x = torch.randn(8, 64)
+    for says, status in ((True, "found"), (False, "clear")):
+        net = compiled(Talkative(says))
+        net(x)
+        found = outcome("graph-breaks", lambda net=net: net(x).sum().backward(), tmp_path, recorded([]))  # type: ignore[misc]
+        assert found.status == status
+        if says:
+            assert found.findings[0].facts["pieces"] == 2
+
+
+def test_layers_that_are_compiled_one_by_one(tmp_path: Path) -> None:
+    layers = [torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU()) for _ in range(16)]
+    torch._dynamo.reset()
+    each = torch.nn.Sequential(*(torch.compile(layer, backend="eager") for layer in layers))
+    x = torch.randn(8, 32)
+    with torch._dynamo.config.patch(recompile_limit=64):
+        each(x)
+        found = outcome("compiled-pieces", lambda: each(x).sum().backward(), tmp_path, recorded([]))
+    assert found.status == "found"
+    assert found.findings[0].facts["pieces"] == len(layers)
+    whole = compiled(torch.nn.Sequential(*layers))
+    whole(x)
+    assert outcome("compiled-pieces", lambda: whole(x).sum().backward(), tmp_path, recorded([])).status == "clear"

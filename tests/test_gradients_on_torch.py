@@ -1,0 +1,154 @@
+"""Gradients that nobody applies, that are copied, or that are dense, on traces that PyTorch writes here and now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from torch_steps import network, outcome, trained
+
+from advisor.capture.record import Optimizer, RankRecord
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize(
+    ("rows", "sparse", "status"), [(50_000, False, "found"), (50_000, True, "clear"), (200, False, "clear")]
+)
+def test_dense_gradients_of_a_large_table(rows: int, sparse: bool, status: str, tmp_path: Path) -> None:
+    table = torch.nn.Embedding(rows, 32, sparse=sparse)
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+    index = torch.randint(0, rows, (64,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        table(index).square().mean().backward()
+        optimizer.step()
+
+    found = outcome("dense-embedding-gradients", step, tmp_path)
+    assert found.status == status
+    if status == "found":
+        assert found.findings[0].facts["rows"] == rows
+        assert found.findings[0].facts["touched_share"] == pytest.approx(64 / rows)
+
+
+def test_gradients_that_no_optimizer_applies(tmp_path: Path) -> None:
+    backbone, head = network(), torch.nn.Linear(1, 3)
+    optimizer = torch.optim.SGD(head.parameters(), lr=1e-3)
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=2)])
+    x = torch.randn(64, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        head(backbone(x)).square().mean().backward()
+        optimizer.step()
+
+    found = outcome("unused-gradients", step, tmp_path, record)
+    assert found.status == "found"
+    assert found.findings[0].facts["gradients"] == 2 + len(list(backbone.parameters()))
+    everything = RankRecord(optimizers=[Optimizer("SGD", tensors=2 + len(list(backbone.parameters())))])
+    assert outcome("unused-gradients", step, tmp_path, everything).status == "clear"
+    backbone.requires_grad_(False)
+    assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
+
+
+def test_two_networks_that_are_trained_in_turns_use_their_gradients(tmp_path: Path) -> None:
+    maker, judge = torch.nn.Linear(16, 64), network()
+    optimizers = [torch.optim.SGD(one.parameters(), lr=1e-3) for one in (maker, judge)]
+    sizes = [len(list(one.parameters())) for one in (maker, judge)]
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=size) for size in sizes])
+    noise, x = torch.randn(32, 16), torch.randn(32, 64)
+
+    def step() -> None:
+        made = maker(noise)
+        optimizers[1].zero_grad()
+        (judge(x).mean() - judge(made.detach()).mean()).backward()
+        optimizers[1].step()
+        optimizers[0].zero_grad()
+        judge(made).mean().backward()
+        optimizers[0].step()
+
+    for rule in ("unused-gradients", "second-forward", "evaluation-with-gradients"):
+        assert outcome(rule, step, tmp_path, record).status == "clear"
+
+
+def test_a_network_whose_gradients_are_dropped_is_found(tmp_path: Path) -> None:
+    nn = torch.nn
+    maker = nn.Sequential(nn.Linear(16, 384), nn.ReLU(), nn.Linear(384, 64))
+    judge = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 1))
+    optimizers = [torch.optim.SGD(one.parameters(), lr=1e-3, foreach=False) for one in (maker, judge)]
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=len(list(one.parameters()))) for one in (maker, judge)])
+    noise, x = torch.randn(512, 16), torch.randn(512, 64)
+
+    def step() -> None:
+        made = maker(noise)
+        optimizers[1].zero_grad()
+        (judge(x).mean() - judge(made).mean()).backward()
+        optimizers[1].step()
+        optimizers[0].zero_grad()
+        judge(maker(noise)).mean().backward()
+        optimizers[0].step()
+
+    found = outcome("unused-gradients", step, tmp_path, record)
+    assert found.status == "found"
+    assert [one.facts["unread"] for one in found.findings] == [len(list(maker.parameters()))]
+
+
+def test_a_thawed_teacher_that_runs_after_the_student_is_found(tmp_path: Path) -> None:
+    student, teacher = network(), network(512)
+    optimizer = torch.optim.SGD(student.parameters(), lr=1e-3)
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=len(list(student.parameters())))])
+    x = torch.randn(256, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        answer = student(x)
+        (answer - teacher(x)).square().mean().backward()
+        optimizer.step()
+
+    found = outcome("unused-gradients", step, tmp_path, record)
+    assert found.status == "found"
+    assert found.findings[0].facts["unread"] >= 2
+    teacher.requires_grad_(False)
+    assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
+
+
+@pytest.mark.parametrize("convolved", [False, True])
+def test_gradients_of_inputs_are_no_parameters(convolved: bool, tmp_path: Path) -> None:
+    nn = torch.nn
+    images = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.Flatten(), nn.Linear(4 * 12 * 12, 1))
+    model, x = (images, torch.randn(8, 3, 16, 16)) if convolved else (network(), torch.randn(128, 64))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=len(list(model.parameters())))])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        at = x.clone().requires_grad_()
+        out = model(at)
+        (slope,) = torch.autograd.grad(out.sum(), at, create_graph=True)
+        (slope.square().mean() + out.square().mean()).backward()
+        optimizer.step()
+
+    assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
+
+
+def test_gradients_that_are_copied_out_of_buckets_and_a_search_in_vain(tmp_path: Path) -> None:
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_gloo_available():
+        pytest.skip("this PyTorch was built without gloo")
+    store = distributed.FileStore(str(tmp_path / "store"), 1)
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        for options, copies, search in (
+            ({"find_unused_parameters": True}, "found", "found"),
+            ({"gradient_as_bucket_view": True}, "clear", "clear"),
+        ):
+            model = torch.nn.parallel.DistributedDataParallel(network(), **options)
+            found = outcome("gradient-copies", trained(model), tmp_path)
+            assert found.status == copies
+            if found.findings:
+                assert found.findings[0].facts["copies"] == len(list(model.parameters()))
+            assert outcome("unused-parameter-search", trained(model), tmp_path).status == search
+    finally:
+        distributed.destroy_process_group()
