@@ -15,9 +15,10 @@ from advisor.analyses.replay import together as replayed_together
 from advisor.analyses.scale import Scale
 from advisor.analyses.step_counts import StepCounts
 from advisor.analyses.steps import Steps
+from advisor.asking import apply, choose, ignored, of_job
 from advisor.capture.record import RankRecord, RunRecord
-from advisor.computed import Computed, Missing, needs
-from advisor.config import Config, known
+from advisor.computed import Computed
+from advisor.config import Config
 from advisor.model import (
     BreakdownItem,
     Health,
@@ -32,7 +33,6 @@ from advisor.model import (
     StepsSummary,
     Timeline,
     WhatIf,
-    finding_order,
 )
 from advisor.ranks import settle
 from advisor.ranks.facts import RankFacts
@@ -106,7 +106,7 @@ def analyse(
     waits_us = ranks.waits_us if ranks else 0.0
     outcomes = [*settle.outcomes(outcomes, compared, reference.known_us, waits_us, step_us), *compared]
     outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
-    outcomes += _ignored(rules, config)
+    outcomes += ignored(rules, config)
     outcomes.sort(key=lambda outcome: outcome.rule)
     accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable]
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
@@ -129,26 +129,6 @@ def analyse(
         what_if=reference.what_if,
         modules=reference.modules or next((result.modules for result in results if result.modules), None),
     )
-
-
-def choose(rules: Rules, config: Config) -> list[Rule]:
-    """The rules that the configuration leaves, after checking every id and threshold it names."""
-    by_id = rules.by_id()
-    ids = {*by_id, *(broken.rule for broken in rules.broken)}
-    for name in (*config.select, *config.ignore, *config.thresholds):
-        known(name, ids, "rule")
-    for name, table in config.thresholds.items():
-        for key in table if name in by_id else ():
-            known(key, by_id[name].thresholds, f"threshold of {name}")
-    return [r for r in rules.rules if (not config.select or r.id in config.select) and r.id not in config.ignore]
-
-
-def of_job(rule: Rule) -> bool:
-    """Whether a rule looks at all ranks of a job at once: its check asks for `Ranks`."""
-    try:
-        return any(kind is Ranks for kind, _ in needs(rule.check).values())
-    except Exception:
-        return False  # one whose annotations are broken is an error row of its own, as `apply` makes it
 
 
 def _side_by_side(results: Sequence[_RankResult], reference: _RankResult) -> Ranks | None:
@@ -245,34 +225,6 @@ def _plain(outcome: Outcome) -> Outcome:
     return replace(outcome, findings=tuple(findings))
 
 
-def apply(rule: Rule, computed: Computed, thresholds: object, ranks: int | tuple[int, ...] = 0) -> Outcome:
-    """What one rule says of one trace, or of all ranks; nothing that a rule does reaches the others.
-
-    ranks: those that a finding is about, where the rule does not name them itself.
-    """
-    about = (ranks,) if isinstance(ranks, int) else ranks
-    base = Outcome(rule.id, "clear", title=rule.title, confirmed=bool(rule.confirmed), page=rule.page)
-    try:
-        options = dict(thresholds) if isinstance(thresholds, dict) else {}
-        found = rule.check(**computed.arguments(rule.check), **options)
-        findings = tuple(replace(f, ranks=f.ranks or about) for f in found)
-    except Missing as reason:
-        return replace(base, status="skipped", reason=str(reason))
-    except Exception as failure:
-        return replace(base, status="error", reason=_one_line(failure))
-    if not findings:
-        return base
-    return replace(base, status="found", findings=tuple(sorted(findings, key=lambda f: finding_order(rule.id, f))))
-
-
-def _ignored(rules: Rules, config: Config) -> Iterator[Outcome]:
-    for rule in rules.rules:
-        if rule.id in config.ignore:
-            reason = config.ignore[rule.id] or "no reason given"
-            text = f"ignored by {config.path or 'the command line'}: {reason}"
-            yield Outcome(rule.id, "skipped", reason=text, title=rule.title, confirmed=bool(rule.confirmed))
-
-
 def _reference(results: Sequence[_RankResult]) -> _RankResult:
     """The real rank that stands for the job: that of median step time."""
     ordered = sorted(results, key=lambda result: (result.step_us, result.summary.rank))
@@ -307,11 +259,3 @@ def _run_info(run: RunRecord | None, reference: _RankResult, results: Sequence[_
         environment=dict(record.environment),
         files=tuple(result.summary.file for result in results),
     )
-
-
-def _one_line(failure: BaseException) -> str:
-    trace = failure.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    at = f" (line {trace.tb_lineno} of {trace.tb_frame.f_code.co_name})" if trace else ""
-    return f"{type(failure).__name__}: {failure}".splitlines()[0] + at

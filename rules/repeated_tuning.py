@@ -72,21 +72,11 @@ def check(
         raise Missing("whether cudnn.benchmark was on was not recorded")
     if not settings.cudnn_benchmark or device.kind != "cuda":
         return
+    found = _tried_anew(trace, nesting, links)
+    if found is None:
+        return
     events = trace.events
-    calls = events.exactly(*_CONVOLUTIONS) & (links.step >= 0) & (events.dims >= 0)
-    if not calls.any():
-        return
-    work = np.flatnonzero(events.of(Category.KERNEL) & (links.launch >= 0) & (links.step >= 0))
-    owner = nesting.ancestor(calls)[links.launch[work]]
-    work, owner = work[owner >= 0], owner[owner >= 0]
-    rows, kernels = np.unique(owner, return_counts=True)
-    if not len(rows):
-        return
-    usual = float(np.median(kernels))
-    tried = rows[kernels >= _TRIES * usual]
-    if not len(tried) or len(np.unique(events.dims[tried])) < 2:
-        return  # one shape is seen once
-    mine = work[np.isin(owner, tried)]
+    tried, mine, usual = found
     factor = usual * len(tried) / len(mine)
     spent_us = steps.per_step_us(float(events.dur_ns[mine].sum()))
     bound_us = breakdown.us("compute")
@@ -122,6 +112,25 @@ def check(
         ),
         claims=("compute",),
     )
+
+
+def _tried_anew(trace: Trace, nesting: Nesting, links: Links) -> tuple[Ints, Ints, float] | None:
+    """Convolutions that run many kernels, those kernels, and how many a call usually runs; None where none do."""
+    events = trace.events
+    calls = events.exactly(*_CONVOLUTIONS) & (links.step >= 0) & (events.dims >= 0)
+    if not calls.any():
+        return None
+    work = np.flatnonzero(events.of(Category.KERNEL) & (links.launch >= 0) & (links.step >= 0))
+    owner = nesting.ancestor(calls)[links.launch[work]]
+    work, owner = work[owner >= 0], owner[owner >= 0]
+    rows, kernels = np.unique(owner, return_counts=True)
+    if not len(rows):
+        return None
+    usual = float(np.median(kernels))
+    tried = rows[kernels >= _TRIES * usual]
+    if len(np.unique(events.dims[tried])) < 2:
+        return None  # one shape is tried once, in the first step that has it
+    return tried, work[np.isin(owner, tried)], usual
 
 
 def _convolution(side: int) -> Ev:

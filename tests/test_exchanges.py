@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.asking import apply
 from advisor.computed import Computed
-from advisor.engine import apply
 from advisor.ranks.facts import RankFacts
 from advisor.ranks.ranks import Ranks
 from advisor.registry import load_rules

@@ -8,8 +8,8 @@ import pytest
 
 from advisor.analyses.kernel_work import KernelWork
 from advisor.api import GEMM, SYNC, Device, Ev, draw
+from advisor.asking import apply
 from advisor.computed import Computed, Missing
-from advisor.engine import apply
 from advisor.registry import load_rules
 from advisor.trace.load import load, read_bytes
 

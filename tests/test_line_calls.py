@@ -8,8 +8,8 @@ import pytest
 from advisor.analyses.line_costs import LineCosts
 from advisor.analyses.lines import LinesTrace
 from advisor.api import Lines
+from advisor.asking import apply
 from advisor.computed import Computed
-from advisor.engine import apply
 from advisor.registry import load_rules
 from advisor.trace.events import Trace
 from advisor.trace.load import read_bytes

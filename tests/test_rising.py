@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from advisor.asking import apply
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
-from advisor.engine import apply
 from advisor.registry import load_rules
 from advisor.rules._rising import end_of_rise
 from advisor.trace.load import read_bytes

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from advisor.api import Finding, Saving
-from advisor.engine import apply
+from advisor.asking import apply
 from advisor.registry import load_rules
 from advisor.rule import SECTIONS, Example
 from advisor.testing import ExampleError, check_example, computed, examples, run_example

@@ -6,9 +6,9 @@ import pytest
 
 from advisor.analyses.lines import LinesTrace
 from advisor.api import BACKWARD, Ev, RankRecord, draw
+from advisor.asking import apply
 from advisor.capture.record import Optimizer
 from advisor.computed import Computed
-from advisor.engine import apply
 from advisor.registry import load_rules
 from advisor.trace.load import read_bytes
 

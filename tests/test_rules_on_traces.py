@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.asking import apply
 from advisor.computed import Computed
-from advisor.engine import apply
 from advisor.model import Outcome
 from advisor.registry import load_rules
 from advisor.trace.load import load

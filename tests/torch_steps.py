@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from advisor.asking import apply
 from advisor.capture.record import RankRecord
 from advisor.computed import Computed
-from advisor.engine import apply
 from advisor.model import Outcome
 from advisor.registry import load_rules
 from advisor.trace.load import read_bytes

@@ -105,11 +105,11 @@ def safe_name(name: str) -> str:
 
 def config_of(args: argparse.Namespace) -> Config:
     """The configuration file with --select and --ignore on top of it, its rule ids checked."""
-    from advisor import engine, registry
+    from advisor import asking, registry
 
     found = config.find(Path.cwd())
     select = tuple(name for value in args.select for name in value.split(","))
     ignore = dict.fromkeys((name for value in args.ignore for name in value.split(",")), "")
     chosen = replace(found, select=select or found.select, ignore={**found.ignore, **ignore})
-    engine.choose(registry.load_rules(), chosen)
+    asking.choose(registry.load_rules(), chosen)
     return chosen
