@@ -34,6 +34,7 @@ from advisor.analyses.optimizer_work import OptimizerWork
 from advisor.analyses.phases import Phases
 from advisor.analyses.rates import Rates
 from advisor.analyses.replay import Replay, replayed_or
+from advisor.analyses.reused import Reused
 from advisor.analyses.scale import Scale
 from advisor.analyses.side_threads import SideThread, SideThreads
 from advisor.analyses.steps import Steps
@@ -186,6 +187,7 @@ __all__ = [
     "Replay",
     "ReplayCheck",
     "Report",
+    "Reused",
     "Rule",
     "RunInfo",
     "Saving",

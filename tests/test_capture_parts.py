@@ -109,6 +109,7 @@ class Recorder:
         self.ready = True
         self.compiled = 0
         self.large = False
+        self.observes = 0
 
     def prepare(self) -> bool:
         self.log.append("prepare")
@@ -145,6 +146,12 @@ class Recorder:
     def finished(self) -> None:
         self.log.append("finished")
 
+    def observe(self) -> int:
+        return self.observes
+
+    def observed(self, whole: bool) -> None:
+        self.log.append(f"observed {whole}")
+
 
 def test_phases_in_order() -> None:
     """Warm-up, timing, the profiler's own warm-up, the window with an unclean step in it, lines, timing again."""
@@ -162,6 +169,36 @@ def test_phases_in_order() -> None:
     assert [(end - start) for start, end in machine.before] == [1000] * 5
     assert machine.after
     assert recorder.timed_steps == 5
+
+
+@pytest.mark.parametrize(("unclean", "opened", "whole"), [(99, ["0", "1"], True), (11, ["0"], False)])
+def test_steps_are_observed_after_the_lines(unclean: int, opened: list[str], whole: bool) -> None:
+    """What there is counts before that; a step that another loop ran in ends it."""
+    recorder = Recorder()
+    recorder.observes = 2
+    machine = phases.Phases(recorder, phases.Plan(warmup=2, timing=5, steps=2, lines=True))
+    for number in range(20):
+        machine.boundary(number * 1000, True, number != unclean, number)
+    after = recorder.log[recorder.log.index("finished") :]
+    assert after == [
+        "finished",
+        *(one for at in opened for one in (f"open {at}", "close")),
+        f"observed {whole}",
+        "finished",
+    ]
+    assert machine.after
+
+
+def test_a_script_that_ends_while_it_is_observed() -> None:
+    recorder = Recorder()
+    recorder.observes = 2
+    machine = phases.Phases(recorder, phases.Plan(warmup=2, timing=5, steps=2, lines=True))
+    number = 0
+    while machine.phase != phases.OBSERVED:
+        machine.boundary(number * 1000, True, True, number)
+        number += 1
+    assert machine.interrupt()
+    assert recorder.log[-3:] == ["close", "observed False", "finished"]
 
 
 def test_a_busy_profiler_is_asked_again_and_timing_goes_on() -> None:

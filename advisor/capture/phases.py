@@ -1,4 +1,4 @@
-"""What happens at which step: warm-up, un-profiled timing, the profiled window, the lines step, timing again.
+"""What happens at which step: warm-up, un-profiled timing, the window, the lines step, observed steps, timing again.
 
 Nothing here touches torch: the recorder does. Durations come in nanoseconds on the host's clock, or as marks on the
 device that are read after the phase.
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from .parts import Cut
 
-WARM, TIMING, READY, RECORD, LINES, AFTER, DONE = range(7)
+WARM, TIMING, READY, RECORD, LINES, OBSERVED, AFTER, DONE = range(8)
 
 # Un-profiled step times kept: enough for a tail of one step in a hundred, small in run.json.
 MOST_TIMES = 500
@@ -55,6 +55,8 @@ class Recorder(Protocol):
     def mark(self) -> Any: ...
     def timed(self, steps: int) -> None: ...
     def finished(self) -> None: ...
+    def observe(self) -> int: ...
+    def observed(self, whole: bool) -> None: ...
 
 
 @dataclass
@@ -130,7 +132,7 @@ class Phases:
         """One boundary. iteration: the number of the training iteration that ends here, from 0."""
         if self.phase == DONE:
             return
-        (self._warm, self._time, self._ready, self._record, self._lines, self._after)[self.phase](
+        (self._warm, self._time, self._ready, self._record, self._lines, self._observed, self._after)[self.phase](
             now_ns, trained, clean, iteration
         )
 
@@ -228,9 +230,29 @@ class Phases:
         self.patience -= 1
         if trained or self._must_close(now_ns):
             self.recorder.stop(self.rows, partial=not trained)
-            self._enter_after()
+            self._enter_observed()
             return
         self._next_row()
+
+    def _enter_observed(self) -> None:
+        self.wanted = self.recorder.observe()
+        if not self.wanted:
+            self._enter_after()
+            return
+        self.recorder.finished()  # what there is counts already: the steps to come may be long
+        self.phase = OBSERVED
+        self.row = 0
+        self.recorder.open(0)
+
+    def _observed(self, _now_ns: int, trained: bool, clean: bool, _iteration: int) -> None:
+        self.recorder.close()
+        self.row += 1
+        whole = trained and clean
+        if whole and self.row < self.wanted:
+            self.recorder.open(self.row)
+            return
+        self.recorder.observed(whole)
+        self._enter_after()
 
     def _enter_after(self) -> None:
         self.phase = AFTER
@@ -257,9 +279,13 @@ class Phases:
         """
         if self.phase == READY:
             self.phase = TIMING
-        if self.phase not in (RECORD, LINES):
+        if self.phase not in (RECORD, LINES, OBSERVED):
             return False
         self.recorder.close()
+        if self.phase == OBSERVED:
+            self.recorder.observed(False)
+            self._enter_after()
+            return True
         if again and not self.rows and self.phase == RECORD:
             self.recorder.discard()
             self.phase = TIMING

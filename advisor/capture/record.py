@@ -192,6 +192,22 @@ class Lookup(msgspec.Struct, frozen=True):
     longest: int  # the longest sample without the padding behind or before it; length where there is none
 
 
+class Reused(msgspec.Struct, frozen=True):
+    """What ops computed that was there already, as seen in two steps after the window (`capture.sameness`).
+
+    names, ops   the outermost ops of one step on the loop's thread, in order: indices into names
+    again        (op, the earlier op of that step that made the same result from the same), indices into ops
+    constant     ops, none of fetches and optimizers, that read nothing but numbers of the script and tensors that it
+                 held for many steps and that nothing wrote, in the same form in both steps
+    """
+
+    names: list[str] = []
+    ops: list[int] = []
+    again: list[tuple[int, int]] = []
+    constant: list[int] = []
+    why: str = ""  # why nothing is known
+
+
 class RankRecord(msgspec.Struct, frozen=True):
     """One profiled process."""
 
@@ -223,6 +239,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     lookups: list[Lookup] = []  # on a CPU; empty: none were seen, or nobody looked
     masks: list[Mask] = []  # of 256 to 4,096 tokens; empty: none were seen, or nobody looked
     environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
+    reused: Reused | None = None  # None: nobody looked
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
 
 

@@ -18,7 +18,7 @@ from .clock import Clock
 from .ears import Ears
 from .exits import Exits, when_worker_ends
 from .parts import as_record
-from .phases import AFTER, DONE, LINES, RECORD, TIMING, Phases, plan
+from .phases import AFTER, DONE, LINES, OBSERVED, RECORD, TIMING, Phases, plan
 from .place import Place
 from .saves import saves
 from .timewindow import TimeWindow
@@ -148,6 +148,7 @@ class Session(Ears):
         """In a forked child: nothing of this is its business, unless it joins a process group."""
         super()._forget()
         self.forked = True
+        self.window.observer.in_child()
 
     def fail(self, failure: Exception) -> None:
         """Gives up: notes why, writes what there is."""
@@ -231,7 +232,7 @@ class Session(Ears):
     def _entered(self, phase: int) -> None:
         self.collector.timed = phase in (TIMING, AFTER)  # both give the un-profiled steps that pauses are shared among
         self.parts.on = phase in (TIMING, RECORD, AFTER) and self.clock.host_alone
-        if phase in (RECORD, LINES):
+        if phase in (RECORD, LINES, OBSERVED):
             self.exits.watch()
         else:
             self.exits.release()
@@ -317,6 +318,7 @@ class Session(Ears):
             "user_files": sorted(lines.files) if lines is not None else [],
             "lookups": lines.lookups if lines is not None else [],
             "masks": lines.masks.record() if lines is not None else [],
+            "reused": self.window.observer.record(),
             "versions": probe.versions(),
         }
 

@@ -22,6 +22,7 @@ import torch.profiler
 from .clock import Clock
 from .hooks import Ranges
 from .lines import LineRecorder
+from .observed import STEPS, Observer
 
 _ROW = "advisor:step#"
 _ROW_BYTES = re.compile(rb'"advisor:step#(\d+)"')
@@ -30,6 +31,8 @@ _HOST = re.compile(rb'("host_name": )"[^"]*"')
 _FOLDER = re.compile(rb'("traceName": )"[^"]*/')
 # Kineto's level above all of its messages.
 _SILENT = "99"
+# A row of a plain trace, with its shapes.
+_ROW_BYTES_WRITTEN = 400
 # A window is not opened with less free space than this: a trace of ten steps is some tens of MB before compression.
 _FREE_BYTES = 256 << 20
 # The profiler may hold this much more memory than the process had before the window.
@@ -60,6 +63,8 @@ class Window:
         self.on_timed: Callable[[], None] = lambda: None
         self.used = False  # the profiler was brought up in this process
         self.modules: Callable[[], dict[int, str]] = dict  # id of a module of the model -> its path
+        self.observer = Observer(settings["folder"])
+        self.rows_per_step = 0.0
 
     def prepare(self) -> bool:
         """Readies the profiler (its warm-up); False while the script's own profiler is at work."""
@@ -90,12 +95,16 @@ class Window:
 
     def open(self, number: int) -> None:
         """Opens the row of a step; in the lines window lines are recorded from here on."""
+        if self.observer.on:
+            self.observer.open(number)
+            return
         self.row = torch.autograd._record_function_with_args_enter(f"{_ROW}{number}")
         if self.role == "lines":
             self._start_lines()
 
     def close(self) -> None:
         """Closes the row of a step."""
+        self.observer.close()
         if self.lines is not None:
             self.lines.stop()
         if self.row is not None:
@@ -119,7 +128,7 @@ class Window:
         plain = path[: -len(".gz")]
         try:
             profiler.export_chrome_trace(plain)
-            if not self._larger(plain):
+            if not self._larger(plain, len(rows)):
                 return
             _compress(plain, path, rows)
         except OSError as failure:
@@ -132,7 +141,24 @@ class Window:
         steps = {f"ProfilerStep#{iteration}": iteration for iteration in rows.values()}
         self.files.append({"path": os.path.basename(path), "role": role, "steps": steps, "partial": partial})
 
-    def _larger(self, plain: str) -> bool:
+    def observe(self) -> int:
+        """Begins to observe what ops read and write; for how many steps, 0 where that cannot be."""
+        try:
+            begun = not self.theirs and self.observer.start(self.rows_per_step, bool(self.compiles()))
+        except Exception as failure:
+            begun = False
+            self.observed(False)
+            self.observer.why = f"the observer did not start ({type(failure).__name__})"
+        return STEPS if begun else 0
+
+    def observed(self, whole: bool) -> None:
+        """The observed steps are over; whole: each of them trained, and all of them ran."""
+        try:
+            self.observer.stop(whole)
+        except Exception as failure:
+            self.observer.why = f"what the observer wrote could not be read ({type(failure).__name__})"
+
+    def _larger(self, plain: str, steps: int) -> bool:
         """Of several time windows the one with most in it is kept; a window of steps replaces them all."""
         if self.role == "window":
             size = os.path.getsize(plain)
@@ -141,6 +167,7 @@ class Window:
             self.size = size
         if self.role != "lines":
             self.files.clear()
+            self.rows_per_step = os.path.getsize(plain) / _ROW_BYTES_WRITTEN / max(steps, 1)
         return True
 
     def _make_lines(self) -> None:
@@ -170,6 +197,8 @@ class Window:
         """The un-profiled phase before the window is over, with so many steps."""
         self.clock.phase_ends(steps)
         self.on_timed()
+        if self.settings.get("lines", True):
+            self.observer.look()
 
     def finished(self) -> None:
         """Replaced by the session."""
@@ -185,6 +214,7 @@ class Window:
         """Ends the session without a trace: no session, no row and no trace function are left behind."""
         if self.lines is not None:
             self.lines.stop()
+        self.observed(False)
         profiler, self.profiler = self.profiler, None
         if self.recording and profiler is not None:
             self.recording = False

@@ -1,0 +1,296 @@
+"""Which ops of a step compute what was computed before: values told apart by what made them, never by their numbers.
+
+Pure and of the standard library. Every op gets a number for each value that it makes: the same op with the same scalars
+on the same values makes the same value. Two values are only called the same where that is proven; random draws, numbers
+of Python that a tensor was made of, and whatever another library wrote are each a value of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+# Ops that draw, and so make another value each time. A dropout that drops nothing has none of them inside.
+_RANDOM = frozenset(
+    {"normal", "uniform", "bernoulli", "native_dropout", "_fused_dropout", "exponential", "multinomial", "poisson"}
+    | {"geometric", "log_normal", "cauchy", "random", "binomial", "rrelu_with_noise", "_sample_dirichlet"}
+    | {"_standard_gamma"}
+)
+# Their random numbers are drawn inside a kernel: a fraction among their scalars may be a rate of dropout.
+_MAY_DROP = re.compile(
+    r"^aten::(lstm|gru|rnn_|_?cudnn_rnn|miopen_rnn|scaled_dot_product|_scaled_dot|_flash|_efficient)"
+)
+# What Python put into a tensor no op tells.
+_FROM_PYTHON = ("aten::lift_fresh", "aten::lift", "aten::set_", "aten::from_file")
+_UNDEFINED = re.compile(r"^aten::(new_)?empty")
+# Only the form of what they are given matters.
+_LIKE = re.compile(r"^aten::(new_(zeros|ones|full)|(zeros|ones|full)_like)$")
+# Their mark of writing is about the tensor's form, not about what it holds.
+_FORM_ALONE = frozenset(
+    f"aten::{name}_" for name in ("detach", "requires_grad", "squeeze", "unsqueeze", "t", "transpose", "as_strided")
+)
+# These change running statistics, their fourth and fifth argument, which their schemas do not say.
+_STATISTICS = re.compile(r"^aten::(_?native_|_|cudnn_|miopen_)?(batch_norm|instance_norm)")
+# Numbers of the script become tensors of one number; what they were is not seen.
+_NUMBER_TYPES = ("Tensor(double)", "Tensor(long int)", "Tensor(bool)", "Tensor(c10::complex<double>)")
+
+
+class Ref(NamedTuple):
+    """A tensor that an op read or made: identities, and which part of the storage in which form."""
+
+    tensor: int
+    storage: int
+    form: Hashable  # offset, sizes, strides, type
+    number: bool = False  # may be a number of the script
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An op that no other op is around. place: "loop", or "backward", "fetch", "optimizer", "elsewhere"."""
+
+    name: str
+    schema: str
+    scalars: str
+    inputs: tuple[tuple[Ref, ...], ...]  # by argument; empty for what is no tensor
+    outputs: tuple[Ref, ...]
+    place: str = "loop"
+    random: bool = False
+    training: bool = False  # a normalisation that keeps running statistics changes them
+
+
+@dataclass(slots=True)
+class Values:
+    """What is known of every storage: the number of its value, and whether only what never changes went into it."""
+
+    known: set[tuple[int, int]]  # (tensor, storage) that the script holds through all steps
+    still: set[int]  # storages of them that nobody writes
+    values: dict[int, tuple[int, bool]] = field(default_factory=dict)  # storage -> value, constant
+    of_tensor: dict[int, int] = field(default_factory=dict)  # tensor -> its storage when last seen
+    numbers: dict[Hashable, int] = field(default_factory=dict)
+    count: int = 0
+
+    def fresh(self) -> int:
+        """A value like no other."""
+        self.count += 1
+        return self.count
+
+    def same(self, key: Hashable) -> int:
+        """The value that this made before, or a new one."""
+        if key not in self.numbers:
+            self.numbers[key] = self.fresh()
+        return self.numbers[key]
+
+    def read(self, ref: Ref) -> tuple[int | None, bool]:
+        """The value of what a tensor holds (None: cannot be told), and whether it is constant."""
+        held = (ref.tensor, ref.storage) in self.known
+        if ref.number and not held:
+            return None, True
+        if held and ref.storage not in self.values:
+            self.values[ref.storage] = self.fresh(), ref.storage in self.still
+            self.of_tensor[ref.tensor] = ref.storage
+        # A tensor that no op gave this storage may be another one at the same address.
+        if held or self.of_tensor.get(ref.tensor) == ref.storage:
+            return self.values.get(ref.storage, (None, False))
+        return None, False
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One op of the loop's thread in one step. value: what it made, None where that is like nothing else."""
+
+    name: str
+    value: int | None
+    constant: bool
+
+
+def number(steps: list[list[Op]], known: set[tuple[int, int]], still: set[int]) -> list[list[Seen]]:
+    """What each step computed, in order. known: (tensor, storage) held by the script throughout; still: unchanged.
+
+    Constant is only what every step computes in the same form, of what is constant itself.
+    """
+    written = {ref.storage for ops in steps for op in ops for ref in _written(op)}
+    values = Values(known, still - written)
+    made = Made()
+    found: list[list[Seen]] = []
+    for ops, kept in zip(steps, _in_all(steps), strict=True):
+        seen: list[Seen] = []
+        for op, same in zip(ops, kept, strict=True):
+            one = _take(op, values, same)
+            place = (len(found), len(seen)) if op.place != "elsewhere" else None
+            made.take(op, place, one.constant)
+            if place is not None:
+                seen.append(one)
+        found.append(seen)
+    return [[made.left_alone(one, (step, at)) for at, one in enumerate(seen)] for step, seen in enumerate(found)]
+
+
+@dataclass(slots=True)
+class Made:
+    """Which ops made what a storage holds, and which of them have had their results written over since.
+
+    A result that is written over is no longer there for another use; the place of an op: its step, and which op of it.
+    """
+
+    makers: dict[int, list[tuple[int, int] | None]] = field(default_factory=dict)
+    changed: set[tuple[int, int] | None] = field(default_factory=set)
+    lost: set[tuple[int, int] | None] = field(default_factory=set)
+
+    def take(self, op: Op, place: tuple[int, int] | None, constant: bool) -> None:
+        """Takes note of what an op writes and makes. constant: as its result is, if nothing else happens to it."""
+        touched = {ref.storage for argument in op.inputs for ref in argument}
+        for storage in dict.fromkeys(ref.storage for ref in _written(op)):
+            before = self.makers.setdefault(storage, [])
+            self.changed.update(before)
+            if not constant:
+                self.lost.update(before)
+            before.append(place)
+        for ref in op.outputs:
+            if ref.storage not in touched:
+                self.makers[ref.storage] = [place]
+
+    def left_alone(self, seen: Seen, place: tuple[int, int]) -> Seen:
+        """The op, with what nobody changed of its result."""
+        value = None if place in self.changed else seen.value
+        return Seen(seen.name, value, seen.constant and place not in self.lost)
+
+
+def _in_all(steps: list[list[Op]]) -> list[list[bool]]:
+    """For each op of each step whether all other steps have it, in the same form."""
+    forms = [[_form(op) for op in ops] for ops in steps]
+    in_all: list[list[bool]] = []
+    for mine, ops in zip(forms, steps, strict=True):
+        places = [_places([op.name for op in other], [op.name for op in ops]) for other in steps]
+        in_all.append(
+            [
+                all(at in there and theirs[there[at]] == form for there, theirs in zip(places, forms, strict=True))
+                for at, form in enumerate(mine)
+            ]
+        )
+    return in_all
+
+
+def _form(op: Op) -> Hashable:
+    """All of an op but the identity of what it read and made."""
+    given = tuple(tuple(ref.form for ref in argument) for argument in op.inputs)
+    return (op.name, op.schema, op.scalars, given, tuple(ref.form for ref in op.outputs))
+
+
+def _written(op: Op) -> list[Ref]:
+    """The tensors whose contents an op changes."""
+    if not op.name.startswith("aten::"):
+        return [ref for argument in op.inputs for ref in argument]
+    if op.name in _FORM_ALONE:
+        return []
+    found: list[Ref] = []
+    arguments = _arguments(op.schema)
+    for place, refs in enumerate(op.inputs):
+        changed = place < len(arguments) and "!)" in arguments[place]
+        if changed or (place == 0 and op.name.endswith("_")) or (op.training and place in (3, 4)):
+            found += refs
+    return found
+
+
+def _arguments(schema: str) -> list[str]:
+    """The arguments that a schema names, in order; the star that parts those given by name is none."""
+    inner = schema.partition("(")[2].rpartition(" -> ")[0]
+    return [one for one in inner.split(", ") if one != "*"]
+
+
+def _take(op: Op, values: Values, same: bool) -> Seen:
+    """Numbers what an op makes. same: every step runs it in the same form."""
+    read = [[values.read(ref) for ref in argument] for argument in op.inputs]
+    written = _written(op)
+    touched = {ref.storage for argument in op.inputs for ref in argument}
+    made = [ref for ref in op.outputs if ref.storage not in touched]
+    from_python = op.name in _FROM_PYTHON
+    if from_python:
+        written, made = list(op.outputs), []
+    undefined, like = bool(_UNDEFINED.match(op.name)), bool(_LIKE.match(op.name))
+    flat = [] if like else [one for argument in read for one in argument]
+    whole = op.name.startswith("aten::") and not op.random and not from_python
+    constant = whole and same and op.place != "fetch" and all(still for _, still in flat)
+    value = None
+    if whole and not undefined and all(number is not None for number, _ in flat):
+        value = values.same((_form(op), tuple(tuple(n for n, _ in one) for one in read if not like)))
+    targets = dict.fromkeys(ref.storage for ref in [*written, *made])
+    for place, storage in enumerate(targets):
+        values.values[storage] = (values.fresh() if value is None else values.same((value, place))), constant
+    for ref in (*op.outputs, *written):
+        values.of_tensor[ref.tensor] = ref.storage
+    works = bool(targets) and op.place == "loop" and not from_python and not undefined
+    return Seen(op.name, None if written or not works else value, constant and works)
+
+
+def is_random(name: str, scalars: Iterable[object]) -> bool:
+    """Whether an op (or one inside another) draws random numbers."""
+    if name.startswith("aten::rand") or name.removeprefix("aten::").removesuffix("_") in _RANDOM:
+        return True
+    return bool(_MAY_DROP.match(name)) and any(isinstance(one, float) and one > 0 for one in scalars)
+
+
+def is_statistics(name: str, given: Sequence[object]) -> bool:
+    """Whether a normalisation updates its running statistics: `training` is the sixth of all that it is given."""
+    return bool(_STATISTICS.match(name)) and len(given) > 5 and given[5] is True
+
+
+def may_be_number(kind: str, sizes: object, device: object) -> bool:
+    """Whether a tensor may be a number of the script in disguise."""
+    return kind in _NUMBER_TYPES and sizes == [] and device == "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The last of several steps. ops: names in order; again: (op, the earlier one that made its value); constant."""
+
+    ops: list[str]
+    again: list[tuple[int, int]]
+    constant: list[int]
+
+
+def judge(steps: list[list[Seen]]) -> Found:
+    """What of the last step was made before in it, in each of the steps alike; what depends on nothing that changes."""
+    *others, last = steps
+    names = [one.name for one in last]
+    pairs = [_pairs(step) for step in others]
+    places = [_places([one.name for one in step], names) for step in others]
+    again = [
+        (at, first)
+        for at, first in _pairs(last).items()
+        if all(
+            at in there and first in there and found.get(there[at]) == there[first]
+            for there, found in zip(places, pairs, strict=True)
+        )
+    ]
+    return Found(names, again, [at for at, one in enumerate(last) if one.constant])
+
+
+def _pairs(step: list[Seen]) -> dict[int, int]:
+    """op -> the first op of this step that made the same value."""
+    first: dict[int, int] = {}
+    found = {}
+    for at, one in enumerate(step):
+        if one.value is not None and first.setdefault(one.value, at) != at:
+            found[at] = first[one.value]
+    return found
+
+
+def _places(names: list[str], last: list[str]) -> dict[int, int]:
+    """Place in `last` -> place in `names`: all in order, or by the ordinal of names that both have as often."""
+    if names == last:
+        return {at: at for at in range(len(last))}
+    here, there = _by_name(names), _by_name(last)
+    return {
+        b: a
+        for name, rows in there.items()
+        if len(rows) == len(here.get(name, ()))
+        for a, b in zip(here[name], rows, strict=True)
+    }
+
+
+def _by_name(names: list[str]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        found.setdefault(name, []).append(at)
+    return found

@@ -1,0 +1,279 @@
+"""What two observed steps say of ops that computed what was there already: torch's own observer on real steps."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+import msgspec  # noqa: E402
+from capture_runs import capture  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from advisor.analyses.reused import Reused  # noqa: E402
+from advisor.capture.clock import Clock  # noqa: E402
+from advisor.capture.observed import Observer  # noqa: E402
+from advisor.capture.record import RankRecord  # noqa: E402
+from advisor.capture.window import Window  # noqa: E402
+from advisor.computed import Computed  # noqa: E402
+from advisor.trace.load import load  # noqa: E402
+
+Step = Callable[[], Any]
+NET = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4))
+DATA, TABLE = torch.randn(40, 6), torch.randn(6)
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Callable[[Step], tuple[list[str], list[str]]]:
+    """Observes a step; the names of the ops that computed something again, and of those whose result is constant."""
+
+    def run(step: Step) -> tuple[list[str], list[str]]:
+        observer = Observer(str(tmp_path))
+        observer.look()
+        step()
+        assert observer.start(100, False), observer.why
+        for number in range(2):
+            observer.open(number)
+            step()
+            observer.close()
+        observer.stop(True)
+        found = observer.found
+        assert found is not None, observer.why
+        assert not list(tmp_path.iterdir())
+        named = [found.ops[at].removeprefix("aten::") for at in range(len(found.ops))]
+        return [named[at] for at, _ in found.again], [named[at] for at in found.constant]
+
+    return run
+
+
+def optimized() -> Iterator[None]:
+    """Weights that change between two passes, as a discriminator's do."""
+    optimizer = torch.optim.SGD(NET.parameters(), lr=0.1)
+    while True:
+        optimizer.zero_grad()
+        yield
+        optimizer.step()
+
+
+def test_a_pass_that_runs_twice(watch: Any) -> None:
+    """Of the second pass everything is there already; its parts that only look at a tensor anew are no work."""
+
+    def step() -> None:
+        x = DATA[torch.randperm(40)[:8]]
+        (NET(x.view(8, 6)).sum() + NET(x).mean()).backward()
+
+    assert watch(step) == (["linear", "relu", "linear"], ["ones_like"])
+
+
+def test_other_weights_or_other_inputs_are_another_pass(watch: Any) -> None:
+    def trained_between() -> None:
+        x, turns = DATA[torch.randperm(40)[:8]], optimized()
+        for _ in range(2):
+            next(turns)
+            NET(x).sum().backward()
+        next(turns)
+
+    def microbatches() -> None:
+        x = DATA[torch.randperm(40)[:8]]
+        for part in (x[:4], x[4:]):
+            NET(part).sum().backward()
+
+    assert watch(trained_between)[0] == ["ones_like"]  # with which each backward pass begins
+    assert watch(microbatches)[0] == ["ones_like"]
+
+
+def test_dropout_draws_anew_and_evaluation_does_not(watch: Any) -> None:
+    dropping = nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), nn.Linear(5, 4))
+
+    def step() -> None:
+        x = DATA[torch.randperm(40)[:8]]
+        (dropping(x).sum() + dropping(x).sum()).backward()
+
+    assert watch(step)[0] == ["linear"]
+    dropping.eval()
+    assert watch(step)[0] == ["linear", "linear", "sum"]
+
+
+def test_running_statistics_make_two_passes_different(watch: Any) -> None:
+    """The second pass changes them once more: leaving it out would change the script."""
+    normalised = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 4))
+
+    def step() -> None:
+        x = DATA[torch.randperm(40)[:8]]
+        (normalised(x).sum() + normalised(x).mean()).backward()
+
+    assert watch(step) == (["linear"], ["ones_like"])
+    normalised.eval()
+    assert watch(step)[0] == ["linear", "batch_norm", "linear"]
+
+
+def test_numbers_of_the_script_are_not_seen_and_prove_nothing(watch: Any) -> None:
+    """x * 2 and x * 4 look alike to the observer; so do tensors that Python's numbers or NumPy's arrays became."""
+    numpy = pytest.importorskip("numpy")
+
+    def step() -> None:
+        x = DATA[torch.randperm(40)[:8]]
+        total = sum((x * 2**octave).sin().sum() for octave in range(4))
+        for turn in range(4):
+            total += torch.tensor([float(turn)] * 6).exp().sum()
+            total += torch.from_numpy(numpy.full(6, turn, numpy.float32)).exp().sum()
+
+    assert watch(step) == ([], [])
+
+
+def test_activations_that_a_checkpoint_computes_again_are_its_purpose(watch: Any) -> None:
+    def step() -> None:
+        x = DATA[torch.randperm(40)[:8]].requires_grad_()
+        checkpoint(NET, x, use_reentrant=False).sum().backward()
+
+    assert watch(step)[0] == []
+
+
+def test_a_weight_that_is_built_at_each_use(watch: Any) -> None:
+    orthogonal = nn.utils.parametrizations.orthogonal(nn.Linear(6, 6, bias=False), orthogonal_map="cayley")
+
+    def step() -> None:
+        state = DATA[torch.randperm(40)[:8]]
+        for _ in range(3):
+            state = orthogonal(state)
+        state.sum().backward()
+
+    again, constant = watch(step)
+    assert again.count("linalg_solve") == again.count("tril") == 2
+    assert "linear" not in again
+    assert constant.count("eye") == 3
+
+
+def test_constants_are_what_no_step_changes(watch: Any) -> None:
+    """Factories, frozen weights, tables; not weights that are trained, what is drawn, written, or read elsewhere."""
+    frozen = nn.Linear(6, 6).requires_grad_(False)
+    written, at = torch.zeros(6), itertools.count()
+
+    def step() -> None:
+        grid = torch.arange(12).view(3, 4).to(torch.float32)
+        table = frozen(TABLE) + torch.stack([grid.sum(0), grid.cos().mean(0)]).sum()
+        part = DATA[next(at) : next(at) + 4].exp()
+        written.add_(1)
+        (NET(DATA[torch.randperm(40)[:8]] + table).sum() + written.sin().sum() + part.sum()).backward()
+        for weight in NET.parameters():
+            weight.data -= 0.1 * weight.grad
+            (weight * weight).sum()
+
+    again, constant = watch(step)
+    assert again == []
+    assert constant == ["arange", "to", "linear", "sum", "cos", "mean", "stack", "sum", "add", "ones_like"]
+
+
+def test_results_that_are_written_over_are_needed_anew(watch: Any) -> None:
+    """Room that starts from zeros, and is then filled, cannot be kept; a mask that is finished in place can."""
+
+    def step() -> None:
+        rooms = [torch.zeros(4) for _ in range(3)]
+        for room in rooms[:2]:
+            room[1] = NET(DATA[torch.randperm(40)[:8]]).sum()
+        mask = torch.ones(4, 4)
+        mask.fill_diagonal_(0)
+        (rooms[0] + rooms[1] + rooms[2] + mask).sum().backward()
+
+    again, constant = watch(step)
+    assert again == []
+    assert constant == ["zeros", "ones", "fill_diagonal_", "ones_like"]
+
+
+def test_what_stands_in_the_way_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+    observer = Observer(str(tmp_path))
+    assert observer.record() is None
+    assert not observer.start(1e6, False)
+    assert "too many" in observer.record()["why"]
+    assert not observer.start(10, True)
+    assert "compiled" in observer.why
+    observer.look()
+    assert observer.start(10, False)
+    (tmp_path / "other").mkdir()
+    other = Observer(str(tmp_path / "other"))
+    assert not other.start(10, False)
+    assert "own execution-trace observer" in other.why
+    observer.open(0)
+    observer.stop(False)
+    assert observer.record() == {"why": "the observed steps were cut short"}
+    assert [path.name for path in tmp_path.rglob("*")] == ["other"]
+
+
+def test_a_step_never_fails_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An observer that breaks on its way in or out is switched off, and says so in the record alone."""
+    window = Window({"folder": str(tmp_path)}, str, Clock(lambda: "cpu"))
+    with monkeypatch.context() as broken:
+        broken.setattr(window.observer, "_mark", lambda: 1 / 0)
+        assert window.observe() == 0
+    assert window.observer.record() == {"why": "the observer did not start (ZeroDivisionError)"}
+    assert window.observe() == 2
+    window.open(0)
+    with monkeypatch.context() as broken:
+        broken.setattr(window.observer, "_read", lambda: 1 / 0)
+        window.observed(True)
+    assert window.observer.record() == {"why": "what the observer wrote could not be read (ZeroDivisionError)"}
+    assert window.observe() == 2
+    window.discard()
+    assert not window.observer.on
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_forked_process_is_not_observed(tmp_path: Path) -> None:
+    observer = Observer(str(tmp_path))
+    observer.look()
+    assert observer.start(10, False)
+    observer.open(0)
+    child = os.fork()
+    if not child:
+        observer.in_child()
+        torch.ones(3).exp()
+        os._exit(int(observer.on))
+    assert os.waitpid(child, 0)[1] == 0
+    NET(DATA[:2])
+    observer.close()
+    observer.open(1)
+    observer.stop(True)
+    assert observer.found is not None, observer.why
+
+
+SCRIPT = """
+import sys, torch
+from torch import nn
+torch.manual_seed(0)
+data, encoder, head = torch.rand(400, 8), nn.Linear(8, 4), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+for batch in torch.utils.data.DataLoader(data, batch_size=4):
+    table = torch.linspace(0, 1, 4).cos()
+    optimizer.zero_grad()
+    loss = (head(encoder(batch) * table) + encoder(batch).sum()).sum()
+    loss.backward()
+    optimizer.step()
+print(loss.item())
+print("over", file=sys.stderr)
+"""
+
+
+def test_a_run_leaves_a_small_record_and_no_word(tmp_path: Path) -> None:
+    """Names of ops and which of them computed what was there; the observer's file is gone, and so are its messages."""
+    script = tmp_path / "twice.py"
+    script.write_text(SCRIPT)
+    done = capture(tmp_path / "out", script)
+    assert (done.status, done.err) == (0, "over\n")
+    seen = done.rank["reused"]
+    named = [seen["names"][at] for at in seen["ops"]]
+    assert [(named[at], named[first]) for at, first in seen["again"]] == [("aten::linear", "aten::linear")]
+    assert [named[at] for at in seen["constant"]] == ["aten::linspace", "aten::cos", "aten::ones_like"]
+    assert len(json.dumps(seen)) < 2_000
+    profile = next(file["path"] for file in done.rank["files"] if file["role"] == "profile")
+    rows = Computed(trace=load(done.folder / profile), record=msgspec.convert(done.rank, RankRecord)).get(Reused)
+    assert rows.share == 1.0  # the profiled steps ran the same ops in the same order
+    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".gz", ".gz", ".json"]

@@ -1,0 +1,59 @@
+"""Ops of an observed step found again in the profiled ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from advisor.api import BACKWARD, FORWARD, Ev, Example, Missing, Reused, draw
+from advisor.testing import computed
+
+COS, SIN = Ev("aten::cos"), Ev("aten::sin")
+NAMES = ["aten::linear", "aten::cos", "aten::sin"]
+STEPS = """
+    step   [1                        ][2                        ]
+    cpu    [C  ][L  ][C  ][B    ]      [C  ][L  ][S  ][C  ][B   ]
+    cpu     [I]                             [I]
+    """
+
+
+def seen(**facts: Any) -> Reused:
+    """The rows found in STEPS by this record."""
+    drawn = draw(STEPS, us=100, C=COS, S=SIN, L=FORWARD, B=BACKWARD, I=Ev("aten::cos"))
+    return computed(Example("steps", drawn, None, facts={"reused": facts})).get(Reused)
+
+
+def places(reused: Reused, rows: Any) -> list[int]:
+    """Rows as places among the outermost ops of all steps."""
+    return [reused.ops.tolist().index(row) for row in rows.tolist()]
+
+
+def test_ops_are_found_by_their_order() -> None:
+    """In a step that ran one op more, by the ordinal of their names; ops inside others and nodes are not counted."""
+    found = seen(names=NAMES, ops=[1, 0, 1], again=[[2, 0]], constant=[0])
+    assert len(found.ops) == 7
+    assert (places(found, found.again), places(found, found.first)) == ([2, 6], [0, 3])
+    assert places(found, found.constant) == [0, 3]
+    assert found.share == 1.0
+
+
+def test_a_name_that_a_step_runs_less_often_is_not_found_there() -> None:
+    found = seen(names=NAMES, ops=[1, 0, 2, 1], again=[[3, 0], [2, 1]], constant=[2])
+    assert (places(found, found.again), places(found, found.first)) == ([2, 6, 5], [0, 3, 4])
+    assert places(found, found.constant) == [5]
+
+
+def test_another_kind_of_step_is_not_compared() -> None:
+    with pytest.raises(Missing, match="other ops than the profiled ones"):
+        seen(names=["aten::relu", "aten::cos"], ops=[0, 0, 0, 1], again=[[3, 1]], constant=[])
+
+
+def test_what_is_not_known_is_said() -> None:
+    with pytest.raises(Missing, match="too many to observe"):
+        seen(why="a step has about 60000 ops, too many to observe")
+    with pytest.raises(Missing, match="capture the run with"):
+        seen()
+    found = seen(names=NAMES, ops=[1, 0, 1])
+    assert not len(found.again)
+    assert not len(found.constant)
