@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.analyses.classify import is_communication, rows_named
 from advisor.analyses.device import Device
@@ -133,7 +134,7 @@ def _open(here: Hardware, other: Hardware, matmuls: Matmuls | None) -> tuple[flo
     return min(*ratios, 1.0), max(*ratios, 1.0)
 
 
-def _as_edits(rows: Ints, factors: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[Edit]:
+def _as_edits(rows: Ints, factors: npt.NDArray[np.float64]) -> list[Edit]:
     """One edit for each rounded factor."""
     rounded = np.round(factors / _STEP).astype(np.int64)
     return [edits.scale(rows[rounded == one], float(one) * _STEP) for one in np.unique(rounded)]

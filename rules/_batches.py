@@ -92,15 +92,15 @@ def batch(facts: Loader | None, waits: InputWaits, trace: Trace, nesting: Nestin
     )
 
 
-def _inside(waits: InputWaits, trace: Trace, nesting: Nesting) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _inside(waits: InputWaits, trace: Trace, nesting: Nesting) -> npt.NDArray[np.bool_]:
     """Rows inside the fetches."""
     fetching = np.zeros(len(trace.events), np.bool_)
     fetching[list(waits.rows)] = True
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = nesting.ancestor(fetching) >= 0
+    found: npt.NDArray[np.bool_] = nesting.ancestor(fetching) >= 0
     return found
 
 
-def _bytes(trace: Trace, inside: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
+def _bytes(trace: Trace, inside: npt.NDArray[np.bool_]) -> float:
     """Bytes that the loader puts together in all fetches, taking numbers for 4 bytes; 0 where shapes are unknown."""
     events = trace.events
     rows = np.flatnonzero(inside & events.exactly("aten::cat") & (events.dims >= 0))

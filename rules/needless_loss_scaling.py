@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     ELEMENTWISE,
@@ -105,9 +106,7 @@ def check(
     )
 
 
-def _with_its_question(
-    trace: Trace, nesting: Nesting, rows: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _with_its_question(trace: Trace, nesting: Nesting, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The ops of the scaler, and the `.item()` that follows each check before any other op."""
     events = trace.events
     ops = np.flatnonzero(events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))))

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -85,7 +86,7 @@ def _still_compiling(
     trace: Trace,
     steps: Steps,
     breakdown: Breakdown,
-    compiled: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    compiled: npt.NDArray[np.bool_],
     known: list[Recompile],
 ) -> Finding:
     events = trace.events

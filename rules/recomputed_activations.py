@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     FORWARD,
@@ -146,7 +147,7 @@ def check(
     )
 
 
-def _recomputed(trace: Trace, nesting: Nesting) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _recomputed(trace: Trace, nesting: Nesting) -> npt.NDArray[np.bool_]:
     """Ops that autograd recorded although they ran inside a backward op: those of a forward pass in the wrong place.
 
     Derivatives that are differentiated themselves (a gradient penalty) are recorded too, but they are products and
@@ -161,9 +162,7 @@ def _recomputed(trace: Trace, nesting: Nesting) -> np.ndarray[tuple[int], np.dty
     return np.asarray(again & np.isin(inside, layers), bool)
 
 
-def _spans(
-    trace: Trace, again: np.ndarray[tuple[int], np.dtype[np.bool_]], nesting: Nesting, steps: Steps
-) -> Intervals:
+def _spans(trace: Trace, again: npt.NDArray[np.bool_], nesting: Nesting, steps: Steps) -> Intervals:
     """From the start of each backward node that runs forward ops to the end of the last of them: Python included."""
     events = trace.events
     node = nesting.ancestor(events.named("autograd::engine::evaluate_function"))
@@ -174,7 +173,7 @@ def _spans(
     return intersect(union(events.start_ns[nodes], ends[nodes]), steps.window)
 
 
-def _kept_bytes(trace: Trace, again: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
+def _kept_bytes(trace: Trace, again: npt.NDArray[np.bool_]) -> float:
     """What keeping the activations would take at most: the largest input of each op, as 4-byte numbers."""
     events = trace.events
     largest: dict[int, int] = {}
@@ -196,7 +195,7 @@ def _fits(kept: float, memory: PeakMemory | None, device: Device) -> bool:
 def _time_us(
     trace: Trace,
     steps: Steps,
-    again: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    again: npt.NDArray[np.bool_],
     spans: Intervals,
     nesting: Nesting,
     links: Links,

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     FORWARD,
@@ -92,9 +93,7 @@ def check(
     )
 
 
-def _same_in_each_step(
-    trace: Trace, steps: Steps, links: Links, rows: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> bool:
+def _same_in_each_step(trace: Trace, steps: Steps, links: Links, rows: npt.NDArray[np.int64]) -> bool:
     """Whether every step has the same shapes; unknown shapes are not the same."""
     dims = trace.events.dims[rows]
     if (dims < 0).any():
