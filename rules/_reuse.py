@@ -1,0 +1,197 @@
+"""What goes where a result that is there already is used: ops, what is between them, their backward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    Breakdown,
+    Category,
+    Intervals,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Reused,
+    Saving,
+    Scale,
+    Source,
+    Steps,
+    Trace,
+    Undilated,
+    edits,
+    replayed_or,
+    starts_in,
+    total,
+    union,
+)
+
+from ._besides import BESIDES
+from ._costs import launched_us
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+_NODE = "autograd::engine::evaluate_function"
+# Ops that only look at a tensor anew: of no use without the ones around them.
+_VIEWS = frozenset(
+    "aten::" + name
+    for names in (
+        ("view", "view_as", "reshape", "flatten", "unflatten", "transpose", "t", "permute", "movedim", "numpy_T", "mT"),
+        ("adjoint", "expand", "expand_as", "unsqueeze", "squeeze", "select", "slice", "narrow", "diagonal", "unfold"),
+        ("chunk", "split", "unbind", "detach", "alias", "as_strided", "to", "contiguous"),
+    )
+    for name in names
+)
+# Python between two calls of ops takes less; longer stretches of it do something else.
+_LONGEST_GAP_NS = 200_000
+# Lines with less of the time than this are not named beside the first.
+_NAMED, _MOST_NAMED = 0.15, 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reuse:
+    """Ops that need not run, on the loop's thread.
+
+    rows      the ops;  nodes: of the backward pass what they recorded, on whichever thread
+    us        time per step of the ops and what lies between them; backward_us: of the nodes
+    where     the user's lines that ran them, by time
+    """
+
+    rows: Ints
+    nodes: Ints
+    us: float
+    backward_us: float
+    where: tuple[Source, ...]
+    spans: Intervals  # of ops and nodes alone
+    wide: Intervals  # with what lies between them
+
+
+def reuse(
+    trace: Trace, steps: Steps, reused: Reused, nesting: Nesting, lines: Lines | None, rows: Ints, firsts: Ints
+) -> Reuse:
+    """These ops (some of `reused.ops`) with all that goes with them. firsts: the ops whose results are used instead."""
+    events = trace.events
+    views = events.rows_with(events.names_where(_VIEWS.__contains__))[reused.ops] & ~np.isin(reused.ops, rows)
+    seen = _with_views(reused.ops, views, rows)
+    nodes = np.union1d(_nodes(trace, reused, seen), _sums(trace, nesting, _nodes(trace, reused, firsts)))
+    spans = union(events.start_ns[rows], events.end_ns[rows])
+    wide = _joined(trace, steps, reused.ops[~views], rows)
+    every = np.flatnonzero(events.named(_NODE) & (events.thread == steps.main_thread))
+    behind = _joined(trace, steps, every, np.intersect1d(nodes, every))
+    of_nodes = union(events.start_ns[nodes], events.end_ns[nodes])
+    return Reuse(
+        rows=rows,
+        nodes=nodes,
+        us=steps.per_step_us(total(wide)),
+        backward_us=steps.per_step_us(total(of_nodes)),
+        where=_where(trace, lines, rows),
+        spans=_both(spans, of_nodes),
+        wide=_both(wide, behind),
+    )
+
+
+def _both(one: Intervals, other: Intervals) -> Intervals:
+    both = np.concatenate((one, other))
+    return union(both[:, 0], both[:, 1])
+
+
+def _with_views(ops: Ints, views: Mask, rows: Ints) -> Ints:
+    """The rows with the views of what they read or made: those next to one of them, with no other op between."""
+    chosen = np.isin(ops, rows)
+    others = np.flatnonzero(~views)
+    if not len(others):
+        return rows
+    after = np.searchsorted(others, np.arange(len(ops)))
+    last, following = others[np.maximum(after - 1, 0)], others[np.minimum(after, len(others) - 1)]
+    return ops[chosen | (views & (chosen[last] | chosen[following]))]
+
+
+def _joined(trace: Trace, steps: Steps, among: Ints, rows: Ints) -> Intervals:
+    """The time of rows with what lies around them up to others of `among`, as far as that is short, in one step."""
+    if not len(rows):
+        return np.empty((0, 2), np.int64)
+    events = trace.events
+    others = np.setdiff1d(among, rows)
+    ends, starts = np.sort(events.end_ns[others]), events.start_ns[others]
+    mine, stops = events.start_ns[rows], events.end_ns[rows]
+    bounds = np.concatenate(([np.iinfo(np.int64).min], ends)), np.concatenate((starts, [np.iinfo(np.int64).max]))
+    before = bounds[0][np.searchsorted(ends, mine, side="right")]
+    after = bounds[1][np.searchsorted(starts, stops, side="left")]
+    step = steps.spans[np.maximum(steps.step_of(mine), 0)]
+    began = np.maximum(np.maximum(before, step[:, 0]), mine - _LONGEST_GAP_NS)
+    ended = np.minimum(np.minimum(after, step[:, 1]), stops + _LONGEST_GAP_NS)
+    return union(np.minimum(began, mine), np.maximum(ended, stops))
+
+
+def _nodes(trace: Trace, reused: Reused, rows: Ints) -> Ints:
+    """The nodes of the backward pass that were recorded during these ops.
+
+    Each op carries the count of recorded nodes at its start: those up to the count of the next op are its own.
+    """
+    events = trace.events
+    mine = reused.ops[(events.sequence[reused.ops] >= 0) & (events.forward_thread[reused.ops] <= 0)]
+    if not len(mine):
+        return np.empty(0, np.int64)
+    at = np.searchsorted(mine, rows)
+    known = (at < len(mine) - 1) & (mine[np.minimum(at, len(mine) - 1)] == rows)
+    first = events.sequence[rows[known]]
+    stop = events.sequence[mine[at[known] + 1]]
+    nodes = np.flatnonzero(events.named(_NODE) & (events.sequence >= 0))
+    order = np.argsort(events.sequence[nodes], kind="stable")
+    ordered = events.sequence[nodes][order]
+    low, high = np.searchsorted(ordered, first), np.searchsorted(ordered, stop)
+    chosen = [order[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True) if b > a]
+    return np.unique(nodes[np.concatenate(chosen)]) if chosen else np.empty(0, np.int64)
+
+
+def _sums(trace: Trace, nesting: Nesting, nodes: Ints) -> Ints:
+    """Where the engine adds up the gradients of two uses: additions directly in these nodes, in no derivative."""
+    events = trace.events
+    sums = np.flatnonzero(events.exactly("aten::add", "aten::add_"))
+    return sums[np.isin(nesting.parent[sums], nodes)]
+
+
+def _where(trace: Trace, lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
+    """The lines that ran most of the rows' time."""
+    took: dict[Source, int] = {}
+    for row in rows.tolist() if lines is not None else ():
+        found = lines.where_op(row) if lines is not None else None
+        if found is not None:
+            took[found] = took.get(found, 0) + int(trace.events.dur_ns[row])
+    order = sorted(took, key=lambda one: -took[one])
+    whole = sum(took.values())
+    return tuple(one for one in order[:_MOST_NAMED] if took[one] >= _NAMED * whole)
+
+
+def saving_of(
+    work: Reuse,
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated,
+    replay: Replay | None,
+) -> tuple[Saving, tuple[str, ...]]:
+    """What the step saves without that work, and the parts of the step that it is claimed from."""
+    both = np.union1d(work.rows, work.nodes)
+    if breakdown.on_device:
+        claims: tuple[str, ...] = ("compute",)
+        bound_us = breakdown.us("compute")
+        spent_us = min(launched_us(trace, steps, nesting, links, both), bound_us)
+        how = "the step replayed without these ops and their part of the backward pass"
+        modelled = scale.saving(spent_us, spent_us, how)
+        gone = [edits.remove(both)]
+        return replayed_or(modelled, replay, gone, gone, how, scale.scaled(bound_us)), claims
+    events = trace.events
+    ops = events.start_ns[(events.thread == steps.main_thread) & events.of(Category.CPU_OP)]
+    low, _ = undilated.share(undilated.stretch(work.spans, ops[starts_in(ops, work.spans)], steps))
+    _, high = undilated.share(undilated.stretch(work.wide, ops[starts_in(ops, work.wide)], steps))
+    how = "low: the time of these ops and of their part of the backward pass; high: with what lies between them, and "
+    how += "what they push out of the caches"
+    saving = Saving(low * scale.step_us, min(high * BESIDES, 1.0) * scale.step_us, "modelled", how)
+    return saving, ("forward", "backward", "other_ops", "host")
