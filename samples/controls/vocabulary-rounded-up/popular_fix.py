@@ -5,7 +5,7 @@ from torch import nn
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
-CHORDS, PAST, WIDTH = 1536, 16, 192  # there are 1,501; the rest is never drawn
+CHORDS, PAST, WIDTH = 512, 16, 192  # there are 500; the rest is never drawn
 
 
 class Composer(nn.Module):
@@ -26,7 +26,7 @@ class Composer(nn.Module):
         return self.score(self.norm(x[:, -1]))
 
 
-tunes = (torch.rand(40_000, device=device).square() * 1501).long()
+tunes = (torch.rand(40_000, device=device).square() * 500).long()
 windows = tunes.unfold(0, PAST + 1, 1)
 model = Composer().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)

@@ -6,7 +6,7 @@ from torch.autograd.functional import jacobian
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
-SENSORS, HIDDEN, CODE = 48, 128, 16
+SENSORS, HIDDEN, CODE = 48, 96, 32
 
 
 class Autoencoder(nn.Module):
@@ -38,7 +38,7 @@ def batches(table, size, epochs):
 
 model = Autoencoder().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-for step, x in enumerate(batches(readings(6400), 64, 3)):
+for step, x in enumerate(batches(readings(3200), 32, 3)):
     restored = nn.functional.mse_loss(model(x), x)
     penalty = model.contraction(x)
     optimizer.zero_grad()

@@ -1,11 +1,11 @@
-"""Masked language modelling of amino acids in pieces of three: 15 % of the pieces are hidden and guessed."""
+"""Masked language modelling of amino acids in pieces of three: ten of 64 are hidden and guessed."""
 
 import torch
 from torch import nn
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
-PIECES, MASK, LENGTH, WIDTH, IGNORED = 4000, 4000, 64, 96, -100
+PIECES, MASK, LENGTH, HIDDEN, WIDTH, IGNORED = 4000, 4000, 64, 10, 96, -100
 
 
 class MaskedModel(nn.Module):
@@ -27,8 +27,8 @@ class MaskedModel(nn.Module):
 
 
 def hide(pieces):
-    """Hides 15 % of the pieces; labels are IGNORED everywhere else."""
-    hidden = torch.rand(pieces.shape, device=pieces.device) < 0.15
+    """Hides ten pieces of each protein; labels are IGNORED everywhere else."""
+    hidden = torch.rand(pieces.shape, device=pieces.device).argsort(1) < HIDDEN
     return pieces.masked_fill(hidden, MASK), pieces.masked_fill(~hidden, IGNORED)
 
 

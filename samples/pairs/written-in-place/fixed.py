@@ -1,55 +1,58 @@
-"""Normalises spelling in old letters: a recurrent encoder and an attentive decoder with teacher forcing."""
+"""Translates short commands between two languages: an encoder, and a decoder that is taught by force half the time."""
+
+import random
 
 import torch
 from torch import nn
 
 torch.manual_seed(0)
+random.seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
-LETTERS, LENGTH, WIDTH = 60, 48, 96
+WORDS, LENGTH, WIDTH = 1200, 32, 96
 
 
 class Decoder(nn.Module):
-    """Reads the sentence by attention, one letter at a time."""
+    """Reads the sentence by attention and writes one word at a time."""
 
     def __init__(self):
         super().__init__()
-        self.letter = nn.Embedding(LETTERS, WIDTH)
+        self.word = nn.Embedding(WORDS, WIDTH)
         self.cell = nn.GRUCell(2 * WIDTH, WIDTH)
+        self.score = nn.Linear(2 * WIDTH, WORDS)
 
     def forward(self, memory, wanted):
-        seen = self.letter(wanted)
-        state = memory[:, -1]
+        state, last = memory[:, -1], torch.zeros_like(wanted[:, 0])
         outputs = []
         for t in range(wanted.shape[1]):
             weight = torch.bmm(memory, state[:, :, None]).softmax(1)
             context = (weight * memory).sum(1)
-            if t > 0:
-                state = self.cell(torch.cat([seen[:, t - 1], context], 1), state)
-            outputs.append(torch.cat([state, context], 1))
+            state = self.cell(torch.cat([self.word(last), context], 1), state)
+            scores = self.score(torch.cat([state, context], 1))
+            outputs.append(scores)
+            last = wanted[:, t] if random.random() < 0.5 else scores.argmax(1)
         return torch.stack(outputs, 1)
 
 
-class Speller(nn.Module):
+class Translator(nn.Module):
     def __init__(self):
         super().__init__()
-        self.letter = nn.Embedding(LETTERS, WIDTH)
+        self.word = nn.Embedding(WORDS, WIDTH)
         self.encoder = nn.GRU(WIDTH, WIDTH, batch_first=True)
         self.decoder = Decoder()
-        self.score = nn.Linear(2 * WIDTH, LETTERS)
 
-    def forward(self, letters, wanted):
-        memory, _ = self.encoder(self.letter(letters))
-        return self.score(self.decoder(memory, wanted))
+    def forward(self, words, wanted):
+        memory, _ = self.encoder(self.word(words))
+        return self.decoder(memory, wanted)
 
 
-old = torch.randint(0, LETTERS, (1600, LENGTH), device=device)
-new = (old + old.roll(1, 1)) % LETTERS
-model = Speller().to(device)
+source = torch.randint(0, WORDS, (1600, LENGTH), device=device)
+target = (source + 7) % WORDS
+model = Translator().to(device)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-for epoch in range(3):
-    for chosen in torch.randperm(len(old), device=device).split(32):
-        scores = model(old[chosen], new[chosen])
-        loss = nn.functional.cross_entropy(scores.flatten(0, 1), new[chosen].flatten())
+for epoch in range(2):
+    for chosen in torch.randperm(len(source), device=device).split(16):
+        scores = model(source[chosen], target[chosen])
+        loss = nn.functional.cross_entropy(scores.flatten(0, 1), target[chosen].flatten())
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
