@@ -1,36 +1,26 @@
 """Profiler sessions: one torch.profiler window for numbers, one for lines, each exported whole to a file.
 
-Imported after the script has imported torch. Steps are rows of our own, renamed to ProfilerStep#<iteration> while the
-trace is compressed: only then it is known which of them were training steps, and rows named ProfilerStep by a script's
-own profiler cannot be mistaken for ours.
+Imported after the script has imported torch.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import sys
-import zlib
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.profiler
 
 from .clock import Clock
 from .hooks import Ranges
 from .lines import LineRecorder
 from .observed import STEPS, Observer
+from .profiler import SILENT, make
+from .trace_file import ROW, compress, holds
 
-_ROW = "advisor:step#"
-_ROW_BYTES = re.compile(rb'"advisor:step#(\d+)"')
-# A trace is shared more freely than its machine's name.
-_HOST = re.compile(rb'("host_name": )"[^"]*"')
-_FOLDER = re.compile(rb'("traceName": )"[^"]*/')
-# Kineto's level above all of its messages.
-_SILENT = "99"
 # A row of a plain trace, with its shapes.
 _ROW_BYTES_WRITTEN = 400
 # A window is not opened with less free space than this: a trace of ten steps is some tens of MB before compression.
@@ -98,7 +88,7 @@ class Window:
         if self.observer.on:
             self.observer.open(number)
             return
-        self.row = torch.autograd._record_function_with_args_enter(f"{_ROW}{number}")
+        self.row = torch.autograd._record_function_with_args_enter(f"{ROW}{number}")
         if self.role == "lines":
             self._start_lines()
 
@@ -130,7 +120,7 @@ class Window:
             profiler.export_chrome_trace(plain)
             if not self._larger(plain, len(rows)):
                 return
-            _compress(plain, path, rows)
+            compress(plain, path, rows)
         except OSError as failure:
             self.notes.append(f"the {self.role} trace could not be written: {failure.strerror or failure}")
             return
@@ -162,7 +152,7 @@ class Window:
         """Of several time windows the one with most in it is kept; a window of steps replaces them all."""
         if self.role == "window":
             size = os.path.getsize(plain)
-            if size <= self.size or not _holds(plain, b'"cpu_op"'):
+            if size <= self.size or not holds(plain, b'"cpu_op"'):
                 return False
             self.size = size
         if self.role != "lines":
@@ -224,15 +214,8 @@ class Window:
                 self._quietly(profiler.stop_trace)
 
     def _make(self, role: str) -> Any:
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        options: dict[str, Any] = {"record_shapes": True}
         self.used = True
-        if role != "lines":
-            options["profile_memory"] = bool(self.settings.get("memory"))
-            activities += _device_activities()
-            if len(activities) > 1:
-                options["experimental_config"] = _sync_events()
-        return _Profile(activities=activities, **options)
+        return make(memory=bool(self.settings.get("memory")), host_alone=role == "lines")
 
     def _quietly(self, call: Callable[[], None]) -> None:
         """Calls the profiler; Kineto reads its log level from the environment when it starts, and only then."""
@@ -240,7 +223,7 @@ class Window:
         self.changing = True
         try:
             if known is None:
-                os.environ["KINETO_LOG_LEVEL"] = _SILENT
+                os.environ["KINETO_LOG_LEVEL"] = SILENT
             call()
         finally:
             self.changing = False
@@ -250,76 +233,6 @@ class Window:
     def _check_disk(self) -> None:
         if shutil.disk_usage(self.settings["folder"]).free < _FREE_BYTES:
             raise OSError(28, "less than 256 MB are free for the trace")
-
-
-class _Profile(torch.profiler._KinetoProfile):  # type: ignore[misc]
-    """torch.profiler without its import of torch._inductor, which costs seconds in a script that compiles nothing."""
-
-    def prepare_trace(self) -> None:
-        if "torch._inductor" in sys.modules:
-            super().prepare_trace()
-            return
-        self.profiler = torch.autograd.profiler.profile(
-            use_cpu=True,
-            use_device=self.use_device,
-            record_shapes=self.record_shapes,
-            profile_memory=self.profile_memory,
-            use_kineto=True,
-            experimental_config=self.experimental_config,
-        )
-        self.profiler._prepare_trace()
-
-
-def _device_activities() -> list[Any]:
-    """Activities of devices that the script itself has brought up; asking must not bring up one."""
-    kinds = torch.profiler.ProfilerActivity
-    found = []
-    if torch.cuda.is_initialized():
-        found.append(kinds.CUDA)
-    xpu = getattr(torch, "xpu", None)
-    if hasattr(kinds, "XPU") and xpu is not None and hasattr(xpu, "is_initialized") and xpu.is_initialized():
-        found.append(kinds.XPU)
-    supported = torch.profiler.supported_activities()
-    return [one for one in found if one in supported]
-
-
-def _sync_events() -> Any:
-    """Synchronisation events make waits visible; torch before 2.1 has no such option."""
-    from torch._C._profiler import _ExperimentalConfig
-
-    try:
-        return _ExperimentalConfig(enable_cuda_sync_events=True)
-    except TypeError:
-        return None
-
-
-def _holds(path: str, text: bytes) -> bool:
-    """The file has a line with that text."""
-    with open(path, "rb") as file:
-        return any(text in line for line in file)
-
-
-def _compress(plain: str, path: str, rows: dict[int, int]) -> None:
-    """Writes `path` (gzip) from `plain`, with the final names of the step rows; aside first, then renamed."""
-
-    def final(match: re.Match[bytes]) -> bytes:
-        number = int(match[1])
-        return b'"ProfilerStep#%d"' % rows[number] if number in rows else b'"advisor:between#%d"' % number
-
-    aside = f"{path}.tmp"
-    # Level 1: most of the gain at a fraction of the time, which the script waits for.
-    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
-    try:
-        with open(plain, "rb") as source, open(aside, "wb") as target:
-            while block := source.readlines(1 << 20):
-                text = b"".join(block).replace(b'"ProfilerStep#', b'"script:ProfilerStep#')
-                text = _FOLDER.sub(rb'\1"', _HOST.sub(rb'\1""', _ROW_BYTES.sub(final, text)))
-                target.write(packer.compress(text))
-            target.write(packer.flush())
-        os.replace(aside, path)
-    finally:
-        if os.path.exists(aside):
-            os.unlink(aside)
 
 
 def _resident_bytes() -> int:
