@@ -77,7 +77,8 @@ def test_layers_that_are_compiled_one_by_one(tmp_path: Path) -> None:
     torch._dynamo.reset()
     each = torch.nn.Sequential(*(torch.compile(layer, backend="eager") for layer in layers))
     x = torch.randn(8, 32)
-    with torch._dynamo.config.patch(recompile_limit=64):
+    limit = "recompile_limit" if hasattr(torch._dynamo.config, "recompile_limit") else "cache_size_limit"  # before 2.7
+    with torch._dynamo.config.patch(**{limit: 64}):
         each(x)
         found = outcome("compiled-pieces", lambda: each(x).sum().backward(), tmp_path, recorded([]))
     assert found.status == "found"
