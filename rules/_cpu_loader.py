@@ -14,11 +14,13 @@ from advisor.api import (
     Saving,
     Scale,
     Source,
+    Undilated,
 )
 
 from ._batches import Batch, respawned
 from ._costs import refill_us
 from ._words import count, loader_call, percent, plural, time
+from ._workers import without_core_us
 
 # Workers that need less than half a core together are ahead of the loop; with more they take it from the training.
 _BUSY_WORKERS = 0.5
@@ -156,9 +158,10 @@ def _needless(
     where: tuple[Source, ...],
 ) -> Finding:
     times = scale.unprofiled
+    step_us = scale.step_us
     # Workers that hand over cheap batches take the cores from everything else as well.
     uneven_us = max((times.median or 0.0) - (times.p10 or 0.0), 0.0) * (1 - waited[0])
-    step_us = scale.step_us
+    taken_us = max(uneven_us, without_core_us(seen.record, step_us))
     return Finding(
         message=(
             f"The training loop waits {time(waited[0] * step_us)} of each step ({percent(waited[0])}) for the next "
@@ -167,9 +170,10 @@ def _needless(
         ),
         saving=Saving(
             min(low_us, step_us),
-            min(high_us + uneven_us, step_us),
+            min(high_us + taken_us, step_us),
             "measured",
-            "low: the wait less the batch made in the loop; high: on a free core, and all steps like the fast tenth",
+            "low: the wait less the batch made in the loop; high: on a free core, and all steps like the fast tenth or "
+            "none waiting for a core",
         ),
         where=where,
         facts=facts_of(seen) | {"batch_us": made.us},
@@ -206,12 +210,18 @@ def facts_of(seen: Seen) -> dict[str, object]:
     }
 
 
-def where_of(costs: LineCosts | None, waits: InputWaits, workers: int | None) -> tuple[Source, ...]:
-    """The line that takes most of the fetch in the loop's own process, then the line that fetches."""
+def where_of(
+    costs: LineCosts | None, waits: InputWaits, workers: int | None, undilated: Undilated
+) -> tuple[Source, ...]:
+    """The line that takes most of the fetch in the loop's own process, then the line that fetches.
+
+    What recording the ops of a line took is left out: a line of many small ops looks longer than one that waits.
+    """
     inside: list[Source] = []
     if costs and workers == 0:
-        own = [line for line in costs.lines if not line.source.file.startswith("<")]
-        costly = max(own, key=lambda line: line.parts.get("input", 0.0), default=None)
-        inside = [costly.source] if costly and costly.parts.get("input") else []
+        row_us = next((part.row_us for part in undilated.parts if part.name == "fetch"), 0.0)
+        own = [line for line in costs.lines if not line.source.file.startswith("<") and line.parts.get("input")]
+        costly = max(own, key=lambda line: line.parts["input"] - line.rows * row_us, default=None)
+        inside = [costly.source] if costly else []
     loop = [waits.where] if waits.where and not waits.where.file.startswith("<") else []
     return tuple(dict.fromkeys([*inside, *loop]))

@@ -162,4 +162,12 @@ ON_CPU = [
         saves_us=None,
         near_miss=True,
     ),
+    Example(
+        "without a GPU, two workers take the cores from the training: cheaper samples give them back",
+        draw(_ON_CPU, us=1000, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=500.0, collate_us=500.0, num_workers=2)
+        | {"vitals": {"timed_us": 1e6, "loop_queued_us": 3e5}},
+        saves_us=(0, 16000),
+        says=("2 workers make them too slowly",),
+    ),
 ]

@@ -63,6 +63,18 @@ def crowded(record: RankRecord | None) -> bool:
     return settings.threads * max(record.world_size, 1) >= settings.cores
 
 
+def without_core_us(record: RankRecord | None, step_us: float) -> float:
+    """What the loop's thread was seen to wait for a core in a step, µs; 0.0 where nobody looked.
+
+    Workers have the cores meanwhile, as a rule: what they no longer do leaves them to the training. The other threads
+    of an op wait, too, which does not show here.
+    """
+    vitals = record.vitals if record else None
+    if vitals is None or not vitals.timed_us or not vitals.loop_queued_us:
+        return 0.0
+    return min(vitals.loop_queued_us / vitals.timed_us, 1.0) * step_us
+
+
 def possible(workers: int | None, wanted: int | None, free: int | None, on_device: bool) -> int | None:
     """Workers whose effect can be worked out: those that are wanted and have a core; None where that is not known."""
     if workers == 0 and (free is None or free >= 1):
@@ -95,6 +107,15 @@ def saving(
         how = f"the wait at the pace of {plural(running, 'worker')} instead of {workers}"
         return scale.saving(max(0.0, wait_us - left_us) * _SEEN_RECOVERED, wait_us, how)
     return scale.saving(0.0, wait_us, "at most the whole wait; how cheap a sample can be made is not known")
+
+
+def with_cores(modelled: Saving, record: RankRecord | None, scale: Scale) -> Saving:
+    """The saving of samples that are made in less time by workers who share their cores with the training."""
+    more_us = without_core_us(record, scale.step_us)
+    if not more_us:
+        return modelled
+    how = f"{modelled.how}; high: and all that the loop was seen to wait for a core that workers may have"
+    return replace(modelled, high_us=min(modelled.high_us + more_us, scale.step_us), how=how)
 
 
 def replayed(

@@ -63,6 +63,8 @@ CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and 
 
 # Taking a batch from a worker costs the loop some hundred µs: what is made faster than that is best made in the loop.
 _CHEAP_BATCH_US = 500.0
+# Workers that have the cores less often leave them to every part of the step.
+_ALL_PARTS = ("input", "forward", "backward", "optimizer", "other_ops", "host")
 # Taking a batch that workers have ready costs time as well. Below this share of the step that may be all there is.
 _HANDED_OVER = 0.03
 
@@ -98,7 +100,7 @@ def check(
     made = None if breakdown.on_device else _batches.batch(facts, waits, trace, nesting)
     if made is not None:
         waited = undilated.share(undilated.in_part("fetch", wait_us, python_us=wait_us))
-        where = where_of(costs, waits, workers)
+        where = where_of(costs, waits, workers, undilated)
         finding, ask = on_cpu(seen, made, waited, scale, min_gain, where)
         if finding or ask:
             yield finding or _beside_the_step(seen, steps, scale, replay, where)
@@ -118,6 +120,7 @@ def _beside_the_step(
     wanted = _workers.that_keep_up(waits, workers, wait_us, rest_us, facts)
     free = _workers.free_cores(seen.record)
     ready = workers != 0 and seen.share < _HANDED_OVER
+    claims: tuple[str, ...] = ("idle_input" if seen.on_device else "input",)
     if stall:
         saving, fix = None, keep_workers(facts, workers)
     elif workers == 0 and not seen.on_device and _workers.crowded(seen.record):
@@ -131,13 +134,15 @@ def _beside_the_step(
         possible = _workers.possible(workers, wanted, free, seen.on_device)
         saving = _workers.replayed(saving, replay, waits, workers, possible, seen.on_device)
         fix = _fix(facts, workers, wanted, free, seen.on_device)
+        if workers and possible is None and not seen.on_device:
+            saving, claims = _workers.with_cores(saving, seen.record, scale), _ALL_PARTS
     return Finding(
         message=_message(seen.on_device, scale.scaled(wait_us), seen.share, workers, ready, stall, waits.longest_us),
         saving=saving,
         where=where,
         facts=facts_of(seen) | {"workers_that_keep_up": wanted, "free_cores": free},
         fix=fix,
-        claims=("idle_input" if seen.on_device else "input",),
+        claims=claims,
         at_most="medium" if stall else "low" if ready else "high",
     )
 

@@ -57,6 +57,15 @@ if __name__ == "__main__":
 _PAUSE, _ITER = [4, 6], [10, 12]
 
 
+def test_what_was_long_once_is_no_habit() -> None:
+    from advisor.capture.draws import as_record
+
+    assert as_record([[5.0, 9_000.0, 5.0], [5.0, 5.0]]) == {"sampler_us": 5.0, "sampler_median_us": 5.0}
+    assert as_record([[9_000.0, 5.0], [9_000.0, 5.0]]) == {"sampler_us": 3003.33, "sampler_median_us": 5.0}
+    assert as_record([[7.0]]) == {"sampler_us": 7.0, "sampler_median_us": 7.0}
+    assert as_record([[], []]) == {}
+
+
 def captured(folder: Path, loader: str) -> Captured:
     script = folder / "drawing.py"
     script.write_text(SCRIPT.replace("LOADER", loader))
