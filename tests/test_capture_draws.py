@@ -14,7 +14,7 @@ pytestmark = pytest.mark.torch
 # A sleep lasts at least as long as it says: that is all that these tests say of times.
 SCRIPT = """
 import random, time, torch
-from torch.utils.data import BatchSampler, DataLoader, Sampler, WeightedRandomSampler
+from torch.utils.data import DataLoader, Sampler, WeightedRandomSampler
 def pause():
     time.sleep(0.001)
     return random.choices(range(3), weights=[1, 2, 3])[0]
@@ -82,7 +82,6 @@ def captured(folder: Path, loader: str) -> Captured:
     [
         ("batch_size=4, sampler=Slow()", "Slow"),
         ("batch_sampler=Batches()", "Batches"),
-        ("batch_sampler=BatchSampler(Slow(), 4, False)", "Slow"),
     ],
 )
 def test_a_sampler_that_takes_its_time(tmp_path: Path, loader: str, name: str, workers: int) -> None:
@@ -112,7 +111,6 @@ def test_a_generator_in_place_of_a_sampler(tmp_path: Path) -> None:
     ("loader", "name"),
     [
         ("batch_size=4, shuffle=True", "RandomSampler"),
-        ("batch_size=4", "SequentialSampler"),
         ("batch_size=4, sampler=WeightedRandomSampler([1.0] * 160, 160)", "WeightedRandomSampler"),
     ],
 )
