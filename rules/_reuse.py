@@ -31,6 +31,7 @@ from advisor.api import (
 
 from ._besides import BESIDES
 from ._costs import launched_us
+from ._unfollowed import UnfollowedForwards
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -67,6 +68,24 @@ class Reuse:
     where: tuple[Source, ...]
     spans: Intervals  # of ops and nodes alone
     wide: Intervals  # with what lies between them
+
+
+def owned(trace: Trace, reused: Reused, forwards: UnfollowedForwards | None) -> tuple[Ints, Ints]:
+    """Rows that compute something again, and rows that are constant: no row is both, and none is another rule's.
+
+    Forward passes that no backward pass follows have rules of their own; where one of two equal ops is recorded for a
+    backward pass and the other is not, that is an evaluation beside the training. Constants that are made several times
+    are constants where they are most of what is made again, else a part of that.
+    """
+    passes = np.array([row for run in forwards.runs for row in run.rows] if forwards else [], np.int64)
+    recorded, took = trace.events.sequence >= 0, trace.events.dur_ns
+    theirs = np.isin(reused.again, passes) | np.isin(reused.first, passes)
+    theirs |= recorded[reused.again] != recorded[reused.first]
+    again, constant = np.unique(reused.again[~theirs]), np.unique(reused.constant)
+    both = np.intersect1d(again, constant)
+    if 2 * took[both].sum() > took[again].sum():
+        return np.setdiff1d(again, both), constant
+    return again, np.setdiff1d(constant, np.union1d(both, reused.first[np.isin(reused.again, both)]))
 
 
 def reuse(

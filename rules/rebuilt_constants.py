@@ -23,8 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from advisor.api import (
     BACKWARD,
     FORWARD,
@@ -46,7 +44,8 @@ from advisor.api import (
 )
 
 from ._places import place
-from ._reuse import reuse, saving_of
+from ._reuse import owned, reuse, saving_of
+from ._unfollowed import UnfollowedForwards
 from ._words import count, percent, time
 
 CONFIRMED = "measured pair on a CPU: the rays of all pixels of a camera, made in each step"
@@ -65,12 +64,12 @@ def check(
     links: Links,
     undilated: Undilated,
     lines: Lines | None,
+    forwards: UnfollowedForwards | None,
     replay: Replay | None,
     *,
     min_share: float = 0.03,  # lines to move out of the loop: below 3 % of the step that is no matter of speed
 ) -> Iterator[Finding]:
-    # What is made several times in one step is repeated-work's.
-    rows = np.setdiff1d(reused.constant, reused.again)
+    _, rows = owned(trace, reused, forwards)
     if not len(rows):
         return
     work = reuse(trace, steps, reused, nesting, lines, rows, rows[:0])

@@ -5,7 +5,8 @@ Ops of the training step that compute what an earlier op of the same step had co
 arguments on the same values, which nothing wrote to in between. Which tensors an op reads stands in no profile;
 `advisor run` looks at it in two steps of its own. Draws of random numbers, ops that write into what they are given,
 and layers that keep running statistics are never among them, nor is what a checkpoint computes again in the backward
-pass. A number of Python's in an op is not seen where it became a tensor; what was made with it counts as new.
+pass or what an evaluation beside the training computes. A number of Python's in an op is not seen where it became a
+tensor; what was made with it counts as new.
 
 ## Why it costs time
 The work is done twice, or at each time step of a loop, for the same numbers; where gradients are taken its part of the
@@ -49,14 +50,11 @@ from advisor.api import (
 )
 
 from ._places import place
-from ._reuse import Ints, reuse, saving_of
+from ._reuse import owned, reuse, saving_of
 from ._unfollowed import UnfollowedForwards
 from ._words import count, percent, time
 
 CONFIRMED = "measured pairs on a CPU: an encoder that runs twice on a batch, a weight that is built at each time step"
-
-# A forward pass that no backward pass follows, and of which this is the same as the trained one, is second-forward's.
-_THE_SAME = 0.8
 
 # Of a few calls that are all overhead the profiler may have made all that there seems to be: a third has to be sure.
 _SURE = 1 / 3
@@ -77,7 +75,7 @@ def check(
     *,
     min_share: float = 0.03,  # a result to hand on: below 3 % of the step it is not worth another argument
 ) -> Iterator[Finding]:
-    rows = _others(reused.again, forwards)
+    rows, _ = owned(trace, reused, forwards)
     if not len(rows):
         return
     firsts = np.unique(reused.first[np.isin(reused.again, rows)])
@@ -104,12 +102,6 @@ def check(
         ),
         claims=claims,
     )
-
-
-def _others(rows: Ints, forwards: UnfollowedForwards | None) -> Ints:
-    """The rows that are in no second forward pass of which another rule speaks."""
-    known = [row for run in forwards.runs if run.repeated >= _THE_SAME for row in run.rows] if forwards else []
-    return np.setdiff1d(rows, np.array(known, np.int64))
 
 
 _STEPS = """
