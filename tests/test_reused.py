@@ -57,3 +57,16 @@ def test_what_is_not_known_is_said() -> None:
     found = seen(names=NAMES, ops=[1, 0, 1])
     assert not len(found.again)
     assert not len(found.constant)
+
+
+def test_the_first_gradient_of_a_backward_pass_is_none() -> None:
+    """backward() fills it just before its first node; what the script fills before another op is its own."""
+    text = """
+    step   [1                    ][2                    ]
+    cpu    [O  ][L  ][O  ][B    ]  [O  ][L  ][O  ][B    ]
+    """
+    facts = {"names": ["aten::ones_like", "aten::linear"], "ops": [0, 1, 0], "again": [[2, 0]], "constant": [0, 2]}
+    drawn = draw(text, us=100, O=Ev("aten::ones_like"), L=FORWARD, B=BACKWARD)
+    found = computed(Example("steps", drawn, None, facts={"reused": facts})).get(Reused)
+    assert places(found, found.constant) == [0, 3]
+    assert not len(found.again)

@@ -20,6 +20,9 @@ _OP = re.compile(r"\w+::[\w.]+")
 # Where fewer of the profiled steps run the ops of the observed one, it was another kind of step.
 _MOST_STEPS = 0.5
 
+_ROOT = "aten::ones_like"
+_NODE = "autograd::engine::evaluate_function"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reused:
@@ -60,8 +63,10 @@ class Reused:
         share = float(np.mean([(at >= 0).mean() > _MOST_STEPS for at in found])) if found else 0.0
         if share < _MOST_STEPS:
             raise Missing("the step that was observed ran other ops than the profiled ones")
-        both = np.concatenate(pairs)
-        return cls(rows, both[:, 0], both[:, 1], np.concatenate(lasting), share)
+        both, constant = np.concatenate(pairs), np.concatenate(lasting)
+        roots = _roots(events, rows)
+        both, constant = both[~np.isin(both[:, 0], roots)], constant[~np.isin(constant, roots)]
+        return cls(rows, both[:, 0], both[:, 1], constant, share)
 
 
 def _outermost(events: Events, steps: Steps) -> Ints:
@@ -69,6 +74,17 @@ def _outermost(events: Events, steps: Steps) -> Ints:
     ops = events.rows_with(events.names_where(_OP.fullmatch, Category.CPU_OP))
     ops &= events.of(Category.CPU_OP) & (events.thread == steps.main_thread)
     return np.flatnonzero(ops & (parents(events, ops) < 0))
+
+
+def _roots(events: Events, rows: Ints) -> Ints:
+    """The fills by which `backward()` makes the first gradient: nobody can keep those, nor what starts the engine."""
+    fills = rows[events.exactly(_ROOT)[rows]]
+    nodes = events.start_ns[np.flatnonzero(events.named(_NODE))]
+    if not len(nodes):
+        return fills[:0]
+    ends, starts = events.end_ns[fills], np.append(events.start_ns[rows], np.iinfo(np.int64).max)
+    node = np.append(nodes, np.iinfo(np.int64).max)[np.searchsorted(nodes, ends)]
+    return fills[node < starts[np.searchsorted(starts[:-1], ends)]]
 
 
 def _codes(events: Events, seen: Recorded) -> Ints:

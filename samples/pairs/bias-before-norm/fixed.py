@@ -1,4 +1,4 @@
-"""Sorts seeds by their pictures; the popular advice is to leave out the bias of convolutions before a normalisation."""
+"""Sorts seeds by their pictures; its convolutions leave the bias to the normalisation behind them."""
 
 import torch
 from torch import nn
