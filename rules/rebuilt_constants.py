@@ -53,6 +53,12 @@ CONFIRMED = "measured pair on a CPU: the rays of all pixels of a camera, made in
 # Of a few calls that are all overhead the profiler may have made all that there seems to be: a third has to be sure.
 _SURE = 1 / 3
 
+# A tensor that one number fills is as quickly filled as read: kept, it saves nothing.
+_FILLS = (
+    *("aten::zeros", "aten::ones", "aten::full", "aten::zeros_like", "aten::ones_like", "aten::full_like"),
+    *("aten::new_zeros", "aten::new_ones", "aten::new_full"),
+)
+
 
 def check(
     trace: Trace,
@@ -70,7 +76,7 @@ def check(
     min_share: float = 0.03,  # lines to move out of the loop: below 3 % of the step that is no matter of speed
 ) -> Iterator[Finding]:
     _, rows = owned(trace, reused, forwards)
-    if not len(rows):
+    if trace.events.exactly(*_FILLS)[rows].all():
         return
     work = reuse(trace, steps, reused, nesting, lines, rows, rows[:0])
     saving, claims = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
@@ -138,6 +144,20 @@ EXAMPLES = [
         ),
         facts=_facts([0, 1]),
         saves_us=(700, 1500),
+    ),
+    Example(
+        "a tensor of zeros is made in each step",
+        draw(_STEPS, us=100, **(_OPS | {"G": Ev("aten::zeros"), "C": Ev("aten::zeros_like")})),
+        facts={
+            "reused": {
+                "names": ["aten::zeros", "aten::zeros_like", "aten::linear"],
+                "ops": [0, 1, 2],
+                "again": [],
+                "constant": [0, 1],
+            }
+        },
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "positions of a batch whose length is another one each time",

@@ -130,6 +130,17 @@ def test_numbers_of_the_script_are_not_seen_and_prove_nothing(watch: Any) -> Non
     assert watch(step) == ([], [])
 
 
+def test_elements_of_a_batch_are_no_numbers_of_the_script(watch: Any) -> None:
+    """A tensor of one element looks like a number; where an op picked it from a batch, it changes with that."""
+
+    def step() -> None:
+        classes = torch.randint(0, 3, (6,))
+        for one in range(6):
+            _ = [other for other in range(6) if classes[other] == classes[one]]
+
+    assert watch(step) == ([], [])
+
+
 def test_activations_that_a_checkpoint_computes_again_are_its_purpose(watch: Any) -> None:
     def step() -> None:
         x = DATA[torch.randperm(40)[:8]].requires_grad_()

@@ -86,7 +86,9 @@ class Values:
         """The value of what a tensor holds (None: cannot be told), and whether it is constant."""
         held = (ref.tensor, ref.storage) in self.known
         if ref.number and not held:
-            return None, True
+            # One element of a tensor looks like a number of the script; where an op gave it this storage, it is none.
+            taken = self.of_tensor.get(ref.tensor) == ref.storage
+            return None, self.values.get(ref.storage, (None, False))[1] if taken else True
         if held and ref.storage not in self.values:
             self.values[ref.storage] = self.fresh(), ref.storage in self.still
             self.of_tensor[ref.tensor] = ref.storage
