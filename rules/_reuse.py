@@ -29,13 +29,13 @@ from advisor.api import (
     union,
 )
 
+from ._backward_passes import NODE
 from ._besides import BESIDES
 from ._costs import launched_us
 from ._unfollowed import UnfollowedForwards
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-_NODE = "autograd::engine::evaluate_function"
 # Ops that only look at a tensor anew: of no use without the ones around them.
 _VIEWS = frozenset(
     "aten::" + name
@@ -98,7 +98,7 @@ def reuse(
     nodes = np.union1d(_nodes(trace, reused, seen), _sums(trace, nesting, _nodes(trace, reused, firsts)))
     spans = union(events.start_ns[rows], events.end_ns[rows])
     wide = _joined(trace, steps, reused.ops[~views], rows)
-    every = np.flatnonzero(events.named(_NODE) & (events.thread == steps.main_thread))
+    every = np.flatnonzero(events.named(NODE) & (events.thread == steps.main_thread))
     behind = _joined(trace, steps, every, np.intersect1d(nodes, every))
     of_nodes = union(events.start_ns[nodes], events.end_ns[nodes])
     return Reuse(
@@ -158,7 +158,7 @@ def _nodes(trace: Trace, reused: Reused, rows: Ints) -> Ints:
     known = (at < len(mine) - 1) & (mine[np.minimum(at, len(mine) - 1)] == rows)
     first = events.sequence[rows[known]]
     stop = events.sequence[mine[at[known] + 1]]
-    nodes = np.flatnonzero(events.named(_NODE) & (events.sequence >= 0))
+    nodes = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))
     order = np.argsort(events.sequence[nodes], kind="stable")
     ordered = events.sequence[nodes][order]
     low, high = np.searchsorted(ordered, first), np.searchsorted(ordered, stop)

@@ -20,6 +20,7 @@ _OP = re.compile(r"\w+::[\w.]+")
 # Where fewer of the profiled steps run the ops of the observed one, it was another kind of step.
 _MOST_STEPS = 0.5
 
+# What `backward()` fills the gradient of a loss with, and what its nodes are called.
 _ROOT = "aten::ones_like"
 _NODE = "autograd::engine::evaluate_function"
 
