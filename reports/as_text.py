@@ -19,6 +19,9 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:[mµn]?s|[kMGT]?B)\b))")
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 # One screen: more findings than this are counted, not listed.
 _MORE_LIMIT = 6
+# The reasons why most of the rules that could not judge could not.
+_REASONS_LIMIT = 4
+_NAMES_LIMIT = 3
 
 
 def render(report: Report) -> str:
@@ -133,14 +136,25 @@ def _elsewhere(report: Report) -> Iterator[str]:
 
 
 def _quiet(report: Report) -> Iterator[str]:
-    for reason, rules in _by_reason(_ranking.with_status(report, "skipped")).items():
-        yield from _wrapped(f"skipped: {', '.join(rules)}: {reason}", "", "         ", most=3)
     clear = [_words.one_line(outcome.rule) for outcome in _ranking.with_status(report, "clear")]
     if clear:
-        yield from _wrapped(f"clear:   {', '.join(clear)}", "", "         ", most=2)
+        yield from _wrapped(f"Nothing found by {_rules(clear)}", "", "  ")
+    skipped = _by_reason(_ranking.with_status(report, "skipped"))
+    if skipped:
+        yield f"Could not judge: {_words.plural(sum(map(len, skipped.values())), 'rule')}"
+    reasons = sorted(skipped.items(), key=lambda reason: -len(reason[1]))
+    for reason, rules in reasons[:_REASONS_LIMIT]:
+        yield from _wrapped(f"{reason} ({_rules(rules)})", "  ", "    ", most=3)
+    if len(reasons) > _REASONS_LIMIT:
+        yield f"  … and {_words.plural(len(reasons) - _REASONS_LIMIT, 'other reason')} in the report"
     for outcome in _ranking.with_status(report, "error"):
         text = f"failed:  {_words.one_line(outcome.rule)}: {_words.one_line(outcome.reason)}"
         yield from _wrapped(text, "", "         ", most=2)
+
+
+def _rules(names: list[str]) -> str:
+    """Names where they are few: a long list of them would hide what is said of them."""
+    return ", ".join(names) if len(names) <= _NAMES_LIMIT else f"{len(names)} rules"
 
 
 def _by_reason(outcomes: tuple[Outcome, ...]) -> dict[str, list[str]]:
