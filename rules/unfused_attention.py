@@ -116,11 +116,14 @@ def check(
 
 
 def _drops_out(trace: Trace, nesting: Nesting, found: Sequence[Ints]) -> bool:
-    """Whether weights are dropped out between softmax and product, which the fused kernel for CPUs does not do."""
+    """Whether weights are dropped out between softmax and product, which the fused kernel for CPUs does not do.
+
+    A dropout of probability 0 is recorded as well: it draws nothing.
+    """
     events = trace.events
     between = np.zeros(len(events), np.bool_)
     between[np.concatenate([rows[1:-1] for rows in found])] = True
-    dropping = events.exactly("aten::dropout", "aten::native_dropout", "aten::bernoulli_")
+    dropping = events.exactly("aten::native_dropout", "aten::bernoulli_")
     return bool((nesting.ancestor(between)[dropping] >= 0).any())
 
 

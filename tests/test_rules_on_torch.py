@@ -39,6 +39,27 @@ def test_attention_that_drops_out_needs_more_than_another_call_on_a_cpu(
     assert ("dropout=0.0" in fix.after) == (risk == "semantics")
 
 
+@pytest.mark.parametrize(("dropout", "risk"), [(0.2, "semantics"), (0.0, "numerics")])
+def test_a_dropout_layer_that_drops_nothing_keeps_no_attention_from_the_fused_kernel(
+    dropout: float, risk: str, tmp_path: Path
+) -> None:
+    """`nn.Dropout(config.dropout)` stands in most handwritten attention, and records an op where it is 0.0, too."""
+    layer, dropped = torch.nn.Linear(64, 192), torch.nn.Dropout(dropout)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
+    x = torch.randn(8, 128, 64)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        q, k, v = layer(x).chunk(3, dim=-1)
+        (dropped((q @ k.transpose(-2, -1) / 8).softmax(-1)) @ v).square().mean().backward()
+        optimizer.step()
+
+    (found,) = outcome("unfused-attention", step, tmp_path).findings
+    assert found.fix is not None
+    assert found.fix.risk == risk
+    assert ("without dropout" in found.fix.title) == (dropout > 0)
+
+
 def test_a_product_with_one_hot_vectors_is_found_and_a_loss_on_one_hot_labels_is_not(tmp_path: Path) -> None:
     functional = torch.nn.functional
     index = torch.randint(0, 5000, (64,))
