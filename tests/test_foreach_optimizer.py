@@ -1,0 +1,41 @@
+"""The ops that torch's optimizers run on lists are those that foreach-optimizer counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from advisor.rules.foreach_optimizer import kept_share
+
+
+# Counted by hand: lists read and written by each op of the update, beside those of one fused update.
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("name", "options", "fused", "listed"),
+    [
+        ("Adam", {}, 7, 3 + 2 + 3 + 2 + 2 + 2 + 4),
+        ("AdamW", {}, 7, 2 + 3 + 2 + 3 + 2 + 2 + 2 + 4),
+        ("Adam", {"amsgrad": True, "weight_decay": 0.1}, 9, 3 + 3 + 2 + 3 + 3 + 2 + 2 + 2 + 4),
+        ("SGD", {"lr": 0.1, "momentum": 0.9}, 5, 2 + 3 + 3),
+    ],
+)
+def test_the_ops_of_torchs_updates_are_known(name: str, options: dict[str, Any], fused: int, listed: int) -> None:
+    torch = pytest.importorskip("torch")
+    weights = [torch.nn.Parameter(torch.randn(8)) for _ in range(3)]
+    for weight in weights:
+        weight.grad = torch.randn(8)
+    optimizer = getattr(torch.optim, name)(weights, foreach=True, **options)
+    optimizer.step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        optimizer.step()
+    names = [event.name.removeprefix("aten::_foreach_") for event in profile.events() if "_foreach_" in event.name]
+    if name != "SGD":
+        # Steps are counted on the host, which launches nothing.
+        names.remove("add_")
+    assert kept_share(names, name) == pytest.approx(fused / listed)
+
+
+def test_ops_that_nobody_counted_leave_it_open() -> None:
+    assert kept_share(["mul_", "addcdiv_", "maximum_of_another_kind"], "Adam") is None
+    assert kept_share(["add_"], "SGD") is None  # no momentum
