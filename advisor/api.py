@@ -41,7 +41,8 @@ from advisor.analyses.steps import Steps
 from advisor.analyses.syncs import Syncs, SyncSite
 from advisor.analyses.thread_use import ThreadUse
 from advisor.analyses.undilated import Stretch, Undilated, together
-from advisor.capture.record import KeptGraphs, Loader, Mask, Optimizer, RankRecord, Settings, StepTimes
+from advisor.analyses.unread import Unread
+from advisor.capture.record import KeptGraphs, Loader, LossLabels, Mask, Optimizer, RankRecord, Settings, StepTimes
 from advisor.computed import Missing
 from advisor.drawn import (
     ALLREDUCE,
@@ -162,6 +163,7 @@ __all__ = [
     "Links",
     "Loader",
     "LoaderFacts",
+    "LossLabels",
     "Mask",
     "Matmuls",
     "Meetings",
@@ -209,6 +211,7 @@ __all__ = [
     "Times",
     "Trace",
     "Undilated",
+    "Unread",
     "Waiting",
     "WorkGroup",
     "alike",

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import torch
 
 from .inlined import comprehensions
+from .labels import Labels
 from .lookups import look
 from .masks import Masks
 
@@ -48,6 +49,7 @@ class LineRecorder:
         self.cut = False
         self.lookups: list[dict[str, int]] = []  # batches of indices that embeddings looked up
         self.masks = Masks()
+        self.labels = Labels()
 
     def start(self) -> None:
         """Begins to record. Raises RuntimeError when another tool traces this thread."""
@@ -121,6 +123,8 @@ class LineRecorder:
         if event != "call" or not self.on:
             return None
         forward = frame.f_code.co_name == "forward" and self._enter_module(frame)
+        if frame.f_code.co_name == "cross_entropy":
+            self.labels.look(frame)
         if self._name(frame) is not None:
             return self._local
         if forward:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from . import sameness
+from . import sameness, unread
 from .observed_nodes import HELD, STEP, Reader, nodes
 
 # Two steps: one alone does not tell a constant from a number that is another one next time.
@@ -45,6 +45,7 @@ class Observer:
         self.on = False
         self.why = ""
         self.found: sameness.Found | None = None
+        self.unread: list[unread.Unread] = []
 
     def look(self) -> None:
         """Takes note of the tensors that are alive some steps before those that are observed; weights come first."""
@@ -135,6 +136,7 @@ class Observer:
             "ops": [index[name] for name in self.found.ops],
             "again": self.found.again,
             "constant": self.found.constant,
+            "unread": [(one.op, one.reader, one.read) for one in self.unread],
         }
 
     def _read(self) -> None:
@@ -158,6 +160,8 @@ class Observer:
         still = {storage for _, storage in known} - moved
         steps = [reader.steps[key] for key in sorted(reader.steps)][-STEPS:]
         self.found = sameness.judge(sameness.number(steps, known, still))
+        names = [[op.name for op in ops if op.place != "elsewhere"] for ops in steps]
+        self.unread = unread.judge([unread.unread(ops) for ops in steps], names)
 
 
 def _reason(rows: float, compiled: bool) -> str:

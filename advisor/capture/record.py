@@ -192,6 +192,14 @@ class Lookup(msgspec.Struct, frozen=True):
     longest: int  # the longest sample without the padding behind or before it; length where there is none
 
 
+class LossLabels(msgspec.Struct, frozen=True):
+    """The labels of a cross entropy in the step whose lines were recorded."""
+
+    labels: int
+    ignored: int  # of them those that `ignore_index` leaves out
+    classes: int
+
+
 class Reused(msgspec.Struct, frozen=True):
     """What ops computed that was there already, as seen in two steps after the window (`capture.sameness`).
 
@@ -199,12 +207,15 @@ class Reused(msgspec.Struct, frozen=True):
     again        (op, the earlier op of that step that made the same result from the same), indices into ops
     constant     ops, none of fetches and optimizers, that read nothing but numbers of the script and tensors that it
                  held for many steps and that nothing wrote, in the same form in both steps
+    unread       (op that works row by row, the op that takes rows of what came of it, share of the rows it takes):
+                 all that reads its result (`capture.unread`)
     """
 
     names: list[str] = []
     ops: list[int] = []
     again: list[tuple[int, int]] = []
     constant: list[int] = []
+    unread: list[tuple[int, int, float]] = []
     why: str = ""  # why nothing is known
 
 
@@ -238,6 +249,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     saves: list[CodePlace] | None = None  # lines of the training loop that write a checkpoint, by its text
     lookups: list[Lookup] = []  # on a CPU; empty: none were seen, or nobody looked
     masks: list[Mask] = []  # of 256 to 4,096 tokens; empty: none were seen, or nobody looked
+    loss_labels: list[LossLabels] = []  # of cross entropies; empty: none were seen, or nobody looked
     environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
     reused: Reused | None = None  # None: nobody looked
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records

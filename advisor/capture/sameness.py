@@ -12,6 +12,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .aligned import places
+
 # Ops that draw, and so make another value each time. A dropout that drops nothing has none of them inside.
 _RANDOM = frozenset(
     {"normal", "uniform", "bernoulli", "native_dropout", "_fused_dropout", "exponential", "multinomial", "poisson"}
@@ -112,8 +114,8 @@ def number(steps: list[list[Op]], known: set[tuple[int, int]], still: set[int]) 
 
     Constant is only what every step computes in the same form, of what is constant itself.
     """
-    written = {ref.storage for ops in steps for op in ops for ref in _written(op)}
-    values = Values(known, still - written)
+    changed = {ref.storage for ops in steps for op in ops for ref in written(op)}
+    values = Values(known, still - changed)
     made = Made()
     found: list[list[Seen]] = []
     for ops, kept in zip(steps, _in_all(steps), strict=True):
@@ -142,7 +144,7 @@ class Made:
     def take(self, op: Op, place: tuple[int, int] | None, constant: bool) -> None:
         """Takes note of what an op writes and makes. constant: as its result is, if nothing else happens to it."""
         touched = {ref.storage for argument in op.inputs for ref in argument}
-        for storage in dict.fromkeys(ref.storage for ref in _written(op)):
+        for storage in dict.fromkeys(ref.storage for ref in written(op)):
             before = self.makers.setdefault(storage, [])
             self.changed.update(before)
             if not constant:
@@ -163,10 +165,10 @@ def _in_all(steps: list[list[Op]]) -> list[list[bool]]:
     forms = [[_form(op) for op in ops] for ops in steps]
     in_all: list[list[bool]] = []
     for mine, ops in zip(forms, steps, strict=True):
-        places = [_places([op.name for op in other], [op.name for op in ops]) for other in steps]
+        at_others = [places([op.name for op in other], [op.name for op in ops]) for other in steps]
         in_all.append(
             [
-                all(at in there and theirs[there[at]] == form for there, theirs in zip(places, forms, strict=True))
+                all(at in there and theirs[there[at]] == form for there, theirs in zip(at_others, forms, strict=True))
                 for at, form in enumerate(mine)
             ]
         )
@@ -179,7 +181,7 @@ def _form(op: Op) -> Hashable:
     return (op.name, op.schema, op.scalars, given, tuple(ref.form for ref in op.outputs))
 
 
-def _written(op: Op) -> list[Ref]:
+def written(op: Op) -> list[Ref]:
     """The tensors whose contents an op changes."""
     if not op.name.startswith("aten::"):
         return [ref for argument in op.inputs for ref in argument]
@@ -194,6 +196,11 @@ def _written(op: Op) -> list[Ref]:
     return found
 
 
+def reads_form(op: Op) -> bool:
+    """Whether an op looks at the form of what it is given, and not at what it holds."""
+    return op.name in _FORM_ALONE or bool(_LIKE.match(op.name))
+
+
 def _arguments(schema: str) -> list[str]:
     """The arguments that a schema names, in order; the star that parts those given by name is none."""
     inner = schema.partition("(")[2].rpartition(" -> ")[0]
@@ -203,12 +210,12 @@ def _arguments(schema: str) -> list[str]:
 def _take(op: Op, values: Values, same: bool) -> Seen:
     """Numbers what an op makes. same: every step runs it in the same form."""
     read = [[values.read(ref) for ref in argument] for argument in op.inputs]
-    written = _written(op)
+    changed = written(op)
     touched = {ref.storage for argument in op.inputs for ref in argument}
     made = [ref for ref in op.outputs if ref.storage not in touched]
     from_python = op.name in _FROM_PYTHON
     if from_python:
-        written, made = list(op.outputs), []
+        changed, made = list(op.outputs), []
     undefined, like = bool(_UNDEFINED.match(op.name)), bool(_LIKE.match(op.name))
     flat = [] if like else [one for argument in read for one in argument]
     whole = op.name.startswith("aten::") and not op.random and not from_python
@@ -216,13 +223,13 @@ def _take(op: Op, values: Values, same: bool) -> Seen:
     value = None
     if whole and not undefined and all(number is not None for number, _ in flat):
         value = values.same((_form(op), tuple(tuple(n for n, _ in one) for one in read if not like)))
-    targets = dict.fromkeys(ref.storage for ref in [*written, *made])
+    targets = dict.fromkeys(ref.storage for ref in [*changed, *made])
     for place, storage in enumerate(targets):
         values.values[storage] = (values.fresh() if value is None else values.same((value, place))), constant
-    for ref in (*op.outputs, *written):
+    for ref in (*op.outputs, *changed):
         values.of_tensor[ref.tensor] = ref.storage
     works = bool(targets) and op.place == "loop" and not from_python and not undefined
-    return Seen(op.name, None if written or not works else value, constant and works)
+    return Seen(op.name, None if changed or not works else value, constant and works)
 
 
 def is_random(name: str, scalars: Iterable[object]) -> bool:
@@ -256,13 +263,13 @@ def judge(steps: list[list[Seen]]) -> Found:
     *others, last = steps
     names = [one.name for one in last]
     pairs = [_pairs(step) for step in others]
-    places = [_places([one.name for one in step], names) for step in others]
+    at_others = [places([one.name for one in step], names) for step in others]
     again = [
         (at, first)
         for at, first in _pairs(last).items()
         if all(
             at in there and first in there and found.get(there[at]) == there[first]
-            for there, found in zip(places, pairs, strict=True)
+            for there, found in zip(at_others, pairs, strict=True)
         )
     ]
     return Found(names, again, [at for at, one in enumerate(last) if one.constant])
@@ -275,24 +282,4 @@ def _pairs(step: list[Seen]) -> dict[int, int]:
     for at, one in enumerate(step):
         if one.value is not None and first.setdefault(one.value, at) != at:
             found[at] = first[one.value]
-    return found
-
-
-def _places(names: list[str], last: list[str]) -> dict[int, int]:
-    """Place in `last` -> place in `names`: all in order, or by the ordinal of names that both have as often."""
-    if names == last:
-        return {at: at for at in range(len(last))}
-    here, there = _by_name(names), _by_name(last)
-    return {
-        b: a
-        for name, rows in there.items()
-        if len(rows) == len(here.get(name, ()))
-        for a, b in zip(here[name], rows, strict=True)
-    }
-
-
-def _by_name(names: list[str]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for at, name in enumerate(names):
-        found.setdefault(name, []).append(at)
     return found
