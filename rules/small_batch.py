@@ -79,7 +79,8 @@ def check(
     if target <= batch or low_us < min_gain * scale.step_us:
         return
     if not split.loader_known:
-        raise Missing("what loading a sample costs is not known, so no batch size promises anything; use `advisor run`")
+        asked = "" if record else "; use `advisor run`"
+        raise Missing(f"what loading a sample costs is not known, so no batch size promises anything{asked}")
     slow, fast = split.samples_per_second(target)
     mean_us = scale.unprofiled.mean or scale.step_us
     # A tail that the present steps have may stay.

@@ -93,6 +93,9 @@ class BatchSplit:
             raise Missing(device.why)
         facts = record.loaders[0] if record and record.loaders else None
         batch = (facts.batch_size if facts else None) or _batch_of_shapes(trace, host.ops)
+        if batch is None:
+            asked = "no DataLoader told it, either" if record else "capture the script with `advisor run`"
+            raise Missing(f"the batch size cannot be told from the shapes; {asked}")
         if idle is not None:
             return _on_device(trace, steps, scale, device, idle, links, batch)
         if not host.ops.any() or not (trace.events.dims[host.ops] >= 0).any():
@@ -102,8 +105,8 @@ class BatchSplit:
         return _on_cpu(host, batch, facts, record.settings if record else Settings())
 
 
-def _batch_of_shapes(trace: Trace, ops: Mask) -> int:
-    """The batch size that the inputs of convolutions and matrix products agree on."""
+def _batch_of_shapes(trace: Trace, ops: Mask) -> int | None:
+    """The batch size that the inputs of convolutions and matrix products agree on; None where they do not."""
     events = trace.events
     layers = events.exactly("aten::convolution", "aten::conv2d", "aten::linear", "aten::addmm")
     rows = np.flatnonzero(ops & (events.dims >= 0) & layers)
@@ -119,12 +122,8 @@ def _batch_of_shapes(trace: Trace, ops: Mask) -> int:
         factors = inputs[1:] if events.names[name] == "aten::addmm" else inputs
         if factors and factors[0]:
             first[factors[0][0]] += int(counts[at])
-    if not first:
-        raise Missing("the batch size is not known; capture the script with `advisor run`")
-    batch, votes = first.most_common(1)[0]
-    if votes < len(rows) / 2:
-        raise Missing("the batch size cannot be told from the shapes; capture the script with `advisor run`")
-    return batch
+    batch, votes = first.most_common(1)[0] if first else (None, 0)
+    return batch if votes >= len(rows) / 2 else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
