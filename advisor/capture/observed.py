@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from . import sameness, unread
+from . import chains, sameness, unread
 from .observed_nodes import HELD, STEP, Reader, nodes
 
 # Two steps: one alone does not tell a constant from a number that is another one next time.
@@ -46,6 +46,7 @@ class Observer:
         self.why = ""
         self.found: sameness.Found | None = None
         self.unread: list[unread.Unread] = []
+        self.waits: list[list[int]] = []
 
     def look(self) -> None:
         """Takes note of the tensors that are alive some steps before those that are observed; weights come first."""
@@ -137,6 +138,7 @@ class Observer:
             "again": self.found.again,
             "constant": self.found.constant,
             "unread": [(one.op, one.reader, one.read) for one in self.unread],
+            "waits": self.waits,
         }
 
     def _read(self) -> None:
@@ -160,6 +162,7 @@ class Observer:
         still = {storage for _, storage in known} - moved
         steps = [reader.steps[key] for key in sorted(reader.steps)][-STEPS:]
         self.found = sameness.judge(sameness.number(steps, known, still))
+        self.waits = chains.waits(steps[-1])
         names = [[op.name for op in ops if op.place != "elsewhere"] for ops in steps]
         self.unread = unread.judge([unread.unread(ops) for ops in steps], names)
 

@@ -209,6 +209,7 @@ class Reused(msgspec.Struct, frozen=True):
                  held for many steps and that nothing wrote, in the same form in both steps
     unread       (op that works row by row, the op that takes rows of what came of it, share of the rows it takes):
                  all that reads its result (`capture.unread`)
+    waits        for each of ops how far before it those are that wrote what it reads (`capture.chains`)
     """
 
     names: list[str] = []
@@ -216,6 +217,7 @@ class Reused(msgspec.Struct, frozen=True):
     again: list[tuple[int, int]] = []
     constant: list[int] = []
     unread: list[tuple[int, int, float]] = []
+    waits: list[list[int]] = []
     why: str = ""  # why nothing is known
 
 
