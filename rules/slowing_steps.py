@@ -2,8 +2,8 @@
 
 ## What it looks at
 Ops of the profiled steps whose inputs grow by the same amount with every step, while no matrix product grows: they
-work on all that was kept since the start. And the times of the steps that were timed without the profiler, in eight
-parts of the run: whether they rise from part to part.
+work on all that was kept since the start, or since the epoch began. And the times of the steps that were timed without
+the profiler, in eight parts of the run: whether they rise from part to part; what the growth takes is told by them.
 
 ## Why it costs time
 `torch.cat(history)`, a mean over all losses, a metric over all predictions: each step handles all steps before it, so
@@ -48,7 +48,7 @@ from advisor.api import (
 from ._costs import launched_us
 from ._growth import GrowingOps
 from ._places import place
-from ._rising import grown_by_times, rise_of
+from ._rising import grown_by_times, grown_in_rounds, rise_of
 from ._words import count, percent, time
 
 CONFIRMED = "measured pair on a CPU: a statistic over all outputs so far in each step against one at the end"
@@ -83,8 +83,8 @@ def check(
             spent_us, claims = _on_host_us(growing, trace, steps, costs, where), _ON_HOST
         bound_us = sum(breakdown.us(part) for part in claims)
         if min(spent_us, bound_us) >= min_share * steps.step_us:
-            by_times = grown_by_times(record) if record else None
-            yield _grown(growing, where, min(spent_us, bound_us), by_times, claims, steps, scale)
+            saving = _of_growth(min(spent_us, bound_us), record, scale)
+            yield _grown(growing, where, min(spent_us, bound_us), saving, claims, steps, scale)
             return
     rise = rise_of(record.steps.unprofiled_us) if record else None
     if rise is not None and rise[1] >= (1 + min_rise) * rise[0]:
@@ -103,22 +103,32 @@ def _on_host_us(
     return max(steps.per_step_us(total(spans)), beside_us)
 
 
+def _of_growth(spent_us: float, record: RankRecord | None, scale: Scale) -> Saving:
+    """By the times of the steps that were timed; where they do not tell, by the ops of the window.
+
+    Its steps are a short piece of the run, and often an early one, when little has been kept.
+    """
+    start = "the steps as they were timed against"
+    if by_times := grown_by_times(record) if record else None:
+        how = f"{start} those at the start; low: halfway through the run, high: at its end"
+    elif by_times := grown_in_rounds(record.steps.unprofiled_us) if record else None:
+        how = f"{start} the shortest, where the growth begins anew; low: their mean, high: the longest"
+    else:
+        how = "the ops that grow, as they were in the window; low: less what remains"
+        return scale.saving(_GIVEN_BACK * spent_us, spent_us, how)
+    return Saving(by_times[0] * scale.step_us, by_times[1] * scale.step_us, "measured", how)
+
+
 def _grown(
     growing: GrowingOps,
     where: tuple[Source, ...],
     spent_us: float,
-    by_times: tuple[float, float] | None,
+    saving: Saving,
     claims: tuple[str, ...],
     steps: Steps,
     scale: Scale,
 ) -> Finding:
     per_step = (growing.last - growing.first) / (steps.count - 1)
-    if by_times is not None:
-        how = "the steps as they were timed against those at the start; low: halfway through the run, high: at its end"
-        saving = Saving(by_times[0] * scale.step_us, by_times[1] * scale.step_us, "measured", how)
-    else:
-        how = "the ops that grow, as they were in the window; low: less what remains"
-        saving = scale.saving(_GIVEN_BACK * spent_us, spent_us, how)
     return Finding(
         message=(
             f"`{growing.names[0]}`{place(where[0] if where else None)} works on more with every step: "
@@ -205,6 +215,13 @@ EXAMPLES = [
             ],
         },
         saves_us=(950, 1550),
+        says=("20,480 numbers",),
+    ),
+    Example(
+        "the same, and begun anew in each epoch of 50 steps: from 2 ms to 4.45 ms",
+        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
+        facts={"steps": {"unprofiled_us": [2000.0 + 50.0 * (step % 50) for step in range(200)]}},
+        saves_us=(1100, 1700),
         says=("20,480 numbers",),
     ),
     Example(

@@ -8,7 +8,7 @@ from advisor.asking import apply
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
 from advisor.registry import load_rules
-from advisor.rules._rising import end_of_rise
+from advisor.rules._rising import end_of_rise, grown_in_rounds
 from advisor.trace.load import read_bytes
 
 RISING_US = [2000.0 + 10.0 * k for k in range(160)]
@@ -34,6 +34,27 @@ def test_a_part_that_rises_with_the_steps_goes_on_to_their_end():
 )
 def test_a_part_that_does_not_is_what_the_window_saw(part_us, times_us):
     assert end_of_rise(part_us, run(times_us)) is None
+
+
+def test_growth_that_begins_anew_is_told_by_the_shortest_steps():
+    epochs = [2000.0 + 50.0 * (step % 50) for step in range(200)]
+    mean, longest = grown_in_rounds(epochs)
+    # Of each epoch's 2,000 to 4,450 µs the first five steps last 2,100 in their middle, the last five 4,350.
+    assert mean == pytest.approx(1 - 2100 / (sum(epochs) / 200))
+    assert longest == pytest.approx(1 - 2100 / 4350)
+
+
+@pytest.mark.parametrize(
+    "times_us",
+    [
+        [2000.0 + 50.0 * (step % 50) for step in range(60)],  # too few
+        [2000.0 + 400.0 * (step // 5 % 2) for step in range(200)],  # now long, now short
+        [4450.0 - 50.0 * (step % 50) for step in range(200)],
+        [2000.0] * 200,
+    ],
+)
+def test_times_that_do_not_mostly_rise_tell_no_growth(times_us):
+    assert grown_in_rounds(times_us) is None
 
 
 def profiled(python_us):
