@@ -52,16 +52,17 @@ class StateRead:
 
 
 def where_read(trace: Trace, steps: Steps, lines: Lines, recorded: LinesTrace | None, run: StateRead) -> Source | None:
-    """The user's line that reads the state; None where the step whose lines were recorded had no such read."""
-    if recorded is not None and _detached(recorded.trace) < _detached(trace, run.start_ns, steps):
-        return None
+    """The user's line that reads the state; None where no step whose lines were recorded had such a read."""
+    if recorded is not None:
+        theirs = Steps.compute(recorded.trace, None)
+        most = max(_detached(recorded.trace, theirs, step) for step in range(theirs.count))
+        if most < _detached(trace, steps, int(steps.step_of(np.array([run.start_ns]))[0])):
+            return None
     return lines.where_op(run.row)
 
 
-def _detached(trace: Trace, at_ns: int | None = None, steps: Steps | None = None) -> int:
-    """`detach` ops on the loop's thread of the step around an instant; of the last step where none is given."""
-    steps = steps or Steps.compute(trace, None)
-    step = steps.count - 1 if at_ns is None else int(steps.step_of(np.array([at_ns]))[0])
+def _detached(trace: Trace, steps: Steps, step: int) -> int:
+    """How many ops on the loop's thread of a step may be copies, or looks at a state."""
     events = trace.events
     inside = (events.start_ns >= steps.spans[step, 0]) & (events.start_ns < steps.spans[step, 1])
     handled = events.exactly("aten::detach", "aten::clone", "aten::copy_")

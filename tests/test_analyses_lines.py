@@ -105,6 +105,17 @@ def test_a_step_with_other_ops_still_finds_the_lines_of_the_common_ones() -> Non
     assert lines.where_span(1_140_000, 1_188_000).line == 20
 
 
+def test_each_step_has_the_lines_of_the_recorded_step_that_is_like_it() -> None:
+    """Every second step validates before it trains: its first `mm` is another line's than that of other steps."""
+    validates = [row("aten::mm", 1100, 10), row("aten::exp", 1110, 5), row("aten::mm", 1120, 10)]
+    profiled = [step(5, 1000, 100), row("aten::mm", 1000, 10), step(6, 1100, 100), *validates]
+    usual = [step(0, 0, 100), line(7, 0, 100), row("aten::mm", 10, 10)]
+    other = [step(1, 200, 100), line(3, 200, 50), row("aten::mm", 210, 10), row("aten::exp", 230, 10)]
+    lines, made = lines_of(profiled, [*usual, *other, line(7, 250, 50), row("aten::mm", 260, 10)])
+    found = [lines.where_op(row_of(made, "aten::mm", which)) for which in range(3)]
+    assert [one and one.line for one in found] == [7, 3, 7]
+
+
 def test_an_op_that_one_step_runs_for_itself_leads_nothing_astray() -> None:
     """The recorded step prints a sum at its start; the only sum of the profiled ones comes late."""
     printed = [row("aten::sum", 5001, 2), *RECORDED[:1], *RECORDED[1:]]

@@ -16,7 +16,7 @@ from advisor.analyses.nesting import parents
 from advisor.analyses.steps import Steps
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
-from advisor.trace.intervals import Intervals
+from advisor.trace.intervals import Intervals, overlap_of_each
 
 PREFIX = "advisor:line|"
 
@@ -49,7 +49,11 @@ class LineSpans:
 
 
 def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> LineSpans:
-    """The last recorded step: the first pays for whatever is set up once. Without records there are no spans."""
+    """The recorded step that is most like each profiled one. Without records there are no spans.
+
+    Of equals it is the last: the first pays for whatever is set up once. Of a loop that validates every tenth step an
+    ordinary step and one with a validation are recorded.
+    """
     theirs = Steps.compute(recorded, None)
     events = recorded.events
     by_name = {i: source for i, name in enumerate(events.names) if (source := parse_record(name)) is not None}
@@ -64,17 +68,19 @@ def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> LineSpans:
     of_name[list(by_name)] = [index[source] for source in by_name.values()]
     function = np.unique([f"{source.file}|{source.function}" for source in sources], return_inverse=True)[1]
     rows = _between_lines(rows, above, of_name[events.name], function)
-    step = theirs.spans[-1]
-    inside = (spans[:, 0] < step[1]) & (spans[:, 1] > step[0])
-    spans, rows = np.clip(spans[inside], *step), rows[inside]
-    anchors = _Anchors(events, theirs.main_thread, step)
-    warped = [_warp(spans, anchors, _Anchors(trace.events, steps.main_thread, one)) for one in steps.spans]
-    entered = np.zeros(len(rows), bool)
-    entered[np.unique(rows, return_index=True)[1]] = True
     who, around = of_name[events.name[rows]], above[rows]
     called_by = np.where(around >= 0, of_name[events.name[np.maximum(around, 0)]], -1)
-    callers = _mostly(who, called_by, spans[:, 1] - spans[:, 0], len(sources))
-    return LineSpans(np.concatenate(warped), np.tile(who, steps.count), sources, np.tile(entered, steps.count), callers)
+    takes = [_Take.of(events, theirs.main_thread, step, spans, rows, of_name) for step in theirs.spans]
+    warped, whose, entered = [], [], []
+    for one in steps.spans:
+        ours = _Anchors(trace.events, steps.main_thread, one)
+        take = max(reversed(takes), key=lambda take: take.anchors.likeness(ours))
+        warped.append(_warp(take.spans, take.anchors, ours))
+        whose.append(take.who)
+        entered.append(take.entered)
+    inside = overlap_of_each(spans[:, 0], spans[:, 1], theirs.spans) > 0
+    callers = _mostly(who[inside], called_by[inside], (spans[:, 1] - spans[:, 0])[inside], len(sources))
+    return LineSpans(np.concatenate(warped), np.concatenate(whose), sources, np.concatenate(entered), callers)
 
 
 def _between_lines(rows: Ints, above: Ints, source: Ints, function: Ints) -> Ints:
@@ -109,6 +115,25 @@ def _mostly(who: Ints, called_by: Ints, ns: Ints, count: int) -> Ints:
     return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Take:
+    """One recorded step: its spans with the places that ran in them (`who`), which of these began there; its ops."""
+
+    spans: Intervals
+    who: Ints
+    entered: Mask
+    anchors: _Anchors
+
+    @classmethod
+    def of(cls, events: Events, thread: int, step: Ints, spans: Intervals, rows: Ints, of_name: Ints) -> _Take:
+        """The step, of all spans with their rows."""
+        inside = (spans[:, 0] < step[1]) & (spans[:, 1] > step[0])
+        rows = rows[inside]
+        entered = np.zeros(len(rows), bool)
+        entered[np.unique(rows, return_index=True)[1]] = True
+        return cls(np.clip(spans[inside], *step), of_name[events.name[rows]], entered, _Anchors(events, thread, step))
+
+
 class _Anchors:
     """The ops of one step on the loop's thread: key (name and ordinal of that name) -> start and end."""
 
@@ -120,6 +145,11 @@ class _Anchors:
         ordinal = _ordinals(events.name[rows])
         names = (events.names[i] for i in events.name[rows])
         self.index = {key: i for i, key in enumerate(zip(names, ordinal.tolist(), strict=True))}
+
+    def likeness(self, other: _Anchors) -> float:
+        """The share of the ops of both steps that both have, 0 to 1."""
+        shared = len(self.index.keys() & other.index.keys())
+        return shared / max(len(self.index) + len(other.index) - shared, 1)
 
 
 def _repeatable(events: Events) -> Mask:

@@ -81,26 +81,34 @@ class ModuleCalls:
 
 
 def _from_recorded_step(trace: Trace, steps: Steps, recorded: Trace) -> ModuleCalls:
-    """The calls of the recorded step, found again in the profiled ones."""
+    """The calls of a recorded step, found again in the profiled ones: of several that which most of these are like."""
     theirs = Steps.compute(recorded, None)
+    # Of equals the last: the first pays for whatever is set up once.
+    found = [_of_step(trace, steps, recorded, theirs, step) for step in reversed(theirs.spans)]
+    known = [one for one in found if isinstance(one, ModuleCalls)]
+    if not known:
+        raise Missing(_DIFFERENT if _DIFFERENT in found else _NOT_SEEN)
+    return max(known, key=lambda one: int(one.kept.sum()))
+
+
+def _of_step(trace: Trace, steps: Steps, recorded: Trace, theirs: Steps, step: Ints) -> ModuleCalls | str:
+    """The calls of one recorded step; else why they are not known."""
     events = recorded.events
-    # The last recorded step: the first pays for whatever is set up once.
-    step = theirs.spans[-1]
     inside = (events.start_ns >= step[0]) & (events.end_ns <= step[1]) & (events.thread == theirs.main_thread)
     forward = nearest(parents(events, events.of(Category.CPU_OP, Category.ANNOTATION)), backward_rows(events)) < 0
     rows = events.named(PREFIX) & inside & forward
     if not rows.any():
-        raise Missing(_NOT_SEEN)
+        return _NOT_SEEN
     calls = _Calls.of(events, rows, [parse_range(name) for name in events.names])
     codes: dict[str, int] = {}
     for outermost in (False, True):
-        [mine] = ops_of_steps(recorded, theirs.main_thread, theirs.spans[-1:], codes, outermost=outermost)
+        [mine] = ops_of_steps(recorded, theirs.main_thread, step[None], codes, outermost=outermost)
         others = ops_of_steps(trace, steps.main_thread, steps.spans, codes, outermost=outermost)
         found = [placed(calls.spans, calls.roots, mine, one) for one in others]
         if any(one is not None for one in found):
             break
     else:
-        raise Missing(_DIFFERENT)
+        return _DIFFERENT
     known = [(spans[here], calls.who[here]) for spans, here in (one for one in found if one is not None)]
     spans, who = (np.concatenate(column) for column in zip(*known, strict=True))
     some = spans[:, 1] > spans[:, 0]

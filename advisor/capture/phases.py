@@ -6,31 +6,21 @@ device that are read after the phase.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
 
+from .pace import Pace, pace
 from .parts import Cut
+from .plan import FEW, Plan, window_steps
 
 WARM, TIMING, READY, RECORD, LINES, OBSERVED, AFTER, DONE = range(8)
 
 # Un-profiled step times kept: enough for a tail of one step in a hundred, small in run.json.
 MOST_TIMES = 500
-# Without a known length of the epoch the script may be short: 20 un-profiled steps before the window, 100 otherwise.
-_UNKNOWN_TIMING, _FULL_TIMING = 20, 100
-_UNKNOWN_WARMUP, _FULL_WARMUP = 3, 10
 # The un-profiled phase before the window ends after two seconds once it has five steps: a script of slow steps is not
 # held up, and five give a median.
-_TIMING_NS, _FEW = 2_000_000_000, 5
-# Steps of less than 20 ms are short. A window of them lasts 0.2 s, so that a stall or a slow tail is not all of it: ten
-# of 20 ms, at most fifty of 4 ms or less. In 0.2 s a host starts as many ops as it does in those ten, however short the
-# step, so the trace stays as large. A loop of unknown length may be short: twenty there.
-_SHORT_NS, _WINDOW_OF_SHORT_NS = 20_000_000, 200_000_000
-_SHORT_STEPS, _UNKNOWN_STEPS, _MOST_STEPS = 10, 20, 50
-# Steps that an epoch needs beside warm-up, timing and window: the profiler's own warm-up, the lines, one to spare.
-_RESERVE = 4
+_TIMING_NS = 2_000_000_000
 # Steps that compile extend the warm-up, but not for ever: a script that recompiles in every step is profiled as it is.
 _MOST_COMPILING = 30
 # The first steps after a window pay for its export (caches, collected garbage).
@@ -59,47 +49,6 @@ class Recorder(Protocol):
     def observed(self, whole: bool) -> None: ...
 
 
-@dataclass
-class Plan:
-    """How many steps each phase takes. steps 0: chosen by the length of a step."""
-
-    warmup: int
-    timing: int
-    steps: int
-    lines: bool
-    ranks: int = 1
-    most: int = _FEW
-
-
-def plan(options: dict[str, Any], known: int | None, ranks: int) -> Plan:
-    """The plan for a loop whose epoch has `known` batches (None: unknown). Short epochs get short phases."""
-    steps = int(options.get("steps") or 0)
-    chosen = options.get("warmup")
-    warmup = _UNKNOWN_WARMUP if chosen is None else int(chosen)
-    timing, most = _UNKNOWN_TIMING, _UNKNOWN_STEPS
-    if known is not None:
-        most = steps or max(_FEW, min(_MOST_STEPS, known // 4))
-        spare = known - most - _RESERVE
-        if chosen is None:
-            warmup = max(1, min(_FULL_WARMUP, spare // 4))
-        timing = max(1, min(_FULL_TIMING, spare - warmup))
-    return Plan(warmup, timing, steps, bool(options.get("lines", True)), ranks, most)
-
-
-def window_steps(plan_: Plan, step_ns: float) -> int:
-    """Steps to record: short steps need more of them for a steady figure, long ones make large traces.
-
-    Ranks of one job must choose the same number, so there only the plan decides.
-    """
-    if plan_.steps:
-        return plan_.steps
-    if plan_.ranks > 1 or not step_ns:
-        return _FEW
-    if step_ns < _SHORT_NS:
-        return min(plan_.most, max(_SHORT_STEPS, math.ceil(_WINDOW_OF_SHORT_NS / step_ns)))
-    return _FEW if step_ns < 2e9 else 3
-
-
 class Phases:
     """The state of one rank's capture; `boundary` is called at every boundary of the settled source.
 
@@ -121,6 +70,10 @@ class Phases:
         self.unprofiled_parts: list[tuple[float, Cut]] = []  # length of the step in ns, its parts
         self.profiled_parts: list[tuple[float, Cut]] = []
         self.timing_began_ns = 0
+        self.began_ns = 0  # of the step that runs, by the host's clock
+        self.host_ns: list[tuple[int, float]] = []  # un-profiled iterations, and what the host took for them
+        self.pace: Pace | None = None
+        self.waiting = False  # for a step of the other kind
         self.wanted = 0
         self.rows: dict[int, int] = {}
         self.row = 0
@@ -147,15 +100,17 @@ class Phases:
             self.phase = TIMING
             self.timing_began_ns = now_ns
             self.start = self.recorder.mark() or now_ns
+            self.began_ns = now_ns
 
-    def _time(self, now_ns: int, trained: bool, clean: bool, _iteration: int) -> None:
+    def _time(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
         mark, parts = self.recorder.mark() or now_ns, self.cut()
         if trained and clean:
             self.before.append((self.start, mark))
+            self.host_ns.append((iteration, now_ns - self.began_ns))
             self._keep_parts(mark, parts)
-        self.start = mark
+        self.start, self.began_ns = mark, now_ns
         count = len(self.before)
-        slow = self.plan.ranks == 1 and count >= _FEW and now_ns - self.timing_began_ns > _TIMING_NS
+        slow = self.plan.ranks == 1 and count >= FEW and now_ns - self.timing_began_ns > _TIMING_NS
         if count >= self.plan.timing or slow:
             self._enter_window(now_ns)
 
@@ -170,7 +125,7 @@ class Phases:
         if not self.recorder.prepare():
             return  # another profiler is at work: asked again at the next boundary
         self.phase = READY
-        if self.plan.timing < _FEW and not self.plan.steps:
+        if self.plan.timing < FEW and not self.plan.steps:
             self._ready(now_ns, False, False, 0)  # too few steps to spend one on the profiler's own warm-up
 
     def _ready(self, now_ns: int, _trained: bool, _clean: bool, _iteration: int) -> None:
@@ -221,18 +176,35 @@ class Phases:
             self._enter_after()
             return
         self.phase = LINES
+        # Ranks wait for each other: all are recorded at the same time, or none.
+        recorded = [(self.rows[row], took) for row, took in zip(sorted(self.rows), self.profiled, strict=False)]
+        self.pace = pace(self.host_ns, recorded) if self.plan.ranks == 1 else None
         self._open_rows(now_ns, 1)
 
     def _lines(self, now_ns: int, trained: bool, _clean: bool, iteration: int) -> None:
-        self.recorder.close()
-        if trained:
-            self.rows[self.row] = iteration
-        self.patience -= 1
-        if trained or self._must_close(now_ns):
-            self.recorder.stop(self.rows, partial=not trained)
+        """Records one step, and where there are two kinds of steps one of the other kind as well."""
+        if not self.waiting:
+            self.recorder.close()
+            if trained:
+                self.rows[self.row] = iteration
+            self.patience -= 1
+        more = self._lacks_a_kind()
+        if (self.rows and not more) or self._must_close(now_ns):
+            self.recorder.stop(self.rows, partial=not self.rows)
             self._enter_observed()
-            return
-        self._next_row()
+        elif not self.rows or self._is_lacking(iteration + 1):
+            self.waiting = False
+            self._next_row()
+        elif not self.waiting:
+            self.waiting = True
+            self.recorder.finished()  # what there is counts already: the steps to come may be long
+
+    def _lacks_a_kind(self) -> bool:
+        return self.pace is not None and len({self.pace.is_long(one) for one in self.rows.values()}) == 1
+
+    def _is_lacking(self, iteration: int) -> bool:
+        """Whether an iteration is of the kind that no recorded one is of."""
+        return self.pace is not None and self.pace.is_long(iteration) not in map(self.pace.is_long, self.rows.values())
 
     def _enter_observed(self) -> None:
         self.wanted = self.recorder.observe()
@@ -290,6 +262,7 @@ class Phases:
             self.recorder.discard()
             self.phase = TIMING
         else:
-            self.recorder.stop(self.rows, partial=True)
+            # One step with its lines is all that they need: a second one was only waited for.
+            self.recorder.stop(self.rows, partial=self.phase != LINES or not self.rows)
             self._enter_after()
         return True

@@ -1,4 +1,4 @@
-"""One process's capture: drives the phases, and writes this rank's part of run.json.
+"""One process's capture: drives the phases, and has this rank's part of run.json written.
 
 Imported only after the script has imported torch.
 """
@@ -6,20 +6,19 @@ Imported only after the script has imported torch.
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import sys
 from _thread import get_ident
 from typing import Any
 
-from . import alone, choices, graphs, hooks, live, probe, secrets
+from . import alone, choices, graphs, hooks, live, probe, rank_part, secrets
 from .by_hand import PASSES
 from .clock import Clock
 from .ears import Ears
 from .exits import Exits, when_worker_ends
-from .parts import as_record
-from .phases import AFTER, DONE, LINES, OBSERVED, RECORD, TIMING, Phases, plan
+from .phases import AFTER, DONE, LINES, OBSERVED, RECORD, TIMING, Phases
 from .place import Place
+from .plan import plan
 from .saves import saves
 from .timewindow import TimeWindow
 from .vitals import Vitals
@@ -292,52 +291,8 @@ class Session(Ears):
         return os.path.join(self.settings["folder"], f"{name}-rank{self.place.rank()}-{os.getpid()}.pt.trace.json.gz")
 
     def _write(self) -> None:
-        """This rank's part of run.json, written aside and renamed."""
-        if not (self.window.files or self.tracker.backwards or self.notes):
-            return
-        # Named by process alone: a rank may be known only after the first writing.
-        path = os.path.join(self.settings["folder"], f"{os.getpid()}.part.json")
-        with open(path + ".tmp", "w", encoding="utf-8") as file:
-            json.dump(self._record(), file)
-        os.replace(path + ".tmp", path)
-
-    def _record(self) -> dict[str, Any]:
-        lines = self.window.lines
-        clock = [self.clock.note] if self.clock.note else []
-        return {
-            "rank": self.place.rank(),
-            "world_size": self.place.world_size(),
-            **self.place.local(),
-            "pid": os.getpid(),
-            "files": self.window.files,
-            "steps": self._steps(),
-            **self.facts,
-            "vitals": self.vitals.record(not self.live),
-            **self.collector.record(self.tracker.trained),
-            "notes": [*self.notes, *self.window.notes, *clock],
-            "user_files": sorted(lines.files) if lines is not None else [],
-            "lookups": lines.lookups if lines is not None else [],
-            "masks": lines.masks.record() if lines is not None else [],
-            "reused": self.window.observer.record(),
-            "versions": probe.versions(),
-        }
-
-    def _steps(self) -> dict[str, Any]:
-        phases = self.phases
-        steps: dict[str, Any] = {
-            "source": self.tracker.source or "window",
-            "count": self.tracker.count,
-            "eval_count": self.tracker.eval_count(),
-            "optimizer_steps": self.tracker.optimizer_steps,
-        }
-        if phases is not None:
-            steps |= self.clock.durations(phases.before, phases.after)
-            steps["timed_before"] = min(len(phases.before), len(steps["unprofiled_us"]))
-            steps["profiled_us"] = [one / 1e3 for one in phases.profiled]
-            if self.clock.host_alone:
-                steps["unprofiled_parts_us"] = as_record(phases.unprofiled_parts)
-                steps["profiled_parts_us"] = as_record(phases.profiled_parts)
-        return steps
+        if self.window.files or self.tracker.backwards or self.notes:
+            rank_part.write(self.settings["folder"], rank_part.record(self))
 
 
 def _nothing() -> None:

@@ -1,0 +1,56 @@
+"""Loops in which one step in so many is far longer: a validation, a decoding, a checkpoint every tenth step.
+
+The step whose lines are recorded is one of thousands. Where some are of another kind, one of each has to be recorded,
+or the lines of what makes them long stand nowhere. Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# A step is long if it takes half as long again as the common ones: less is what steps differ by anyway.
+_LONG = 1.5
+# The common ones: where every second step is long, a quarter of all is still shorter.
+_COMMON = 0.25
+# The script runs so many steps without being recorded at most until the other kind comes: what is rarer costs little.
+_MOST_STEPS = 25
+# Fewer turns are a coincidence.
+_FEWEST_TURNS = 3
+# Of the turns so many are long, and of the long steps so many lie in one: others come from elsewhere.
+_MOSTLY, _OF_LONG = 0.8, 0.5
+
+# The number of an iteration, and how long it took.
+Times = Sequence[tuple[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Every so many iterations one is long: those whose number leaves `place` over."""
+
+    every: int
+    place: int
+
+    def is_long(self, iteration: int) -> bool:
+        """Whether this one will be long."""
+        return iteration % self.every == self.place
+
+
+def pace(*phases: Times) -> Pace | None:
+    """The pace of some iterations, timed in phases that are each slowed alike; None where one is like the other."""
+    long = {iteration for times in phases for iteration in _long(times)}
+    seen = [iteration for times in phases for iteration, _ in times]
+    for every in range(2, _MOST_STEPS + 1):
+        for place in {iteration % every for iteration in long}:
+            turns = [iteration for iteration in seen if iteration % every == place]
+            hits = sum(iteration in long for iteration in turns)
+            if len(turns) >= _FEWEST_TURNS and hits >= _MOSTLY * len(turns) and hits >= _OF_LONG * len(long):
+                return Pace(every, place)
+    return None
+
+
+def _long(times: Times) -> list[int]:
+    if not times:
+        return []
+    common = sorted(took for _, took in times)[int(_COMMON * len(times))]
+    return [iteration for iteration, took in times if took > _LONG * common]
