@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,20 @@ class LineCost:
     beyond_us: float | None = None
     called_from: tuple[str, int] | None = None
 
+    def times(self, share: float) -> LineCost:
+        """A part of this line's time and rows; it ran as often."""
+        return replace(
+            self,
+            us=share * self.us,
+            python_us=share * self.python_us,
+            parts={part: share * us for part, us in self.parts.items()},
+            work=self.work.times(share),
+            rows=share * self.rows,
+            backward_us=share * self.backward_us,
+            backward_rows=share * self.backward_rows,
+            beyond_us=None if self.beyond_us is None else share * self.beyond_us,
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LineCosts:
@@ -81,66 +95,115 @@ class LineCosts:
         if not lines.available:
             why = "lines of the user's code are not recorded; capture the script with `advisor run`"
             raise Missing(lines.why or why)
-        spans, who = _spans(trace, steps, lines, nesting)
-        places: dict[tuple[str, int], int] = {}
-        of_source = np.array([places.setdefault((s.file, s.line), len(places)) for s in lines.sources], np.int64)
-        count = len(places)
-
-        def spent(of: Intervals) -> Floats:
-            pieces = intersect(spans, of)
-            at = np.searchsorted(spans[:, 0], pieces[:, 0], side="right") - 1
-            ns = pieces[:, 1] - pieces[:, 0]
-            return np.bincount(of_source[who[at]], weights=ns, minlength=count) / steps.count / 1e3
-
-        op_line = np.full(len(trace.events), -1, np.int64)
-        known = lines.op_source >= 0
-        op_line[known] = of_source[lines.op_source[known]]
-        counted = (links.step >= 0) & trace.events.of(Category.CPU_OP) & known
+        places = _Places.of(trace, steps, lines, nesting)
+        op_line = places.of_ops(trace, lines)
         node_line = _node_lines(trace, links, op_line)
-        back_us, back_rows = _backward(trace, steps, nesting, links, breakdown, node_line, count)
-        beyond_us = _beyond(trace, steps, nesting, links, op_line, node_line, count)
-        callers = _callers(lines, places)
         columns = {
-            "us": spent(steps.window),
-            "python_us": spent(undilated.python),
-            "rows": _counted(op_line, counted, count) / steps.count,
-            "visits": np.bincount(of_source[_entered(lines, who)], minlength=count) / steps.count,
-            "backward_us": back_us,
-            "backward_rows": back_rows,
+            "us": places.spent_us(steps.window),
+            "python_us": places.spent_us(undilated.python),
+            "rows": places.counted(op_line, _rows(trace, links, op_line)),
+            "visits": places.visits(lines),
+            **_backward(trace, steps, nesting, links, breakdown, node_line, places),
         }
-        parts = {part: spent(of) for part, of in breakdown.intervals.items()}
-        fetching = breakdown.intervals["input"]
-        working = counted & ~starts_in(trace.events.start_ns, fetching)
-        work = [
-            (
-                spent(subtract(part.spans, fetching)),
-                _counted(op_line, working & (undilated.part_of == index), count) / steps.count,
-                spent(intersect(part.spans, undilated.python)),
-            )
-            for index, part in enumerate(undilated.parts)
-        ]
-        order = np.lexsort((np.arange(count), -columns["us"]))
+        beyond_us = _beyond(trace, steps, nesting, links, op_line, node_line, places)
+        parts = {part: places.spent_us(of) for part, of in breakdown.intervals.items()}
+        work = _work(trace, links, breakdown, undilated, op_line, places)
+        callers = _callers(lines, places.index)
+        order = np.lexsort((np.arange(places.count), -columns["us"]))
         found = tuple(
             LineCost(
-                source=next(lines.sources[at] for at in np.flatnonzero(of_source == i).tolist()),
+                source=lines.sources[places.sources(i)[0]],
                 parts={part: float(us[i]) for part, us in parts.items()},
                 work=Stretch(*(tuple(float(of[at][i]) for of in work) for at in range(3))),
-                inner=any(lines.sources[at].function in _INNER for at in np.flatnonzero(of_source == i).tolist()),
+                inner=any(lines.sources[at].function in _INNER for at in places.sources(i)),
                 beyond_us=None if beyond_us is None else float(beyond_us[i]),
                 called_from=callers.get(i),
                 **{name: float(column[i]) for name, column in columns.items()},
             )
             for i in order.tolist()
         )
-        rank = np.empty(count, np.int64)
-        rank[order] = np.arange(count)
-        op_line[known] = rank[op_line[known]]
-        return cls(found, op_line)
+        rank = np.full(places.count + 1, -1, np.int64)  # the last is for ops without a line
+        rank[order] = np.arange(places.count)
+        return cls(found, rank[op_line])
 
 
-def _counted(line: Ints, rows: Mask, count: int) -> Floats:
-    """How many of these rows each line has."""
-    return np.bincount(line[rows], minlength=count).astype(float)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """Lines as numbers, and when each ran: sources of one file and line are one place.
+
+    index      file and line -> number of the place
+    of_source  the place of each of `Lines.sources`
+    spans      when places ran on the loop's thread, by start;  who: the source of each span
+    steps      how many steps they ran in
+    """
+
+    index: dict[tuple[str, int], int]
+    of_source: Ints
+    spans: Intervals
+    who: Ints
+    steps: int
+
+    @classmethod
+    def of(cls, trace: Trace, steps: Steps, lines: Lines, nesting: Nesting) -> _Places:
+        """The places of the lines that were recorded."""
+        spans, who = _spans(trace, steps, lines, nesting)
+        index: dict[tuple[str, int], int] = {}
+        of_source = np.array([index.setdefault((s.file, s.line), len(index)) for s in lines.sources], np.int64)
+        return cls(index, of_source, spans, who, steps.count)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.index)
+
+    def sources(self, place: int) -> list[int]:
+        """Which of `Lines.sources` are this place."""
+        found: list[int] = np.flatnonzero(self.of_source == place).tolist()
+        return found
+
+    def of_ops(self, trace: Trace, lines: Lines) -> Ints:
+        """For each event its place, -1 where it has none."""
+        found = np.full(len(trace.events), -1, np.int64)
+        known = lines.op_source >= 0
+        found[known] = self.of_source[lines.op_source[known]]
+        return found
+
+    def spent_us(self, of: Intervals) -> Floats:
+        """Time per step of each place within these intervals."""
+        pieces = intersect(self.spans, of)
+        at = np.searchsorted(self.spans[:, 0], pieces[:, 0], side="right") - 1
+        ns = pieces[:, 1] - pieces[:, 0]
+        return np.bincount(self.of_source[self.who[at]], weights=ns, minlength=self.count) / self.steps / 1e3
+
+    def counted(self, op_line: Ints, rows: Mask) -> Floats:
+        """How many of these rows each place has per step."""
+        return np.bincount(op_line[rows], minlength=self.count).astype(float) / self.steps
+
+    def visits(self, lines: Lines) -> Floats:
+        """How often each place was entered per step; of spans that do not tell, all count."""
+        entered = self.who[lines.entered] if len(lines.entered) == len(self.who) else self.who
+        return np.bincount(self.of_source[entered], minlength=self.count) / self.steps
+
+
+def _rows(trace: Trace, links: Links, op_line: Ints) -> Mask:
+    """Ops of the steps whose place is known."""
+    return (links.step >= 0) & trace.events.of(Category.CPU_OP) & (op_line >= 0)
+
+
+def _work(
+    trace: Trace, links: Links, breakdown: Breakdown, undilated: Undilated, op_line: Ints, places: _Places
+) -> list[tuple[Floats, Floats, Floats]]:
+    """For each part of the step what every place took of it, its rows and its Python; waiting for a loader left out."""
+    fetching = breakdown.intervals["input"]
+    working = _rows(trace, links, op_line) & ~starts_in(trace.events.start_ns, fetching)
+    return [
+        (
+            places.spent_us(subtract(part.spans, fetching)),
+            places.counted(op_line, working & (undilated.part_of == index)),
+            places.spent_us(intersect(part.spans, undilated.python)),
+        )
+        for index, part in enumerate(undilated.parts)
+    ]
 
 
 def _spans(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting) -> tuple[Intervals, Ints]:
@@ -151,11 +214,6 @@ def _spans(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting) -> tuple[
     outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
     rows = np.flatnonzero(outermost & (events.thread == steps.main_thread) & (lines.op_source >= 0))
     return np.column_stack((events.start_ns[rows], events.end_ns[rows])), lines.op_source[rows]
-
-
-def _entered(lines: Lines, who: Ints) -> Ints:
-    """The places of the spans with which a line began; of all where that is not known."""
-    return who[lines.entered] if len(lines.entered) == len(who) else who
 
 
 def _callers(lines: Lines, places: dict[tuple[str, int], int]) -> dict[int, tuple[str, int]]:
@@ -193,9 +251,9 @@ def _node_lines(trace: Trace, links: Links, op_line: Ints) -> Ints:
 
 
 def _backward(
-    trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown, node_line: Ints, count: int
-) -> tuple[Floats, Floats]:
-    """Backward time and rows by the line of the forward op.
+    trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown, node_line: Ints, places: _Places
+) -> dict[str, Floats]:
+    """Time and rows of the backward pass by the line of the forward op.
 
     What runs between nodes, and in nodes of no known op, is shared out in proportion.
     """
@@ -204,18 +262,19 @@ def _backward(
     node_of = nesting.ancestor(nodes)
     rows = np.flatnonzero(node_line >= 0)
     if not len(rows):
-        return np.zeros(count), np.zeros(count)
-    ns = np.bincount(node_line[rows], weights=events.dur_ns[rows], minlength=count)
+        return {"backward_us": np.zeros(places.count), "backward_rows": np.zeros(places.count)}
+    ns = np.bincount(node_line[rows], weights=events.dur_ns[rows], minlength=places.count)
     whole_us = breakdown.us("backward")
     numbered = nodes & (links.step >= 0) & (events.sequence >= 0)
     covered_us = float(events.dur_ns[numbered].sum()) / steps.count / 1e3
     us = ns / steps.count / 1e3 * (whole_us / covered_us if covered_us else 0.0)
     held = np.bincount(np.maximum(node_of, 0), weights=(node_of >= 0) & (links.step >= 0), minlength=len(events))
-    return us, np.bincount(node_line[rows], weights=held[rows], minlength=count) / steps.count
+    inside = np.bincount(node_line[rows], weights=held[rows], minlength=places.count)
+    return {"backward_us": us, "backward_rows": inside / steps.count}
 
 
 def _beyond(
-    trace: Trace, steps: Steps, nesting: Nesting, links: Links, op_line: Ints, node_line: Ints, count: int
+    trace: Trace, steps: Steps, nesting: Nesting, links: Links, op_line: Ints, node_line: Ints, places: _Places
 ) -> Floats | None:
     """µs per step by line that ops take beyond bare calls, those of the backward pass by the line that caused them."""
     beyond_ns = beyond_calls(trace.events, nesting, links.step >= 0)
@@ -224,4 +283,4 @@ def _beyond(
     node_of = nesting.ancestor(backward_rows(trace.events))
     line = np.where(node_of >= 0, node_line[np.maximum(node_of, 0)], op_line)
     rows = np.flatnonzero((beyond_ns > 0) & (line >= 0))
-    return np.bincount(line[rows], weights=beyond_ns[rows], minlength=count) / steps.count / 1e3
+    return np.bincount(line[rows], weights=beyond_ns[rows], minlength=places.count) / steps.count / 1e3

@@ -31,6 +31,10 @@ class Stretch:
     def __add__(self, other: Stretch) -> Stretch:
         return Stretch(*(tuple(map(sum, zip(*pair, strict=True))) for pair in zip(self._all, other._all, strict=True)))
 
+    def times(self, share: float) -> Stretch:
+        """A part of this work."""
+        return Stretch(*(tuple(share * one for one in column) for column in self._all))
+
     @property
     def _all(self) -> tuple[tuple[float, ...], ...]:
         return self.us, self.rows, self.python_us
