@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import InputWaits, Loader, Nesting, Scale, StepTimes, Trace, element_counts
+from advisor.api import InputWaits, Loader, Nesting, Scale, StepTimes, Trace, element_counts, shapes
 
 # A DataLoader's own cost on a CPU, measured with tensors in memory: 1.6 to 5 µs a sample to index and hand on, 50 to
 # 150 µs a batch besides, and the copy into the batch at 2 to 10 GB/s. No dataset is faster than that.
 _SAMPLE_US = (1.5, 5.0)
 _BATCH_US = (50.0, 150.0)
 _BYTES_PER_US = (10e3, 2e3)
+# One index for all samples of a batch, measured with lists of 8 to 2,048 numbers and rows of 4 bytes to 4 KB: 5 to
+# 15 µs for each tensor, 0.11 to 0.25 µs for each number, and the copy as above.
+_TENSOR_US = (5.0, 15.0)
+_INDEX_US = (0.11, 0.25)
+# Reading from a tensor, or a list of them, takes no longer; a TensorDataset's samples are rows whatever they take.
+_READY_SETS = ("TensorDataset",)
+# Rows in the fetch of which each makes one tensor of the batch: of tensors, and of Python's numbers.
+_PUT_TOGETHER = ("aten::stack", "aten::lift_fresh")
 # Prepared samples live in memory for the whole run. What takes more than this may not fit beside everything else.
 _MOST_BYTES = 4e9
 # Random numbers drawn from torch while a sample is made. One in every other sample says that samples are drawn anew.
@@ -48,6 +57,7 @@ class Batch:
     whole_bytes            of all samples of the dataset, None where not known
     drawn_anew             each sample takes random numbers, so that it cannot be prepared once
     ready                  its samples are tensors in memory already, put together by torch itself
+    at_once_us             (least, most) that one index for all its samples takes, where they are ready
     """
 
     sample_us: float
@@ -57,6 +67,7 @@ class Batch:
     whole_bytes: float | None
     drawn_anew: bool
     ready: bool
+    at_once_us: tuple[float, float] = (0.0, 0.0)
 
     @property
     def us(self) -> float:
@@ -81,6 +92,10 @@ def batch(facts: Loader | None, waits: InputWaits, trace: Trace, nesting: Nestin
     bytes_ = _bytes(trace, inside) / fetches
     random = int((trace.events.exactly(*_RANDOM) & inside).sum()) / fetches
     floor = [size * _SAMPLE_US[end] + _BATCH_US[end] + bytes_ / _BYTES_PER_US[end] for end in (0, 1)]
+    tensors = int((trace.events.exactly(*_PUT_TOGETHER) & inside).sum()) / fetches
+    copied = max(bytes_, _row_bytes(trace, inside) / fetches)
+    at_once = [tensors * (_TENSOR_US[end] + size * _INDEX_US[end]) + copied / _BYTES_PER_US[end] for end in (0, 1)]
+    cheap = facts.sample_us <= _SAMPLE_US[1] or facts.dataset in _READY_SETS
     return Batch(
         sample_us=size * facts.sample_us,
         collate_us=facts.collate_us or 0.0,
@@ -88,7 +103,8 @@ def batch(facts: Loader | None, waits: InputWaits, trace: Trace, nesting: Nestin
         bytes=bytes_,
         whole_bytes=bytes_ / size * facts.dataset_size if facts.dataset_size else None,
         drawn_anew=bool(facts.random_samples) or random >= _DRAWN_ANEW * size,
-        ready=facts.sample_us <= _SAMPLE_US[1] and facts.collate in (None, "default_collate"),
+        ready=cheap and facts.collate in (None, "default_collate"),
+        at_once_us=(at_once[0], at_once[1]),
     )
 
 
@@ -105,6 +121,19 @@ def _bytes(trace: Trace, inside: npt.NDArray[np.bool_]) -> float:
     events = trace.events
     rows = np.flatnonzero(inside & events.exactly("aten::cat") & (events.dims >= 0))
     return 4.0 * sum(sum(element_counts(events.dims_table[events.dims[row]])) for row in rows.tolist())
+
+
+def _row_bytes(trace: Trace, inside: npt.NDArray[np.bool_]) -> float:
+    """Bytes of the rows that all fetches select from tensors, taking numbers for 4 bytes.
+
+    The shapes of lists of more than 30 tensors are not recorded, so that those put together may not tell.
+    """
+    events = trace.events
+    rows = np.flatnonzero(inside & events.exactly("aten::select") & (events.dims >= 0))
+    texts, times = np.unique(events.dims[rows], return_counts=True)
+    counts = zip((shapes(events.dims_table[text]) for text in texts.tolist()), times.tolist(), strict=True)
+    numbers = sum(math.prod(sizes[0][1:]) * n for sizes, n in counts if sizes and sizes[0])
+    return 4.0 * float(numbers)
 
 
 def respawned(facts: Loader | None, scale: Scale, timed: StepTimes) -> tuple[float, float] | None:

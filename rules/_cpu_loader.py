@@ -224,4 +224,4 @@ def where_of(
         costly = max(own, key=lambda line: line.parts["input"] - line.rows * row_us, default=None)
         inside = [costly.source] if costly else []
     loop = [waits.where] if waits.where and not waits.where.file.startswith("<") else []
-    return tuple(dict.fromkeys([*inside, *loop]))
+    return tuple({(line.file, line.line): line for line in [*loop, *inside]}.values())[::-1]

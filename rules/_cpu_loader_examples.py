@@ -48,6 +48,20 @@ ON_CPU = [
         near_miss=True,
     ),
     Example(
+        "without a GPU, 256 rows of tensors in memory that are taken one by one and stacked again",
+        draw(_ON_CPU, us=100, D=NEXT, S="aten::stack", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=2.0, collate_us=200.0, batch_size=256, dataset="TensorDataset", shuffle=True),
+        saves_us=(600, 950),
+        says=("256 samples are taken from memory one by one", "one index for all of them"),
+    ),
+    Example(
+        "without a GPU, rows of tensors that are a batch before the step has seen the tenth part of its time",
+        draw(_ON_CPU, us=100, D=NEXT, S="aten::stack", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=2.0, collate_us=80.0, dataset="TensorDataset", shuffle=True),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
         "without a GPU, eight workers hand over what the loop would make in a tenth of the time",
         draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
         facts=_loader(sample_us=2.0, collate_us=40.0, num_workers=8),

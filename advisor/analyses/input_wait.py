@@ -27,7 +27,8 @@ class InputWaits:
     single_process  the batches were made in the loop's own process (num_workers=0)
     fetches         per step
     longest_us      the longest single fetch
-    where           the user's line that fetched, where known
+    where           the user's line that asked for the longest, where known
+    asked_at        the lines that asked for fetches, where known
     rows            the fetches themselves
     """
 
@@ -42,6 +43,7 @@ class InputWaits:
     longest_us: float
     where: Source | None
     rows: tuple[int, ...] = field(default=(), repr=False)
+    asked_at: tuple[Source, ...] = ()
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, lines: Lines, busy: GpuBusy | None) -> InputWaits:
@@ -70,9 +72,21 @@ class InputWaits:
             single_process="SingleProcess" in loader_class,
             fetches=len(inside) / steps.count,
             longest_us=float(events.dur_ns[longest]) / 1e3 if len(inside) else 0.0,
-            where=lines.where_op(int(longest)),
+            where=_asked_at(lines, events, int(longest)),
             rows=tuple(inside.tolist()),
+            asked_at=tuple({at: None for row in inside.tolist() if (at := _asked_at(lines, events, row))}),
         )
+
+
+def _asked_at(lines: Lines, events: Events, row: int) -> Source | None:
+    """The user's line that ran as a fetch began: later that may be one of the data set, which the fetch calls."""
+    if lines.frames is not None or not len(lines.spans):
+        return lines.where_op(row)
+    start_ns = int(events.start_ns[row])
+    span = int(np.searchsorted(lines.spans[:, 0], start_ns, side="right")) - 1
+    if span < 0 or start_ns >= lines.spans[span, 1]:
+        return lines.where_op(row)
+    return lines.sources[int(lines.span_source[span])]
 
 
 def fetch_rows(events: Events) -> Mask:
