@@ -100,6 +100,28 @@ def test_the_backward_pass_waits_for_the_forward_pass(chain: Any) -> None:
     assert chain(step, "linear") == 2
 
 
+def test_numbers_of_the_script_are_nothing_that_an_op_made(chain: Any) -> None:
+    """They are tensors at addresses that were another's a moment ago."""
+
+    def step(x: Any) -> None:
+        for one in x:
+            (one.sum() * 0.5).item() * 2.0 + (one.mean() * 3.0)
+
+    assert chain(step, "mul") == 1
+
+
+def test_tensors_without_a_storage_cannot_be_told_apart(tmp_path: Path) -> None:
+    observer = Observer(str(tmp_path))
+    assert observer.start(100, False), observer.why
+    for number in range(2):
+        observer.open(number)
+        torch.func.grad(lambda x: torch.tanh(x).sum())(TIMES[0])
+        observer.close()
+    observer.stop(True)
+    assert observer.found is not None
+    assert observer.waits[observer.found.ops.index("aten::tanh")] == [0]
+
+
 def test_what_is_written_over_does_not_wait_for_what_was_there(chain: Any) -> None:
     def step(x: Any) -> None:
         buffer = torch.empty(4, 8)

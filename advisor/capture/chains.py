@@ -22,6 +22,8 @@ _OVER = frozenset(
 )
 # What Python put into a tensor no op wrote.
 _FROM_PYTHON = ("aten::lift_fresh", "aten::lift", "aten::set_", "aten::from_file")
+# Of a script's numbers; a training computes its own ones in single precision.
+_FRACTIONS = ("Tensor(double)", "Tensor(c10::complex<double>)")
 # So many parts of one storage are kept apart; more count as one, which all of them have written.
 _MOST_PARTS = 64
 
@@ -30,18 +32,26 @@ _Part = tuple[int, int, frozenset[int]]
 
 
 def waits(ops: Sequence[Op]) -> list[list[int]]:
-    """For each op of one step, those of other threads left out, how far before it those are that it waits for."""
+    """For each op of one step, those of other threads left out, how far before it those are that it waits for.
+
+    Zero, itself, where that cannot be told: tensors without a storage (of `torch.func`, sparse ones) have no address
+    that would be theirs alone.
+    """
     parts: dict[int, list[_Part]] = {}
     found: list[list[int]] = []
+    made: set[tuple[int, int]] = set()  # tensors that ops gave a storage
     for op in ops:
         written = sameness.written(op)
-        ours = _reads(op)
+        ours = [
+            ref for ref in _reads(op) if not _is_number(ref) and (not ref.number or (ref.tensor, ref.storage) in made)
+        ]
         sources = frozenset().union(*(_writers(parts, ref) for ref in ours)) if ours else frozenset()
         # An op of another thread has no place: who waits for it waits for what it waited for.
         mine = sources
         if op.place != "elsewhere":
             mine = frozenset((len(found),))
-            found.append(sorted(len(found) - source for source in sources))
+            known = all(ref.storage >= 0 for ref in ours)
+            found.append(sorted(len(found) - source for source in sources) if known else [0])
         touched = {ref.storage for argument in op.inputs for ref in argument}
         for ref in op.outputs:
             if op.name in _FROM_PYTHON:
@@ -50,6 +60,7 @@ def waits(ops: Sequence[Op]) -> list[list[int]]:
                 parts[ref.storage] = [(*_extent(ref), mine)]
         for ref in written:
             _write(parts, ref, mine)
+        made.update((ref.tensor, ref.storage) for ref in op.outputs)
     return found
 
 
@@ -57,6 +68,12 @@ def _reads(op: Op) -> list[Ref]:
     if sameness.reads_form(op):
         return []
     return [ref for argument in op.inputs[op.name in _OVER :] for ref in argument]
+
+
+def _is_number(ref: Ref) -> bool:
+    """Whether a tensor is a fraction of the script's: those are at addresses where a moment ago others were."""
+    form: tuple[Any, ...] = ref.form  # type: ignore[assignment]
+    return ref.number and form[3] in _FRACTIONS
 
 
 def _writers(parts: dict[int, list[_Part]], ref: Ref) -> frozenset[int]:
