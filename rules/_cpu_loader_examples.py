@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import BACKWARD, FORWARD, NEXT, NEXT_WORKERS, Example, draw
+from advisor.api import BACKWARD, FORWARD, NEXT, NEXT_WORKERS, Ev, Example, draw
 
 _ON_CPU = """
     step   [1                 ][2                 ]
@@ -18,7 +18,28 @@ def _loader(**changes: object) -> dict[str, object]:
 
 _OWN: dict[str, object] = {"sampler": "Balanced", "sampler_file": "train.py", "sampler_lines": [[24, 26]]}
 
+_ASKED = """
+    step   [1                 ][2                 ]
+    cpu    [A         ][F ][B ][A         ][F ][B ]
+    cpu    [D       ]          [D       ]
+    """
+_ANEW: dict[str, object] = {"sampler_us": 2000.0, "sampler_median_us": 2.0, "dataset_size": 300_000}
+
 ON_CPU = [
+    Example(
+        "without a GPU, an iterator is made anew for each batch and shuffles 300,000 indices for it",
+        draw(_ASKED, us=1000, A=Ev("train.py(48): train"), D=NEXT, F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=4.0, collate_us=50.0, shuffle=True, batches_per_iterator=1.0, **_ANEW),
+        saves_us=(4000, 14000),
+        says=("made once a step in train(), from train.py:48", "300,000 samples takes 4 ms"),
+    ),
+    Example(
+        "without a GPU, each epoch has an iterator of its own",
+        draw(_ASKED, us=1000, A=Ev("train.py(48): train"), D=NEXT, F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=4.0, collate_us=50.0, shuffle=True, batches_per_iterator=62.0, sampler_us=5.0),
+        saves_us=None,
+        near_miss=True,
+    ),
     Example(
         "without a GPU, samples that Python parses one by one could be made once",
         draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),

@@ -19,7 +19,7 @@ images, move normalisation and augmentation to the device, put a batch together 
 number. The lines that take most of it are named; without a free core it is said what they take, the most that they can
 give back. Samples that are tensors in memory need no worker at all, and in large batches one index for all of them
 instead of one for each. The loop draws indices itself, with workers, too: a sampler draws those of an epoch with one
-call.
+call. An iterator of a loader is kept: `next(iter(loader))` shuffles all indices and starts all workers for one batch.
 
 ## When to leave it
 A data set that is too large to be kept prepared, on a machine without a free core. A short wait at the start of each
@@ -53,7 +53,7 @@ from advisor.api import (
     draw,
 )
 
-from . import _batches, _one_by_one, _sampler, _workers
+from . import _batches, _made_anew, _one_by_one, _sampler, _workers
 from ._beside import beside_the_step
 from ._costly_lines import costly_lines
 from ._cpu_loader import Seen, on_cpu, where_of
@@ -87,6 +87,10 @@ def check(
     workers = _workers.in_use(waits, facts)
     exposed_us = scale.scaled(wait_us) if breakdown.on_device else None
     least = min_share if breakdown.on_device else min_gain
+    anew = None if breakdown.on_device else _made_anew.advice(record, waits, costs, undilated, scale, least)
+    if anew:
+        yield anew  # what an epoch costs that goes on can be told when it does
+        return
     drawn, drawn_us = _sampler.advice(facts, waits, scale, costs, workers, exposed_us, least)
     if drawn:
         yield drawn

@@ -66,6 +66,44 @@ def test_what_was_long_once_is_no_habit() -> None:
     assert as_record([[], []]) == {}
 
 
+def test_an_iterator_that_is_dropped_after_one_batch_is_told_from_one_of_an_epoch() -> None:
+    from advisor.capture.draws import as_record
+
+    # Making it, which draws nothing, then one draw that shuffles all; the longest of them is left out of the mean.
+    anew = as_record([[1.0, 301.0], [1.0, 301.0], [1.0, 301.0]], 3)
+    assert anew == {"sampler_us": 121.0, "sampler_median_us": 1.0, "batches_per_iterator": 1.0}
+    assert as_record([[1.0, 5.0, 5.0, 5.0, 5.0], [5.0, 5.0]], 1)["batches_per_iterator"] == 6.0
+    # One that was made before steps were timed tells nothing.
+    assert "batches_per_iterator" not in as_record([[5.0, 5.0]])
+
+
+ANEW = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+near = DataLoader(TensorDataset(torch.randn(160, 4)), batch_size=4, shuffle=True)
+far = DataLoader(TensorDataset(torch.randn(4000, 4)), batch_size=4, shuffle=True)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (batch,) in near:
+    (other,) = next(iter(far))
+    optimizer.zero_grad()
+    (model(batch) - model(other)).square().sum().backward()
+    optimizer.step()
+"""
+
+
+def test_two_loaders_of_which_one_is_begun_anew_in_each_step(tmp_path: Path) -> None:
+    script = tmp_path / "anew.py"
+    script.write_text(ANEW)
+    done = capture(tmp_path / "out", script)
+    assert done.status == 0
+    found = {one["dataset_size"]: one for one in done.rank["loaders"]}
+    assert found[4000]["batches_per_iterator"] == 1.0
+    # That of the only epoch was made before any step was timed.
+    assert "batches_per_iterator" not in found[160]
+    assert found[4000]["sampler_us"] > found[160]["sampler_us"]
+
+
 def captured(folder: Path, loader: str) -> Captured:
     script = folder / "drawing.py"
     script.write_text(SCRIPT.replace("LOADER", loader))

@@ -78,9 +78,10 @@ class Collector:
             if one["facts"] == facts:
                 one["serials"].add(serial)
                 one["draws"].append(drawn)
+                one["begun"] += self.timed
                 return
         if len(self.loaders) < _MOST_LOADERS:
-            self.loaders.append({"facts": facts, "serials": {serial}, "draws": [drawn]})
+            self.loaders.append({"facts": facts, "serials": {serial}, "draws": [drawn], "begun": int(self.timed)})
 
     def optimizer(self, optimizer: Any) -> None:
         """An optimizer that stepped for the first time."""
@@ -121,7 +122,7 @@ class Collector:
         return {
             "loaders": [
                 {**one["facts"], **fetch_times(one["facts"], times, alone), **self._drawn(alone)}
-                | draws.as_record(one["draws"])
+                | draws.as_record(one["draws"], one["begun"])
                 for one in used
             ],
             "gc_pauses_us": self.pauses,

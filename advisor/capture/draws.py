@@ -59,16 +59,19 @@ def of(iterator: Any) -> list[float]:
     return kept
 
 
-def as_record(draws: list[list[float]]) -> dict[str, Any]:
+def as_record(draws: list[list[float]], begun: int = 0) -> dict[str, Any]:
     """The mean and the median time to draw a batch, of all iterators of a loader; nothing where none was timed.
 
     The mean leaves out the longest draw: what was long once may have lost its core, or be an epoch that never returns.
+    begun: iterators that were made meanwhile. Making one counts as a draw, as some samplers draw all of them there.
     """
     times = sorted(time for kept in draws for time in kept)
     if not times:
         return {}
+    each = {"batches_per_iterator": round((len(times) - begun) / begun, 2)} if begun else {}
     times = times[:-1] or times
-    return {"sampler_us": round(statistics.fmean(times), 2), "sampler_median_us": round(statistics.median(times), 2)}
+    mean, median = statistics.fmean(times), statistics.median(times)
+    return {"sampler_us": round(mean, 2), "sampler_median_us": round(median, 2)} | each
 
 
 def facts(iterator: Any) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class Loader(msgspec.Struct, frozen=True):
     sampler: str | None = None  # class of what draws the indices
     sampler_us: float | None = None  # mean time to draw those of a batch in the loop, un-profiled, the longest left out
     sampler_median_us: float | None = None
+    batches_per_iterator: float | None = None  # drawn from each that was made in un-profiled steps; None: none was
     sampler_file: str = ""  # of the sampler's code, where it is none of torch's
     sampler_lines: list[list[int]] = []  # first and last line of each of its functions
     sampler_weighted: list[int] = []  # lines of it that name a function which draws by weight

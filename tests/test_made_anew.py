@@ -1,0 +1,92 @@
+"""An iterator of a loader that is made anew for each batch: when that is said, where, and what it gives back."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from advisor.api import RankRecord, Source
+from advisor.capture.record import Loader
+
+anew: Any = import_module("advisor.rules._made_anew")
+
+SCALE: Any = SimpleNamespace(step_us=10_000.0)
+# Recording doubled nothing: what was recorded is what it takes.
+UNDILATED: Any = SimpleNamespace(in_part=lambda name, us, rows: us, us=lambda us: (us, us))
+
+
+def loader(**changes: Any) -> Loader:
+    known: dict[str, Any] = {
+        "num_workers": 0,
+        "batch_size": 32,
+        "dataset_size": 300_000,
+        "sampler_us": 2_000.0,
+        "batches_per_iterator": 1.0,
+    }
+    return Loader(**(known | changes))
+
+
+def costs(*lines: tuple[int, float, float]) -> Any:
+    """(line, its own µs in fetches, its µs of Python), each run once a step."""
+    return SimpleNamespace(
+        lines=[
+            SimpleNamespace(
+                source=Source("train.py", line, "f"),
+                us=fetch_us + python_us,
+                parts={"input": fetch_us},
+                python_us=python_us,
+                rows=0.0,
+                visits=1.0,
+            )
+            for line, fetch_us, python_us in lines
+        ]
+    )
+
+
+WAITS: Any = SimpleNamespace(asked_at=(Source("train.py", 47), Source("train.py", 48)))
+LINES = costs((47, 100.0, 20.0), (48, 4_400.0, 800.0), (60, 5_000.0, 0.0))
+
+
+def advice(*loaders: Loader, lines: Any = LINES, least: float = 0.05) -> Any:
+    return anew.advice(RankRecord(rank=0, loaders=list(loaders)), WAITS, lines, UNDILATED, SCALE, least)
+
+
+def test_it_is_said_where_most_is_asked_for_with_what_drawing_takes_at_least() -> None:
+    found = advice(loader(batches_per_iterator=200.0, sampler_us=5.0), loader())
+    assert [at.line for at in found.where] == [48]
+    # Making the iterator and one draw: two times of 2 ms in the mean.
+    assert found.saving.low_us == pytest.approx(4_000.0)
+    assert 5_200.0 <= found.saving.high_us <= 5_200.0 + 0.2 * 4_800.0
+    assert "300,000 samples takes 4 ms of each step (40 %)" in found.message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batches_per_iterator": 20.0},  # an epoch
+        {"batches_per_iterator": None},  # one that was made before anybody looked
+        {"sampler_us": None},
+        {"dataset_size": 64},  # two batches
+        {"dataset_size": None},
+        {"num_workers": 2, "prefetch_factor": 2, "batches_per_iterator": 8.0},
+    ],
+)
+def test_iterators_that_give_more_than_a_batch_or_tell_nothing(changes: dict[str, Any]) -> None:
+    assert advice(loader(**changes)) is None
+
+
+def test_workers_draw_ahead() -> None:
+    assert advice(loader(num_workers=2, prefetch_factor=2, batches_per_iterator=5.0)) is not None
+
+
+def test_what_costs_little_is_no_finding() -> None:
+    assert advice(loader(sampler_us=20.0), lines=costs((48, 400.0, 30.0))) is None
+
+
+def test_without_lines_nothing_is_said() -> None:
+    assert anew.advice(RankRecord(rank=0, loaders=[loader()]), WAITS, None, UNDILATED, SCALE, 0.05) is None
+    assert advice(loader(), lines=costs((60, 400.0, 3000.0))) is None
+    assert anew.advice(None, WAITS, LINES, UNDILATED, SCALE, 0.05) is None
