@@ -100,14 +100,17 @@ from advisor.replay import edits
 from advisor.reportfile import encode as encode_report
 from advisor.rule import Example, Rule
 from advisor.timeline import draw
+from advisor.trace.autograd import AUTOGRAD_NODE, FIRST_GRADIENT
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
 
 __all__ = [
     "ALLREDUCE",
+    "AUTOGRAD_NODE",
     "BACKWARD",
     "D2H_PAGEABLE",
     "ELEMENTWISE",
+    "FIRST_GRADIENT",
     "FORWARD",
     "GEMM",
     "GLOO",

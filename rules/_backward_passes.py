@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Nesting, Steps, Trace
+from advisor.api import AUTOGRAD_NODE, FIRST_GRADIENT, Category, Events, Nesting, Steps, Trace
 
 from ._operands import dims_of
 
 Ints = npt.NDArray[np.int64]
 
-NODE = "autograd::engine::evaluate_function"
+NODE = AUTOGRAD_NODE
 STORES = "torch::autograd::AccumulateGrad"
 UPDATES = "Optimizer.step#"
 # Nodes that only look at a gradient in another form, between the node that made it and the one that stores it.
@@ -98,7 +98,7 @@ def _marks(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
     )
     recorded = ops & (events.sequence >= 0) & ~events.named(NODE) & (events.forward_thread <= 0)
     updates = events.of(Category.ANNOTATION) & events.named(UPDATES)
-    found: Ints = np.sort(events.start_ns[recorded | updates | (ops & events.exactly("aten::ones_like"))])
+    found: Ints = np.sort(events.start_ns[recorded | updates | (ops & events.exactly(FIRST_GRADIENT))])
     return found
 
 

@@ -16,8 +16,9 @@ from ._operands import dims_of, shapes_in
 
 Ints = npt.NDArray[np.int64]
 
-# What becomes of a stored gradient. MAYBE: equal shapes leave it open; INPUT: of a tensor that need not be a parameter.
-USED, MAYBE, INPUT, NEVER, DROPPED = range(5)
+# What becomes of a stored gradient. MAYBE: equal shapes leave it open; INPUT: of a tensor that need not be a parameter;
+# UNREAD: of such a tensor, and no op works on anything of its shape until the next forward pass.
+USED, MAYBE, INPUT, NEVER, DROPPED, UNREAD = range(6)
 # Ops whose operands behind the first are parameters; of an embedding the first is.
 _LAYERS = ("aten::linear", "aten::conv", "aten::batch_norm", "aten::layer_norm", "aten::group_norm")
 # Ops of an optimizer on single tensors that run equally often for each tensor.

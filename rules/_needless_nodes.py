@@ -13,7 +13,7 @@ import numpy.typing as npt
 from advisor.api import Category, Events, Links, Nesting, Trace
 
 from ._backward_passes import Pass, Store, inside
-from ._gradient_uses import INPUT, MAYBE, NEVER, USED
+from ._gradient_uses import DROPPED, INPUT, MAYBE, UNREAD, USED
 from ._operands import dims_of, sizes
 
 Ints = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class Needless:
 
 
 def needless(trace: Trace, found: Sequence[Pass], verdicts: Sequence[Sequence[int]], kind: int) -> Needless | None:
-    """What goes if the gradients of this verdict, NEVER or DROPPED, are not made; None where nothing goes."""
+    """What goes if gradients of this verdict (NEVER, DROPPED, UNREAD) are not made; None where nothing goes."""
     sure: set[int] = set()
     possible: set[int] = set()
     halves: set[int] = set()
@@ -70,7 +70,7 @@ def needless(trace: Trace, found: Sequence[Pass], verdicts: Sequence[Sequence[in
         possible |= more
         # Of gradients that some step does apply the pass makes these beside others; only what nobody ever updates can
         # be frozen.
-        parts, half = walk.parts(gone | more) if kind == NEVER else (set[int](), set[int]())
+        parts, half = walk.parts(kind, gone | more) if kind != DROPPED else (set[int](), set[int]())
         sure |= gone | parts | {store.node for store in one.stores if store.of >= 0 and one.nodes[store.of] in gone}
         halves |= half
     if not sure and not possible:
@@ -116,7 +116,7 @@ class _Walk:
     def nodes(self, kind: int) -> tuple[set[int], set[int]]:
         """(sure, possible) engine calls that go as a whole."""
         start = self.events.start_ns
-        last_used, last_open = self._last(USED), self._last(USED, MAYBE, INPUT)
+        last_used, last_open = self._last(USED), self._last(*{USED, MAYBE, INPUT, UNREAD} - {kind})
         sure = {row for row in self.one.nodes if start[row] >= last_open}
         possible = {row for row in self.one.nodes if start[row] >= last_used} - sure
         if kind not in {
@@ -130,12 +130,12 @@ class _Walk:
                 possible |= more
         return sure, possible - sure
 
-    def parts(self, whole: set[int]) -> tuple[set[int], set[int]]:
+    def parts(self, kind: int, whole: set[int]) -> tuple[set[int], set[int]]:
         """(rows that only make gradients nobody updates, rows that make one beside another) outside of these nodes."""
         parts: set[int] = set()
         halves: set[int] = set()
         for store, fate in zip(self.one.stores, self.verdict, strict=True):
-            if fate != NEVER or store.of < 0 or self.one.nodes[store.of] in whole:
+            if fate != kind or store.of < 0 or self.one.nodes[store.of] in whole:
                 continue
             alone, beside = self._makers(store)
             parts |= {*alone, store.node}
@@ -171,7 +171,7 @@ class _Walk:
             name = self.events.text(row).partition(": ")[2].lower()
             parametric = any(layer in name for layer in _PARAMETRIC)
             # Where a layer's gradients are stored elsewhere, its parameters are used a second time.
-            if number < 0 or following <= number or fates & {USED, MAYBE, INPUT} or (parametric and not fates):
+            if number < 0 or following <= number or fates & {USED, MAYBE, INPUT, UNREAD} or (parametric and not fates):
                 break
             if not name.startswith(_WEIGHTS):
                 certain = (
@@ -197,8 +197,9 @@ class _Walk:
             return mine[-1:], []
         if products and "," not in store.shape:
             return [row for row in rows if events.text(row) == "aten::sum"], []
-        of_weights = (row for row in rows if events.text(row) == "aten::convolution_backward")
-        return [], [row for row in of_weights if str(list(sizes(dims_of(events, row), 2))) == store.shape]
+        # The gradient is one of those of the op's second and third argument: its input and its weights.
+        both = (row for row in rows if events.text(row) == "aten::convolution_backward")
+        return [], [row for row in both if store.shape in {str(list(sizes(dims_of(events, row), at))) for at in (1, 2)}]
 
 
 def forward_of(trace: Trace, nesting: Nesting, links: Links, nodes: Ints) -> Ints:

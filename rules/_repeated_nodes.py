@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Intervals, Nesting, Trace
+from advisor.api import FIRST_GRADIENT, Category, Events, Intervals, Nesting, Trace
 
 from ._backward_passes import NODE, UPDATES, Pass, inside
 from ._operands import dims_of, shapes_in, sizes
@@ -17,7 +17,6 @@ Ints = npt.NDArray[np.int64]
 Key = tuple[int, int]
 
 _CLEARS = "Optimizer.zero_grad#"
-_ROOT = "aten::ones_like"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +48,7 @@ def repeated(trace: Trace, nesting: Nesting, found: Sequence[Pass]) -> Repeated 
     again = list(_again(trace, nesting, found))
     if not again:
         return None
-    fills = np.flatnonzero(events.exactly(_ROOT))
+    fills = np.flatnonzero(events.exactly(FIRST_GRADIENT))
     starts = [_call(events, fills, one.before, one.now) for one in again]
     spans = [(since_ns, call[1]) for call, since_ns in starts]
     spans += [span for one in again for span in _runs(events, one.now, {*one.nodes, *one.added})]

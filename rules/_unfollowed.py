@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from advisor.api import Category, Events, Intervals, Lines, Missing, Nesting, Source, Steps, Trace
 
+from ._backward_passes import NODE
+
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -17,7 +19,6 @@ Mask = npt.NDArray[np.bool_]
 # convolutional network and of an LSTM, nothing of wide linear layers.
 NO_GRAD_SAVES = 0.43
 
-_NODE = "autograd::engine::evaluate_function"
 _OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
 _FETCH = "enumerate(DataLoader)#"
 _RANDOM = ("aten::native_dropout", "aten::bernoulli", "aten::_fused_dropout")
@@ -94,15 +95,12 @@ class UnfollowedForwards:
         carries none), and each node of the backward pass the number that it was recorded under.
         """
         events = trace.events
-        nodes = events.named(_NODE) & (events.sequence >= 0)
+        nodes = events.named(NODE) & (events.sequence >= 0)
         if not nodes.any():
             raise Missing("the trace holds no backward pass that is linked with its forward ops")
-        edges, kind = _rows(events, nesting, steps, nodes)
+        edges, kind, recorded, live = _edges(events, nesting, steps, nodes)
         # What comes after the last backward pass of the trace may have its own after the trace.
         last = int(events.start_ns[nodes].max())
-        used = np.unique(events.sequence[nodes])
-        recorded = _recorded(events, edges, kind)
-        live = recorded & _any_between(used, events.sequence[edges], _next_number(events, edges, kind))
         found = _runs(kind, live, recorded)
         ended = [events.end_ns[edges[stop - 1]] <= last for _, stop in found]
         # The last step's run may have no backward pass after it; it is one of those that had none in earlier steps.
@@ -126,12 +124,32 @@ class UnfollowedForwards:
         return cls(tuple(runs))
 
 
+def live_ops(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
+    """The outermost ops of the loop's thread that recorded what some backward pass goes through, by start."""
+    events = trace.events
+    edges, _, _, live = _edges(events, nesting, steps, events.named(NODE) & (events.sequence >= 0))
+    return edges[live]
+
+
+def _edges(events: Events, nesting: Nesting, steps: Steps, nodes: Mask) -> tuple[Ints, Ints, Mask, Mask]:
+    """The outermost rows and what they are, as `_rows` tells them; which are recorded, and which of these are used."""
+    edges, kind = _rows(events, nesting, steps, nodes)
+    recorded = _recorded(events, edges, kind)
+    used = np.unique(events.sequence[nodes])
+    return (
+        edges,
+        kind,
+        recorded,
+        recorded & _any_between(used, events.sequence[edges], _next_number(events, edges, kind)),
+    )
+
+
 def _rows(events: Events, nesting: Nesting, steps: Steps, nodes: Mask) -> tuple[Ints, Ints]:
     """The outermost rows of the loop's thread by start, and what each is: 1 an op, 2 something that ends a run."""
     kind = np.zeros(len(events), np.int64)
     outermost = nesting.outer_op == np.arange(len(events))
     kind[events.of(Category.CPU_OP) & outermost] = 1
-    ends = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(_NODE, *_OPTIMIZER, _FETCH, "ProfilerStep#")
+    ends = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(NODE, *_OPTIMIZER, _FETCH, "ProfilerStep#")
     inside = nesting.ancestor(ends & ~events.named("ProfilerStep#"))
     kind[(inside >= 0) & (inside != np.arange(len(events)))] = 0
     kind[ends] = 2

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     FORWARD,
     GEMM,
     Breakdown,
@@ -154,7 +155,7 @@ def _recomputed(trace: Trace, nesting: Nesting) -> npt.NDArray[np.bool_]:
     sums: a node counts where one of its ops is such as only a forward pass calls.
     """
     events = trace.events
-    inside = nesting.ancestor(events.named("autograd::engine::evaluate_function"))
+    inside = nesting.ancestor(events.named(AUTOGRAD_NODE))
     own = inside != np.arange(len(events))
     forward = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
     again = forward & (inside >= 0) & own & ~events.named("Backward")
@@ -165,7 +166,7 @@ def _recomputed(trace: Trace, nesting: Nesting) -> npt.NDArray[np.bool_]:
 def _spans(trace: Trace, again: npt.NDArray[np.bool_], nesting: Nesting, steps: Steps) -> Intervals:
     """From the start of each backward node that runs forward ops to the end of the last of them: Python included."""
     events = trace.events
-    node = nesting.ancestor(events.named("autograd::engine::evaluate_function"))
+    node = nesting.ancestor(events.named(AUTOGRAD_NODE))
     rows = np.flatnonzero(again & (node >= 0))
     ends = np.zeros(len(events), np.int64)
     np.maximum.at(ends, node[rows], events.end_ns[rows])
@@ -217,48 +218,36 @@ def _room(memory: PeakMemory | None, device: Device) -> str:
     return f", though the peak of {size(memory.bytes)} leaves room in {size(device.memory_bytes)}"
 
 
-_EVALUATE = Ev("autograd::engine::evaluate_function: AddmmBackward0", launches="")
+_EVALUATE = Ev(f"{AUTOGRAD_NODE}: AddmmBackward0", launches="")
 _AGAIN = Ev("aten::linear", args={"Sequence number": 7, "Fwd thread id": 0})
 _BACKWARD_OP = Ev("aten::mm")
+
+_CHECKPOINTED = draw(
+    """
+    step   [1                             ][2                             ]
+    cpu    [F   ]                          [F   ]
+    cpu 2        [E            ]                [E            ]
+    cpu 2        [R   ][B   ]                   [R   ][B   ]
+    gpu 7   [K       ][K      ][K        ]  [K       ][K      ][K        ]
+    """,
+    us=1000,
+    F=FORWARD,
+    E=_EVALUATE,
+    R=_AGAIN,
+    B=_BACKWARD_OP,
+    K=GEMM,
+)
 
 EXAMPLES = [
     Example(
         "a checkpointed block",
-        draw(
-            """
-            step   [1                             ][2                             ]
-            cpu    [F   ]                          [F   ]
-            cpu 2        [E            ]                [E            ]
-            cpu 2        [R   ][B   ]                   [R   ][B   ]
-            gpu 7   [K       ][K      ][K        ]  [K       ][K      ][K        ]
-            """,
-            us=1000,
-            F=FORWARD,
-            E=_EVALUATE,
-            R=_AGAIN,
-            B=_BACKWARD_OP,
-            K=GEMM,
-        ),
+        _CHECKPOINTED,
         saves_us=(0, 10000),
         says=("forward ops again", "if memory would suffice"),
     ),
     Example(
         "checkpointed, and memory is nearly full",
-        draw(
-            """
-            step   [1                             ][2                             ]
-            cpu    [F   ]                          [F   ]
-            cpu 2        [E            ]                [E            ]
-            cpu 2        [R   ][B   ]                   [R   ][B   ]
-            gpu 7   [K       ][K      ][K        ]  [K       ][K      ][K        ]
-            """,
-            us=1000,
-            F=FORWARD,
-            E=_EVALUATE,
-            R=_AGAIN,
-            B=_BACKWARD_OP,
-            K=GEMM,
-        ),
+        _CHECKPOINTED,
         facts={"memory": {"peak_allocated_bytes": 78 << 30}},
         saves_us=None,
         near_miss=True,

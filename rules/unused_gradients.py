@@ -7,7 +7,9 @@ in the next backward pass there is nothing to add to. And where one pass stores 
 parameters, those that pile up in every pass are told from those that are dropped after each step, though their shapes
 are equal: a target network's from the network's. What the backward pass does after the last used gradient is work
 for nothing, and so is what leads from a layer that hands no gradient on up to where a used one is made. Within layers
-whose gradient is handed on, the products that only make an unused gradient count.
+whose gradient is handed on, the products that only make an unused gradient count. Last come gradients of tensors that
+are no parameters, a batch that asks for them: they count where no op works on a tensor of that shape until the next
+forward pass.
 
 ## Why it costs time
 Leaving parameters out of the optimizer does not stop autograd: it goes on through a frozen network down to its first
@@ -17,7 +19,7 @@ thirds of the work on the frozen part, and its memory.
 ## How to fix it
 `backbone.requires_grad_(False)` for what is not trained. Where a part is only used, as a teacher or a target network,
 `with torch.no_grad():` around its forward pass does the same. Where a loss trains one of two networks, as in a GAN:
-`discriminator(fake.detach())`.
+`discriminator(fake.detach())`. A batch needs no `requires_grad_()`, nor `Variable(batch, requires_grad=True)`.
 
 ## When to leave it
 Gradients that are read by hand, for a penalty or a picture, or applied without an optimizer.
@@ -26,7 +28,6 @@ Gradients that are read by hand, for a penalty or a picture, or applied without 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,16 +51,13 @@ from advisor.api import (
     Trace,
     Undilated,
     draw,
-    edits,
-    replayed_or,
-    union,
 )
 
 from ._backward_passes import NODE, STORES, passes
-from ._costs import launched_us, refill_us, widened
-from ._gradient_uses import DROPPED, NEVER, parameters, updates, uses
-from ._needless_nodes import Needless, forward_of, needless
-from ._unfollowed import NO_GRAD_SAVES
+from ._gradient_uses import DROPPED, NEVER, UNREAD, parameters, updates, uses
+from ._input_gradients import with_unread
+from ._needless_cost import saving_of
+from ._needless_nodes import Needless, needless
 from ._words import count, percent, time
 
 CONFIRMED = (
@@ -70,9 +68,6 @@ CONFIRMED = (
 Ints = npt.NDArray[np.int64]
 
 
-# A convolution's backward pass makes the gradient of its input and that of its weights, of as many operations each;
-# which of the two the library is slower at is not known: the ends are assumed.
-_HALF = (0.3, 0.7)
 # Rows whose line is asked for, the longest first; where these have none, neither have others.
 _TRIED = 8
 
@@ -101,63 +96,14 @@ def check(
     if most <= min(numbers) or not known.applied:
         return
     verdicts = uses(found, updates(trace, nesting, facts.optimizers), known)
-    for kind, least in ((NEVER, known.number), (DROPPED, min(numbers))):
+    verdicts = with_unread(trace, steps, nesting, found, verdicts)
+    for kind, least in ((NEVER, known.number), (DROPPED, min(numbers)), (UNREAD, known.number)):
         rows = needless(trace, found, verdicts, kind) if most > least else None
         if rows is None:
             continue
-        saved = _saving(trace, steps, breakdown, scale, nesting, links, undilated, replay, rows)
+        saved = saving_of(trace, steps, breakdown, scale, nesting, links, undilated, replay, rows)
         if saved[0].high_us >= min_share * scale.step_us:
             yield _finding(trace, steps, scale, lines, kind, rows, known.number, saved)
-
-
-def _saving(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
-    replay: Replay | None,
-    rows: Needless,
-) -> tuple[Saving, float, tuple[str, ...]]:
-    """(what goes, µs per step of the rows that surely go, parts of the breakdown)."""
-    claims: tuple[str, ...] = ("compute",) if breakdown.on_device else ("forward", "backward")
-    bound_us = sum(breakdown.us(part) for part in claims)
-    forward = forward_of(trace, nesting, links, rows.nodes)
-
-    def spent(of: Ints) -> float:
-        if breakdown.on_device:
-            return launched_us(trace, steps, nesting, links, of)
-        return steps.per_step_us(float(trace.events.dur_ns[of].sum()))
-
-    low_half, high_half = _HALF
-    sure_us, most_us = spent(rows.sure), spent(rows.possible)
-    halves_us = spent(rows.halves)
-    less = [edits.scale(rows.halves, 1 - high_half)] if len(rows.halves) else []
-    least = [edits.scale(rows.halves, 1 - low_half)] if len(rows.halves) else []
-    most_us += high_half * halves_us
-    if not breakdown.on_device:
-        # Without a graph the forward pass of the frozen part gains what no_grad gains.
-        most_us += spent(forward) * NO_GRAD_SAVES
-        less.append(edits.scale(forward, 1 - NO_GRAD_SAVES))
-    sure_us += low_half * halves_us
-    how = (
-        "low: the ops of the backward pass that only lead to unused gradients; high: what may need none beside these, "
-        "the forward pass of that part without a graph, and on a CPU memory that these gradients push out of its caches"
-    )
-    modelled = scale.saving(min(sure_us, bound_us), min(most_us, bound_us), how)
-    gone, all_gone = [edits.remove(rows.sure), *least], [edits.remove(rows.possible), *less]
-    saving = replayed_or(modelled, replay, gone, all_gone, how, scale.scaled(bound_us))
-    if not breakdown.on_device:
-        spans = union(trace.events.start_ns[rows.possible], trace.events.end_ns[rows.possible])
-        bound_us = scale.scaled(bound_us)
-        saving = widened(saving, trace, steps, scale, undilated, spans, bound_us)
-        # The unread gradients lie in memory beside the model and push it out of the caches in each backward pass. To
-        # fetch it again takes no longer than what pushed it out.
-        more_us = min(refill_us(scale.step_us - saving.high_us, rows.unread_bytes), scale.scaled(sure_us))
-        saving = replace(saving, high_us=max(saving.high_us, min(saving.high_us + more_us, bound_us)))
-    return saving, sure_us, claims
 
 
 def _finding(
@@ -183,6 +129,17 @@ def _finding(
             "optimizer = torch.optim.AdamW(model.head.parameters(), ...)",
             "model.backbone.requires_grad_(False)\noptimizer = torch.optim.AdamW(model.head.parameters(), ...)",
         )
+    elif kind == UNREAD:
+        message = (
+            f"A backward pass makes gradients of {count(rows.unread)} tensors that are no parameters, the batch above "
+            f"all, and no op reads them: {spent} at least."
+        )
+        fix = Fix(
+            "Ask for no gradient of a batch",
+            "exact",
+            "inputs = batch.to(device).requires_grad_()\nscores = model(inputs)",
+            "scores = model(batch.to(device))",
+        )
     else:
         message = (
             f"A backward pass runs on to {count(rows.unread)} parameters whose gradients are dropped again before an "
@@ -203,6 +160,8 @@ def _finding(
         facts={"gradients": rows.gradients, "updated": applied, "unread": rows.unread, "needless_us": sure_us},
         fix=fix,
         claims=claims,
+        # What no op reads in the recorded steps the script may still keep, for its end.
+        at_most="medium" if kind == UNREAD else "high",
     )
 
 
@@ -231,11 +190,12 @@ def _frozen(number: int) -> dict[str, object]:
 
 
 def _drawn(
-    head: tuple[int, ...], backbone: tuple[int, ...], *, fill: float = 1.0, known: bool = True
+    head: tuple[int, ...], backbone: tuple[int, ...], *, fill: float = 1.0, known: bool = True, read: bool = False
 ) -> dict[str, object]:
-    """A forward pass through a backbone (A) and a head (B), and its backward pass."""
+    """A forward pass through a backbone (A) and a head (B), and its backward pass. read: what comes last is (R)."""
+    more: dict[str, Any] = {"R": Ev("aten::abs", dims=[list(backbone)])} if read else {}
     return draw(
-        _STEPS,
+        _STEPS.replace("[O ]    ", "[O ][R] ") if read else _STEPS,
         us=100,
         A=_linear(1, *(backbone if known else head)),
         B=_linear(2, *head),
@@ -253,6 +213,7 @@ def _drawn(
         P=OPTIMIZER,
         M=_UPDATE,
         Q=_UPDATE,
+        **more,
     )
 
 
@@ -305,8 +266,15 @@ EXAMPLES = [
         near_miss=True,
     ),
     Example(
-        "a tensor of the batch has a gradient, too: it is no parameter",
+        "a tensor of the batch has a gradient, too, that nobody reads",
         _drawn((3, 512), (64, 512), known=False),
+        facts=_frozen(1),
+        saves_us=(800, 1900),
+        says=("1 tensors that are no parameters",),
+    ),
+    Example(
+        "the gradient of a batch is drawn as a picture",
+        _drawn((3, 512), (64, 512), known=False, read=True),
         facts=_frozen(1),
         saves_us=None,
         near_miss=True,

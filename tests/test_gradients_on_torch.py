@@ -152,3 +152,28 @@ def test_gradients_that_are_copied_out_of_buckets_and_a_search_in_vain(tmp_path:
             assert outcome("unused-parameter-search", trained(model), tmp_path).status == search
     finally:
         distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("use", ["nothing", "read", "penalty"])
+def test_a_batch_that_asks_for_gradients(use: str, tmp_path: Path) -> None:
+    """Its gradient is for nothing where no op reads it; a slope that is asked for needs the batch to have one."""
+    model, data = network(), torch.randn(512, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=len(list(model.parameters())))])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        at = data[torch.randperm(512)[:128]].requires_grad_()
+        out = model(at)
+        loss = out.square().mean()
+        if use == "penalty":
+            (slope,) = torch.autograd.grad(out.sum(), at, create_graph=True)
+            loss = loss + slope.square().mean()
+        loss.backward()
+        if use == "read":
+            at.grad.abs().max()
+        optimizer.step()
+
+    found = outcome("unused-gradients", step, tmp_path, record)
+    assert found.status == ("found" if use == "nothing" else "clear")
+    assert [one.facts["unread"] for one in found.findings] == ([1] if use == "nothing" else [])

@@ -125,6 +125,17 @@ def test_a_body_of_two_heads_is_read_by_both(watch: Any) -> None:
     ]
 
 
+def test_weights_that_are_shared_with_the_table(watch: Any) -> None:
+    """A product with one matrix is by row; one of two sets of sequences is not."""
+
+    def step() -> None:
+        hidden = RECURRENT(TABLE(TOKENS))[0]
+        (hidden @ TABLE.weight.T)[:, -1].sum().backward()
+
+    assert [(name, share) for name, _, share in watch(step)] == [("matmul", 0.083)]
+    assert watch(lambda: (TABLE(TOKENS) @ TABLE(TOKENS).mT)[:, 0].sum().backward()) == []
+
+
 def test_what_two_activations_are_added_in_ends_a_chain(watch: Any) -> None:
     """A residual branch: no layer before the sum is told to skip positions."""
 

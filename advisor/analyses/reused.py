@@ -7,11 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.analyses.observed_ops import ObservedOps
+from advisor.trace.autograd import AUTOGRAD_NODE, FIRST_GRADIENT
 from advisor.trace.events import Events, Ints, Trace
-
-# What `backward()` fills the gradient of a loss with, and what its nodes are called.
-_ROOT = "aten::ones_like"
-_NODE = "autograd::engine::evaluate_function"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +46,8 @@ class Reused:
 
 def _roots(events: Events, rows: Ints) -> Ints:
     """The fills by which `backward()` makes the first gradient: nobody can keep those, nor what starts the engine."""
-    fills = rows[events.exactly(_ROOT)[rows]]
-    nodes = events.start_ns[np.flatnonzero(events.named(_NODE))]
+    fills = rows[events.exactly(FIRST_GRADIENT)[rows]]
+    nodes = events.start_ns[np.flatnonzero(events.named(AUTOGRAD_NODE))]
     if not len(nodes):
         return fills[:0]
     ends, starts = events.end_ns[fills], np.append(events.start_ns[rows], np.iinfo(np.int64).max)

@@ -33,6 +33,8 @@ _RESHAPE = frozenset(f"aten::{name}" for name in ("reshape", "flatten", "contigu
 _SOFTMAX = re.compile(r"^aten::_?(log_)?softmax$")
 # Ops of two arguments that are by row where the second is a number.
 _WITH_NUMBER = frozenset(f"aten::{name}" for name in ("mul", "div", "add", "sub", "clamp", "pow"))
+# Products: by row where what they multiply with is one matrix for all rows.
+_PRODUCTS = ("aten::matmul", "aten::mm")
 # What reads rows, and leaves out those whose label it is told to ignore: how many, only the labels tell.
 _LOSS = "aten::cross_entropy_loss"
 # A result of which this share or more is read is not worth another indexing.
@@ -108,7 +110,7 @@ def _storages(ops: Sequence[Op]) -> tuple[list[_Made], list[int]]:
     return made, place
 
 
-def _by_row(op: Op) -> bool:
+def _by_row(op: Op) -> bool:  # noqa: PLR0911 - a kind of op in each line
     """Whether each row of what an op makes depends on one row of its first argument, and on no other activation."""
     given = [len(argument) for argument in op.inputs]
     if not given or given[0] != 1 or len(op.outputs) != 1:
@@ -124,6 +126,8 @@ def _by_row(op: Op) -> bool:
         return isinstance(first, list) and len(first) == 1
     if op.name in _WITH_NUMBER:
         return all(not _sizes(ref) for argument in op.inputs[1:] for ref in argument)
+    if op.name in _PRODUCTS:
+        return given[1:2] == [1] and len(_sizes(op.inputs[1][0])) == 2
     return op.name in _BY_ROW or op.name in _RESHAPE
 
 

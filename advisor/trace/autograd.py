@@ -1,0 +1,6 @@
+"""Names by which rows of autograd's engine are known in a trace."""
+
+# Around the evaluation of each node of a graph, in torch 1.9 and later; the node's name follows.
+AUTOGRAD_NODE = "autograd::engine::evaluate_function"
+# What `backward()` fills the gradient of a loss with, just before its first node.
+FIRST_GRADIENT = "aten::ones_like"
