@@ -38,7 +38,6 @@ def beside_the_step(
         # most where a line of it gets cheaper was measured.
         saving = costly.saving(scale) if costly else None
         fix = costly.fix if costly else _fix(facts, workers, wanted, 0, seen.on_device)
-        where = _first(costly.sources, where) if costly else where
     elif ready:
         how = "at most all of it; a batch that is ready costs some time to take"
         saving, fix = scale.saving(0.0, wait_us, how), None
@@ -60,12 +59,6 @@ def beside_the_step(
         claims=claims,
         at_most="medium" if stall else "low" if ready else "high",
     )
-
-
-def _first(costly: tuple[Source, ...], where: tuple[Source, ...]) -> tuple[Source, ...]:
-    """The costly lines, then the others."""
-    known = {(one.file, one.line) for one in costly}
-    return (*costly, *(one for one in where if (one.file, one.line) not in known))
 
 
 def _single_stall(waits: InputWaits, steps: Steps, wait_us: float) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.api import Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, Undilated
 
@@ -48,6 +48,11 @@ class CostlyLines:
     def fix(self) -> Fix:
         """What to do with them."""
         return _CHEAPER
+
+    def within(self, made_us: float) -> CostlyLines:
+        """The same where a batch takes no longer, in the median: the few recorded steps may have been slow ones."""
+        factor = min(made_us / sum(self.us), 1.0)
+        return replace(self, us=tuple(us * factor for us in self.us), fetch_us=max(self.fetch_us * factor, made_us))
 
     def saving(self, scale: Scale) -> Saving:
         """At most all that they take: what a line needs at least is not known."""

@@ -18,6 +18,7 @@ from advisor.api import (
 )
 
 from ._batches import Batch, respawned
+from ._costly_lines import CostlyLines
 from ._costs import refill_us
 from ._words import count, loader_call, percent, plural, time
 from ._workers import without_core_us
@@ -65,6 +66,7 @@ def on_cpu(
     scale: Scale,
     min_gain: float,
     where: tuple[Source, ...],
+    costly: CostlyLines | None = None,
 ) -> tuple[Finding | None, bool]:
     """Without a device, and with what a batch costs known: cheaper batches, or workers that do what they should.
 
@@ -82,7 +84,7 @@ def on_cpu(
         if least < min_gain * step_us or made.ready:
             return None, False
         if made.can_be_prepared or made.collate_us > made.sample_us:
-            return _prepared(seen, made, (min(least, step_us), min(most, step_us)), scale, where), False
+            return _prepared(seen, made, (min(least, step_us), min(most, step_us)), scale, where, costly), False
     elif made.us < _BUSY_WORKERS * step_us:
         # Workers that keep up and are waited for all the same: handing a batch over takes longer than making it.
         low_us, high_us = waited[0] * step_us - made.us, waited[1] * step_us - made.us * _WORKER_ALONE
@@ -103,7 +105,12 @@ def _waited_us(record: RankRecord | None, else_us: float) -> float:
 
 
 def _prepared(
-    seen: Seen, made: Batch, range_us: tuple[float, float], scale: Scale, where: tuple[Source, ...]
+    seen: Seen,
+    made: Batch,
+    range_us: tuple[float, float],
+    scale: Scale,
+    where: tuple[Source, ...],
+    costly: CostlyLines | None,
 ) -> Finding:
     together = made.collate_us > made.sample_us
     what = "putting its samples together" if together else "making its samples one by one in Python"
@@ -111,7 +118,8 @@ def _prepared(
         message=(
             f"The training loop waits {time(made.us)} of each step ({percent(min(made.us / scale.step_us, 1.0))}) for "
             f"the next batch, which it makes itself (num_workers=0): {what} takes "
-            f"{time(made.collate_us if together else made.sample_us)}, where a batch of prepared samples needs "
+            f"{time(made.collate_us if together else made.sample_us)}{costly.said if costly else ''}, where a batch of "
+            f"prepared samples needs "
             f"{time(made.floor_us[0])} to {time(made.floor_us[1])}."
         ),
         saving=Saving(
@@ -211,17 +219,21 @@ def facts_of(seen: Seen) -> dict[str, object]:
 
 
 def where_of(
-    costs: LineCosts | None, waits: InputWaits, workers: int | None, undilated: Undilated
+    costs: LineCosts | None,
+    waits: InputWaits,
+    workers: int | None,
+    undilated: Undilated,
+    costly: CostlyLines | None = None,
 ) -> tuple[Source, ...]:
-    """The line that takes most of the fetch in the loop's own process, then the line that fetches.
+    """The lines that take most of the fetch in the loop's own process, then the line that fetches.
 
     What recording the ops of a line took is left out: a line of many small ops looks longer than one that waits.
     """
-    inside: list[Source] = []
-    if costs and workers == 0:
+    inside = list(costly.sources) if costly else []
+    if costs and workers == 0 and not inside:
         row_us = next((part.row_us for part in undilated.parts if part.name == "fetch"), 0.0)
         own = [line for line in costs.lines if not line.source.file.startswith("<") and line.parts.get("input")]
-        costly = max(own, key=lambda line: line.parts["input"] - line.rows * row_us, default=None)
-        inside = [costly.source] if costly else []
+        most = max(own, key=lambda line: line.parts["input"] - line.rows * row_us, default=None)
+        inside = [most.source] if most else []
     loop = [waits.where] if waits.where and not waits.where.file.startswith("<") else []
-    return tuple({(line.file, line.line): line for line in [*loop, *inside]}.values())[::-1]
+    return tuple({(line.file, line.line): line for line in [*inside, *loop]}.values())

@@ -101,16 +101,18 @@ def check(
         if not _made_at_once(seen, min_share):
             yield beside_the_step(seen, steps, scale, replay, (waits.where,) if waits.where else ())
         return
-    where = where_of(costs, waits, workers, undilated)
     costly = costly_lines(costs, waits, facts, undilated, scale) if workers == 0 else None
     made = _batches.batch(facts, waits, trace, nesting)
+    if costly and made is not None:
+        costly = costly.within(made.us)
+    where = where_of(costs, waits, workers, undilated, costly)
     finding, ask = None, not _made_at_once(seen, min_share)
     if made is not None:
         waited = undilated.share(undilated.in_part("fetch", wait_us, python_us=wait_us))
         finding = _one_by_one.advice(seen, made, scale, where)
         ask = False
         if finding is None:
-            finding, ask = on_cpu(seen, made, waited, scale, min_gain, where)
+            finding, ask = on_cpu(seen, made, waited, scale, min_gain, where, costly)
     if finding or ask:
         yield finding or beside_the_step(seen, steps, scale, replay, where, costly)
 

@@ -12,7 +12,7 @@ from advisor.api import Source
 from advisor.capture.record import Loader
 
 costly: Any = import_module("advisor.rules._costly_lines")
-beside: Any = import_module("advisor.rules._beside")
+loader: Any = import_module("advisor.rules._cpu_loader")
 
 LOOP = ("train.py", 50)
 SCALE: Any = SimpleNamespace(step_us=10_000.0)
@@ -97,6 +97,17 @@ def test_the_promise_is_at_most_what_the_lines_take_and_what_they_push_out_of_th
     assert known.said == ", up to 3 ms at train.py:25 and 2 ms at train.py:26"
 
 
+def test_lines_take_no_more_than_the_batch_whose_lines_they_are() -> None:
+    known = costly.CostlyLines((Source("train.py", 25), Source("train.py", 26)), (3_000.0, 1_000.0), 5_000.0)
+    assert known.within(2_000.0).us == pytest.approx((1_500.0, 500.0))
+    assert known.within(2_000.0).fetch_us == pytest.approx(2_500.0)
+    assert known.within(4_500.0).us == known.us
+
+
 def test_costly_lines_stand_first_and_once() -> None:
-    first, loop = Source("train.py", 25, "f"), Source(*LOOP)
-    assert beside._first((first,), (Source("train.py", 25, "<listcomp>"), loop)) == (first, loop)
+    known = costly.CostlyLines((Source("train.py", 25, "f"), Source("train.py", 26, "f")), (3_000.0, 2_000.0), 6_000.0)
+    waits = SimpleNamespace(where=Source(*LOOP))
+    lines = costs((25, 3_000.0, 0.0, 50), (26, 2_000.0, 0.0, 50))
+    assert [at.line for at in loader.where_of(lines, waits, 0, Undilated(), known)] == [25, 26, 50]
+    same = SimpleNamespace(where=Source("train.py", 25, "<listcomp>"))
+    assert [at.line for at in loader.where_of(lines, same, 0, Undilated(), known)] == [25, 26]
