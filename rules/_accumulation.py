@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, RankRecord, Steps, Trace, element_counts
+from advisor.api import Category, Events, Missing, RankRecord, Steps, Trace, element_counts
 
 # A pass that reduces less than this part of what the last pass of its update reduces keeps its gradients to itself:
 # what it still sends are statistics of normalisation, or buffers.
@@ -41,7 +41,14 @@ class NeedlessReductions:
     def compute(cls, trace: Trace, steps: Steps, record: RankRecord | None) -> NeedlessReductions:
         """What the passes of the window did. Needs the shapes of collectives and the rows of the optimizer."""
         events = trace.events
-        updates = _updates(_passes(events, steps))
+        passes = _passes(events, steps)
+        counted = record is not None and record.steps.optimizer_steps
+        if passes and not counted and not events.named(_MARKS["step"]).any():
+            raise Missing(
+                "no step of an optimizer was seen: the trace holds no `Optimizer.step#` row (in torch before 2.3 it "
+                "never does with DistributedDataParallel), and none was counted"
+            )
+        updates = _updates(passes)
         needless = [numbers for update in updates for numbers in update.earlier]
         wanted = _wanted(updates, record)
         in_vain = all(numbers >= _ALL * (update.last or wanted) > 0 for update in updates for numbers in update.earlier)

@@ -49,6 +49,11 @@ def graph_breaks(record: RankRecord | None) -> dict[str, int]:
     return dict(found.most_common())
 
 
+def marks_regions(record: RankRecord | None) -> bool:
+    """Whether compiled code has rows of its own in the trace; taken for true where capture does not deny it."""
+    return ((record.compile or {}).get("regions") if record else None) is not False
+
+
 def _first_line(text: str) -> str:
     # What follows the guard is the line of code that it was made for.
     line = re.split(r"\s{2,}#|\n", text.strip(), maxsplit=1)[0].strip()

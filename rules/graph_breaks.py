@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from advisor.api import BACKWARD, FORWARD, Ev, Example, Finding, Fix, Missing, RankRecord, Steps, Trace, draw
 
-from ._compiled import graph_breaks
+from ._compiled import graph_breaks, marks_regions
 from ._words import count, plural
 
 CONFIRMED = "real trace: torch.compile on a CPU, a model with a print and an .item() in its middle"
@@ -45,6 +45,11 @@ def check(
         raise Missing("no steps were found, so how many compiled pieces one of them has is not known")
     breaks = graph_breaks(record)
     events = trace.events
+    if breaks and not marks_regions(record):
+        raise Missing(
+            f"graphs end because of `{next(iter(breaks))}`, but torch before 2.6 writes no rows of compiled code, so "
+            "how many pieces run in a step is not known; `torch.compile(model, fullgraph=True)` stops where one ends"
+        )
     pieces = float((events.named(_REGION) & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
     if not breaks or pieces < min_pieces:
         return

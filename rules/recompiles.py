@@ -33,6 +33,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Missing,
     RankRecord,
     Source,
     Steps,
@@ -43,7 +44,7 @@ from advisor.api import (
     union,
 )
 
-from ._compiled import Recompile, given_up, recompiles
+from ._compiled import Recompile, given_up, marks_regions, recompiles
 from ._places import often, place
 from ._words import count, percent, plural
 
@@ -67,9 +68,16 @@ def check(
         return
     # Capture has warmed up before it profiles; somebody else's first profiled step may be the warm-up.
     compiled &= steps.step_of(events.start_ns) >= (0 if record else 1)
-    if compiled.sum() >= min_per_step * steps.count:
+    if still := compiled.sum() >= min_per_step * steps.count:
         yield _still_compiling(trace, steps, breakdown, compiled, known)
     lost = given_up(record)
+    if lost and not marks_regions(record):
+        if still:
+            return
+        raise Missing(
+            f"torch.compile gave up {plural(len(lost), 'function')}, the last time because of `{known[-1].reason}`, "
+            "but torch before 2.6 writes no rows of compiled code, so whether a step runs it uncompiled is not known"
+        )
     lookups = _per_step(trace, steps, "TorchDynamo Cache Lookup")
     regions = _per_step(trace, steps, "Torch-Compiled Region")
     # Every look-up that finds compiled code is followed by that code's region.

@@ -42,6 +42,7 @@ from advisor.api import (
     Fix,
     Lines,
     Links,
+    Missing,
     Nesting,
     OptimizerFacts,
     Replay,
@@ -93,8 +94,13 @@ def check(
     most = max((len(one.stores) for one in found), default=0)
     known = parameters(trace, nesting, facts.optimizers)
     # Without a gradient too many for all optimizers, or for one of several, all may be used.
-    if most <= min(numbers) or not known.applied:
+    if most <= min(numbers):
         return
+    if not known.applied:
+        raise Missing(
+            "which gradients are applied is not known: the trace holds no op inside an optimizer's step (torch before "
+            "2.3 leaves its rows out once torch.compile, DistributedDataParallel or checkpointing was used)"
+        )
     verdicts = uses(found, updates(trace, nesting, facts.optimizers), known)
     verdicts = with_unread(trace, steps, nesting, found, verdicts)
     for kind, least in ((NEVER, known.number), (DROPPED, min(numbers)), (UNREAD, known.number)):

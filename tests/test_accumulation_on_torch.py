@@ -64,6 +64,9 @@ def profiled(folder: Path, passes: int, sync: str, **options: Any) -> Outcome:
 @pytest.mark.parametrize("views", [False, True])
 def test_each_pass_of_an_update_reduces(tmp_path: Path, group: Any, views: bool) -> None:
     found = profiled(tmp_path, 3, "all", gradient_as_bucket_view=views)
+    if found.status == "skipped" and "before 2.3" in found.reason:
+        assert torch.__version__.startswith(("2.1.", "2.2."))
+        pytest.skip(found.reason)
     assert found.status == "found"
     assert found.findings[0].facts["passes_per_update"] == 3
 

@@ -125,6 +125,8 @@ def test_a_closure_changes_nothing_of_the_optimizers_own_work(tmp_path: Path) ->
                 step()
                 profile.step()
         trace: Trace = read_bytes(path.read_bytes(), "real.pt.trace.json")
+        if not (trace.events.dur_ns % 1000).any():
+            pytest.skip("this torch writes whole microseconds: which short op lies in the other is not always told")
         return Computed(trace=trace).get(OptimizerWork)
 
     inside, apart = profiled(True), profiled(False)

@@ -1,5 +1,6 @@
 """Cost by module of real scripts under capture, beside PyTorch's own counters."""
 
+import importlib
 import json
 import runpy
 from pathlib import Path
@@ -18,7 +19,8 @@ from advisor.model import ModuleTable
 from advisor.module_view import modules
 from advisor.trace.load import load
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+flop_counter = pytest.importorskip("torch.utils.flop_counter")
 pytestmark = pytest.mark.torch
 
 SCRIPT = SCRIPTS / "modules.py"
@@ -62,17 +64,25 @@ def table(folder: Path) -> ModuleTable:
 
 def counted(kind: str) -> dict[str, float]:
     """Operations of one forward by path, as torch.utils.flop_counter counts them."""
-    from torch.utils.flop_counter import FlopCounterMode
-
+    FlopCounterMode = flop_counter.FlopCounterMode  # noqa: N806
     script = runpy.run_path(str(SCRIPT))
-    with FlopCounterMode(display=False, depth=None) as counter:
-        script["model_of"](kind)(script["batch"](kind, 4))
+    model = script["model_of"](kind)
+    try:
+        importlib.import_module("torch.utils.module_tracker")
+        mode = FlopCounterMode(display=False, depth=None)
+    except ImportError:  # torch before 2.4 counts for modules that it is given
+        mode = FlopCounterMode(model, display=False, depth=None)
+    with mode as counter:
+        model(script["batch"](kind, 4))
     found = {name: sum(of.values()) for name, of in counter.get_flop_counts().items()}
     return {name.partition(".")[2] or name: work for name, work in found.items() if name != "Global"}
 
 
 @pytest.mark.parametrize("kind", ["transformer", "cnn"])
 def test_operations_are_those_that_pytorch_counts(run, kind: str) -> None:
+    attention = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+    if kind == "transformer" and attention not in getattr(flop_counter, "flop_registry", {}):
+        pytest.skip("this torch does not count the operations of attention on a CPU")
     rows = {row.path: row for row in table(run(kind)).rows if row.calls}
     wanted = counted(kind)
     assert sum(wanted.values()) > 0
@@ -84,7 +94,11 @@ def test_operations_are_those_that_pytorch_counts(run, kind: str) -> None:
 def test_times_lie_within_each_other_and_in_the_step(run, kind: str) -> None:
     found = table(run(kind))
     rows = [row for row in found.rows if row.calls]
-    assert found.steps == len(one_rank(run(kind)).record.steps.profiled_us)
+    rank = one_rank(run(kind))
+    profiled = len(rank.record.steps.profiled_us)
+    # Before torch 2.4 times are whole microseconds: which of two short ops lies in the other is not always told.
+    rounded = not (rank.trace.events.dur_ns % 1000).any()
+    assert 0 < found.steps <= profiled if rounded else found.steps == profiled
     assert all(0 < row.forward_own_us <= row.forward_us for row in rows)
     assert all(row.low_us <= row.high_us for row in rows)
     roots = [row for row in rows if row.path in ("Transformer", "Cnn", "Generator", "Critic", "Hostile")]

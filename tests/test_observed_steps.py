@@ -47,6 +47,8 @@ def watch(tmp_path: Path) -> Callable[[Step], tuple[list[str], list[str]]]:
             observer.close()
         observer.stop(True)
         found = observer.found
+        if found is None and "this torch does not say" in observer.why:
+            pytest.skip(observer.why)
         assert found is not None, observer.why
         assert not list(tmp_path.iterdir())
         named = [found.ops[at].removeprefix("aten::") for at in range(len(found.ops))]
@@ -254,6 +256,8 @@ def test_a_forked_process_is_not_observed(tmp_path: Path) -> None:
     observer.close()
     observer.open(1)
     observer.stop(True)
+    if "this torch does not say" in observer.why:
+        pytest.skip(observer.why)
     assert observer.found is not None, observer.why
 
 
@@ -281,6 +285,8 @@ def test_a_run_leaves_a_small_record_and_no_word(tmp_path: Path) -> None:
     done = capture(tmp_path / "out", script)
     assert (done.status, done.err) == (0, "over\n")
     seen = done.rank["reused"]
+    if "this torch does not say" in seen.get("why", ""):
+        pytest.skip(seen["why"])
     named = [seen["names"][at] for at in seen["ops"]]
     assert [(named[at], named[first]) for at, first in seen["again"]] == [("aten::linear", "aten::linear")]
     assert [named[at] for at in seen["constant"]] == ["aten::linspace", "aten::cos", "aten::ones_like"]

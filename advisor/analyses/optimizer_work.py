@@ -17,6 +17,11 @@ from advisor.model import Source
 from advisor.trace.events import Category, Events, Mask, Trace
 from advisor.trace.intervals import intersect, starts_in, total
 
+_NO_ROW = (
+    "the trace holds no `Optimizer.step#` row: no torch optimizer stepped in it, or it stepped in compiled code (torch "
+    "before 2.3 leaves the rows out as well once torch.compile, DistributedDataParallel or checkpointing was used)"
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimizerWork:
@@ -53,7 +58,7 @@ class OptimizerWork:
         events = trace.events
         rows = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#")
         if not rows.any():
-            raise Missing("the trace holds no `Optimizer.step#` row: no torch optimizer stepped in it")
+            raise Missing(_NO_ROW)
         stepped = np.flatnonzero(rows & (steps.step_of(events.start_ns) >= 0))
         closures = closure_spans(events)
         inside = (nesting.ancestor(rows) >= 0) & ~starts_in(events.start_ns, closures)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import cores, live
+from . import compiler, cores, live
 
 # torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
 _MEMORY = {
@@ -78,7 +78,7 @@ def look(initial: dict[str, Any], collector: Any, alive: live.Live | None) -> di
         "model_device": device_of(params),
         "accelerator_available": True if torch.cuda.is_initialized() else None,
         "accelerator_name": attempt(torch.cuda.get_device_name) if torch.cuda.is_initialized() else None,
-        "compiled": _compiled(),
+        "compiled": bool(compiler.graphs()),
         "ddp": alive.ddp if alive else None,
         "fsdp": alive.fsdp if alive else None,
     }
@@ -87,14 +87,22 @@ def look(initial: dict[str, Any], collector: Any, alive: live.Live | None) -> di
         "optimizers": [facts for one in optimizers if (facts := attempt(partial(optimizer_facts, one)))],
         "devices": attempt(_devices) or [],
         "memory": attempt(_memory),
-        "compile": attempt(_compile_facts),
+        "compile": attempt(compiler.facts),
         "model": attempt(lambda: live.model_facts(alive.modules if alive else [], params)),
     }
 
 
 def hidden_optimizer(collector: Any, alive: live.Live | None) -> str:
-    """A sentence for run.json where an optimizer is there that was never seen to step in a script that compiles."""
-    if collector.optimizers or alive is None or not alive.optimizers or not _compiled():
+    """A sentence for run.json where an optimizer is there that was never seen to step, and torch.compile is why."""
+    if collector.optimizers or alive is None or not alive.optimizers:
+        return ""
+    if compiler.unhooks_optimizers():
+        return (
+            "torch before 2.3 takes its range off the steps of optimizers once torch.compile, DistributedDataParallel "
+            "or checkpointing is used: optimizer steps are neither counted nor in the trace, and where no DataLoader "
+            "tells the steps apart the window is one of time; torch 2.3 keeps them"
+        )
+    if not compiler.graphs():
         return ""
     return (
         "the optimizer steps inside a function that torch.compile traced, where no step of it can be seen: optimizer "
@@ -179,27 +187,6 @@ def device_of(params: list[Any]) -> str | None:
     """Device type of the parameters, those with gradients first."""
     with_grad = [param for param in params if param.grad is not None] or params
     return str(with_grad[0].device.type) if with_grad else None
-
-
-def _compiled() -> bool | None:
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    return bool(counters["stats"]["unique_graphs"]) if counters else False
-
-
-def _compile_facts() -> dict[str, Any] | None:
-    """Counters of torch.compile, with the reasons of graph breaks and of recompilations."""
-    utils: Any = sys.modules.get("torch._dynamo.utils")
-    if not getattr(utils, "counters", None):  # absent while the module is half imported
-        return None
-    counters = utils.counters
-    metrics = attempt(getattr(utils, "get_compilation_metrics", list)) or []  # not in torch before 2.2
-    reasons = [str(getattr(one, "recompile_reason", None) or "") for one in metrics]
-    return {
-        "graphs": int(counters["stats"]["unique_graphs"]),
-        "frames": int(counters["frames"]["ok"]),
-        "graph_breaks": {str(reason)[:500]: int(count) for reason, count in counters["graph_break"].items()},
-        "recompiles": [reason[:500] for reason in reasons if reason],
-    }
 
 
 def _devices() -> list[dict[str, Any]]:
