@@ -101,6 +101,33 @@ def test_a_signal_to_us_reaches_the_script(tmp_path: Path) -> None:
     assert process.wait(30) == 7
 
 
+_INTERRUPTED = """
+import signal, time, torch
+signal.signal(signal.SIGALRM, signal.default_int_handler)  # as Ctrl-C, at a time of our choice
+model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)])
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+interrupted = 0
+for step in range(80):
+    optimizer.zero_grad()
+    loss = model(torch.randn(512, 256)).square().mean()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002)  # the backward pass takes several times as long
+        loss.backward()
+        time.sleep(0.1)  # on a fast machine the signal comes here
+    except KeyboardInterrupt:
+        interrupted += 1
+    optimizer.step()
+print(interrupted)
+"""
+
+
+def test_an_interrupt_during_a_backward_pass_is_not_lost(tmp_path: Path) -> None:
+    """Python drops what is raised in `__del__` and in weak references' calls: none of ours may run when C returns."""
+    (tmp_path / "interrupted.py").write_text(_INTERRUPTED)
+    wrapped = advised("--quiet", "interrupted.py", cwd=tmp_path)
+    assert (wrapped.out.decode(), wrapped.err.decode()) == ("80\n", "")
+
+
 def test_what_a_script_sets_before_torch_still_works(tmp_path: Path) -> None:
     """OMP_NUM_THREADS from inside the script: torch is not there before the script asks for it."""
     script = tmp_path / "threads.py"

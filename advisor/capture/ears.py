@@ -45,7 +45,7 @@ class Ears:
     def listen(self, profiler_began: Callable[[], None], profiler_ended: Callable[[], None]) -> None:
         """Installs the hooks; once in a process."""
         hooks.watch_loaders(self._asked, self._given)
-        hooks.watch_backward(self._backward, self._backward_ended)
+        hooks.watch_backward(self._backward, self.parts.backward_ends_ns)
         hooks.watch_optimizers(self._stepped, self._stepping)
         hooks.watch_profilers(self._user_stepped, profiler_began, profiler_ended)
         hooks.in_children(self._forget)
@@ -85,10 +85,6 @@ class Ears:
                     self.parts.begin(BACKWARD)
                     return True
         return False
-
-    def _backward_ended(self) -> None:
-        if self.live and self.parts.on:
-            self.parts.end()
 
     def _stepping(self) -> None:
         if self.live and (not self.thread or get_ident() == self.thread):

@@ -20,6 +20,7 @@ class Parts:
     """Time of the loop's thread in each part since the last `cut`. on: whether anybody wants to know.
 
     A part inside another (the closure's backward in a step, a step in a gradient's hook) counts to the outer one.
+    backward_ends_ns: when backward passes ended, of those that `end` was not told of yet (`hooks.watch_backward`).
     """
 
     def __init__(self) -> None:
@@ -28,9 +29,11 @@ class Parts:
         self.part = FETCH
         self.began_ns = 0
         self.spent_ns = [0, 0, 0]
+        self.backward_ends_ns: list[int] = []
 
     def begin(self, part: int) -> None:
         """A part begins."""
+        self._end_backward()
         if not self.open:
             self.open, self.part, self.began_ns = 1, part, perf_counter_ns()
         elif part == FETCH == self.part:
@@ -40,15 +43,25 @@ class Parts:
 
     def end(self) -> None:
         """The innermost part ends."""
-        if self.open == 1:
-            self.spent_ns[self.part] += perf_counter_ns() - self.began_ns
-        self.open = max(0, self.open - 1)
+        self._end_backward()
+        self._end(perf_counter_ns())
 
     def cut(self) -> Cut:
         """What was spent since the last time, where every part that began has ended; begins anew."""
+        self._end_backward()
         fetch, backward, optimizer = self.spent_ns
         whole, self.open, self.spent_ns = not self.open, 0, [0, 0, 0]
         return (fetch, backward, optimizer) if whole else None
+
+    def _end_backward(self) -> None:
+        """Ends what ended without a word."""
+        while self.backward_ends_ns:
+            self._end(self.backward_ends_ns.pop(0))
+
+    def _end(self, now_ns: int) -> None:
+        if self.open == 1:
+            self.spent_ns[self.part] += now_ns - self.began_ns
+        self.open = max(0, self.open - 1)
 
 
 def as_record(steps: Sequence[tuple[float, Cut]]) -> dict[str, list[float]]:
