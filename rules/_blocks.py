@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from advisor.api import LineCost, Source, Stretch, Undilated, together
@@ -60,6 +60,15 @@ class Block:
     def whole(self, undilated: Undilated) -> Stretch:
         """The work of the lines and of the backward pass that they cause."""
         return _at_most(undilated, self.work + undilated.in_part("backward", self.backward_us, self.backward_rows))
+
+    def less(self, stays: Mapping[Source, float]) -> Block:
+        """The place without that share of each line. Lines that nothing is said of keep what the others do together."""
+        known = [line for line in self.lines if line.source in stays]
+        spent = sum(line.us for line in known)
+        mean = sum(stays[line.source] * line.us for line in known) / spent if spent else 0.0
+        if not any(stays.values()):
+            return self
+        return block(line.times(1 - stays.get(line.source, mean)) for line in self.lines)
 
     def share(self, undilated: Undilated) -> tuple[float, float]:
         """(low, high) share of the un-profiled step that this place takes."""

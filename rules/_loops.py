@@ -39,6 +39,7 @@ class Loop:
     network: bool = False  # each turn runs several ops of that name, layers that see one element
     reads: bool = False  # a library's loop that reads tensors number by number, as formatting them does
     picks: bool = False  # each turn works on elements of its own, which a mask picks
+    feeds: bool = False  # Python reads a number in each turn and may give it to the next
 
 
 def outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> Ints:
@@ -123,6 +124,16 @@ def _sees_one(trace: Trace, rows: Ints) -> bool:
     known = [shapes(events.dims_table[dims])[:1] for dims in events.dims[linear].tolist() if dims >= 0]
     single = sum(bool(inputs) and bool(inputs[0]) and math.prod(inputs[0][:-1]) == 1 for inputs in known)
     return 2 * single > len(linear) > 0
+
+
+def feeds(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, lines: set[int], turns: float) -> bool:
+    """Whether these lines read a number in most turns, of which Python makes a tensor, or computes something."""
+    mine = np.isin(costs.op_line, list(lines))
+    often = [
+        in_most_turns(np.count_nonzero(mine & trace.events.exactly(name)) / steps.count, turns)
+        for name in ("aten::item", "aten::lift_fresh")
+    ]
+    return all(often) or (often[0] and feeds_back(trace, costs, rows, lines))
 
 
 def feeds_back(trace: Trace, costs: LineCosts, rows: Ints, lines: set[int]) -> bool:

@@ -8,6 +8,9 @@ them it is silent, and so it is for the layers of a model, for what the loader d
 except one that reads tensors number by number: formatting a tensor does that, for a log whose level is off as well.
 Python in the same turns belongs to the loop where ops take more of it. What the ops take beyond a bare call of this
 run is work, which may stay; where a mask picks the elements of each turn, ops over all of them may do far more of it.
+Which ops of a turn read what the turn before made stands in no profile; `advisor run` looks at it in two steps of its
+own. What waits so stays, and a recurrence that no op does is no finding. What needs no turn before it, or what no later
+turn needs, can leave such a loop; sums, running maxima and tables that turns fill are no reason to wait.
 
 ## Why it costs time
 Each op costs some microseconds of Python and dispatch, whatever its size. A loop over samples, time steps,
@@ -19,8 +22,11 @@ instead of `if`, `torch._foreach_*` (or `torch.nn.utils.clip_grad_norm_`, `forea
 `nn.LSTM` instead of a loop over `nn.LSTMCell`. Numbers are read at once with `.tolist()`, and a message is put together
 only where somebody will read it.
 
+Of a recurrence: what the input alone decides is computed for all times before it, and what reads its states after it.
+
 ## When to leave it
-Loops whose steps depend on each other in a way that no tensor op expresses.
+Loops whose steps depend on each other in a way that no tensor op expresses. Turns that run a backward pass each:
+`torch.func.vmap` does them at once, and is slow where it has no rule for an op.
 """
 
 from __future__ import annotations
@@ -47,20 +53,26 @@ from ._besides import BESIDES
 from ._blocks import MOST_KEPT, Block
 from ._loop_places import LoopPlaces
 from ._loops import Loop
+from ._turns import Turn, Turns
 from ._words import count, percent, time
 
 CONFIRMED = "measured pairs on a CPU: an average of weights, a contrastive loss, triplets, a mask, an LSTM, experts"
 
 
 _HIGH = "high: all turns, what they cost in the backward pass and what they push out of the caches, in the time of one"
-_HOW = (
-    f"{_HIGH}; low: what their ops take beyond being called stays, or three tenths, as in measured rewrites; nothing "
-    "where each turn needs the result of the last and no op does that"
+_HIGH_PARTLY = "high: what no turn before decides, in all turns at once; {stays} of it stays, since it waits for that"
+_LOW = "low: what their ops take beyond being called stays, or three tenths, as in measured rewrites"
+# Why nothing is certain.
+_PICKS = (
+    "each turn picks its elements by a mask, and ops over all elements at once do the arithmetic of each turn for all "
+    "of them; sorted by turn first, each element is worked on once"
 )
-_HOW_PICKED = (
-    f"{_HIGH}; low: nothing, since each turn picks its elements by a mask, and ops over all elements at once do the "
-    "arithmetic of each turn for all of them; sorted by turn first, each element is worked on once"
-)
+_BACKWARD = "each turn runs a backward pass, and `vmap` over these runs ops that it has no rule for one by one"
+_NUMBERS = "numbers that a turn reads go through Python, where the next turn may need them"
+_NOT_SEEN = "whether a turn needs the result of the last was not recorded; then no op does them all"
+_MOSTLY_STAYS = "most of the loop waits for the turn before, so that the rest has to be taken out of it"
+# A part of the place's time that is more than chance.
+_VISIBLE = 0.1
 _AT_ONCE = Fix(
     "Replace the loop by ops over all elements at once",
     "numerics",
@@ -77,6 +89,7 @@ _READ_AT_ONCE = Fix(
 
 def check(
     places: LoopPlaces,
+    turns: Turns,
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
@@ -87,29 +100,45 @@ def check(
 ) -> Iterator[Finding]:
     if device.kind != "none" or breakdown.on_device:
         return
-    for place, loop in places.ops:
-        if place.share(undilated)[1] >= min_share:
-            yield _finding(place, loop, undilated, scale, steps)
+    for (place, loop), turn in zip(places.ops, turns.of, strict=True):
+        if place.less(turn.stays).share(undilated)[1] >= min_share:
+            yield _finding(place, loop, turn, undilated, scale, steps)
 
 
-def _saving(place: Block, loop: Loop, undilated: Undilated, scale: Scale) -> Saving:
-    low, high = place.share(undilated)
+def _saving(place: Block, loop: Loop, turn: Turn, undilated: Undilated, scale: Scale) -> Saving:
+    goes = place.less(turn.stays)
+    low, high = goes.share(undilated)
     # Long ops are not made longer by the profiler: their time is that of the real step.
-    beyond = (place.beyond_us or 0.0) / undilated.plain_us
+    beyond = (goes.beyond_us or 0.0) / undilated.plain_us
     least = min(low * (1 - MOST_KEPT), max(low - beyond, 0.0))
-    how = _HOW
-    if loop.picks:
-        # Without a mask each of the turns works on all elements: so many times the arithmetic that nothing is certain.
-        least, how = 0.0, _HOW_PICKED
+    stays = 1 - goes.us / place.us if place.us else 0.0
+    how = [_HIGH if stays < _VISIBLE else _HIGH_PARTLY.format(stays=percent(stays)), _LOW]
+    if doubt := _doubt(place, loop, turn, stays):
+        least, how[1] = 0.0, f"low: nothing, since {doubt}"
     return Saving(
         least * scale.step_us,
-        min(high * (1 - 1 / loop.turns) * BESIDES, 1.0) * scale.step_us,
+        min(high * (1 if turn.known else 1 - 1 / loop.turns) * BESIDES, 1.0) * scale.step_us,
         "modelled",
-        how,
+        "; ".join(how),
     )
 
 
-def _finding(place: Block, loop: Loop, undilated: Undilated, scale: Scale, steps: Steps) -> Finding:
+def _doubt(place: Block, loop: Loop, turn: Turn, stays: float) -> str:
+    """Why it may be that nothing is gained; empty where something is."""
+    if loop.picks:
+        return _PICKS
+    if loop.reads:
+        return ""  # what a library reads for a text, no turn needs
+    if turn.reads:
+        return _NUMBERS
+    if sum(line.parts.get("backward", 0.0) for line in place.lines) > _VISIBLE * place.us:
+        return _BACKWARD
+    if not turn.known:
+        return _NOT_SEEN
+    return _MOSTLY_STAYS if 2 * stays > 1 else ""
+
+
+def _finding(place: Block, loop: Loop, turn: Turn, undilated: Undilated, scale: Scale, steps: Steps) -> Finding:
     behind = f", and {time(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
     does = f"runs `{loop.op}` {count(loop.turns)} times a step: the loop"
     if loop.reads:
@@ -119,7 +148,7 @@ def _finding(place: Block, loop: Loop, undilated: Undilated, scale: Scale, steps
             f"{place.place} {does} takes "
             f"{time(scale.scaled(place.us))} of each step ({percent(place.us / steps.step_us)}){behind}."
         ),
-        saving=_saving(place, loop, undilated, scale),
+        saving=_saving(place, loop, turn, undilated, scale),
         where=place.where,
         facts={"turns": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
         fix=_READ_AT_ONCE if loop.reads else _AT_ONCE,

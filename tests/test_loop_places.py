@@ -7,8 +7,10 @@ import pytest
 
 from advisor.analyses.lines import LinesTrace
 from advisor.asking import apply
+from advisor.capture.record import RankRecord, Reused
 from advisor.computed import Computed
 from advisor.registry import load_rules
+from advisor.trace.events import Trace
 from advisor.trace.load import read_bytes
 
 TURNS, PYTHON_US, OP_US, GAP_US = 20, 40.0, 6.0, 1.0
@@ -102,6 +104,9 @@ def test_a_librarys_loop_is_the_users_where_it_reads_numbers_in_each_step(name, 
 def test_a_loop_that_picks_its_elements_by_a_mask_promises_nothing_for_certain(second, certain):
     calls = [row("aten::eq", 0, 6, "cpu_op"), row(second, 8, 6, "cpu_op"), row("aten::index", 16, 6, "cpu_op")]
     known = computed(step([line(31, 0, 24, "forward"), *calls], 24, TURNS))
+    names = ["aten::eq", second, "aten::index"]
+    seen = Reused(names=[*names, "aten::mm"], ops=[0, 1, 2] * TURNS + [3], waits=[[], [1], [1]] * TURNS + [[]])
+    known = Computed(trace=known.get(Trace), lines=known.get(LinesTrace), record=RankRecord(reused=seen))
     (finding,) = apply(load_rules().by_id()["tensor-loop"], known, {}).findings
     assert (finding.saving.low_us > 0) == certain
     assert ("mask" in finding.saving.how) != certain

@@ -1,0 +1,167 @@
+"""Which turns of a loop wait for the turn before: how much of it one op over all turns could do."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Category, Events, LineCosts, Missing, Nesting, RankRecord, Steps, Trace
+
+from ._loop_places import LoopPlaces
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+# Ops that gather what the turns made: a sum, a table, the largest so far. One op over all turns does as much.
+_GATHER = frozenset(
+    name
+    for names in (
+        ("add", "add_", "sub", "sub_", "maximum", "minimum", "max", "min", "logaddexp", "logical_or", "logical_and"),
+        ("cat", "stack", "where", "gt", "ge", "lt", "le", "eq", "ne", "bitwise_or", "__or__", "select_backward"),
+        ("copy_", "fill_", "zero_", "index_put_", "_index_put_impl_", "index_add", "index_add_", "scatter_"),
+        ("scatter_add_", "masked_fill", "masked_fill_", "clone", "detach", "detach_", "to", "_to_copy", "contiguous"),
+        ("zeros", "zeros_like", "new_zeros", "ones_like", "empty", "empty_like", "lift_fresh", "alias", "as_strided"),
+        ("select", "slice", "view", "reshape", "unsqueeze", "squeeze", "expand", "t", "transpose", "permute"),
+        ("unbind", "narrow", "flatten", "split", "chunk"),
+    )
+    for name in names
+)
+# Recurrences for which there is an op over all times.
+_CELLS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
+# Where fewer than three turns can be done at a time, nobody rewrites a loop for it.
+_MOST_ROUNDS = 1 / 3
+# An op is on the line on which most ops of its name are, among those with the same ops before and behind it: so many
+# on either side. Loops do not turn equally often in every step, so that counting from its start would not do.
+_AROUND = (4, 1, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chains:
+    """The ops of an observed step, with the line of each and what it waits for.
+
+    names    of these ops, without the name of their library
+    lines    index of the line in `LineCosts.lines`, -1 where it is not known
+    waits    for each op the places of those before it whose results it reads
+    again    which of them compute what the step has already: another rule's, since once would do
+    took_us  mean recorded time of the ops of each (line, name)
+    """
+
+    names: tuple[str, ...]
+    lines: Ints
+    waits: tuple[tuple[int, ...], ...]
+    again: Mask
+    took_us: dict[tuple[int, str], float]
+
+    @classmethod
+    def compute(
+        cls,
+        trace: Trace,
+        steps: Steps,
+        nesting: Nesting,
+        costs: LineCosts,
+        places: LoopPlaces,
+        record: RankRecord,
+    ) -> Chains:
+        """Of the observed step. Missing where no loop is, or nobody looked what waits for what."""
+        seen = record.reused
+        if not places.ops:
+            raise Missing("no loop over tensors takes a visible part of the step")
+        if seen is None or len(seen.waits) != len(seen.ops):
+            why = "which ops wait for which was not recorded; capture the run with `advisor run` of this version"
+            raise Missing((seen.why if seen is not None else "") or why)
+        names = [seen.names[at] for at in seen.ops]
+        rows = _dispatched(trace.events, steps, nesting)
+        lines = _lines([trace.events.text(row) for row in rows.tolist()], costs.op_line[rows], names)
+        waits = tuple(tuple(at - back for back in backs) for at, backs in enumerate(seen.waits))
+        short = tuple(name.removeprefix("aten::") for name in names)
+        again = np.zeros(len(names), bool)
+        again[[at for at, _ in seen.again]] = True
+        return cls(short, lines, waits, again, _took_us(trace.events, costs, rows))
+
+    def stays(self, lines: Iterable[int]) -> dict[int, float] | None:
+        """By line of a place the share of its ops that stays where all turns that need not wait are done at once.
+
+        An op need not wait where its inputs come from no turn, or where no later turn needs what it makes. Lines
+        without an op have no share. None where the step that was observed did not run the place, or where nobody can
+        tell who made the tensors that some of its ops read.
+        """
+        mine = np.isin(self.lines, list(lines))
+        work = mine & np.array([name not in _GATHER for name in self.names], bool)
+        if not mine.any() or any(at in self.waits[at] for at in np.flatnonzero(mine).tolist()):
+            return None
+        groups: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for at in np.flatnonzero(mine).tolist():
+            groups[int(self.lines[at]), self.names[at]].append(at)
+        before, behind = _depths(self.waits, work)
+        kept = {key: self._share(np.array(ats), before, behind) for key, ats in groups.items()}
+        stuck = {name for (_, name), share in kept.items() if share == 1.0 and name not in _GATHER}
+        if stuck and stuck.issubset(_CELLS):
+            kept = {key: min(share, 1 / len(groups[key])) for key, share in kept.items()}
+        total: dict[int, float] = defaultdict(float)
+        stay: dict[int, float] = defaultdict(float)
+        for (line, name), ats in groups.items():
+            us = self.took_us.get((line, name), 0.0) * len(ats)
+            total[line] += us
+            stay[line] += us * kept[line, name]
+        return {line: stay[line] / us for line, us in total.items() if us}
+
+    def _share(self, ats: Ints, before: Ints, behind: Ints) -> float:
+        """Share of these equal ops that stays: of those with as much work before them, or behind them, one."""
+        if 2 * np.count_nonzero(self.again[ats]) > len(ats):
+            return 1.0
+        rounds = min(len(np.unique(before[ats])), len(np.unique(behind[ats]))) / len(ats)
+        return rounds if rounds <= _MOST_ROUNDS else 1.0
+
+
+def _depths(waits: Sequence[Sequence[int]], work: Mask) -> tuple[Ints, Ints]:
+    """For each op the longest chain of work of the loop up to it, and the longest one that waits for it."""
+    before = np.zeros(len(waits), np.int64)
+    behind = np.zeros(len(waits), np.int64)
+    for at, sources in enumerate(waits):
+        before[at] = max((before[one] for one in sources if one != at), default=0) + work[at]
+    for at in reversed(range(len(waits))):
+        for one in (one for one in waits[at] if one != at):
+            behind[one] = max(behind[one], behind[at] + work[at])
+    return before, behind
+
+
+def _dispatched(events: Events, steps: Steps, nesting: Nesting) -> Ints:
+    """Ops of the loop's thread in the steps that no other op is around, by start; nodes of autograd are none."""
+    ops = (
+        events.of(Category.CPU_OP) & np.array(["::" in name and " " not in name for name in events.names])[events.name]
+    )
+    ops &= (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0)
+    rows = np.flatnonzero(ops)
+    above = nesting.parent[rows]
+    return rows[nesting.ancestor_of(above, ops) < 0]
+
+
+def _lines(known: Sequence[str], line: Ints, names: Sequence[str]) -> Ints:
+    """The line of each named op by its surroundings, from ops whose line is known."""
+    found = np.full(len(names), -1, np.int64)
+    for around in _AROUND:
+        seen: dict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
+        for context, at in zip(_contexts(known, around), line.tolist(), strict=True):
+            if at >= 0:
+                seen[context][at] += 1
+        for at, context in enumerate(_contexts(names, around)):
+            if found[at] < 0 and context in seen:
+                found[at] = seen[context].most_common(1)[0][0]
+    return found
+
+
+def _contexts(names: Sequence[str], around: int) -> Iterable[tuple[str, ...]]:
+    padded = [*[""] * around, *names, *[""] * around]
+    return (tuple(padded[at : at + 2 * around + 1]) for at in range(len(names)))
+
+
+def _took_us(events: Events, costs: LineCosts, rows: Ints) -> dict[tuple[int, str], float]:
+    spent: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for row in rows[costs.op_line[rows] >= 0].tolist():
+        name = events.text(row).removeprefix("aten::")
+        spent[int(costs.op_line[row]), name].append(float(events.dur_ns[row]) / 1e3)
+    return {key: float(np.mean(times)) for key, times in spent.items()}

@@ -1,0 +1,46 @@
+"""What is known of the turns of each loop: how much of them waits for the turn before, and what is read in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.api import LineCosts, Source
+
+from ._chains import Chains
+from ._loop_places import LoopPlaces
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is known of the turns of one loop.
+
+    known   whether it was seen what each op waits for
+    stays   by line the share of its ops that waits for the turn before; of other lines nothing is known
+    reads   whether Python is given numbers in most turns and gives the ops tensors: a turn may need what the last read
+    """
+
+    known: bool
+    stays: Mapping[Source, float]
+    reads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """One entry for each of `LoopPlaces.ops`."""
+
+    of: tuple[Turn, ...]
+
+    @classmethod
+    def compute(cls, places: LoopPlaces, costs: LineCosts, chains: Chains | None) -> Turns:
+        """The turns of every loop of this rank. Missing where the places are."""
+        index = {line.source: at for at, line in enumerate(costs.lines)}
+        found = []
+        for place, loop in places.ops:
+            lines = [index[line.source] for line in place.lines]
+            stays = chains.stays(lines) if chains is not None else None
+            if stays is None:
+                found.append(Turn(False, {}, loop.feeds))
+            else:
+                found.append(Turn(True, {costs.lines[at].source: share for at, share in stays.items()}, loop.feeds))
+        return cls(tuple(found))

@@ -1,0 +1,136 @@
+"""Which turns of a loop wait for the turn before, and what that leaves to promise."""
+
+import json
+from typing import Any
+
+import pytest
+
+from advisor.analyses.lines import LinesTrace
+from advisor.asking import apply
+from advisor.capture.record import RankRecord, Reused
+from advisor.computed import Computed
+from advisor.registry import load_rules
+from advisor.trace.load import read_bytes
+
+TURNS, OP_US, GAP_US = 20, 6.0, 1.0
+# (line, op, places of the turn's ops that it waits for: of this turn, or with a minus of the turn before)
+Op = tuple[int, str, tuple[str, ...]]
+
+
+def row(name: str, start: float, dur: float, cat: str = "user_annotation") -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": {}}
+
+
+def rows_of(turn: list[Op], turns: int) -> list[dict[str, Any]]:
+    """Turns in a row, each op under its line, then a product of 200 µs at line 90."""
+    rows, at = [], 0.0
+    for _ in range(turns):
+        for line, name, _ in turn:
+            rows += [
+                row(f"advisor:line|/home/me/train.py|{line}|forward", at, OP_US + GAP_US),
+                row(f"aten::{name}", at, OP_US, "cpu_op"),
+            ]
+            at += OP_US + GAP_US
+    product = row("aten::mm", at, 200, "cpu_op")
+    return [*rows, row("advisor:line|/home/me/train.py|90|main", at, 200), product]
+
+
+def waiting(turn: list[Op], turns: int, again: bool = False) -> Reused:
+    """What the observer would have seen: each op by its letter, of this turn, or of the last with a minus before it."""
+    letters = {chr(ord("a") + at): at for at in range(len(turn))}
+    waits, names = [], []
+    for number in range(turns):
+        for at, (_, name, needs) in enumerate(turn):
+            backs = {at - letters[one[-1]] + len(turn) * one.startswith("-") for one in needs}
+            waits.append(sorted(back for back in backs if back <= number * len(turn) + at))
+            names.append(f"aten::{name}")
+    known = list(dict.fromkeys(names))
+    repeated = [(at, at % len(turn)) for at in range(len(turn), len(names))] if again else []
+    return Reused(names=known, ops=[known.index(name) for name in names], waits=waits, again=repeated)
+
+
+def finding(turn: list[Op], seen: Reused | None, turns: int = TURNS) -> Any:
+    """What the rule says of three profiled steps and one whose lines were recorded; None where nothing."""
+    rows = rows_of(turn, turns)
+    length = max(one["ts"] + one["dur"] for one in rows) + 1
+
+    def trace(numbers, wanted):
+        steps = [row(f"ProfilerStep#{at}", at * length, length - 0.5) for at in numbers]
+        steps += [{**one, "ts": one["ts"] + at * length} for at in numbers for one in rows if wanted(one)]
+        return read_bytes(json.dumps({"traceEvents": steps}).encode(), "made")
+
+    known = Computed(
+        trace=trace((0, 1, 2), lambda one: one["cat"] == "cpu_op"),
+        record=RankRecord(reused=seen),
+        lines=LinesTrace(trace((3,), lambda one: True)),
+    )
+    found = apply(load_rules().by_id()["tensor-loop"], known, {}).findings
+    return found[0] if found else None
+
+
+ALONE: list[Op] = [(31, "select", ()), (32, "sigmoid", ("a",)), (33, "mul", ("b",))]
+# A state goes from turn to turn through a product and a tanh.
+RECURRENT: list[Op] = [(31, "mm", ("-b",)), (32, "tanh", ("a",))]
+# Three ops look at the input alone, and one at the state.
+FED: list[Op] = [(31, "sin", ()), (32, "cos", ("a",)), (33, "mul", ("b",)), (34, "tanh", ("c", "-d"))]
+# The state feeds three ops that no later turn looks at.
+READ_OUT: list[Op] = [(31, "tanh", ("-a",)), (32, "sin", ("a",)), (33, "cos", ("b",)), (34, "mul", ("c",))]
+SUMMED: list[Op] = [(31, "sigmoid", ()), (32, "sum", ("a",)), (33, "add", ("b", "-c"))]
+CELLS: list[Op] = [(31, "select", ()), (32, "lstm_cell", ("a", "-b"))]
+
+
+def share(turn: list[Op], found: Any) -> float:
+    """The high end as a share of what the loop takes, without what rules add for the caches."""
+    return found.saving.high_us / 1.1 / (TURNS * len(turn) * (OP_US + GAP_US))
+
+
+@pytest.mark.parametrize("turn", [ALONE, SUMMED, CELLS], ids=["alone", "summed", "cells"])
+def test_turns_that_one_op_can_do_promise_something_for_certain(turn):
+    found = finding(turn, waiting(turn, TURNS))
+    # All turns in the time of one, of each of its ops.
+    assert share(turn, found) == pytest.approx(1 - 1 / TURNS, rel=0.02)
+    assert found.saving.low_us > 0
+
+
+def test_a_recurrence_that_no_op_does_is_no_finding():
+    assert finding(RECURRENT, waiting(RECURRENT, TURNS)) is None
+
+
+@pytest.mark.parametrize("turn", [FED, READ_OUT], ids=["before the state", "behind the state"])
+def test_what_needs_no_turn_before_or_no_turn_behind_can_leave_a_recurrence(turn):
+    found = finding(turn, waiting(turn, TURNS))
+    assert share(turn, found) == pytest.approx(0.75 * (1 - 1 / TURNS), rel=0.02)
+    # A quarter waits for the state, and of the rest one turn's time remains.
+    assert "29 % of it stays" in found.saving.how
+
+
+def test_a_loop_in_a_loop_of_which_only_the_outer_one_is_a_recurrence():
+    # Four times five turns: each five need the last of the five before.
+    inner: list[Op] = [(31, "exp", ()), (32, "log", ("a",))]
+    seen = waiting(inner, TURNS)
+    waits = [
+        ([1] if at % 2 else [] if at < 10 else [(at % 10) + 1]) for at in range(2 * TURNS)
+    ]  # the first of each turn needs the last op of the five turns before
+    found = finding(inner, Reused(names=seen.names, ops=seen.ops, waits=waits))
+    assert share(inner, found) == pytest.approx(1 - 4 / TURNS, rel=0.02)
+
+
+def test_steps_of_other_lengths_than_the_observed_one_are_told_by_what_surrounds_an_op():
+    found = finding(RECURRENT, waiting(RECURRENT, TURNS - 3))
+    assert found is None
+
+
+def test_what_is_computed_again_in_each_turn_is_another_rules():
+    assert finding(ALONE, waiting(ALONE, TURNS, again=True)) is None
+
+
+def test_tensors_that_cannot_be_told_apart_leave_it_open():
+    seen = waiting(RECURRENT, TURNS)
+    found = finding(RECURRENT, Reused(names=seen.names, ops=seen.ops, waits=[[], [0], *seen.waits[2:]]))
+    assert found.saving.low_us == 0
+
+
+def test_where_nobody_saw_what_waits_nothing_is_certain():
+    found = finding(ALONE, None)
+    assert found.saving.low_us == 0
+    assert "was not recorded" in found.saving.how
