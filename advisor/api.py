@@ -42,7 +42,17 @@ from advisor.analyses.syncs import Syncs, SyncSite
 from advisor.analyses.thread_use import ThreadUse
 from advisor.analyses.undilated import Stretch, Undilated, together
 from advisor.analyses.unread import Unread
-from advisor.capture.record import KeptGraphs, Loader, LossLabels, Mask, Optimizer, RankRecord, Settings, StepTimes
+from advisor.capture.record import (
+    KeptGraphs,
+    Loader,
+    LossLabels,
+    Mask,
+    Optimizer,
+    RankRecord,
+    Settings,
+    SparseProduct,
+    StepTimes,
+)
 from advisor.computed import Missing
 from advisor.drawn import (
     ALLREDUCE,
@@ -203,6 +213,7 @@ __all__ = [
     "SideThread",
     "SideThreads",
     "Source",
+    "SparseProduct",
     "StepTimes",
     "Steps",
     "StepsSummary",

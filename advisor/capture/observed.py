@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from . import chains, sameness, unread
+from . import chains, sameness, sparsity, unread
 from .observed_nodes import HELD, STEP, Reader, nodes
 
 # Two steps: one alone does not tell a constant from a number that is another one next time.
@@ -45,6 +45,7 @@ class Observer:
         self.on = False
         self.why = ""
         self.found: sameness.Found | None = None
+        self.sparse: list[dict[str, Any]] = []
         self.unread: list[unread.Unread] = []
         self.waits: list[list[int]] = []
 
@@ -162,6 +163,8 @@ class Observer:
         still = {storage for _, storage in known} - moved
         steps = [reader.steps[key] for key in sorted(reader.steps)][-STEPS:]
         self.found = sameness.judge(sameness.number(steps, known, still))
+        tensors = {ref.storage: mine[0]() for ref, mine in zip(held, self.held, strict=True)}
+        self.sparse = sparsity.look(sparsity.products(steps[-1], still), tensors)
         self.waits = chains.waits(steps[-1])
         names = [[op.name for op in ops if op.place != "elsewhere"] for ops in steps]
         self.unread = unread.judge([unread.unread(ops) for ops in steps], names)

@@ -42,6 +42,7 @@ def record(session: Session) -> dict[str, Any]:
         "masks": lines.masks.record() if lines is not None else [],
         "loss_labels": lines.labels.record() if lines is not None else [],
         "reused": window.observer.record(),
+        "sparse_products": window.observer.sparse,
         "versions": probe.versions(),
     }
 

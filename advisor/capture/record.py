@@ -69,6 +69,8 @@ class Loader(msgspec.Struct, frozen=True):
     sampler: str | None = None  # class of what draws the indices
     sampler_us: float | None = None  # mean time to draw those of a batch in the loop, un-profiled, the longest left out
     sampler_median_us: float | None = None
+    sample_from: tuple[str, int, str] | None = None  # file, first line and name of the script's function that reads one
+    collate_from: tuple[str, int, str] | None = None  # and of the one that puts a batch together
     batches_per_iterator: float | None = None  # drawn from each that was made in un-profiled steps; None: none was
     sampler_file: str = ""  # of the sampler's code, where it is none of torch's
     sampler_lines: list[list[int]] = []  # first and last line of each of its functions
@@ -201,6 +203,17 @@ class LossLabels(msgspec.Struct, frozen=True):
     classes: int
 
 
+class SparseProduct(msgspec.Struct, frozen=True):
+    """A product of the observed steps whose left matrix is mostly zeros and stays as it is (`capture.sparsity`)."""
+
+    rows: int
+    columns: int
+    width: int  # columns of what it is multiplied with
+    filled: float  # share of its numbers that are not zero
+    sparse_us: float | None = None  # the same product with the matrix in sparse form, on a CPU
+    sparse_backward_us: float | None = None  # and with it turned, as the backward pass takes it
+
+
 class Reused(msgspec.Struct, frozen=True):
     """What ops computed that was there already, as seen in two steps after the window (`capture.sameness`).
 
@@ -210,7 +223,8 @@ class Reused(msgspec.Struct, frozen=True):
                  held for many steps and that nothing wrote, in the same form in both steps
     unread       (op that works row by row, the op that takes rows of what came of it, share of the rows it takes):
                  all that reads its result (`capture.unread`)
-    waits        for each of ops how far before it those are that wrote what it reads (`capture.chains`)
+    waits        for each of ops how far before it those are that wrote what it reads; 0 where not known
+                 (`capture.chains`)
     """
 
     names: list[str] = []
@@ -255,6 +269,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     loss_labels: list[LossLabels] = []  # of cross entropies; empty: none were seen, or nobody looked
     environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
     reused: Reused | None = None  # None: nobody looked
+    sparse_products: list[SparseProduct] = []  # empty: none were seen, or nobody looked
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
 
 
