@@ -254,6 +254,20 @@ def test_no_training_is_no_failure_of_ours(tmp_path: Path) -> None:
     assert not (tmp_path / "advisor-report").exists()
 
 
+def test_a_script_of_two_steps_is_told_how_many_it_takes(tmp_path: Path) -> None:
+    """Its own status, and what the steps lacked; they are not denied."""
+    (tmp_path / "x.py").write_text(
+        "import torch\nlayer = torch.nn.Linear(4, 4)\noptimizer = torch.optim.SGD(layer.parameters(), lr=0.1)\n"
+        "for step in range(2):\n    layer(torch.ones(2, 4)).sum().backward()\n    optimizer.step()\n"
+    )
+    done = advised("x.py", cwd=tmp_path)
+    assert (done.status, done.out) == (0, b"")
+    assert done.err.decode().splitlines() == [
+        "advisor: nothing was profiled: the script ended after 2 steps, before they were timed and recorded; "
+        "give it 30 or more"
+    ]
+
+
 def test_a_child_that_outlives_the_script_is_not_waited_for(tmp_path: Path) -> None:
     """As the compile workers of torch do: we end with the script, and the child lives on."""
     script = tmp_path / "leaves.py"

@@ -248,8 +248,10 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
         if record["exit_status"]:
             why = "the script ended before its training steps could be recorded"
         elif record["ranks"]:
-            count = record["ranks"][0]["steps"]["count"]
-            why = f"the script ended after {count} steps; try --warmup 0 --steps 1"
+            steps = record["ranks"][0]["steps"]
+            count = steps["count"] or steps.get("optimizer_steps", 0)
+            more = "; give it 30 or more" if count < 30 else ""  # 3 to warm up, 20 to time, a window of 5
+            why = f"the script ended after {count} steps, before they were timed and recorded{more}"
             if not count:
                 why = (
                     "steps are told by a DataLoader, an optimizer of torch, a profiler's step() or eight backward "
