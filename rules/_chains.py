@@ -97,10 +97,13 @@ class Chains:
         for at in np.flatnonzero(mine).tolist():
             groups[int(self.lines[at]), self.names[at]].append(at)
         before, behind = _depths(self.waits, work)
-        kept = {key: self._share(np.array(ats), before, behind) for key, ats in groups.items()}
+        kept = {key: _share(np.array(ats), before, behind) for key, ats in groups.items()}
         stuck = {name for (_, name), share in kept.items() if share == 1.0 and name not in _GATHER}
-        if stuck and stuck.issubset(_CELLS):
-            kept = {key: min(share, 1 / len(groups[key])) for key, share in kept.items()}
+        if stuck.issubset(_CELLS):
+            kept = {key: min(share, 1 / len(groups[key])) for key, share in kept.items()} if stuck else kept
+        else:
+            # To leave a recurrence is to be computed once: where that is another rule's, it is not counted twice.
+            kept = {key: 1.0 if self._is_again(ats) else kept[key] for key, ats in groups.items()}
         total: dict[int, float] = defaultdict(float)
         stay: dict[int, float] = defaultdict(float)
         for (line, name), ats in groups.items():
@@ -109,12 +112,15 @@ class Chains:
             stay[line] += us * kept[line, name]
         return {line: stay[line] / us for line, us in total.items() if us}
 
-    def _share(self, ats: Ints, before: Ints, behind: Ints) -> float:
-        """Share of these equal ops that stays: of those with as much work before them, or behind them, one."""
-        if 2 * np.count_nonzero(self.again[ats]) > len(ats):
-            return 1.0
-        rounds = min(len(np.unique(before[ats])), len(np.unique(behind[ats]))) / len(ats)
-        return rounds if rounds <= _MOST_ROUNDS else 1.0
+    def _is_again(self, ats: list[int]) -> bool:
+        """Whether most of these ops compute what the step has already."""
+        return 2 * int(np.count_nonzero(self.again[ats])) > len(ats)
+
+
+def _share(ats: Ints, before: Ints, behind: Ints) -> float:
+    """Share of these equal ops that stays: of those with as much work before them, or behind them, one."""
+    rounds = min(len(np.unique(before[ats])), len(np.unique(behind[ats]))) / len(ats)
+    return rounds if rounds <= _MOST_ROUNDS else 1.0
 
 
 def _depths(waits: Sequence[Sequence[int]], work: Mask) -> tuple[Ints, Ints]:

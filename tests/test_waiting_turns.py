@@ -35,7 +35,7 @@ def rows_of(turn: list[Op], turns: int) -> list[dict[str, Any]]:
     return [*rows, row("advisor:line|/home/me/train.py|90|main", at, 200), product]
 
 
-def waiting(turn: list[Op], turns: int, again: bool = False) -> Reused:
+def waiting(turn: list[Op], turns: int) -> Reused:
     """What the observer would have seen: each op by its letter, of this turn, or of the last with a minus before it."""
     letters = {chr(ord("a") + at): at for at in range(len(turn))}
     waits, names = [], []
@@ -45,8 +45,7 @@ def waiting(turn: list[Op], turns: int, again: bool = False) -> Reused:
             waits.append(sorted(back for back in backs if back <= number * len(turn) + at))
             names.append(f"aten::{name}")
     known = list(dict.fromkeys(names))
-    repeated = [(at, at % len(turn)) for at in range(len(turn), len(names))] if again else []
-    return Reused(names=known, ops=[known.index(name) for name in names], waits=waits, again=repeated)
+    return Reused(names=known, ops=[known.index(name) for name in names], waits=waits)
 
 
 def finding(turn: list[Op], seen: Reused | None, turns: int = TURNS) -> Any:
@@ -120,8 +119,17 @@ def test_steps_of_other_lengths_than_the_observed_one_are_told_by_what_surrounds
     assert found is None
 
 
-def test_what_is_computed_again_in_each_turn_is_another_rules():
-    assert finding(ALONE, waiting(ALONE, TURNS, again=True)) is None
+def test_what_is_computed_again_beside_a_recurrence_is_another_rules():
+    seen = waiting(FED, TURNS)
+    again = [(at, at % len(FED)) for at in range(len(FED), len(seen.ops)) if at % len(FED) < 3]
+    assert finding(FED, Reused(names=seen.names, ops=seen.ops, waits=seen.waits, again=again)) is None
+
+
+def test_one_op_over_all_turns_computes_nothing_again():
+    seen = waiting(ALONE, TURNS)
+    again = [(at, at % len(ALONE)) for at in range(len(ALONE), len(seen.ops))]
+    found = finding(ALONE, Reused(names=seen.names, ops=seen.ops, waits=seen.waits, again=again))
+    assert share(ALONE, found) == pytest.approx(1 - 1 / TURNS, rel=0.02)
 
 
 def test_tensors_that_cannot_be_told_apart_leave_it_open():
