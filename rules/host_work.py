@@ -63,6 +63,9 @@ _CUT = "the lines step ran more than"
 _NOW_AND_THEN = 3.0
 # Collections of the same objects take alike, within this factor.
 _PAUSED = 2.0
+# Of what makes un-profiled steps longer than the median, from here on it is waiting for a core that others have; of
+# the median step itself from here on it is more than what a quiet machine showed in nine of ten scripts.
+_WAITED, _WAITED_OF_STEP = 0.5, 0.05
 # What runs once in a step and is shorter than this is a call or two of a library: there is no loop to take away, and
 # tensor ops with their calls take as long.
 _SOMEBODYS_US = 100.0
@@ -87,7 +90,7 @@ def check(
     if breakdown.on_device or device.kind != "none":
         return
     # Pauses of the garbage collector are Python too, and the rule garbage-collection owns them.
-    rare, once_us = _now_and_then(undilated, steps)
+    rare, once_us = _now_and_then(undilated, steps, _kept_waiting(record, scale))
     host_us = min(breakdown.us("host"), undilated.python_us) - once_us
     bound_us = max(host_us - _collected_us(record, undilated, steps), 0.0)
     if bound_us < min_share * steps.step_us:
@@ -139,16 +142,28 @@ def _python_ns(undilated: Undilated, steps: Steps) -> list[int]:
     return [total(intersect(undilated.python, span[None])) for span in steps.spans]
 
 
-def _now_and_then(undilated: Undilated, steps: Steps) -> tuple[bool, float]:
+def _now_and_then(undilated: Undilated, steps: Steps, kept_waiting: bool) -> tuple[bool, float]:
     """Whether several steps have far more Python than most, and µs per step that only a single one has.
 
     Several: a checkpoint, a log every N steps. One: somebody took the core, or it is too rare for this window to tell.
+    kept_waiting: somebody took the core again and again, and which of them did no work cannot be told.
     """
     each = _python_ns(undilated, steps)
     typical = float(np.median(each))
     longer = [ns for ns in each if ns > _NOW_AND_THEN * typical]
+    if kept_waiting:
+        return False, steps.per_step_us(sum(ns - typical for ns in longer))
     once = longer[0] - typical if len(longer) == 1 and steps.count > 2 else 0.0
     return len(longer) > 1, steps.per_step_us(once)
+
+
+def _kept_waiting(record: RankRecord | None, scale: Scale) -> bool:
+    """Whether un-profiled steps that are longer than most waited for a core: then so did those of the window."""
+    vitals, times = record.vitals if record else None, scale.unprofiled
+    if vitals is None or not vitals.loop_queued_us or not vitals.timed_steps or not times.mean or not times.median:
+        return False
+    queued_us = vitals.loop_queued_us / vitals.timed_steps
+    return queued_us >= max(_WAITED * (times.mean - times.median), _WAITED_OF_STEP * times.median)
 
 
 def _saving(
@@ -200,6 +215,11 @@ _STEPS = """
     step   [1                     ][2                     ]
     cpu    [F   ][P      ][B      ][F   ][P      ][B      ]
     """
+_SOME = """
+    step   [1      ][2                 ][3      ][4      ][5                 ][6      ][7      ]
+    cpu    [F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ]
+    """
+_SOME_US = {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0] * 5}
 
 EXAMPLES = [
     Example(
@@ -247,6 +267,20 @@ EXAMPLES = [
             F=FORWARD,
             B=BACKWARD,
         ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "two steps of seven that write a checkpoint",
+        draw(_SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
+        facts={"steps": _SOME_US},
+        saves_us=(130, 300),
+        says=("in a few of the steps",),
+    ),
+    Example(
+        "the same where others had the core in those steps, as the system counted without the profiler",
+        draw(_SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
+        facts={"steps": _SOME_US, "vitals": {"loop_queued_us": 5500.0, "timed_steps": 20}},
         saves_us=None,
         near_miss=True,
     ),
