@@ -71,10 +71,15 @@ def _detached(trace: Trace, steps: Steps, step: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateReads:
-    """Every such run within the window, in order. parameter_bytes: the weights, if they are 4-byte numbers."""
+    """Every such run within the window, in order. parameter_bytes: the weights, if they are 4-byte numbers.
+
+    stored   gradients are stored by a backward pass; else (`torch.autograd.grad`) the weights are what the optimizer
+             writes, and a copy of them may be what the script trains
+    """
 
     runs: tuple[StateRead, ...]
     parameter_bytes: int
+    stored: bool = True
 
     def spans(self, runs: list[StateRead]) -> Intervals:
         """(n, 2) the ops of some runs, ns."""
@@ -84,7 +89,8 @@ class StateReads:
     def compute(cls, trace: Trace, steps: Steps, nesting: Nesting) -> StateReads:
         """The runs. Raises Missing where shapes were not recorded: then nothing tells weights from other tensors."""
         events = trace.events
-        weights = _weights(events, steps)
+        stores = _weights(events, steps)
+        weights = stores or _updated(events, nesting, steps)
         if not weights or () in weights:
             raise Missing("the trace does not hold the shapes of the gradients; record it with record_shapes=True")
         rows, handles = _rows(events, nesting, steps)
@@ -94,7 +100,7 @@ class StateReads:
             if run is not None and steps.step_of(np.array([run.start_ns]))[0] >= 0:
                 runs.append(_within_step(run, steps))
         size = sum(int(np.prod(shape)) * number for shape, number in weights.items()) * _WIDTH["float"]
-        return cls(tuple(runs), size)
+        return cls(tuple(runs), size, bool(stores))
 
 
 def _weights(events: Events, steps: Steps) -> Counter[tuple[int, ...]]:
@@ -104,6 +110,24 @@ def _weights(events: Events, steps: Steps) -> Counter[tuple[int, ...]]:
     # Every backward pass stores each gradient once, so the number of passes divides all counts.
     passes = math.gcd(*shapes.values()) or 1
     return Counter({shape: number // passes for shape, number in shapes.items()})
+
+
+def _updated(events: Events, nesting: Nesting, steps: Steps) -> Counter[tuple[int, ...]]:
+    """The same by what the optimizer writes: `torch.autograd.grad` stores no gradient that would show a shape."""
+    updates = nesting.ancestor(events.of(Category.ANNOTATION) & events.named("Optimizer.step#")) >= 0
+    outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
+    rows = np.flatnonzero(updates & outermost & (steps.step_of(events.start_ns) >= 0))
+    by_op: dict[str, Counter[tuple[int, ...]]] = {}
+    for row in rows.tolist():
+        dims = dims_of(events, row)
+        if dims and events.text(row).endswith("_"):
+            lists = isinstance(dims[0], list) and dims[0] and isinstance(dims[0][0], list)
+            shapes = [tuple(one) for one in dims[0]] if lists else [sizes(dims, 0)]
+            by_op.setdefault(events.text(row), Counter()).update(shape for shape in shapes if shape)
+    # Every kind of op writes each weight once, or a part of its state; some write only a few of them.
+    most = max(by_op.values(), key=Counter.total, default=Counter())
+    times = math.gcd(*most.values()) or 1
+    return Counter({shape: number // times for shape, number in most.items()})
 
 
 def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, npt.NDArray[np.bool_]]:
