@@ -224,6 +224,7 @@ def where_of(
     workers: int | None,
     undilated: Undilated,
     costly: CostlyLines | None = None,
+    facts: Loader | None = None,
 ) -> tuple[Source, ...]:
     """The lines that take most of the fetch in the loop's own process, then the line that fetches.
 
@@ -236,4 +237,15 @@ def where_of(
         most = max(own, key=lambda line: line.parts["input"] - line.rows * row_us, default=None)
         inside = [most.source] if most else []
     loop = [waits.where] if waits.where and not waits.where.file.startswith("<") else []
-    return tuple({(line.file, line.line): line for line in [*inside, *loop]}.values())
+    # Of workers no line is known: after the line that waits for them stands the function that they spend their time in.
+    made = [] if inside else _made_by(facts)
+    return tuple({(line.file, line.line): line for line in [*inside, *loop, *made]}.values())
+
+
+def _made_by(facts: Loader | None) -> list[Source]:
+    """The script's function that takes most of a batch: the one that reads a sample, or puts them together."""
+    if facts is None or facts.sample_us is None:
+        return []
+    together = (facts.collate_us or 0.0) > facts.sample_us * (facts.batch_size or 1)
+    place = facts.collate_from if together else facts.sample_from
+    return [Source(*place, "function")] if place and not place[0].startswith("<") else []

@@ -105,7 +105,7 @@ def check(
     made = _batches.batch(facts, waits, trace, nesting)
     if costly and made is not None:
         costly = costly.within(made.us)
-    where = where_of(costs, waits, workers, undilated, costly)
+    where = where_of(costs, waits, workers, undilated, costly, facts)
     finding, ask = None, not _made_at_once(seen, min_share)
     if made is not None:
         waited = undilated.share(undilated.in_part("fetch", wait_us, python_us=wait_us))

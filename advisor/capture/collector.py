@@ -10,7 +10,7 @@ import weakref
 from time import perf_counter_ns
 from typing import Any
 
-from . import draws, hooks, secrets
+from . import draws, hooks, makers, secrets
 from .workers import Board
 
 _MOST_LOADERS = 8
@@ -72,7 +72,9 @@ class Collector:
 
         serial = iterator.__dict__["_advisor"]
         self.lengths[serial] = _length(iterator)
-        facts = loader_facts(iterator) | (attempt(lambda: draws.facts(iterator)) or {})
+        facts = loader_facts(iterator)
+        facts |= attempt(lambda: draws.facts(iterator)) or {}
+        facts |= attempt(lambda: makers.facts(iterator)) or {}
         drawn = draws.of(iterator)
         for one in self.loaders:
             if one["facts"] == facts:
