@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.analyses.device import Device
 from advisor.analyses.replay import Replay
@@ -14,6 +14,9 @@ from advisor.trace.events import Trace
 
 # The profiler alone inflates op-heavy steps by up to 2.1 times (measured); beyond that something else disturbed them.
 _DISTURBED = 2.1
+# Nine of ten scripts on a machine that did nothing else waited less than a twentieth of a step for a core; beside two
+# workers on two cores a quarter to a third, beside other work half of it and more.
+_BUSY = 0.2
 
 
 def of_rank(
@@ -40,11 +43,26 @@ def of_rank(
             "the shares describe the profiled steps; run again on a quiet machine"
         )
         said.append(Health("dilation", "warning", text))
+    said.extend(_waits(record))
     if replay is not None and replay.notes:
         text = f"savings by replay rest on dependencies that this trace does not state: {'; '.join(replay.notes)}"
         said.append(Health("replay", "note", text))
     said.extend(Health("capture", "note", note) for note in (record.notes if record else ()))
     return tuple(said)
+
+
+def _waits(record: RankRecord | None) -> Iterator[Health]:
+    """That the loop had to wait for a core in the steps that give the step time, as the system counted it."""
+    vitals = record.vitals if record else None
+    if vitals is None or not vitals.loop_queued_us or not vitals.timed_us:
+        return
+    share = min(vitals.loop_queued_us / vitals.timed_us, 1.0)
+    if share >= _BUSY:
+        text = (
+            f"the training loop waited {share:.0%} of its time for a core, without the profiler, too: other work on "
+            "this machine, or more threads and workers than cores; step times are those of a busy machine"
+        ).replace("%", " %", 1)
+        yield Health("busy-cores", "warning", text)
 
 
 def of_job(run: RunRecord | None, job: Sequence[Health], ranks: Iterable[Health]) -> tuple[Health, ...]:

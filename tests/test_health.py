@@ -7,6 +7,7 @@ import json
 import pytest
 
 from advisor.api import Device, RankRecord, Scale, Steps, StepTimes, Trace
+from advisor.capture.record import Vitals
 from advisor.computed import Computed
 from advisor.health import of_rank
 from advisor.trace.load import read_bytes
@@ -43,3 +44,10 @@ def test_steps_that_differ_are_no_disturbed_ones(unprofiled_us: list[float], tim
 
 def test_a_bare_trace_is_compared_with_nothing() -> None:
     assert "dilation" not in _said([10.0] * 9 + [1000.0], None)
+
+
+@pytest.mark.parametrize(("queued_us", "share"), [(100.0, None), (500.0, "50 %"), (None, None)])
+def test_step_times_of_a_busy_machine_are_called_so(queued_us: float | None, share: str | None) -> None:
+    vitals = Vitals(timed_steps=10, timed_us=1000.0, loop_queued_us=queued_us)
+    said = _said([100.0] * 5, RankRecord(steps=StepTimes(unprofiled_us=[100.0] * 10), vitals=vitals))
+    assert share is None if "busy-cores" not in said else share is not None and share in said["busy-cores"]
