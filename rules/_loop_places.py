@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from advisor.api import Breakdown, LineCost, LineCosts, Links, Nesting, RankRecord, Steps, Trace
 
 from ._blocks import TURNS, Block, block, blocks, is_python, with_callers
-from ._loops import Ints, Loop, feeds, feeds_back, in_most_turns, layers_of, loops, outermost, picks
+from ._loops import Ints, Loop, derives, feeds, feeds_back, in_most_turns, layers_of, loops, outermost, picks
 
 # Lines of Python this near to a loop are part of what it is for.
 _BESIDE = 2
@@ -81,6 +81,7 @@ def _of_ops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: i
                     most,
                     picks=picks(trace, steps, costs, set(lines), most.turns),
                     feeds=feeds(trace, steps, costs, rows, set(lines), most.turns),
+                    derives=derives(trace, steps, costs, set(lines), most.turns),
                 ),
             )
 

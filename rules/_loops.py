@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from advisor.api import Breakdown, Category, LineCost, LineCosts, Links, Nesting, Steps, Trace, shapes, starts_in
 
+from ._backward_passes import NODE
 from ._blocks import TURNS, is_python
 
 # An op that takes longer than this on a CPU has work to do besides being called.
@@ -40,6 +41,7 @@ class Loop:
     reads: bool = False  # a library's loop that reads tensors number by number, as formatting them does
     picks: bool = False  # each turn works on elements of its own, which a mask picks
     feeds: bool = False  # Python reads a number in each turn and may give it to the next
+    derives: bool = False  # each turn runs a backward pass through the forward pass of all, as rows of a Jacobian do
 
 
 def outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> Ints:
@@ -134,6 +136,18 @@ def feeds(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, lines: set[i
         for name in ("aten::item", "aten::lift_fresh")
     ]
     return all(often) or (often[0] and feeds_back(trace, costs, rows, lines))
+
+
+def derives(trace: Trace, steps: Steps, costs: LineCosts, lines: set[int], turns: float) -> bool:
+    """Whether the nodes of the backward pass that these lines run are run again in most turns."""
+    events = trace.events
+    mine = np.isin(costs.op_line, list(lines)) & events.named(NODE) & (events.sequence >= 0)
+    nodes = np.flatnonzero(mine & (steps.step_of(events.start_ns) >= 0))
+    if not len(nodes):
+        return False
+    passes = np.column_stack((steps.step_of(events.start_ns[nodes]), events.sequence[nodes]))
+    _, node, runs = np.unique(passes, axis=0, return_inverse=True, return_counts=True)
+    return in_most_turns(float(np.median(runs[node.ravel()])), turns)
 
 
 def feeds_back(trace: Trace, costs: LineCosts, rows: Ints, lines: set[int]) -> bool:

@@ -25,8 +25,9 @@ only where somebody will read it.
 Of a recurrence: what the input alone decides is computed for all times before it, and what reads its states after it.
 
 ## When to leave it
-Loops whose steps depend on each other in a way that no tensor op expresses. Turns that run a backward pass each:
-`torch.func.vmap` does them at once, and is slow where it has no rule for an op.
+Loops whose steps depend on each other in a way that no tensor op expresses. Turns that run a backward pass each
+through one forward pass, as for a Jacobian: `torch.func.vmap` does them at once, and is slow where it has no rule for
+an op.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ _PICKS = (
     "each turn picks its elements by a mask, and ops over all elements at once do the arithmetic of each turn for all "
     "of them; sorted by turn first, each element is worked on once"
 )
-_BACKWARD = "each turn runs a backward pass, and `vmap` over these runs ops that it has no rule for one by one"
+_BACKWARD = (
+    "each turn runs a backward pass through one forward pass, and `vmap` over these runs ops that it has no rule for "
+    "one by one"
+)
 _NUMBERS = "numbers that a turn reads go through Python, where the next turn may need them"
 _NOT_SEEN = "whether a turn needs the result of the last was not recorded; then no op does them all"
 _MOSTLY_STAYS = "most of the loop waits for the turn before, so that the rest has to be taken out of it"
@@ -113,7 +117,7 @@ def _saving(place: Block, loop: Loop, turn: Turn, undilated: Undilated, scale: S
     least = min(low * (1 - MOST_KEPT), max(low - beyond, 0.0))
     stays = 1 - goes.us / place.us if place.us else 0.0
     how = [_HIGH if stays < _VISIBLE else _HIGH_PARTLY.format(stays=percent(stays)), _LOW]
-    if doubt := _doubt(place, loop, turn, stays):
+    if doubt := _doubt(loop, turn, stays):
         least, how[1] = 0.0, f"low: nothing, since {doubt}"
     return Saving(
         least * scale.step_us,
@@ -123,7 +127,7 @@ def _saving(place: Block, loop: Loop, turn: Turn, undilated: Undilated, scale: S
     )
 
 
-def _doubt(place: Block, loop: Loop, turn: Turn, stays: float) -> str:
+def _doubt(loop: Loop, turn: Turn, stays: float) -> str:
     """Why it may be that nothing is gained; empty where something is."""
     if loop.picks:
         return _PICKS
@@ -131,7 +135,7 @@ def _doubt(place: Block, loop: Loop, turn: Turn, stays: float) -> str:
         return ""  # what a library reads for a text, no turn needs
     if turn.reads:
         return _NUMBERS
-    if sum(line.parts.get("backward", 0.0) for line in place.lines) > _VISIBLE * place.us:
+    if loop.derives:
         return _BACKWARD
     if not turn.known:
         return _NOT_SEEN

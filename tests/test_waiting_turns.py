@@ -21,15 +21,24 @@ def row(name: str, start: float, dur: float, cat: str = "user_annotation") -> di
     return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": {}}
 
 
-def rows_of(turn: list[Op], turns: int) -> list[dict[str, Any]]:
-    """Turns in a row, each op under its line, then a product of 200 µs at line 90."""
+def rows_of(turn: list[Op], turns: int, nodes: str = "") -> list[dict[str, Any]]:
+    """Turns in a row, each op under its line, then a product of 200 µs at line 90.
+
+    nodes: of the backward pass that each turn runs at line 34: the same one, one of its own, or none.
+    """
     rows, at = [], 0.0
-    for _ in range(turns):
+    for turned in range(turns):
         for line, name, _ in turn:
             rows += [
                 row(f"advisor:line|/home/me/train.py|{line}|forward", at, OP_US + GAP_US),
                 row(f"aten::{name}", at, OP_US, "cpu_op"),
             ]
+            at += OP_US + GAP_US
+        if nodes:
+            number = 7 if nodes == "same" else 7 + turned
+            args = {"Sequence number": number, "Fwd thread id": 1}
+            node = row("autograd::engine::evaluate_function: TanhBackward0", at, OP_US, "cpu_op")
+            rows += [row("advisor:line|/home/me/train.py|34|forward", at, OP_US + GAP_US), node | {"args": args}]
             at += OP_US + GAP_US
     product = row("aten::mm", at, 200, "cpu_op")
     return [*rows, row("advisor:line|/home/me/train.py|90|main", at, 200), product]
@@ -48,9 +57,9 @@ def waiting(turn: list[Op], turns: int) -> Reused:
     return Reused(names=known, ops=[known.index(name) for name in names], waits=waits)
 
 
-def finding(turn: list[Op], seen: Reused | None, turns: int = TURNS) -> Any:
+def finding(turn: list[Op], seen: Reused | None, turns: int = TURNS, nodes: str = "") -> Any:
     """What the rule says of three profiled steps and one whose lines were recorded; None where nothing."""
-    rows = rows_of(turn, turns)
+    rows = rows_of(turn, turns, nodes)
     length = max(one["ts"] + one["dur"] for one in rows) + 1
 
     def trace(numbers, wanted):
@@ -136,6 +145,14 @@ def test_tensors_that_cannot_be_told_apart_leave_it_open():
     seen = waiting(RECURRENT, TURNS)
     found = finding(RECURRENT, Reused(names=seen.names, ops=seen.ops, waits=[[], [0], *seen.waits[2:]]))
     assert found.saving.low_us == 0
+
+
+@pytest.mark.parametrize(("nodes", "certain"), [("same", False), ("own", True)])
+def test_backward_passes_through_one_forward_pass_promise_nothing_for_certain(nodes, certain):
+    """As rows of a Jacobian; a sample that has a forward pass of its own becomes one of a batch."""
+    found = finding(ALONE, waiting(ALONE, TURNS), nodes=nodes)
+    assert (found.saving.low_us > 0) == certain
+    assert ("vmap" in found.saving.how) != certain
 
 
 def test_where_nobody_saw_what_waits_nothing_is_certain():
