@@ -65,9 +65,9 @@ class Tagger(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chains", type=int, default=3000)
+    parser.add_argument("--chains", type=int, default=6000)
     parser.add_argument("--budget", type=int, default=2400)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--lr", type=float, default=3e-3)
     args = parser.parse_args()
     torch.manual_seed(0)
