@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import statistics
 import weakref
-from time import perf_counter_ns
 from typing import Any
 
 from . import draws, hooks, makers, secrets
+from .pauses import Pauses
 from .workers import Board
 
 _MOST_LOADERS = 8
@@ -26,8 +25,7 @@ class Collector:
     def __init__(self) -> None:
         self.optimizers: dict[int, Any] = {}
         self.loaders: list[dict[str, Any]] = []
-        self.pauses: list[float] = []
-        self.paused_ns = 0
+        self.pauses = Pauses()
         self.autocast: set[str] = set()
         self.lengths: dict[int, int | None] = {}
         self.board = Board()
@@ -43,14 +41,14 @@ class Collector:
     @timed.setter
     def timed(self, on: bool) -> None:
         self.draws.timed = on
+        self.pauses.listen(on)
 
     def install(self) -> None:
-        """Starts to listen to fetchers, autocast and the garbage collector."""
+        """Starts to listen to fetchers, autocast and warnings."""
         hooks.watch_fetchers(self.board.begun, self.board.fetched)
         self.draws.install()
         hooks.watch_autocast(self._autocast)
         hooks.watch_warnings(self._warned)
-        gc.callbacks.append(self._collected)
 
     def in_child(self) -> None:
         """In a forked process: only the board goes on, where it is a loader worker."""
@@ -108,15 +106,6 @@ class Collector:
         if getattr(region, "_enabled", True):
             self.autocast.add(str(getattr(region, "fast_dtype", "")).removeprefix("torch."))
 
-    def _collected(self, phase: str, _info: dict[str, int]) -> None:
-        if not self.timed:
-            return
-        if phase == "start":
-            self.paused_ns = perf_counter_ns()
-        elif self.paused_ns:
-            self.pauses.append((perf_counter_ns() - self.paused_ns) / 1e3)
-            self.paused_ns = 0
-
     def record(self, trained: set[int]) -> dict[str, Any]:
         """The part of the rank's record that was gathered here. trained: serials of iterators that fed a backward."""
         used = [one for one in self.loaders if one["serials"] & trained] or self.loaders
@@ -127,7 +116,7 @@ class Collector:
                 | draws.as_record(one["draws"], one["begun"])
                 for one in used
             ],
-            "gc_pauses_us": self.pauses,
+            "gc_pauses_us": self.pauses.us(),
             "warnings": list(self.warnings),
         }
 
