@@ -22,6 +22,12 @@ _CONVERTING_US = (40.0, 100.0)
 _CPU_OP_FLOPS = 5e7
 # The slowest that a core was seen to multiply, operations per µs. What a product takes beyond is waiting for a core.
 _CPU_SLOW = 15e3
+# Attention's backward pass in bf16, which autocast brings with it: the kernel multiplies the small matrices of each
+# head one by one. How many times as long as in fp32, least and most, by numbers of a head (tokens x tokens x width):
+# 16 to 128 tokens took 6.5 to 24 times as long, 256 tokens 1.5 to 2.7 times, 512 tokens as long (seven sizes, one
+# thread); 16 tokens in a training with two threads 16 times.
+_ATTENTION_BACKWARD = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
+_ATTENTION_SLOWER = ((1e6, (6.0, 24.0)), (8e6, (1.4, 3.0)))
 # Variables that forbid instructions, of oneDNN, which multiplies bf16. Products of a small CNN under autocast took 3.4
 # times as long as in fp32 where only SSE4.1 was allowed (five processes each).
 _LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
@@ -50,6 +56,23 @@ def on_cpu(trace: Trace, steps: Steps, matmuls: Matmuls, nesting: Nesting) -> tu
             spent += us, us * (1 - 1 / least) - more, us * (1 - 1 / most) - less
     whole, low, high = (spent / steps.count).tolist()
     return whole, low, high
+
+
+def attention_us(trace: Trace, steps: Steps, nesting: Nesting) -> tuple[float, float]:
+    """(least, most) that the backward pass of fused attention takes longer in bf16 on a CPU, µs per step."""
+    events = trace.events
+    rows = np.flatnonzero(events.exactly(_ATTENTION_BACKWARD) & (steps.step_of(events.start_ns) >= 0))
+    spent = np.zeros(2)
+    for row in rows[events.dims[rows] >= 0].tolist():
+        known = [shape for shape in shapes(events.dims_table[events.dims[row]]) if len(shape) > 2]
+        if len(known) < 3:
+            continue
+        query, key = known[1:3]
+        numbers = query[-2] * key[-2] * query[-1]
+        slower = next((slower for most, slower in _ATTENTION_SLOWER if numbers < most), (1.0, 1.0))
+        spent += [float(nesting.self_ns[row]) / 1e3 * (one - 1) for one in slower]
+    least, most = (spent / steps.count).tolist()
+    return least, most
 
 
 def where(trace: Trace, steps: Steps, matmuls: Matmuls, lines: Lines | None) -> tuple[Source, ...]:

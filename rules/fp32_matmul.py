@@ -5,6 +5,7 @@ The device time of matrix products, convolutions and attention that ran in fp32 
 device can do instead, looked up by its name. Decided by the recorded dtypes and the switches of the run; without
 them by kernels whose names state their precision. What is unknown is not counted. On a CPU: calls whose work is worth
 converting for, where neither the CPU nor the environment (`ONEDNN_MAX_CPU_ISA`) forbids the instructions for bf16.
+Fused attention of few tokens takes many times as long there in bf16, in its backward pass; that is counted against it.
 
 ## Why it costs time
 Tensor cores multiply TF32, bf16 or fp16 several times faster than the ordinary units multiply fp32, and 16-bit
@@ -17,8 +18,9 @@ without bf16 tensor cores (V100, T4) take `torch.float16` together with a `GradS
 
 ## When to leave it
 Results that need all 24 bits of fp32: TF32 keeps 11 of them in each product, bf16 keeps 8. Check the loss curve
-after the change. If fp32 was chosen on purpose, ignore this rule in the configuration; a script that was seen to
-choose `torch.set_float32_matmul_precision("highest")` is left alone anyway.
+after the change. On a CPU, attention over fewer than 300 tokens is left in fp32: `q.float(), k.float(), v.float()`
+inside `torch.autocast("cpu", enabled=False)`. If fp32 was chosen on purpose, ignore this rule in the configuration; a
+script that was seen to choose `torch.set_float32_matmul_precision("highest")` is left alone anyway.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from advisor.api import (
 )
 
 from ._costs import of_long_ops
-from ._cpu_bf16 import forbidden, on_cpu, where
+from ._cpu_bf16 import attention_us, forbidden, on_cpu, where
 from ._formats import Way, faster
 from ._words import percent, time
 
@@ -95,12 +97,16 @@ def check(
     least, most = way.gain
     saved = (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)) if matmuls.on_device else cpu[1:]
     low_us = 0.0 if host_idle > max_host_idle else saved[0]
-    if not matmuls.on_device and low_us < min_share * steps.step_us:
+    lost = (0.0, 0.0) if matmuls.on_device else attention_us(trace, steps, nesting)
+    if not matmuls.on_device and min(low_us, saved[1] - lost[0]) < min_share * steps.step_us:
         return
+    ends = max(low_us - lost[1], 0.0), saved[1] - lost[0]
     how = _how(way, host_idle > max_host_idle, matmuls.on_device)
+    if lost[1]:
+        how += "; less what attention's backward pass takes longer in bf16, unless attention stays out of autocast"
     yield Finding(
         message=_message(matmuls, device, steps, scale, fp32_us, way.name, settings),
-        saving=of_long_ops(scale, None if matmuls.on_device else undilated, low_us, saved[1], how, "assumed"),
+        saving=of_long_ops(scale, None if matmuls.on_device else undilated, *ends, how, "assumed"),
         where=where(trace, steps, matmuls, lines),
         facts={
             "fp32_us": fp32_us,
@@ -151,6 +157,10 @@ def _message(
 _LARGE = Ev("aten::mm", dims=[[512, 1024], [1024, 1024]], dtypes=["float", "float"])
 _FEW_ROWS = Ev("aten::mm", dims=[[16, 4096], [4096, 4096]], dtypes=["float", "float"])
 _SMALL = Ev("aten::mm", dims=[[4, 400], [400, 120]], dtypes=["float", "float"])
+_ON_CPU = "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]"
+_ON_CPU_TOO = "step [1           ][2           ]\ncpu  [F  ][B  ][A] [F  ][B  ][A]"
+_HEADS = [32, 4, 16, 64]
+_ATTENTION = Ev("aten::_scaled_dot_product_flash_attention_for_cpu_backward", dims=[_HEADS] * 5, dtypes=["float"] * 5)
 _FP32 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["float", "float"]}
 _BF16 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["c10::BFloat16", "c10::BFloat16"]}
 _STEPS = """
@@ -214,24 +224,28 @@ EXAMPLES = [
     ),
     Example(
         "large fp32 products on a CPU with bf16 instructions",
-        draw(
-            "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]",
-            us=1000,
-            F=_LARGE,
-            B=_LARGE,
-        ),
+        draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
         facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
         saves_us=(4900, 7600),
         says=("the CPU has instructions for bf16",),
     ),
     Example(
+        "the same beside attention of 16 tokens, which bf16 makes slower",
+        draw(_ON_CPU_TOO, us=1000, F=_LARGE, B=_LARGE, A=_ATTENTION),
+        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a little of such attention",
+        draw(_ON_CPU_TOO, us=1000, F=_LARGE, B=_LARGE, A=replace(_ATTENTION, fill=0.1)),
+        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
+        saves_us=(0, 7000),
+        says=("the CPU has instructions for bf16",),
+    ),
+    Example(
         "the same, where the environment forbids these instructions",
-        draw(
-            "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]",
-            us=1000,
-            F=_LARGE,
-            B=_LARGE,
-        ),
+        draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
         facts={
             "settings": {"cpu_bf16": True, "matmul_precision_set": False},
             "environment": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
@@ -241,24 +255,14 @@ EXAMPLES = [
     ),
     Example(
         "16 rows against a large weight: converting the weight costs more than the product",
-        draw(
-            "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]",
-            us=1000,
-            F=_FEW_ROWS,
-            B=_FEW_ROWS,
-        ),
+        draw(_ON_CPU, us=1000, F=_FEW_ROWS, B=_FEW_ROWS),
         facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "small products on the same CPU: converting them would cost more",
-        draw(
-            "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]",
-            us=1000,
-            F=_SMALL,
-            B=_SMALL,
-        ),
+        draw(_ON_CPU, us=1000, F=_SMALL, B=_SMALL),
         facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
         saves_us=None,
         near_miss=True,
