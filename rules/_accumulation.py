@@ -45,14 +45,16 @@ class NeedlessReductions:
         counted = record is not None and record.steps.optimizer_steps
         if passes and not counted and not events.named(_MARKS["step"]).any():
             raise Missing(
-                "no step of an optimizer was seen: the trace holds no `Optimizer.step#` row (in torch before 2.3 it "
-                "never does with DistributedDataParallel), and none was counted"
+                "no step of an optimizer was seen: the trace holds no `Optimizer.step#` row (torch before 2.3 leaves "
+                "them out once torch.compile was used), and none was counted"
             )
         updates = _updates(passes)
         needless = [numbers for update in updates for numbers in update.earlier]
         wanted = _wanted(updates, record)
         in_vain = all(numbers >= _ALL * (update.last or wanted) > 0 for update in updates for numbers in update.earlier)
         per_update = _per_update(updates, steps, record)
+        if needless and per_update >= _SEVERAL and _unknown_sizes(events):
+            raise Missing("the trace does not say how many numbers each reduction sends (torch 2.1 never does)")
         return cls(per_update if needless and in_vain and per_update >= _SEVERAL else 1.0)
 
 
@@ -92,6 +94,13 @@ def _passes(events: Events, steps: Steps) -> list[_Pass]:
         clears = then != "step" and _any(cleared, int(stored[stored < end].max()), end)
         found.append(_Pass(numbers, "clear" if clears else then))
     return found
+
+
+def _unknown_sizes(events: Events) -> bool:
+    """Whether there are reductions, and none with the shapes of what it reduces."""
+    rows = np.flatnonzero(events.named(_REDUCES) & events.of(Category.CPU_OP))
+    shapes = np.unique(events.dims[rows[events.dims[rows] >= 0]])
+    return len(rows) > 0 and not any(sum(element_counts(events.dims_table[shape])) for shape in shapes)
 
 
 def _any(at_ns: npt.NDArray[np.int64], start: int, end: int) -> bool:

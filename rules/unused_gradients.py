@@ -99,7 +99,7 @@ def check(
     if not known.applied:
         raise Missing(
             "which gradients are applied is not known: the trace holds no op inside an optimizer's step (torch before "
-            "2.3 leaves its rows out once torch.compile, DistributedDataParallel or checkpointing was used)"
+            "2.3 leaves its rows out once torch.compile was used)"
         )
     verdicts = uses(found, updates(trace, nesting, facts.optimizers), known)
     verdicts = with_unread(trace, steps, nesting, found, verdicts)

@@ -58,15 +58,16 @@ def profiled(folder: Path, passes: int, sync: str, **options: Any) -> Outcome:
             profile.step()
     # Whatever share of the step it takes: what is found must not depend on how busy this machine is.
     trace = read_bytes(path.read_bytes(), "real.pt.trace.json")
-    return apply(RULE, Computed(trace=trace, record=None), {"min_share": 0.0})
+    found = apply(RULE, Computed(trace=trace, record=None), {"min_share": 0.0})
+    if torch.__version__.startswith("2.1.") and sync != "cleared" and passes > 1:
+        assert "how many numbers each reduction sends" in found.reason
+        pytest.skip(found.reason)
+    return found
 
 
 @pytest.mark.parametrize("views", [False, True])
 def test_each_pass_of_an_update_reduces(tmp_path: Path, group: Any, views: bool) -> None:
     found = profiled(tmp_path, 3, "all", gradient_as_bucket_view=views)
-    if found.status == "skipped" and "before 2.3" in found.reason:
-        assert torch.__version__.startswith(("2.1.", "2.2."))
-        pytest.skip(found.reason)
     assert found.status == "found"
     assert found.findings[0].facts["passes_per_update"] == 3
 

@@ -43,11 +43,8 @@ def marks_regions() -> bool:
 
 
 def unhooks_optimizers() -> bool:
-    """Whether this torch took range and hooks off the steps of its optimizers: before 2.3 the compiler's first use did.
-
-    DistributedDataParallel and checkpointing use it, too, to say what it must leave alone.
-    """
-    return _version() < (2, 3) and "torch._dynamo.eval_frame" in sys.modules
+    """Whether this torch took range and hooks off the steps of its optimizers: before 2.3 torch.compile did."""
+    return _version() < (2, 3) and graphs() > 0
 
 
 def _version() -> tuple[int, int]:

@@ -98,9 +98,9 @@ def hidden_optimizer(collector: Any, alive: live.Live | None) -> str:
         return ""
     if compiler.unhooks_optimizers():
         return (
-            "torch before 2.3 takes its range off the steps of optimizers once torch.compile, DistributedDataParallel "
-            "or checkpointing is used: optimizer steps are neither counted nor in the trace, and where no DataLoader "
-            "tells the steps apart the window is one of time; torch 2.3 keeps them"
+            "torch before 2.3 takes its range off the steps of optimizers once torch.compile is used: optimizer steps "
+            "are neither counted nor in the trace, and where no DataLoader tells the steps apart the window is one of "
+            "time; torch 2.3 keeps them"
         )
     if not compiler.graphs():
         return ""
