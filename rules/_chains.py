@@ -30,6 +30,8 @@ _GATHER = frozenset(
     )
     for name in names
 )
+# What one op over all turns makes need not be put together.
+_COLLECT = ("cat", "stack")
 # Recurrences for which there is an op over all times.
 _CELLS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
 # Where fewer than three turns can be done at a time, nobody rewrites a loop for it.
@@ -98,9 +100,12 @@ class Chains:
             groups[int(self.lines[at]), self.names[at]].append(at)
         before, behind = _depths(self.waits, work)
         kept = {key: _share(np.array(ats), before, behind) for key, ats in groups.items()}
-        stuck = {name for (_, name), share in kept.items() if share == 1.0 and name not in _GATHER}
+        # What runs once or twice in a step does not turn.
+        turning = [key for key in groups if len(groups[key]) * _MOST_ROUNDS > 1]
+        stuck = {name for line, name in turning if kept[line, name] == 1.0 and name not in _GATHER}
         if stuck.issubset(_CELLS):
-            kept = {key: min(share, 1 / len(groups[key])) for key, share in kept.items()} if stuck else kept
+            once = 1 / max(map(len, groups.values()))
+            kept = {key: once if stuck or key[1] in _COLLECT else share for key, share in kept.items()}
         else:
             # To leave a recurrence is to be computed once: where that is another rule's, it is not counted twice.
             kept = {key: 1.0 if self._is_again(ats) else kept[key] for key, ats in groups.items()}

@@ -100,6 +100,26 @@ def test_turns_that_one_op_can_do_promise_something_for_certain(turn):
     assert found.saving.low_us > 0
 
 
+def test_what_puts_the_results_of_turns_together_goes_with_them():
+    turn: list[Op] = [(31, "select", ()), (32, "sigmoid", ("a",)), (33, "stack", ("b",))]
+    seen = waiting(turn, TURNS)
+    # One for all turns, as a list that is stacked behind the loop, and others that wait for the one before.
+    waits = [[1, 3] if at % 3 == 2 and at > 2 else one for at, one in enumerate(seen.waits)]
+    found = finding(turn, Reused(names=seen.names, ops=seen.ops, waits=waits))
+    assert share(turn, found) == pytest.approx(1 - 1 / TURNS, rel=0.02)
+
+
+def test_one_op_behind_a_loop_of_cells_is_no_recurrence():
+    seen = waiting(CELLS, TURNS)
+    after: list[Op] = [*CELLS, (33, "mean", ())]
+    # In the first turn only: what runs once a step, on a line that the loop's turns are next to.
+    ops = [*seen.ops[:2], len(seen.names), *seen.ops[2:]]
+    waits = [*seen.waits[:2], [1], *([one + (at < 4) for one in back] for at, back in enumerate(seen.waits[2:], 2))]
+    found = finding(after, Reused(names=[*seen.names, "aten::mean"], ops=ops, waits=waits))
+    assert found is not None
+    assert found.saving.low_us > 0
+
+
 def test_a_recurrence_that_no_op_does_is_no_finding():
     assert finding(RECURRENT, waiting(RECURRENT, TURNS)) is None
 
