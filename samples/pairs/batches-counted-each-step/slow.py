@@ -84,7 +84,9 @@ def main():
         for residues, states in loader:
             for group in optimizer.param_groups:
                 group["lr"] = args.lr * 0.5 * (1 + math.cos(math.pi * step / (args.epochs * len(loader))))
-            loss = nn.functional.cross_entropy(model(residues.to(device)), states.to(device))
+            with torch.autocast(device, dtype=torch.bfloat16):
+                scores = model(residues.to(device))
+            loss = nn.functional.cross_entropy(scores.float(), states.to(device))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -67,8 +67,9 @@ def main():
     ).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     for step, (sound, label) in enumerate(Mixer(sounds, labels, batch_size=64, batches=240), 1):
-        scores = model(sound.to(device))
-        loss = nn.functional.cross_entropy(scores, label.to(device))
+        with torch.autocast(device, dtype=torch.bfloat16):
+            scores = model(sound.to(device))
+        loss = nn.functional.cross_entropy(scores.float(), label.to(device))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
