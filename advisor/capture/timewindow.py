@@ -11,6 +11,7 @@ import sys
 import time
 from _thread import start_new_thread
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 # Silence after `import torch` before the first window and between windows, and the length of each: a script may spend
@@ -73,7 +74,7 @@ class TimeWindow:
         def pending(_argument: Any) -> int:
             # A slow main thread may come to a call only after the next was asked for.
             try:
-                if not self.answered and self.asked is thunk:
+                if not self.answered and self.asked is thunk and not _torch_is_loading():
                     self.answered = call()
             finally:
                 self.queued = False
@@ -81,3 +82,14 @@ class TimeWindow:
 
         thunk = _Call(pending)
         return thunk
+
+
+def _torch_is_loading() -> bool:
+    """Whether this thread is importing a part of torch: a profiler that starts now would find that part half made."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if frame.f_code.co_name == "<module>" and module.partition(".")[0] == "torch":
+            return True
+        frame = frame.f_back
+    return False
