@@ -55,10 +55,10 @@ def passes(trace: Trace, steps: Steps, nesting: Nesting) -> list[Pass]:
     added = nesting.ancestor(stores)[events.exactly("aten::add_", "aten::add")]
     adding = set(added[added >= 0].tolist())
     number = np.searchsorted(_marks(trace, steps, nesting), events.start_ns[nodes])
-    begins = _begins(events, nodes)
-    begins[1:] |= np.diff(number) > 0
-    bounds = [*np.flatnonzero(begins).tolist(), len(nodes)]
-    return [_pass(events, nodes[first:stop].tolist(), store_of, adding) for first, stop in pairwise(bounds)]
+    first = begins(events, nodes)
+    first[1:] |= np.diff(number) > 0
+    bounds = [*np.flatnonzero(first).tolist(), len(nodes)]
+    return [_pass(events, nodes[low:stop].tolist(), store_of, adding) for low, stop in pairwise(bounds)]
 
 
 def _pass(events: Events, rows: Sequence[int], store_of: dict[int, int], adding: set[int]) -> Pass:
@@ -77,17 +77,17 @@ def _pass(events: Events, rows: Sequence[int], store_of: dict[int, int], adding:
     return Pass(tuple(nodes), tuple(stores), int(events.start_ns[rows[0]]), int(events.end_ns[rows[-1]]))
 
 
-def _begins(events: Events, nodes: Ints) -> npt.NDArray[np.bool_]:
+def begins(events: Events, nodes: Ints) -> npt.NDArray[np.bool_]:
     """Whether a pass begins at each engine call by its number: within a pass the nodes of later ops come first."""
     numbered = np.flatnonzero(events.sequence[nodes] >= 0)
     rows = nodes[numbered]
     same = (events.thread[rows][1:] == events.thread[rows][:-1]) & (
         events.forward_thread[rows][1:] == events.forward_thread[rows][:-1]
     )
-    begins = np.zeros(len(nodes), bool)
-    begins[numbered[1:][same & (np.diff(events.sequence[rows]) >= 0)]] = True
-    begins[0] = True
-    return begins
+    found = np.zeros(len(nodes), bool)
+    found[numbered[1:][same & (np.diff(events.sequence[rows]) >= 0)]] = True
+    found[0] = True
+    return found
 
 
 def _marks(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:

@@ -29,7 +29,7 @@ from advisor.api import (
     union,
 )
 
-from ._backward_passes import NODE
+from ._backward_passes import NODE, begins
 from ._besides import BESIDES
 from ._costs import launched_us
 from ._unfollowed import UnfollowedForwards
@@ -93,11 +93,17 @@ def reuse(
 ) -> Reuse:
     """These ops (some of `reused.ops`) with all that goes with them. firsts: the ops whose results are used instead."""
     events = trace.events
-    views = events.rows_with(events.names_where(_VIEWS.__contains__))[reused.ops] & ~np.isin(reused.ops, rows)
-    seen = _with_views(reused.ops, views, rows)
-    nodes = np.union1d(_nodes(trace, reused, seen), _sums(trace, nesting, _nodes(trace, reused, firsts)))
+    alike = events.rows_with(events.names_where(_VIEWS.__contains__))
+    views = alike[reused.ops] & ~np.isin(reused.ops, rows)
+    # A row that is itself a look at a tensor has no others of its own: those beside it are of other tensors.
+    solid, alone = rows[~alike[rows]], rows[alike[rows]]
+    seen = np.union1d(_with_views(reused.ops, views, solid), alone)
+    firsts_nodes = _nodes(trace, reused, firsts)
+    nodes = np.union1d(
+        _in_passes_of(trace, _nodes(trace, reused, seen), firsts_nodes), _sums(trace, nesting, firsts_nodes)
+    )
     spans = union(events.start_ns[rows], events.end_ns[rows])
-    wide = _joined(trace, steps, reused.ops[~views], rows)
+    wide = _both(_joined(trace, steps, reused.ops[~views], solid), _joined(trace, steps, reused.ops, alone))
     every = np.flatnonzero(events.named(NODE) & (events.thread == steps.main_thread))
     behind = _joined(trace, steps, every, np.intersect1d(nodes, every))
     of_nodes = union(events.start_ns[nodes], events.end_ns[nodes])
@@ -164,6 +170,20 @@ def _nodes(trace: Trace, reused: Reused, rows: Ints) -> Ints:
     low, high = np.searchsorted(ordered, first), np.searchsorted(ordered, stop)
     chosen = [order[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True) if b > a]
     return np.unique(nodes[np.concatenate(chosen)]) if chosen else np.empty(0, np.int64)
+
+
+def _in_passes_of(trace: Trace, nodes: Ints, firsts: Ints) -> Ints:
+    """Those nodes that run in a backward pass which goes through the first ops, too: in others the first would run.
+
+    Without any node of first ops they are all of them: what is made once, before the loop, has no backward pass.
+    """
+    events = trace.events
+    every = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))
+    if not len(firsts) or not len(nodes):
+        return nodes
+    number = np.cumsum(begins(events, every))
+    both = np.intersect1d(number[np.isin(every, nodes)], number[np.isin(every, firsts)])
+    return nodes[np.isin(nodes, every[np.isin(number, both)])]
 
 
 def _sums(trace: Trace, nesting: Nesting, nodes: Ints) -> Ints:

@@ -144,6 +144,19 @@ EXAMPLES = [
         says=("1 ops a step compute again", "in the backward pass"),
     ),
     Example(
+        "each result has a backward pass of its own, which goes through the first one then",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu    [A  ][B  ][X   ][Z   ]      [D  ][E  ][U   ][W   ]
+            """,
+            us=100,
+            **{name: _PASSES[name] for name in "ABXZDEUW"},
+        ),
+        facts={"reused": {"names": _NAMES, "ops": [0, 0], "again": [(1, 0)], "constant": []}},
+        saves_us=(500, 780),
+    ),
+    Example(
         "the same beside a GPU",
         draw(
             """

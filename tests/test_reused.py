@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, Ev, Example, Missing, Reused, draw
+from advisor.api import BACKWARD, FORWARD, Ev, Example, Missing, Nesting, Reused, Steps, Trace, draw
+from advisor.rules._reuse import reuse
 from advisor.testing import computed
 
 COS, SIN = Ev("aten::cos"), Ev("aten::sin")
@@ -70,3 +71,23 @@ def test_the_first_gradient_of_a_backward_pass_is_none() -> None:
     found = computed(Example("steps", drawn, None, facts={"reused": facts})).get(Reused)
     assert places(found, found.constant) == [0, 3]
     assert not len(found.again)
+
+
+def test_looks_at_other_tensors_do_not_go_with_a_look_that_is_made_again() -> None:
+    """A mask in another shape, between the views of what attention reads: its own time is all that it takes."""
+    drawn = draw(
+        """
+        step   [1                            ][2                            ]
+        cpu    [r ][L    ][v ][r ][v ][L    ]  [r ][L    ][v ][r ][v ][L    ]
+        """,
+        us=100,
+        L=FORWARD,
+        r="aten::reshape",
+        v="aten::view",
+    )
+    names = ["aten::linear", "aten::reshape", "aten::view"]
+    facts = {"reused": {"names": names, "ops": [1, 0, 2, 1, 2, 0], "again": [[3, 0]], "constant": []}}
+    known = computed(Example("mask", drawn, None, facts=facts))
+    trace, reused = known.get(Trace), known.get(Reused)
+    work = reuse(trace, known.get(Steps), reused, known.get(Nesting), None, reused.again, reused.first)
+    assert work.us == pytest.approx(400)
