@@ -6,7 +6,7 @@ from torch import nn
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
-LENGTH, BATCH, TEMPERATURE = 128, 96, 0.2
+LENGTH, BATCH, TEMPERATURE = 128, 64, 0.2
 
 
 class Encoder(nn.Module):
