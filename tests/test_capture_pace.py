@@ -36,6 +36,12 @@ def test_steps_that_differ_by_little_have_no_pace(usual: list[float]) -> None:
     assert pace(list(enumerate(usual))) is None
 
 
+def test_the_longest_of_two_sets_the_pace() -> None:
+    """The step after a pause finds cold caches."""
+    took = {3: 250.0, 0: 0.5}
+    assert pace([(n, took.get(n % 4, 0.2) * MS) for n in range(2, 34)]) == Pace(4, 3)
+
+
 def test_two_bursts_are_no_pace() -> None:
     assert pace([(n, 50.0 if n in (7, 19) else 5.0) for n in range(40)]) is None
 
@@ -150,23 +156,23 @@ import torch
 
 model = torch.nn.Linear(64, 64)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(60):
+for step in range(48):
     loss = model(torch.randn(32, 64)).square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    if step % 10 == 9:
-        time.sleep(0.2)
+    if step % 4 == 3:
+        time.sleep(0.25)
         loss.exp()
 """
 
 
 @pytest.mark.torch
-def test_the_line_of_what_comes_every_tenth_step_is_recorded(tmp_path: Path) -> None:
+def test_the_line_of_what_comes_every_fourth_step_is_recorded(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     script = tmp_path / "train.py"
     script.write_text(SCRIPT, encoding="utf-8")
-    done = capture(tmp_path / "out", script)
+    done = capture(tmp_path / "out", script, steps=12, warmup=2)
     assert done.status == 0, done.err
     names = {row["name"].split("|")[2] for row in done.events("lines") if row["name"].startswith("advisor:line|")}
     rare = {str(SCRIPT.splitlines().index(line) + 1) for line in SCRIPT.splitlines() if line.startswith("        ")}

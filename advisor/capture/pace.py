@@ -6,7 +6,7 @@ or the lines of what makes them long stand nowhere. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 # A step is long if it takes half as long again as the common ones: less is what steps differ by anyway.
@@ -18,7 +18,7 @@ _MOST_STEPS = 25
 # Fewer turns are a coincidence.
 _FEWEST_TURNS = 3
 # Of the turns so many are long, and of the long steps so many lie in one: others come from elsewhere.
-_MOSTLY, _OF_LONG = 0.8, 0.5
+_MOSTLY, _OF_LONG = 0.8, 0.4
 
 # The number of an iteration, and how long it took.
 Times = Sequence[tuple[int, float]]
@@ -37,20 +37,29 @@ class Pace:
 
 
 def pace(*phases: Times) -> Pace | None:
-    """The pace of some iterations, timed in phases that are each slowed alike; None where one is like the other."""
-    long = {iteration for times in phases for iteration in _long(times)}
-    seen = [iteration for times in phases for iteration, _ in times]
+    """The pace of some iterations, timed in phases that are each slowed alike; None where one is like the other.
+
+    Where steps after the long one are long as well (caches, a core that slept), it is the longest that sets the pace.
+    """
+    seen = {iteration: ratio for times in phases for iteration, ratio in _ratios(times)}
+    long = {iteration for iteration, ratio in seen.items() if ratio > _LONG}
     for every in range(2, _MOST_STEPS + 1):
-        for place in {iteration % every for iteration in long}:
-            turns = [iteration for iteration in seen if iteration % every == place]
-            hits = sum(iteration in long for iteration in turns)
-            if len(turns) >= _FEWEST_TURNS and hits >= _MOSTLY * len(turns) and hits >= _OF_LONG * len(long):
-                return Pace(every, place)
+        found = [place for place in {iteration % every for iteration in long} if _sets_it(seen, long, every, place)]
+        if found:
+            return Pace(every, max(found, key=lambda place: sum(seen[one] for one in seen if one % every == place)))
     return None
 
 
-def _long(times: Times) -> list[int]:
+def _sets_it(seen: Mapping[int, float], long: set[int], every: int, place: int) -> bool:
+    """Whether nearly every turn is long there, and much of what is long lies there."""
+    turns = [iteration for iteration in seen if iteration % every == place]
+    hits = sum(iteration in long for iteration in turns)
+    return len(turns) >= _FEWEST_TURNS and hits >= _MOSTLY * len(turns) and hits >= _OF_LONG * len(long)
+
+
+def _ratios(times: Times) -> list[tuple[int, float]]:
+    """How many times as long as the common ones each is."""
     if not times:
         return []
-    common = sorted(took for _, took in times)[int(_COMMON * len(times))]
-    return [iteration for iteration, took in times if took > _LONG * common]
+    common = max(sorted(took for _, took in times)[int(_COMMON * len(times))], 1.0)
+    return [(iteration, took / common) for iteration, took in times]
