@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from advisor.capture import child, launch, phases, secrets, tracker
+from advisor.capture import child, launch, phases, plan, secrets, tracker
 from advisor.commands import run
 
 WITH_VALUE = {"--steps", "--output", "--format"}
@@ -156,7 +156,7 @@ class Recorder:
 def test_phases_in_order() -> None:
     """Warm-up, timing, the profiler's own warm-up, the window with an unclean step in it, lines, timing again."""
     recorder = Recorder()
-    machine = phases.Phases(recorder, phases.Plan(warmup=2, timing=5, steps=2, lines=True))
+    machine = phases.Phases(recorder, plan.Plan(warmup=2, timing=5, steps=2, lines=True))
     for number in range(20):
         machine.boundary(number * 1000, True, number != 9, number)
     assert recorder.log == [
@@ -176,7 +176,7 @@ def test_steps_are_observed_after_the_lines(unclean: int, opened: list[str], who
     """What there is counts before that; a step that another loop ran in ends it."""
     recorder = Recorder()
     recorder.observes = 2
-    machine = phases.Phases(recorder, phases.Plan(warmup=2, timing=5, steps=2, lines=True))
+    machine = phases.Phases(recorder, plan.Plan(warmup=2, timing=5, steps=2, lines=True))
     for number in range(20):
         machine.boundary(number * 1000, True, number != unclean, number)
     after = recorder.log[recorder.log.index("finished") :]
@@ -192,7 +192,7 @@ def test_steps_are_observed_after_the_lines(unclean: int, opened: list[str], who
 def test_a_script_that_ends_while_it_is_observed() -> None:
     recorder = Recorder()
     recorder.observes = 2
-    machine = phases.Phases(recorder, phases.Plan(warmup=2, timing=5, steps=2, lines=True))
+    machine = phases.Phases(recorder, plan.Plan(warmup=2, timing=5, steps=2, lines=True))
     number = 0
     while machine.phase != phases.OBSERVED:
         machine.boundary(number * 1000, True, True, number)
@@ -204,7 +204,7 @@ def test_a_script_that_ends_while_it_is_observed() -> None:
 def test_a_busy_profiler_is_asked_again_and_timing_goes_on() -> None:
     recorder = Recorder()
     recorder.ready = False
-    machine = phases.Phases(recorder, phases.Plan(warmup=1, timing=1, steps=1, lines=False))
+    machine = phases.Phases(recorder, plan.Plan(warmup=1, timing=1, steps=1, lines=False))
     for number in range(6):
         machine.boundary(number * 1000, True, True, number)
     assert recorder.log == ["prepare"] * 5
@@ -217,7 +217,7 @@ def test_a_busy_profiler_is_asked_again_and_timing_goes_on() -> None:
 def test_compiling_extends_the_warm_up_but_not_for_ever() -> None:
     """A step that compiled is no step to profile; one that compiles every time is how the script is."""
     recorder = Recorder()
-    machine = phases.Phases(recorder, phases.Plan(warmup=1, timing=1, steps=1, lines=False))
+    machine = phases.Phases(recorder, plan.Plan(warmup=1, timing=1, steps=1, lines=False))
     for number in range(20):
         recorder.compiled += 1
         machine.boundary(number * 1000, True, True, number)
@@ -231,7 +231,7 @@ def test_compiling_extends_the_warm_up_but_not_for_ever() -> None:
 def test_a_window_that_grows_too_large_is_closed_and_kept() -> None:
     """The profiler holds more memory than it may: what was recorded is written, marked partial."""
     recorder = Recorder()
-    machine = phases.Phases(recorder, phases.Plan(warmup=1, timing=1, steps=50, lines=False))
+    machine = phases.Phases(recorder, plan.Plan(warmup=1, timing=1, steps=50, lines=False))
     for number in range(8):
         recorder.large = number >= 6
         machine.boundary(number * 1000, True, True, number)
@@ -241,13 +241,13 @@ def test_a_window_that_grows_too_large_is_closed_and_kept() -> None:
 @pytest.mark.parametrize(("known", "ranks"), [(3, 1), (10, 1), (60, 1), (500, 1), (None, 1), (60, 4), (1, 1)])
 def test_plans_fit_the_epoch(known: int | None, ranks: int) -> None:
     """Warm-up, timing, window and lines end before a known epoch does, where it has at least nine batches."""
-    made = phases.plan({}, known, ranks)
-    steps = phases.window_steps(made, 1e6)
+    made = plan.plan({}, known, ranks)
+    steps = plan.window_steps(made, 1e6)
     assert min(made.warmup, made.timing, steps) >= 1
     if known is not None and known >= 15:
         assert made.warmup + made.timing + steps + 2 <= known
     if ranks > 1:
-        assert steps == phases.window_steps(made, 3e9), "ranks choose the same steps whatever their clocks say"
+        assert steps == plan.window_steps(made, 3e9), "ranks choose the same steps whatever their clocks say"
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def test_plans_fit_the_epoch(known: int | None, ranks: int) -> None:
     ],
 )
 def test_short_steps_are_recorded_for_a_fifth_of_a_second(known: int | None, step_ms: float, expected: int) -> None:
-    assert phases.window_steps(phases.plan({}, known, 1), step_ms * 1e6) == expected
-    assert phases.window_steps(phases.plan({"steps": 7}, known, 1), step_ms * 1e6) == 7
+    assert plan.window_steps(plan.plan({}, known, 1), step_ms * 1e6) == expected
+    assert plan.window_steps(plan.plan({"steps": 7}, known, 1), step_ms * 1e6) == 7
 
 
 def seen(events: str) -> tuple[tracker.Tracker, list[tuple[bool, bool]]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.capture import parts, phases
+from advisor.capture import parts, phases, plan
 
 
 class Clock:
@@ -149,7 +149,7 @@ def test_phases_keep_the_parts_of_clean_steps_only() -> None:
     from test_capture_parts import Recorder
 
     given = iter([(number, 0, 0) for number in range(1, 100)])
-    machine = phases.Phases(Recorder(), phases.Plan(warmup=1, timing=3, steps=2, lines=False), lambda: next(given))
+    machine = phases.Phases(Recorder(), plan.Plan(warmup=1, timing=3, steps=2, lines=False), lambda: next(given))
     for number in range(12):
         machine.boundary(number * 1000, True, number != 2, number)
     lengths = [length for length, _ in machine.unprofiled_parts]
