@@ -36,6 +36,9 @@ _COLLECT = ("cat", "stack")
 _CELLS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
 # Where fewer than three turns can be done at a time, nobody rewrites a loop for it.
 _MOST_ROUNDS = 1 / 3
+# Loops do not turn equally often in every step; where fewer than half as many turns were observed, it was a step of
+# another kind, which runs some of the same lines.
+_SEEN_TURNS = 0.5
 # An op is on the line on which most ops of its name are, among those with the same ops before and behind it: so many
 # on either side. Loops do not turn equally often in every step, so that counting from its start would not do.
 _AROUND = (4, 1, 0)
@@ -84,12 +87,13 @@ class Chains:
         again[[at for at, _ in seen.again]] = True
         return cls(short, lines, waits, again, _took_us(trace.events, costs, rows))
 
-    def stays(self, lines: Iterable[int]) -> dict[int, float] | None:
+    def stays(self, lines: Iterable[int], turns: float) -> dict[int, float] | None:
         """By line of a place the share of its ops that stays where all turns that need not wait are done at once.
 
         An op need not wait where its inputs come from no turn, or where no later turn needs what it makes. Lines
-        without an op have no share. None where the step that was observed did not run the place, or where nobody can
-        tell who made the tensors that some of its ops read.
+        without an op have no share. turns: of the place in a profiled step. None where the step that was observed did
+        not run the place or hardly turned there, or where nobody can tell who made the tensors that some of its ops
+        read.
         """
         mine = np.isin(self.lines, list(lines))
         work = mine & np.array([name not in _GATHER for name in self.names], bool)
@@ -98,6 +102,8 @@ class Chains:
         groups: dict[tuple[int, str], list[int]] = defaultdict(list)
         for at in np.flatnonzero(mine).tolist():
             groups[int(self.lines[at]), self.names[at]].append(at)
+        if max(map(len, groups.values())) < _SEEN_TURNS * turns:
+            return None
         before, behind = _depths(self.waits, work)
         kept = {key: _share(np.array(ats), before, behind) for key, ats in groups.items()}
         # What runs once or twice in a step does not turn.

@@ -38,7 +38,7 @@ class Turns:
         found = []
         for place, loop in places.ops:
             lines = [index[line.source] for line in place.lines]
-            stays = chains.stays(lines) if chains is not None else None
+            stays = chains.stays(lines, loop.turns) if chains is not None else None
             if stays is None:
                 found.append(Turn(False, {}, loop.feeds))
             else:

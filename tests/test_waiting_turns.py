@@ -148,6 +148,13 @@ def test_steps_of_other_lengths_than_the_observed_one_are_told_by_what_surrounds
     assert found is None
 
 
+def test_an_observed_step_of_another_kind_leaves_it_open():
+    """One that calls the same lines a few times: the loop may be that of every tenth step."""
+    found = finding(RECURRENT, waiting(RECURRENT, TURNS // 4))
+    assert found.saving.low_us == 0
+    assert "was not recorded" in found.saving.how
+
+
 def test_what_is_computed_again_beside_a_recurrence_is_another_rules():
     seen = waiting(FED, TURNS)
     again = [(at, at % len(FED)) for at in range(len(FED), len(seen.ops)) if at % len(FED) < 3]
