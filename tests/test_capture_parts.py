@@ -310,6 +310,8 @@ def seen(events: str) -> tuple[tracker.Tracker, list[tuple[bool, bool]]]:
         ("wou wou wou wou", "user", 4, 0),
         ("w w w w w", "", 0, 0),
         ("(wwo (wwo (wwo (wwo", "", 0, 0),  # closures without a loader: no point between two steps
+        ("w(wo w(wo w(wo w(wo w(wo", "optimizer", 5, 0),  # sharpness-aware: one backward before each step, one inside
+        ("w(wwo (wwo (wwo (wwo (wwo", "", 0, 0),  # one look at the loss before the first of them tells nothing
         ("aA(wwo aA(wwo aA(wwo a", "loader", 3, 0),
         ("aA aA aA a", "", 0, 3),
     ],

@@ -57,6 +57,7 @@ class Tracker:
         self.due = False  # the leading optimizer has stepped since the last boundary
         self.stepping = False
         self.backwards_before = 0
+        self.outside = False  # a backward pass ran outside of optimizers' steps since the last of these
         self.user_steps = 0
         self.loader_segments = 0
         self.inner_steps = 0
@@ -88,6 +89,7 @@ class Tracker:
         """A backward pass begins."""
         self.backwards += 1
         self.backward_since = True
+        self.outside = self.outside or not self.stepping
         if self.due and not self.stepping:
             self._due()
         segment = self.segment
@@ -117,6 +119,7 @@ class Tracker:
         The boundary waits for the next backward: here torch's own row of the step is still open, and a profiler that
         starts or stops inside such a row may crash. The time between two of these points is one iteration all the same.
         """
+        outside, self.outside = self.outside, False
         self.stepping = False
         self.optimizer_steps += 1
         if self.source == "backward":
@@ -131,8 +134,9 @@ class Tracker:
         seen = self.steps_of[optimizer] = self.steps_of.get(optimizer, 0) + 1
         self.inner_steps += 1
         alone = self.segment is None or self.inner_steps > _INNER_STEPS
-        # A step that calls the loss itself (a closure) has its backward inside: there is no point between two steps.
-        closed = self.backwards_before == self.backwards
+        # A step that calls the loss itself (a closure) has its backward inside: there is no point between two steps,
+        # unless another backward pass comes before each, as in sharpness-aware training.
+        closed = outside or self.backwards_before == self.backwards
         if alone and closed and seen > _SETTLED and self.user_steps < _SETTLED:
             # The optimizer that steps most often leads; of equals the first (dicts keep their order).
             self.lead = max(self.steps_of, key=lambda one: self.steps_of[one])
