@@ -265,7 +265,7 @@ SCRIPT = """
 import sys, torch
 from torch import nn
 torch.manual_seed(0)
-data, encoder, head = torch.rand(400, 8), nn.Linear(8, 4), nn.Linear(4, 1)
+data, encoder, head = torch.rand(1000, 8), nn.Linear(8, 4), nn.Linear(4, 1)
 optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
 for batch in torch.utils.data.DataLoader(data, batch_size=4):
     table = torch.linspace(0, 1, 4).cos()
