@@ -27,6 +27,7 @@ from advisor.analyses.matmuls import Matmuls
 from advisor.analyses.memory import PeakMemory
 from advisor.analyses.memory_trend import MemoryTrend
 from advisor.analyses.nesting import Nesting
+from advisor.analyses.observed_ops import dispatched
 from advisor.analyses.op_costs import alike
 from advisor.analyses.op_work import element_counts, flops, shapes
 from advisor.analyses.ops import Ops
@@ -229,6 +230,7 @@ __all__ = [
     "Waiting",
     "WorkGroup",
     "alike",
+    "dispatched",
     "draw",
     "edits",
     "element_counts",

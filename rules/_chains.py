@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, LineCosts, Missing, Nesting, RankRecord, Steps, Trace
+from advisor.api import Events, LineCosts, Missing, RankRecord, Steps, Trace, dispatched
 
 from ._loop_places import LoopPlaces
 
@@ -66,7 +66,6 @@ class Chains:
         cls,
         trace: Trace,
         steps: Steps,
-        nesting: Nesting,
         costs: LineCosts,
         places: LoopPlaces,
         record: RankRecord,
@@ -79,7 +78,8 @@ class Chains:
             why = "which ops wait for which was not recorded; capture the run with `advisor run` of this version"
             raise Missing((seen.why if seen is not None else "") or why)
         names = [seen.names[at] for at in seen.ops]
-        rows = _dispatched(trace.events, steps, nesting)
+        rows = dispatched(trace.events, steps)
+        rows = rows[steps.step_of(trace.events.start_ns[rows]) >= 0]
         lines = _lines([trace.events.text(row) for row in rows.tolist()], costs.op_line[rows], names)
         waits = tuple(tuple(at - back for back in backs) for at, backs in enumerate(seen.waits))
         short = tuple(name.removeprefix("aten::") for name in names)
@@ -144,17 +144,6 @@ def _depths(waits: Sequence[Sequence[int]], work: Mask) -> tuple[Ints, Ints]:
         for one in (one for one in waits[at] if one != at):
             behind[one] = max(behind[one], behind[at] + work[at])
     return before, behind
-
-
-def _dispatched(events: Events, steps: Steps, nesting: Nesting) -> Ints:
-    """Ops of the loop's thread in the steps that no other op is around, by start; nodes of autograd are none."""
-    ops = (
-        events.of(Category.CPU_OP) & np.array(["::" in name and " " not in name for name in events.names])[events.name]
-    )
-    ops &= (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0)
-    rows = np.flatnonzero(ops)
-    above = nesting.parent[rows]
-    return rows[nesting.ancestor_of(above, ops) < 0]
 
 
 def _lines(known: Sequence[str], line: Ints, names: Sequence[str]) -> Ints:

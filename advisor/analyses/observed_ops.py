@@ -44,7 +44,7 @@ class ObservedOps:
         if not (seen.again or seen.constant or seen.unread):
             return cls(seen, np.empty(0, np.int64), (), 1.0)
         events = trace.events
-        rows = _outermost(events, steps)
+        rows = dispatched(events, steps)
         code = _codes(events, seen)
         wanted = np.asarray(seen.ops, np.int64)
         step = steps.step_of(events.start_ns[rows])
@@ -56,7 +56,7 @@ class ObservedOps:
         return cls(seen, rows, found, share)
 
 
-def _outermost(events: Events, steps: Steps) -> Ints:
+def dispatched(events: Events, steps: Steps) -> Ints:
     """Dispatched ops of the loop's thread that no other is around, by start."""
     ops = events.rows_with(events.names_where(_OP.fullmatch, Category.CPU_OP))
     ops &= events.of(Category.CPU_OP) & (events.thread == steps.main_thread)
