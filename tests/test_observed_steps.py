@@ -16,6 +16,7 @@ pytestmark = pytest.mark.torch
 
 import msgspec  # noqa: E402
 from capture_runs import capture  # noqa: E402
+from observed_runs import observed  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
@@ -37,19 +38,8 @@ def watch(tmp_path: Path) -> Callable[[Step], tuple[list[str], list[str]]]:
     """Observes a step; the names of the ops that computed something again, and of those whose result is constant."""
 
     def run(step: Step) -> tuple[list[str], list[str]]:
-        observer = Observer(str(tmp_path))
-        observer.look()
-        step()
-        assert observer.start(100, False), observer.why
-        for number in range(2):
-            observer.open(number)
-            step()
-            observer.close()
-        observer.stop(True)
-        found = observer.found
-        if found is None and "this torch does not say" in observer.why:
-            pytest.skip(observer.why)
-        assert found is not None, observer.why
+        found = observed(tmp_path, step).found
+        assert found is not None
         assert not list(tmp_path.iterdir())
         named = [found.ops[at].removeprefix("aten::") for at in range(len(found.ops))]
         return [named[at] for at, _ in found.again], [named[at] for at in found.constant]

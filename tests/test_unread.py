@@ -11,10 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
+from observed_runs import observed  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
-
-from advisor.capture.observed import Observer  # noqa: E402
 
 Step = Callable[[], Any]
 Found = list[tuple[str, str, float]]
@@ -35,17 +34,9 @@ def watch(tmp_path: Path) -> Callable[[Step], Found]:
     """Observes a step: the ops that compute rows nobody reads, what takes rows of them, and the share it takes."""
 
     def run(step: Step) -> Found:
-        observer = Observer(str(tmp_path))
-        observer.look()
-        step()
-        assert observer.start(100, False), observer.why
-        for number in range(2):
-            observer.open(number)
-            step()
-            observer.close()
-        observer.stop(True)
+        observer = observed(tmp_path, step)
         found = observer.found
-        assert found is not None, observer.why
+        assert found is not None
         named = [name.removeprefix("aten::") for name in found.ops]
         return [(named[one.op], named[one.reader], round(one.read, 3)) for one in observer.unread]
 

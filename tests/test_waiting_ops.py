@@ -11,9 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
+from observed_runs import observed  # noqa: E402
 from torch import nn  # noqa: E402
-
-from advisor.capture.observed import Observer  # noqa: E402
 
 Step = Callable[[], Any]
 CELL, INTO, WEIGHT = nn.Linear(8, 8), nn.Linear(8, 8), torch.randn(8)
@@ -58,15 +57,8 @@ def chain(tmp_path: Path) -> Callable[[Step, str], int]:
     """How many ops of a name wait for each other in a row, in a step that calls a function on the rows of TIMES."""
 
     def run(step: Step, name: str) -> int:
-        observer = Observer(str(tmp_path))
-        observer.look()
-        assert observer.start(100, False), observer.why
-        for number in range(2):
-            observer.open(number)
-            step(TIMES)
-            observer.close()
-        observer.stop(True)
-        assert observer.found is not None, observer.why
+        observer = observed(tmp_path, lambda: step(TIMES))
+        assert observer.found is not None
         assert len(observer.waits) == len(observer.found.ops)
         length: list[int] = []
         for at, backs in enumerate(observer.waits):
@@ -111,13 +103,7 @@ def test_numbers_of_the_script_are_nothing_that_an_op_made(chain: Any) -> None:
 
 
 def test_tensors_without_a_storage_cannot_be_told_apart(tmp_path: Path) -> None:
-    observer = Observer(str(tmp_path))
-    assert observer.start(100, False), observer.why
-    for number in range(2):
-        observer.open(number)
-        torch.func.grad(lambda x: torch.tanh(x).sum())(TIMES[0])
-        observer.close()
-    observer.stop(True)
+    observer = observed(tmp_path, lambda: torch.func.grad(lambda x: torch.tanh(x).sum())(TIMES[0]))
     assert observer.found is not None
     assert observer.waits[observer.found.ops.index("aten::tanh")] == [0]
 
