@@ -54,9 +54,9 @@ def test_a_burst_beside_a_pace_does_not_hide_it() -> None:
 class Recorder:
     """What the phases asked for, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, observable: int = 0) -> None:
         self.said: list[Any] = []
-        self.lines_rows: dict[int, int] = {}
+        self.observable = observable
 
     def prepare(self) -> bool:
         return True
@@ -91,16 +91,19 @@ class Recorder:
         self.said.append("finished")
 
     def observe(self) -> int:
-        return 0
+        return self.observable
 
-    def observed(self, whole: bool) -> None: ...
+    def observed(self, whole: bool) -> None:
+        self.said.append(("observed", whole))
 
 
-def ran(monkeypatch: pytest.MonkeyPatch, long: set[int], steps: int, ranks: int = 1) -> tuple[Phases, Recorder]:
+def ran(
+    monkeypatch: pytest.MonkeyPatch, long: set[int], steps: int, ranks: int = 1, observable: int = 0
+) -> tuple[Phases, Recorder]:
     """A loop of so many steps of 5 ms, with some of 20 ms, on a clock of its own."""
     clock = [0]
     monkeypatch.setattr(phases_module, "perf_counter_ns", lambda: clock[0])
-    recorder = Recorder()
+    recorder = Recorder(observable)
     phases = Phases(recorder, Plan(3, 20, 20, True, ranks))
     for iteration in range(steps):
         clock[0] += 20 * MS if iteration in long else 5 * MS
@@ -148,6 +151,33 @@ def test_a_loop_that_ends_while_it_is_waited_for_keeps_the_first(monkeypatch: py
     assert phases.phase == LINES
     assert phases.interrupt()
     assert recorded_lines(recorder) == [("stop", {0: 44}, False)]
+
+
+def test_a_long_step_that_never_comes_costs_no_observed_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine made some steps long, in turns, and the script is a short one."""
+    phases, recorder = ran(monkeypatch, {9, 19, 29, 39}, 47, observable=2)
+    assert ("observed", True) in recorder.said
+    assert phases.phase == LINES
+    assert phases.interrupt()
+    assert recorded_lines(recorder) == [("stop", {0: 44}, False)]
+    assert recorder.said.count(("observed", True)) == 1
+
+
+def test_the_long_step_is_recorded_after_those_that_are_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    phases, recorder = ran(monkeypatch, set(range(9, 200, 10)), 60, observable=2)
+    [(_, rows, partial)] = recorded_lines(recorder)
+    assert list(rows.values()) == [44, 49]
+    assert not partial
+    assert phases.phase == AFTER
+    assert [one for one in recorder.said if isinstance(one, tuple) and one[0] == "observed"] == [("observed", True)]
+
+
+def test_a_script_that_ends_while_it_is_observed_keeps_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    phases, recorder = ran(monkeypatch, {9, 19, 29, 39}, 46, observable=2)
+    assert phases.interrupt()
+    assert ("observed", False) in recorder.said
+    assert recorded_lines(recorder) == [("stop", {0: 44}, False)]
+    assert phases.phase == AFTER
 
 
 SCRIPT = """

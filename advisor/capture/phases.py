@@ -73,7 +73,9 @@ class Phases:
         self.began_ns = 0  # of the step that runs, by the host's clock
         self.host_ns: list[tuple[int, float]] = []  # un-profiled iterations, and what the host took for them
         self.pace: Pace | None = None
-        self.waiting = False  # for a step of the other kind
+        self.waiting = False  # for a step of the other kind, whose lines are wanted
+        self.asked = False  # for steps to observe
+        self.seen = 0  # of these
         self.wanted = 0
         self.rows: dict[int, int] = {}
         self.row = 0
@@ -181,8 +183,11 @@ class Phases:
         self.pace = pace(self.host_ns, recorded) if self.plan.ranks == 1 else None
         self._open_rows(now_ns, 1)
 
-    def _lines(self, now_ns: int, trained: bool, _clean: bool, iteration: int) -> None:
-        """Records one step, and where there are two kinds of steps one of the other kind as well."""
+    def _lines(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
+        """Records one step, and where there are two kinds of steps one of the other kind as well.
+
+        That one may never come: the script ends, or the pace was a busy machine's. So it is waited for after all else.
+        """
         if not self.waiting:
             self.recorder.close()
             if trained:
@@ -190,6 +195,7 @@ class Phases:
             self.patience -= 1
         more = self._lacks_a_kind()
         if (self.rows and not more) or self._must_close(now_ns):
+            self.waiting = False
             self.recorder.stop(self.rows, partial=not self.rows)
             self._enter_observed()
         elif not self.rows or self._is_lacking(iteration + 1):
@@ -197,7 +203,7 @@ class Phases:
             self._next_row()
         elif not self.waiting:
             self.waiting = True
-            self.recorder.finished()  # what there is counts already: the steps to come may be long
+            self._enter_observed()
 
     def _lacks_a_kind(self) -> bool:
         return self.pace is not None and len({self.pace.is_long(one) for one in self.rows.values()}) == 1
@@ -207,24 +213,31 @@ class Phases:
         return self.pace is not None and self.pace.is_long(iteration) not in map(self.pace.is_long, self.rows.values())
 
     def _enter_observed(self) -> None:
-        self.wanted = self.recorder.observe()
-        if not self.wanted:
+        """Observes steps, once; or goes on with what else there is to do."""
+        self.wanted = 0 if self.asked else self.recorder.observe()
+        self.asked = True
+        if self.wanted or self.waiting:
+            self.recorder.finished()  # what there is counts already: the steps to come may be long
+        if self.wanted:
+            self.phase = OBSERVED
+            self.seen = 0
+            self.recorder.open(0)
+        elif not self.waiting:
             self._enter_after()
-            return
-        self.recorder.finished()  # what there is counts already: the steps to come may be long
-        self.phase = OBSERVED
-        self.row = 0
-        self.recorder.open(0)
 
-    def _observed(self, _now_ns: int, trained: bool, clean: bool, _iteration: int) -> None:
+    def _observed(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
         self.recorder.close()
-        self.row += 1
+        self.seen += 1
         whole = trained and clean
-        if whole and self.row < self.wanted:
-            self.recorder.open(self.row)
+        if whole and self.seen < self.wanted:
+            self.recorder.open(self.seen)
             return
         self.recorder.observed(whole)
-        self._enter_after()
+        if self.waiting:
+            self.phase = LINES
+            self._lines(now_ns, trained, clean, iteration)
+        else:
+            self._enter_after()
 
     def _enter_after(self) -> None:
         self.phase = AFTER
@@ -256,8 +269,10 @@ class Phases:
         self.recorder.close()
         if self.phase == OBSERVED:
             self.recorder.observed(False)
-            self._enter_after()
-            return True
+            if not self.waiting:
+                self._enter_after()
+                return True
+            self.phase = LINES
         if again and not self.rows and self.phase == RECORD:
             self.recorder.discard()
             self.phase = TIMING

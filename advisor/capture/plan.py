@@ -16,8 +16,9 @@ _UNKNOWN_WARMUP, _FULL_WARMUP = 3, 10
 # step, so the trace stays as large. A loop of unknown length may be short: twenty there.
 _SHORT_NS, _WINDOW_OF_SHORT_NS = 20_000_000, 200_000_000
 _SHORT_STEPS, _UNKNOWN_STEPS, _MOST_STEPS = 10, 20, 50
-# Steps that an epoch needs beside warm-up, timing and window: the profiler's own warm-up, the lines, one to spare.
-_RESERVE = 4
+# Steps that an epoch needs beside warm-up, timing and window: the profiler's own warm-up, two with their lines where
+# there are two kinds of steps, two that are observed.
+_RESERVE = 5
 
 
 @dataclass
