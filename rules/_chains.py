@@ -30,6 +30,9 @@ _GATHER = frozenset(
     )
     for name in names
 )
+# Parts of tensors that were there before, and the numbers in them: nothing is made.
+_VIEWS = ("select", "slice", "view", "unsqueeze", "squeeze", "expand", "alias", "unbind", "narrow", "detach")
+_NUMBERS = ("item", "_local_scalar_dense", "is_nonzero")
 # What one op over all turns makes need not be put together.
 _COLLECT = ("cat", "stack")
 # Recurrences for which there is an op over all times.
@@ -122,6 +125,14 @@ class Chains:
             total[line] += us
             stay[line] += us * kept[line, name]
         return {line: stay[line] / us for line, us in total.items() if us}
+
+    def reads_before(self, lines: Iterable[int]) -> bool:
+        """Whether all numbers that these lines read were there before they ran: Python gives none to the next turn."""
+        mine = np.isin(self.lines, list(lines))
+        made = mine & ~np.isin(self.names, (*_VIEWS, *_NUMBERS))
+        for at, sources in enumerate(self.waits):
+            made[at] |= any(made[one] for one in sources)
+        return not (made & mine & np.isin(self.names, _NUMBERS)).any()
 
     def _is_again(self, ats: list[int]) -> bool:
         """Whether most of these ops compute what the step has already."""

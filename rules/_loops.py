@@ -72,14 +72,14 @@ def loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, layers: Mapp
             by_line[line].append(row)
     found = {}
     for line, called in by_line.items():
-        cost = costs.lines[line]
-        name, calls = Counter(events.name[called].tolist()).most_common(1)[0]
+        cost, weighted = costs.lines[line], layers.get(line, 0.0)
         mean_us = float(events.dur_ns[called].sum()) / 1e3 / max(cost.rows * steps.count, 1.0)
-        turns, written = _turns(cost, calls / steps.count)
+        calls = {name: often / steps.count for name, often in Counter(events.name[called].tolist()).most_common()}
+        name, turns, written = _turns(cost, calls, weighted)
         read = 0.0 if written else _numbers_read(trace, steps, cost, np.array(called))
         if max(turns, read) < TURNS or is_python(cost) or mean_us > _SHORT_OP_US:
             continue
-        op, weighted = events.names[name].removeprefix("aten::"), layers.get(line, 0.0)
+        op = events.names[name].removeprefix("aten::")
         if read >= TURNS:
             found[line] = Loop(read, "item", weighted, reads=True)
         elif written or _sees_one(trace, np.array(called)):
@@ -87,13 +87,23 @@ def loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, layers: Mapp
     return found
 
 
-def _turns(cost: LineCost, calls: float) -> tuple[float, bool]:
-    """How often a line turns that calls its op so often a step, and whether that is a loop of the user's.
+def _turns(cost: LineCost, calls: Mapping[int, float], weighted: float) -> tuple[int, float, bool]:
+    """The op that a line turns around, how often it does a step, and whether that is a loop of the user's.
 
-    A turn may call it twice: a line turns no more often than it runs, unless its turns are a comprehension's. One run
-    with many calls is a library's loop (clipping, copying a state), or a part of a model.
+    calls: how often a step it calls each op, the commonest first; weighted: of these, ops with weights of their own. A
+    turn may call an op several times: a line turns no more often than it runs, unless its turns are a comprehension's.
+    One run with many calls is a library's loop (clipping, copying a state), or a part of a model.
     """
-    return (calls, True) if cost.inner else (min(calls, cost.visits), in_most_turns(cost.visits, calls))
+    most = next(iter(calls))
+    if cost.inner:
+        return most, calls[most], True
+    turns = min(calls[most], cost.visits)
+    if in_most_turns(cost.visits, calls[most]):
+        return most, turns, True
+    # A turn that looks up three elements has another op that it runs once; a part of a model has weights.
+    once = min(calls, key=lambda op: abs(calls[op] - cost.visits))
+    alike = in_most_turns(calls[once], cost.visits) and in_most_turns(cost.visits, calls[once])
+    return (once, turns, True) if alike and turns >= TURNS and not weighted else (most, turns, False)
 
 
 def in_most_turns(times: float, turns: float) -> bool:

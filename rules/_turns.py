@@ -39,8 +39,9 @@ class Turns:
         for place, loop in places.ops:
             lines = [index[line.source] for line in place.lines]
             stays = chains.stays(lines, loop.turns) if chains is not None else None
-            if stays is None:
+            if chains is None or stays is None:
                 found.append(Turn(False, {}, loop.feeds))
             else:
-                found.append(Turn(True, {costs.lines[at].source: share for at, share in stays.items()}, loop.feeds))
+                reads = loop.feeds and not chains.reads_before(lines)
+                found.append(Turn(True, {costs.lines[at].source: share for at, share in stays.items()}, reads))
         return cls(tuple(found))

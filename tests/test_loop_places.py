@@ -71,6 +71,19 @@ def test_two_loops_of_which_none_calls_the_other_are_two():
     assert said(python_then_ops(12, called=False)) == {"tensor-loop": [60], "host-work": [30]}
 
 
+@pytest.mark.parametrize(("often", "found"), [("aten::select", {"tensor-loop": [31]}), ("aten::linear", {})])
+def test_a_turn_may_call_one_op_many_times_but_no_layers(often, found):
+    """Five elements are looked up and one stretch is cut: a loop. Five layers and an activation: a network."""
+    names = [often] * 5 + ["aten::narrow"]
+    calls = [row(name, k * (OP_US + GAP_US), OP_US, "cpu_op") for k, name in enumerate(names)]
+    turn_us = len(calls) * (OP_US + GAP_US)
+    known = computed(step([line(31, 0, turn_us, "cut"), *calls], turn_us, TURNS))
+    assert said(known) == found
+    if found:
+        [finding] = apply(load_rules().by_id()["tensor-loop"], known, {}).findings
+        assert f"`narrow` {TURNS} times a step" in finding.message
+
+
 def read_by_one_visit(name: str, steps_with: str) -> Computed:
     """Line 31, visited once: one op sixty times, in those of the profiled steps that are marked x."""
     ops = [row(name, k * 8.0, 6.0, "cpu_op") for k in range(60)]

@@ -120,6 +120,15 @@ def test_one_op_behind_a_loop_of_cells_is_no_recurrence():
     assert found.saving.low_us > 0
 
 
+@pytest.mark.parametrize(("before", "certain"), [("select", True), ("sigmoid", False), ("lift_fresh", False)])
+def test_numbers_that_were_there_before_the_loop_are_no_reason_to_wait(before, certain):
+    """A turn reads a number of a tensor, or of what it made; Python makes a tensor that the turn computes with."""
+    turn: list[Op] = [(31, before, ()), (32, "item", ("a",)), (33, "lift_fresh", ()), (34, "mul", ("c",))]
+    found = finding(turn, waiting(turn, TURNS))
+    assert (found.saving.low_us > 0) == certain
+    assert ("go through Python" in found.saving.how) != certain
+
+
 def test_a_recurrence_that_no_op_does_is_no_finding():
     assert finding(RECURRENT, waiting(RECURRENT, TURNS)) is None
 
