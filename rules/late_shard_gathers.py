@@ -29,7 +29,6 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
-    Breakdown,
     Communication,
     Ev,
     Example,
@@ -58,7 +57,6 @@ _GATHERS = ("allgather", "all_gather", "_allgather_base")
 def check(
     trace: Trace,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
     settings: Settings,
     communication: Communication,

@@ -58,7 +58,7 @@ def check(
     waiting = ranks.known_waiting()
     worst: tuple[float, int, int, float, str] | None = None
     for meeting, late in zip(ranks.meetings, waiting.late_us, strict=True):
-        sent = _sent_us(ranks, meeting, late)
+        sent = _sent_us(meeting, late)
         for (kind, _), rows in _alike(meeting).items():
             usual = float(np.median(sent[rows]))
             slow = rows[sent[rows] > max(min_times * usual, usual + 2 * waiting.uncertain_us)]
@@ -94,7 +94,7 @@ def _alike(meeting: Meetings) -> dict[tuple[str, int], npt.NDArray[np.int64]]:
     return {key: np.array(rows, np.int64) for key, rows in found.items()}
 
 
-def _sent_us(ranks: Ranks, meeting: Meetings, late: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _sent_us(meeting: Meetings, late: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """µs of each collective that no rank spends alone: from the last rank's coming until the first has left."""
     spent = (meeting.end_ns - meeting.start_ns) / 1e3
     waited = late.max(axis=1, keepdims=True) - late

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import Breakdown, Device, Ev, Example, Finding, Fix, Matmuls, Scale, Steps, ThreadUse, Undilated, draw
+from advisor.api import Device, Ev, Example, Finding, Fix, Matmuls, Scale, Steps, ThreadUse, Undilated, draw
 
 from ._costs import of_long_ops
 from ._words import percent, plural, time
@@ -36,7 +36,6 @@ def check(
     device: Device,
     matmuls: Matmuls,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
     undilated: Undilated | None,
     *,

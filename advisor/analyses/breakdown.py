@@ -48,16 +48,19 @@ class Breakdown:
     @classmethod
     def compute(cls, steps: Steps, busy: GpuBusy | None, idle: GpuIdle | None, phases: Phases) -> Breakdown:
         """The partition of W: by device where the trace holds device work, else by the main thread's phases."""
-        parts = _of_device(steps, busy, idle) if busy is not None and idle is not None else _of_host(phases)
+        if busy is None or idle is None:
+            on_device, parts = False, _of_host(phases)
+        else:
+            on_device, parts = True, _of_device(busy, idle)
         window_ns = steps.window_ns
         items = tuple(
             BreakdownItem(part, steps.per_step_us(total(spans)), total(spans) / window_ns)
             for part, spans in parts.items()
         )
-        return cls(items, busy is not None, parts)
+        return cls(items, on_device, parts)
 
 
-def _of_device(steps: Steps, busy: GpuBusy, idle: GpuIdle) -> dict[str, Intervals]:
+def _of_device(busy: GpuBusy, idle: GpuIdle) -> dict[str, Intervals]:
     talking = subtract(busy.talking, busy.computing)
     copying = subtract(subtract(busy.copy, busy.computing), busy.talking)
     # A memset is work of the device like a kernel; counted last, it takes nothing from the exposed parts.

@@ -62,7 +62,7 @@ class Matmuls:
         settings: Settings | None,
     ) -> Matmuls:
         """Precision of the matrix work. Raises Missing where nothing of the kind ran."""
-        work = _on_device(trace, nesting, links) if device.measured else _on_host(trace, nesting)
+        work = _on_device(trace, nesting, links) if device.measured else _on_host(trace.events)
         inside = np.flatnonzero(links.step[work.rows] >= 0)
         work = replace(work, rows=work.rows[inside], ops=work.ops[inside])
         if not len(work.rows):
@@ -115,9 +115,9 @@ def _on_device(trace: Trace, nesting: Nesting, links: Links) -> _Work:
     return _Work(kernels[chosen], op[chosen], True)
 
 
-def _on_host(trace: Trace, nesting: Nesting) -> _Work:
+def _on_host(events: Events) -> _Work:
     """Matrix ops themselves; their self time counts, so nested ones count once."""
-    rows = np.flatnonzero(_matrix_ops(trace.events))
+    rows = np.flatnonzero(_matrix_ops(events))
     return _Work(rows, rows, False)
 
 

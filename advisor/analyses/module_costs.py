@@ -128,7 +128,7 @@ class _Work:
         events = trace.events
         nodes = backward_rows(events)
         around = nesting.ancestor(nodes)
-        outer = _outermost(around, nesting.parent, nodes)
+        outer = _outermost(around, nesting.parent)
         on_loop = (events.thread == steps.main_thread) & (around < 0) & events.of(Category.CPU_OP, Category.RUNTIME)
         forward = np.full(len(events), -1, np.int64)
         forward[on_loop] = calls.chain_at(events.start_ns[on_loop])
@@ -210,7 +210,7 @@ class _Work:
         return self._by_chain(chain, self.links.step[rows], np.ones(len(rows)), self.returned)
 
 
-def _outermost(around: Ints, parent: Ints, nodes: Mask) -> Ints:
+def _outermost(around: Ints, parent: Ints) -> Ints:
     """For each row the outermost node around it, -1 where there is none. around: the innermost one."""
     above = around.copy()
     while True:

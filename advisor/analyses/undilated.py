@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from advisor.analyses.host_gaps import HostGaps
 from advisor.analyses.phases import Phases
-from advisor.analyses.scale import Scale
 from advisor.analyses.step_parts import Part, StepParts
 from advisor.analyses.steps import Steps
 from advisor.trace.events import Category, Ints, Trace
@@ -109,9 +108,7 @@ class Undilated:
         return Stretch(*(tuple(one * at for at in here) for one in (us, rows, python_us)))
 
     @classmethod
-    def compute(
-        cls, trace: Trace, steps: Steps, scale: Scale, parts: StepParts, gaps: HostGaps, phases: Phases
-    ) -> Undilated:
+    def compute(cls, trace: Trace, steps: Steps, parts: StepParts, gaps: HostGaps, phases: Phases) -> Undilated:
         """The mapping for this trace."""
         # While the loop's thread waits for autograd's own, that one's ops are no Python; beside a device nobody asks.
         python = EMPTY
