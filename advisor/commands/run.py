@@ -251,7 +251,7 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
             steps = record["ranks"][0]["steps"]
             count = steps["count"] or steps.get("optimizer_steps", 0)
             more = "; give it 30 or more" if count < 30 else ""  # 3 to warm up, 20 to time, a window of 5
-            why = f"the script ended after {count} steps, before they were timed and recorded{more}"
+            why = f"the script ended after {count} step{'s' * (count != 1)}, before they were timed and recorded{more}"
             if not count:
                 why = (
                     "steps are told by a DataLoader, an optimizer of torch, a profiler's step() or eight backward "

@@ -241,8 +241,8 @@ def strip(report: Report) -> Strip | None:
     bars = "".join(f"M{i} 100V{_height(v, top)}h.8V100z" for i, v in enumerate(series))
     marks = "".join(f"M{i} 0h.8v5h-.8z" for i in over)
     clipped = (
-        f"{_words.plural(len(over), 'step')} reach past the top of this drawing; the longest took "
-        f"{_words.time(ordered[-1])}."
+        f"{_words.plural(len(over), 'step')} {'reaches' if len(over) == 1 else 'reach'} past the top of this drawing; "
+        f"the longest took {_words.time(ordered[-1])}."
         if over
         else ""
     )
