@@ -6,12 +6,13 @@ from advisor.api import Loader
 
 
 def time(us: float) -> str:
-    """A duration: '85 µs', '2.4 ms', '1.3 s'."""
+    """A duration: '85 µs', '2.4 ms', '1.3 s', '1,800 s'."""
     if us < 999.5:
         return f"{us:.0f} µs"
     if us < 999_500:
         return f"{us / 1e3:.3g} ms"
-    return f"{us / 1e6:.3g} s"
+    # From a thousand on, `.3g` would write an exponent.
+    return f"{us / 1e6:.3g} s" if us < 999.5e6 else f"{us / 1e6:,.0f} s"
 
 
 def percent(share: float) -> str:
@@ -21,7 +22,7 @@ def percent(share: float) -> str:
 
 def size(bytes_: float) -> str:
     """An amount of memory: '512 B', '19 MB' (powers of ten)."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if bytes_ >= factor:
             return f"{bytes_ / factor:.3g} {unit}"
     return f"{bytes_:.0f} B"

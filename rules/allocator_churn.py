@@ -43,7 +43,7 @@ from advisor.api import (
 
 from ._driver_calls import left_out
 from ._places import first_line, place
-from ._words import count, percent, time
+from ._words import count, percent, plural, time
 
 _CALLS = ("Malloc", "Free")
 # Pinned and managed memory of the host are another matter, and so are the pools of CUDA graphs.
@@ -75,7 +75,7 @@ def check(
     where = first_line(lines, rows)
     yield Finding(
         message=(
-            f"Device memory is taken from the driver in {count((len(rows) - frees) / steps.count)} calls a step and "
+            f"Device memory is taken from the driver in {plural((len(rows) - frees) / steps.count, 'call')} a step and "
             f"given back in {count(frees / steps.count)}{place(where)}: {time(scale.scaled(spent_us))} of each step "
             f"({percent(spent_us / steps.step_us)}) in calls that a settled training does not make."
         ),
@@ -105,7 +105,7 @@ EXAMPLES = [
         "the cache is emptied in each step",
         draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MALLOC, Z=_FREE, K=GEMM),
         saves_us=(0, 1600),
-        says=("taken from the driver in 1 calls a step and given back in 1",),
+        says=("taken from the driver in 1 call a step and given back in 1",),
     ),
     Example(
         "pinned memory of the host",

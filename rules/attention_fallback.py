@@ -46,8 +46,8 @@ from advisor.api import (
 from ._attention_cost import cost_of_plain, fused
 from ._costs import launched_us
 from ._operands import backward_of
-from ._places import place
-from ._words import count, percent, time
+from ._places import often, place
+from ._words import percent, time
 
 CONFIRMED = "measured pairs on a CPU: attention of six shapes, with and without dropout"
 
@@ -96,7 +96,7 @@ def check(
             return
     yield Finding(
         message=(
-            f"Fused attention falls back to its plain form {count(len(rows) / steps.count)} times a step{place(where)}"
+            f"Fused attention falls back to its plain form {often(len(rows) / steps.count)}{place(where)}"
             f"{why}: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,

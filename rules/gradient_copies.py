@@ -41,7 +41,7 @@ from advisor.api import (
 )
 
 from ._costs import launched_us
-from ._words import count, percent, time
+from ._words import percent, plural, time
 
 # Not confirmed: of seven networks on a CPU, four perceptrons became 3 to 9 % faster with views, the others did not.
 _COPY = "reducer::copy_bucket_to_grad"
@@ -75,7 +75,7 @@ def check(
         return
     yield Finding(
         message=(
-            f"DistributedDataParallel copies {count(len(rows) / steps.count)} gradients a step back out of its "
+            f"DistributedDataParallel copies {plural(len(rows) / steps.count, 'gradient')} a step back out of its "
             f"buckets: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,

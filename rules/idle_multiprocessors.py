@@ -48,7 +48,7 @@ from advisor.api import (
 )
 
 from ._roofline import WELL_MADE, idle_kernels, scaled, shape_words
-from ._words import count, percent, time
+from ._words import count, percent, plural, time
 
 # A trace of an MI300X holds the fault (batch normalisation in 64 blocks for 304 multiprocessors, 2 % of the memory's
 # rate), but its steps wait for communication, so that the replay gives back 1.3 % and the rule stays silent.
@@ -97,8 +97,8 @@ def check(
         message=(
             f"Kernels with fewer blocks than the {count(processors)} multiprocessors of the device take "
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}): "
-            f"{shape_words(worst[0])} runs in {count(blocks)} blocks and reaches {percent(worst[0].reached)} of what "
-            "the device allows."
+            f"{shape_words(worst[0])} runs in {plural(blocks, 'block')} and reaches {percent(worst[0].reached)} of "
+            "what the device allows."
         ),
         saving=saving,
         where=(where,) if where else (),

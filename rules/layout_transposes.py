@@ -45,7 +45,7 @@ from advisor.api import (
     replayed_or,
 )
 
-from ._words import count, percent, time
+from ._words import percent, plural, time
 
 CONFIRMED = "real traces: ResNet in bf16 on an MI300X, 314 transposes a step; in fp32 on V100s, none to speak of"
 
@@ -78,8 +78,8 @@ def check(
     of_work = spent_us / steps.per_step_us(busy.busy_ns)
     yield Finding(
         message=(
-            f"{count(len(rows) / steps.count)} kernels a step only turn tensors between channels-first and "
-            f"channels-last: {time(scale.scaled(spent_us))} of each step, {percent(of_work)} of the device's work."
+            f"Each step runs {plural(len(rows) / steps.count, 'kernel')} only to turn tensors between channels-first "
+            f"and channels-last: {time(scale.scaled(spent_us))} of it, {percent(of_work)} of the device's work."
         ),
         saving=saving,
         facts={"transposes": len(rows) / steps.count, "transpose_us": spent_us},
@@ -118,7 +118,7 @@ EXAMPLES = [
             U=_FROM,
         ),
         saves_us=(0, 850),
-        says=("2 kernels a step",),
+        says=("runs 2 kernels only",),
     ),
     Example(
         "a transpose of small account",

@@ -42,7 +42,7 @@ from advisor.api import (
 
 from ._driver_calls import left_out
 from ._places import first_line, place
-from ._words import count, percent, time
+from ._words import percent, plural, time
 
 _CALLS = ("HostAlloc", "MallocHost", "HostMalloc", "FreeHost", "HostFree", "HostRegister", "HostUnregister")
 
@@ -68,7 +68,7 @@ def check(
     where = first_line(lines, rows)
     yield Finding(
         message=(
-            f"Page-locked memory is fetched or given back in {count(len(rows) / steps.count)} calls a step"
+            f"Page-locked memory is fetched or given back in {plural(len(rows) / steps.count, 'call')} a step"
             f"{place(where)}, which take the loop {time(scale.scaled(spent_us))} ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
@@ -96,7 +96,7 @@ EXAMPLES = [
         "each batch is pinned anew",
         draw(_STEPS, us=100, A=_PIN, F=FORWARD, G=FORWARD, K=GEMM),
         saves_us=(0, 900),
-        says=("in 1 calls a step",),
+        says=("in 1 call a step",),
     ),
     Example(
         "the loader's own thread pins",

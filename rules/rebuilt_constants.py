@@ -46,7 +46,7 @@ from advisor.api import (
 from ._places import place
 from ._reuse import owned, reuse, saving_of
 from ._unfollowed import UnfollowedForwards
-from ._words import count, percent, time
+from ._words import percent, plural, time
 
 CONFIRMED = "measured pair on a CPU: the rays of all pixels of a camera, made in each step"
 
@@ -85,8 +85,8 @@ def check(
     per_step = len(rows) / steps.count
     yield Finding(
         message=(
-            f"{count(per_step)} ops a step{place(next(iter(work.where), None))} depend only on numbers of the script "
-            f"and on tensors that nothing writes, and run in every step: {time(scale.scaled(work.us))} of it "
+            f"Each step runs {plural(per_step, 'op')}{place(next(iter(work.where), None))} whose results depend only "
+            f"on numbers of the script and on tensors that nothing writes: {time(scale.scaled(work.us))} of it "
             f"({percent(work.us / steps.step_us)})."
         ),
         saving=saving,
@@ -123,7 +123,7 @@ EXAMPLES = [
         draw(_STEPS, us=100, **_OPS),
         facts=_facts([0, 1]),
         saves_us=(1350, 1600),
-        says=("2 ops a step depend only on numbers",),
+        says=("2 ops whose results depend only on numbers",),
     ),
     Example(
         "the same beside a GPU",

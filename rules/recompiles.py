@@ -130,8 +130,8 @@ def _stopped_compiling(
     return Finding(
         message=(
             f"torch.compile gave up {plural(len(lost), 'function')} after {count(max(lost.values()))} recompilations "
-            f"and runs it uncompiled {often(uncompiled)}, the last time because of `{last.reason}`"
-            f"{place(where)}."
+            f"and runs {'it' if len(lost) == 1 else 'them'} uncompiled {often(uncompiled)}, the last time because of "
+            f"`{last.reason}`{place(where)}."
         ),
         saving=None,
         where=(where,) if where else (),

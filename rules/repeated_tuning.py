@@ -46,7 +46,7 @@ from advisor.api import (
     replayed_or,
 )
 
-from ._words import count, percent, time
+from ._words import count, percent, plural, time
 
 Ints = npt.NDArray[np.int64]
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
@@ -97,8 +97,9 @@ def check(
     where = lines.where_op(int(tried[0])) if lines else None
     yield Finding(
         message=(
-            f"cudnn.benchmark is on, and {count(len(tried) / steps.count)} convolutions a step have shapes that it "
-            f"tries out anew, with {count(round(len(mine) / len(tried)))} kernels instead of {count(usual)}: "
+            "cudnn.benchmark is on, and tries out anew the shapes of "
+            f"{plural(len(tried) / steps.count, 'convolution')} a step, with "
+            f"{plural(round(len(mine) / len(tried)), 'kernel')} instead of {count(usual)}: "
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,

@@ -72,7 +72,14 @@ EXAMPLES = [
         says=("130 s after the start", "30 %"),
     ),
     Example(
-        "the same before a long training",
+        "half an hour of indexing before an hour of training",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_facts(1800.0, 5400.0),
+        saves_us="unknown",
+        says=("1,800 s after the start", "the run's 5,400 s"),
+    ),
+    Example(
+        "two minutes of tokenising before a long training",
         draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
         facts=_facts(130.0, 86_400.0),
         saves_us=None,

@@ -27,7 +27,7 @@ from typing import Any
 from advisor.api import GEMM, Ev, Example, Finding, Fix, Ranks, draw
 
 from ._exchanges import uneven
-from ._words import count, percent, time
+from ._words import count, percent, plural, time
 
 _TALKING = ("exposed_communication", "communication")
 
@@ -50,9 +50,9 @@ def check(
     who = f"on rank {ranks.ranks[found.most]}" if found.steady else f"most often on rank {ranks.ranks[found.most]}"
     yield Finding(
         message=(
-            f"{count(found.exchanges)} of {count(found.of)} exchanges a step are uneven: the largest part, {who}, has "
-            f"{count(found.times)} times the mean, and a rank waits {time(scale.scaled(lost_us))} of each step on "
-            f"average for that ({percent(lost_us / ranks.step_us)})."
+            f"In {count(found.exchanges)} of {plural(found.of, 'exchange')} a step parts are uneven: the largest, "
+            f"{who}, has {count(found.times)} times the mean, and a rank waits {time(scale.scaled(lost_us))} of each "
+            f"step on average for that ({percent(lost_us / ranks.step_us)})."
         ),
         saving=scale.saving(
             0.0,

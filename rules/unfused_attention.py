@@ -49,7 +49,8 @@ from advisor.api import (
 )
 
 from ._attention_cost import SOFTMAX, cost_of, fused
-from ._words import count, percent, time
+from ._places import often
+from ._words import percent, time
 
 Ints = npt.NDArray[np.int64]
 
@@ -84,11 +85,10 @@ def check(
         return
     dropping = not breakdown.on_device and _drops_out(trace, nesting, found)
     number = len(found) / steps.count
-    often = "once" if number == 1 else f"{count(number)} times"
     where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
     yield Finding(
         message=(
-            f"Attention runs op by op {often} a step: products, mask and softmax of the scores take "
+            f"Attention runs op by op {often(number)}: products, mask and softmax of the scores take "
             f"{time(scale.scaled(cost.forward_us))} of each step ({percent(cost.forward_us / steps.step_us)})"
             f"{' in the forward pass alone' if cost.backward_us else ''}."
         ),

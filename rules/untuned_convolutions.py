@@ -43,7 +43,7 @@ from advisor.api import (
 )
 
 from ._costs import launched_us
-from ._words import count, percent, time
+from ._words import count, percent, plural, time
 
 _CONVOLUTIONS = ("aten::cudnn_convolution", "aten::convolution_backward", "aten::convolution")
 
@@ -75,7 +75,7 @@ def check(
     shapes = len(np.unique(events.dims[rows]))
     yield Finding(
         message=(
-            f"Convolutions of {count(shapes)} shapes, the same in each of {count(steps.count)} steps, take "
+            f"Convolutions of {plural(shapes, 'shape')}, the same in each of {count(steps.count)} steps, take "
             f"{time(scale.scaled(spent_us))} of each step ({percent(share)} of the device's work), and "
             "cudnn.benchmark is off."
         ),

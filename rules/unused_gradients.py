@@ -59,7 +59,7 @@ from ._gradient_uses import DROPPED, NEVER, UNREAD, parameters, updates, uses
 from ._input_gradients import with_unread
 from ._needless_cost import saving_of
 from ._needless_nodes import Needless, needless
-from ._words import count, percent, time
+from ._words import count, percent, plural, time
 
 CONFIRMED = (
     "measured pairs on a CPU: a head, adapters, a student, a discriminator and target networks, with and without the "
@@ -137,8 +137,8 @@ def _finding(
         )
     elif kind == UNREAD:
         message = (
-            f"A backward pass makes gradients of {count(rows.unread)} tensors that are no parameters, the batch above "
-            f"all, and no op reads them: {spent} at least."
+            f"A backward pass makes gradients of {plural(rows.unread, 'tensor')} beside those of the parameters (of "
+            f"the batch above all), and no op reads them: {spent} at least."
         )
         fix = Fix(
             "Ask for no gradient of a batch",
@@ -148,8 +148,8 @@ def _finding(
         )
     else:
         message = (
-            f"A backward pass runs on to {count(rows.unread)} parameters whose gradients are dropped again before an "
-            f"optimizer applies them: {spent}."
+            f"A backward pass runs on to {plural(rows.unread, 'parameter')} whose gradients are dropped again before "
+            f"an optimizer applies them: {spent}."
         )
         fix = Fix(
             "Detach what this loss does not train",
@@ -276,7 +276,7 @@ EXAMPLES = [
         _drawn((3, 512), (64, 512), known=False),
         facts=_frozen(1),
         saves_us=(800, 1900),
-        says=("1 tensors that are no parameters",),
+        says=("of 1 tensor beside those of the parameters",),
     ),
     Example(
         "the gradient of a batch is drawn as a picture",

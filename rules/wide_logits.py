@@ -51,7 +51,8 @@ from advisor.api import (
 
 from ._costs import launched_us
 from ._operands import backward_of, dims_of, dtypes_of, sizes
-from ._words import count, percent, size, time
+from ._places import often
+from ._words import percent, size, time
 
 Ints = npt.NDArray[np.int64]
 # Vocabularies of language models; classes of pictures are fewer.
@@ -96,7 +97,7 @@ def check(
     where = lines.where_op(int(rows[0])) if lines else None
     yield Finding(
         message=(
-            f"Scores of {shape[-1]:,} words are copied to fp32 {count(len(rows) / steps.count)} times a step "
+            f"Scores of {shape[-1]:,} words are copied to fp32 {often(len(rows) / steps.count)} "
             f"({size(held)} each): {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
