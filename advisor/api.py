@@ -110,7 +110,7 @@ from advisor.ranks.ranks import Ranks, Waiting
 from advisor.replay import edits
 from advisor.reportfile import encode as encode_report
 from advisor.rule import Example, Rule
-from advisor.timeline import draw
+from advisor.timeline import Drawing, draw
 from advisor.trace.autograd import AUTOGRAD_NODE, FIRST_GRADIENT
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
@@ -147,6 +147,7 @@ __all__ = [
     "CopySite",
     "Counters",
     "Device",
+    "Drawing",
     "Environment",
     "Ev",
     "Events",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -26,12 +26,12 @@ class Example:
     """
 
     title: str
-    trace: dict[str, Any]
+    trace: Mapping[str, Any]
     saves_us: tuple[float, float] | str | None
     facts: dict[str, Any] | None = None
     says: tuple[str, ...] = ()
     near_miss: bool = False
-    others: tuple[dict[str, Any], ...] = ()
+    others: tuple[Mapping[str, Any], ...] = ()
     other_facts: tuple[dict[str, Any], ...] = ()
 
 

@@ -11,7 +11,7 @@ def test_example(rule, example):
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -50,8 +50,8 @@ def computed(example: Example) -> Computed:
     return _of_rank(example.trace, example.facts, ranks=Ranks.of(range(len(facts)), facts, 0))
 
 
-def _of_rank(drawing: dict[str, Any], facts: dict[str, Any] | None, **more: Any) -> Computed:
-    trace = read_bytes(json.dumps(drawing).encode(), "example.pt.trace.json")
+def _of_rank(drawing: Mapping[str, Any], facts: dict[str, Any] | None, **more: Any) -> Computed:
+    trace = read_bytes(json.dumps(dict(drawing)).encode(), "example.pt.trace.json")
     return Computed(trace=trace, record=None if facts is None else msgspec.convert(facts, RankRecord), **more)
 
 

@@ -17,6 +17,7 @@ Notation
     A drawing without a `gpu` lane is the trace of a machine without a device.
 
 The result is the JSON of a trace file as PyTorch's profiler writes it; it is read by the same reader as real files.
+It is drawn when it is first looked at: rules hold some five hundred examples, and a command that reads a trace none.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 from advisor.drawn import DEVICES, Ev
@@ -84,6 +86,27 @@ class _Box:
             yield _Box(self.lane, self.number, self.word, self.column, start_us, slot * self.ev.fill, self.ev)
 
 
+class Drawing(Mapping[str, Any]):
+    """The JSON of a trace file, drawn when it is first looked at. Looking raises DrawingError, one line."""
+
+    def __init__(self, make: Callable[[], Json]) -> None:
+        """make: draws it."""
+        self._make = make
+
+    @cached_property
+    def _json(self) -> Json:
+        return self._make()
+
+    def __getitem__(self, key: str) -> Any:
+        return self._json[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._json)
+
+    def __len__(self) -> int:
+        return len(self._json)
+
+
 def draw(
     text: str,
     *,
@@ -92,13 +115,18 @@ def draw(
     shapes: bool = True,
     world_size: int = 1,
     **names: str | Ev,
-) -> Json:
+) -> Drawing:
     """The drawing as the JSON of a trace file.
 
     us: microseconds per column. device: "V100", "A100" (the default where a gpu lane is drawn), "H100", "MI300X".
     shapes: whether the profiler recorded shapes. names: the events that the words in the boxes stand for.
-    Raises DrawingError, one line.
     """
+    return Drawing(partial(_drawn, text, names, us=us, device=device, shapes=shapes, world_size=world_size))
+
+
+def _drawn(
+    text: str, names: dict[str, str | Ev], *, us: float, device: str | None, shapes: bool, world_size: int
+) -> Json:
     boxes = [slot for box in _boxes(text, us, names) for slot in box.slots()]
     on_device = any(box.lane == "gpu" for box in boxes)
     if device is not None and device not in DEVICES:

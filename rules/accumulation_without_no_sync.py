@@ -38,6 +38,7 @@ from advisor.api import (
     ZERO_GRAD,
     Breakdown,
     Communication,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -163,7 +164,7 @@ _NORM = "[W][F ][B ][S][a]        "  # statistics of normalisation travel, gradi
 _STEP, _CLEAR, _ON = "[O]", "[Z]", "   "
 
 
-def _drawn(*passes: str, one_step: bool = False) -> dict[str, Any]:
+def _drawn(*passes: str, one_step: bool = False) -> Drawing:
     """Passes of 28 ms beside their reductions of 5 ms, each in a step of its own or all in one."""
     wide = len(passes[0])
     marks = [f"[{number:<{wide - 2}}]" for number in range(1, len(passes) + 1)]
@@ -173,7 +174,7 @@ def _drawn(*passes: str, one_step: bool = False) -> dict[str, Any]:
     return draw(lanes, us=1000, world_size=2, **{word: _WORDS[word] for word in _WORDS if f"[{word}" in lanes})
 
 
-def _on_gpu(first: str) -> dict[str, Any]:
+def _on_gpu(first: str) -> Drawing:
     return draw(
         f"""
         step   [1                         ][2                         ]

@@ -27,6 +27,7 @@ from advisor.api import (
     GEMM,
     Breakdown,
     Category,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -79,7 +80,7 @@ def check(
     )
 
 
-def _launches(call_us: float, kernel_us: float) -> dict[str, object]:
+def _launches(call_us: float, kernel_us: float) -> Drawing:
     """A trace of forty launches, each with its kernel right after its start."""
     made = draw(
         """

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from advisor.api import (
     H2D_PAGEABLE,
     TO,
     Category,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -102,7 +102,7 @@ def _pairs(trace: Trace, down: list[int], up: list[int]) -> list[tuple[int, int]
     return found
 
 
-def _drawn(second: int, bytes_: int = 8 << 20) -> dict[str, Any]:
+def _drawn(second: int, bytes_: int = 8 << 20) -> Drawing:
     down = Ev(D2H_PAGEABLE.name, D2H_PAGEABLE.cat, bytes=8 << 20)
     up = Ev(H2D_PAGEABLE.name, H2D_PAGEABLE.cat, bytes=bytes_, args={"device": second})
     return draw(

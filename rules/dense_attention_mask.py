@@ -34,6 +34,7 @@ from advisor.api import (
     Breakdown,
     Category,
     Device,
+    Drawing,
     Ev,
     Events,
     Example,
@@ -202,12 +203,12 @@ _STEPS = """
     """
 
 
-def _drawn(attention: Ev) -> dict[str, object]:
+def _drawn(attention: Ev) -> Drawing:
     other = Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")
     return draw(_STEPS, us=100, A=attention, I=_INNER, F=FORWARD, B=BACKWARD, S=SYNC, K=_KERNEL, L=other, M=other)
 
 
-def _on_a_cpu(tokens: int, before: str = "aten::linear") -> dict[str, object]:
+def _on_a_cpu(tokens: int, before: str = "aten::linear") -> Drawing:
     """A step that spends 1,000 µs in attention, 300 of them on its mask, and 800 in its backward pass."""
     matrix = [8, 12, tokens, 64]
     dims = [matrix, matrix, matrix, [tokens, tokens], [], [], [], []]

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +30,7 @@ from advisor.api import (
     GEMM,
     OPTIMIZER,
     Breakdown,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -156,7 +156,7 @@ _STEP = Ev("Optimizer.step#AdamW.step", "user_annotation")
 _LISTS = Ev("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<4>>", "kernel")
 
 
-def _adamw(products: Ev, lists: Ev) -> dict[str, Any]:
+def _adamw(products: Ev, lists: Ev) -> Drawing:
     """Two steps with AdamW on lists: products of forward and backward on the device, then the update's kernels."""
     return draw(
         """
@@ -182,7 +182,7 @@ def _adamw(products: Ev, lists: Ev) -> dict[str, Any]:
     )
 
 
-def _one_op(step: Ev, op: str) -> dict[str, Any]:
+def _one_op(step: Ev, op: str) -> Drawing:
     """Two steps whose optimizer runs one op on lists."""
     return draw(
         """

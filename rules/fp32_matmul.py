@@ -34,6 +34,7 @@ from advisor.api import (
     GEMM,
     Breakdown,
     Device,
+    Drawing,
     Environment,
     Ev,
     Example,
@@ -170,7 +171,7 @@ _STEPS = """
     """
 
 
-def _drawn(device: str, dtypes: dict[str, object], kernel: Ev) -> dict[str, object]:
+def _drawn(device: str, dtypes: dict[str, object], kernel: Ev) -> Drawing:
     op = Ev("aten::mm", **dtypes)  # type: ignore[arg-type]
     return draw(_STEPS, us=1000, device=device, F=op, B=op, K=kernel)
 

@@ -30,6 +30,7 @@ from advisor.api import (
     SYNC,
     Breakdown,
     Device,
+    Drawing,
     Ev,
     Events,
     Example,
@@ -160,7 +161,7 @@ _STEPS = """
     """
 
 
-def _drawn(norm: Ev, kernel: Ev) -> dict[str, object]:
+def _drawn(norm: Ev, kernel: Ev) -> Drawing:
     return draw(_STEPS, us=100, device="A100", A=norm, B=BACKWARD, S=SYNC, K=kernel, L=_kernel(1000))
 
 

@@ -30,6 +30,7 @@ from advisor.api import (
     FORWARD,
     GEMM,
     Communication,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -135,7 +136,7 @@ _GATHER = Ev(
 _ASKED = Ev("c10d::_allgather_base_", launches="collective")
 
 
-def _drawn(text: str) -> dict[str, Any]:
+def _drawn(text: str) -> Drawing:
     return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=_ASKED, K=GEMM, N=_GATHER)
 
 

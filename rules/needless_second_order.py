@@ -34,6 +34,7 @@ from advisor.api import (
     OPTIMIZER,
     Breakdown,
     Category,
+    Drawing,
     Ev,
     Events,
     Example,
@@ -209,7 +210,7 @@ _STEPS = """
     """
 
 
-def _drawn(*, recorded: bool = True, followed: bool = False, again: bool = False) -> dict[str, object]:
+def _drawn(*, recorded: bool = True, followed: bool = False, again: bool = False) -> Drawing:
     """Two steps. recorded: with create_graph=True; followed: the second pass goes through it; again: checkpointed."""
     name = "aten::linear" if again else "aten::mm"
     rows: dict[str, Any] = {

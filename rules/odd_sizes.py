@@ -27,6 +27,7 @@ import numpy as np
 from advisor.api import (
     SYNC,
     Breakdown,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -161,7 +162,7 @@ _STEPS = """
     """
 
 
-def _drawn(odd: Ev, kernel: Ev = _ODD) -> dict[str, object]:
+def _drawn(odd: Ev, kernel: Ev = _ODD) -> Drawing:
     return draw(_STEPS, us=100, device="A100", A=odd, B=_product(4096, 1024, 7808), S=SYNC, K=kernel, L=_FIT)
 
 

@@ -34,6 +34,7 @@ from advisor.api import (
     NCCL,
     Breakdown,
     Device,
+    Drawing,
     Example,
     Finding,
     Fix,
@@ -177,7 +178,7 @@ _KEPT = Fix(
 )
 
 
-def _drawn(world_size: int = 1) -> dict[str, Any]:
+def _drawn(world_size: int = 1) -> Drawing:
     return draw(
         """
         step   [1                             ][2                             ]
@@ -192,7 +193,7 @@ def _drawn(world_size: int = 1) -> dict[str, Any]:
     )
 
 
-def _talking() -> dict[str, Any]:
+def _talking() -> Drawing:
     return draw(
         """
         step   [1                             ][2                             ]

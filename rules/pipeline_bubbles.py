@@ -30,6 +30,7 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GLOO,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -199,12 +200,12 @@ _REDUCED = """
 _SEND, _RECV = Ev("gloo:send", "user_annotation"), Ev("gloo:recv", "user_annotation")
 
 
-def _drawn(text: str, many: int = 1) -> dict[str, Any]:
+def _drawn(text: str, many: int = 1) -> Drawing:
     sends = Ev(_SEND.name, _SEND.cat, times=many)
     return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, s=sends, r=_RECV)
 
 
-def _reducing(sends: Ev) -> dict[str, Any]:
+def _reducing(sends: Ev) -> Drawing:
     return draw(_REDUCED, us=1000, world_size=2, F=FORWARD, B=BACKWARD, a=GLOO, s=sends)
 
 

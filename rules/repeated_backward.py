@@ -31,6 +31,7 @@ from advisor.api import (
     GEMM,
     OPTIMIZER,
     Breakdown,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -159,7 +160,7 @@ _MUL = Ev("aten::mul", dims=[[], []])
 
 def _drawn(
     *, added: bool = True, one_graph: bool = True, together: bool = False, on_device: bool = False, between: Ev = _MUL
-) -> dict[str, object]:
+) -> Drawing:
     """Two backward passes in each step.
 
     added: the second adds to what the first stored; one_graph: both go through the same layer; together: there is no

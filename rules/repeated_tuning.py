@@ -28,6 +28,7 @@ from advisor.api import (
     Breakdown,
     Category,
     Device,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -148,7 +149,7 @@ _STEPS = """
 _KERNEL = "cudnn_infer_ampere_scudnn_winograd_128x128"
 
 
-def _drawn(first: Ev, second: Ev, tries: Ev) -> dict[str, object]:
+def _drawn(first: Ev, second: Ev, tries: Ev) -> Drawing:
     many = Ev(_KERNEL, "kernel", times=tries.times)
     usual = {"B": _convolution(14), "O": _ONE, "L": Ev(_KERNEL, "kernel"), "S": SYNC}
     given: dict[str, Ev] = {"A": first, "C": second, "T": tries, "U": tries, "K": many, **usual}

@@ -29,6 +29,7 @@ from advisor.api import (
     FORWARD,
     GEMM,
     Category,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -100,7 +101,7 @@ _TWO = """
     """
 
 
-def _drawn(second: dict[str, Any], *, replicas: bool = True) -> dict[str, Any]:
+def _drawn(second: dict[str, Any], *, replicas: bool = True) -> Drawing:
     names = ("Broadcast", "Scatter", "Gather") if replicas else ("aten::detach", "aten::view", "aten::t")
     broadcast, scatter, gather = (Ev(name, launches="") for name in names)
     kernel = Ev(GEMM.name, GEMM.cat, args=second)

@@ -28,6 +28,7 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GLOO,
+    Drawing,
     Example,
     Finding,
     Fix,
@@ -103,7 +104,7 @@ _TOGETHER = Fix(
 )
 
 
-def _drawn() -> dict[str, Any]:
+def _drawn() -> Drawing:
     return draw(
         """
         step   [1                     ][2                     ]

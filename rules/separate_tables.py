@@ -31,6 +31,7 @@ from advisor.api import (
     OPTIMIZER,
     Breakdown,
     Category,
+    Drawing,
     Ev,
     Events,
     Example,
@@ -189,7 +190,7 @@ def _lookup(number: int, rows: int, width: int) -> Ev:
     return Ev("aten::embedding", dims=[[rows, width], [256]], args={"Sequence number": number, "Fwd thread id": 0})
 
 
-def _drawn(*, tables: int = 8, rows: int = 50, width: int = 8, other: int = 8) -> dict[str, object]:
+def _drawn(*, tables: int = 8, rows: int = 50, width: int = 8, other: int = 8) -> Drawing:
     """Two steps of look-ups. other: the width of every second table."""
     names = "BCDEFGHIJK"[:tables]
     forward = "".join(f"[{name}]" for name in names)

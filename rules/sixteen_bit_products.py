@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from advisor.api import (
     BACKWARD,
     SYNC,
     Breakdown,
     Category,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -148,7 +148,7 @@ _KERNEL = Ev("nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NTN", "kernel")
 _OTHER = Ev("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>", "kernel")
 
 
-def _drawn(rows: int, dtype: str = "c10::BFloat16", device: str = "H100", op: str = "aten::mm") -> dict[str, Any]:
+def _drawn(rows: int, dtype: str = "c10::BFloat16", device: str = "H100", op: str = "aten::mm") -> Drawing:
     product = Ev(op, dims=[[rows, 8192], [8192, 8192]], dtypes=[dtype] * 2)
     return draw(_STEPS, us=200, device=device, A=product, B=BACKWARD, S=SYNC, K=_KERNEL, L=_OTHER)
 

@@ -32,6 +32,7 @@ from advisor.api import (
     Breakdown,
     Category,
     Device,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -122,7 +123,7 @@ _STEPS = """
     """
 
 
-def _drawn(bytes_: int, kind: str = "Pinned") -> dict[str, object]:
+def _drawn(bytes_: int, kind: str = "Pinned") -> Drawing:
     copy = Ev(f"Memcpy HtoD ({kind} -> Device)", "gpu_memcpy", bytes=bytes_)
     return draw(_STEPS, us=1000, device="A100", T=TO, F=FORWARD, S=SYNC, C=copy, K=GEMM)
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,7 @@ from advisor.api import (
     FORWARD,
     GEMM,
     NCCL,
+    Drawing,
     Example,
     Finding,
     Meetings,
@@ -102,7 +102,7 @@ def _sent_us(meeting: Meetings, late: npt.NDArray[np.float64]) -> npt.NDArray[np
     return sent
 
 
-def _drawn(lasts: Sequence[int], comes: Sequence[int] = ()) -> dict[str, Any]:
+def _drawn(lasts: Sequence[int], comes: Sequence[int] = ()) -> Drawing:
     """A rank whose all-reduces last so many columns; in step k its collective begins comes[k] columns later."""
     lanes = {"step  ": "", "cpu   ": "", "gpu 7 ": "", "gpu 20": ""}
     for number, last in enumerate(lasts):

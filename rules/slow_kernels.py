@@ -30,6 +30,7 @@ from advisor.api import (
     SYNC,
     Breakdown,
     Device,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -188,7 +189,7 @@ def _depthwise(samples: int, groups: int) -> Ev:
     return Ev("aten::convolution", dims=dims, dtypes=kinds, args={"Concrete Inputs": [*_GIVEN, str(groups)]})
 
 
-def _drawn(op: Ev, kernel: str, us: float = 100) -> dict[str, object]:
+def _drawn(op: Ev, kernel: str, us: float = 100) -> Drawing:
     return draw(_STEPS, us=us, device="A100", A=op, S=SYNC, K=Ev(kernel, "kernel", args={"grid": [4096, 1, 1]}))
 
 

@@ -32,6 +32,7 @@ from advisor.api import (
     FORWARD,
     GLOO,
     NEXT,
+    Drawing,
     Example,
     Finding,
     Ranks,
@@ -214,7 +215,7 @@ _TWICE = """
     """
 
 
-def _drawn(text: str, world_size: int = 2) -> dict[str, Any]:
+def _drawn(text: str, world_size: int = 2) -> Drawing:
     return draw(text + _TWICE, us=1000, world_size=world_size, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO, A=GLOO)
 
 

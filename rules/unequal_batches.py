@@ -29,6 +29,7 @@ import numpy as np
 from advisor.api import (
     BACKWARD,
     GLOO,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -159,7 +160,7 @@ _LONG = """
     """
 
 
-def _drawn(text: str, rows: int, world_size: int = 2) -> dict[str, Any]:
+def _drawn(text: str, rows: int, world_size: int = 2) -> Drawing:
     product = Ev("aten::mm", dims=[[rows, 256], [256, 256]])
     node = Ev(BACKWARD.name, dims=None)
     return draw(text, us=1000, world_size=world_size, F=product, B=node, G=GLOO, A=GLOO)

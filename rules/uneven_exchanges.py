@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from advisor.api import GEMM, Ev, Example, Finding, Fix, Ranks, draw
+from advisor.api import GEMM, Drawing, Ev, Example, Finding, Fix, Ranks, draw
 
 from ._exchanges import uneven
 from ._words import count, percent, plural, time
@@ -80,7 +80,7 @@ _BALANCE = Fix(
 )
 
 
-def _drawn(parts: Sequence[int], works: Sequence[int], longest: int) -> dict[str, Any]:
+def _drawn(parts: Sequence[int], works: Sequence[int], longest: int) -> Drawing:
     """A rank that gets parts[k] numbers in step k and computes on them for works[k] columns; the longest of a job."""
     lanes = {"step  ": "", "cpu   ": "", "gpu 7 ": "", "gpu 20": ""}
     boxes: dict[str, Any] = {"K": GEMM, "E": Ev("aten::mm")}

@@ -31,6 +31,7 @@ from advisor.api import (
     Breakdown,
     Category,
     Device,
+    Drawing,
     Ev,
     Events,
     Example,
@@ -177,7 +178,7 @@ _STEPS = """
 _BESIDE = "    gpu 9               [M             ]               [M             ]\n"
 
 
-def _drawn(usual: float, slow: float, beside: str = "") -> dict[str, object]:
+def _drawn(usual: float, slow: float, beside: str = "") -> Drawing:
     """Five calls and one in each step, filling so much of their slots of 200 and 1,600 µs; another kernel beside it."""
     calls, last = Ev(_KERNEL, "kernel", times=5, fill=usual), Ev(_KERNEL, "kernel", fill=slow)
     if beside:

@@ -36,6 +36,7 @@ import numpy.typing as npt
 from advisor.api import (
     OPTIMIZER,
     Breakdown,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -197,7 +198,7 @@ def _frozen(number: int) -> dict[str, object]:
 
 def _drawn(
     head: tuple[int, ...], backbone: tuple[int, ...], *, fill: float = 1.0, known: bool = True, read: bool = False
-) -> dict[str, object]:
+) -> Drawing:
     """A forward pass through a backbone (A) and a head (B), and its backward pass. read: what comes last is (R)."""
     more: dict[str, Any] = {"R": Ev("aten::abs", dims=[list(backbone)])} if read else {}
     return draw(
@@ -223,7 +224,7 @@ def _drawn(
     )
 
 
-def _in_turns(*, added: bool) -> dict[str, object]:
+def _in_turns(*, added: bool) -> Drawing:
     """A discriminator's pass that runs on through the generator, then the generator's own; each has an optimizer."""
     kept = Ev("aten::add_" if added else "aten::detach", dims=[[512, 512]])
     rows: dict[str, Any] = {name: _linear(at, *shape) for name, at, shape in _TURNS}

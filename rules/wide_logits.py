@@ -31,6 +31,7 @@ from advisor.api import (
     SYNC,
     Breakdown,
     Category,
+    Drawing,
     Ev,
     Events,
     Example,
@@ -154,7 +155,7 @@ _STEPS = """
     """
 
 
-def _drawn(copy: Ev, loss: Ev) -> dict[str, object]:
+def _drawn(copy: Ev, loss: Ev) -> Drawing:
     softmax = Ev("void at::native::cunn_SoftMaxForward<4, float, float, float>", "kernel")
     forward = Ev("aten::mm")
     return draw(_STEPS, us=100, F=forward, C=copy, L=loss, B=BACKWARD, S=SYNC, K=GEMM, E=_CAST, M=softmax)

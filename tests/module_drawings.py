@@ -87,7 +87,7 @@ def profiled(*lasts, gpu="", **more):
 
 def known(trace, recorded=RECORDED, record=None):
     def read(one):
-        return read_bytes(json.dumps(one).encode(), "a.json")
+        return read_bytes(json.dumps(dict(one)).encode(), "a.json")
 
     lines = LinesTrace(read(recorded)) if recorded else None
     return Computed(trace=read(trace), lines=lines, record=record or RankRecord(model=MODEL))

@@ -27,7 +27,7 @@ def about(us: float, by: float = 25) -> Any:
 
 def read(drawn: dict[str, Any]) -> Trace:
     """A drawn trace through the real reader."""
-    return read_bytes(json.dumps(drawn).encode(), "drawn.pt.trace.json")
+    return read_bytes(json.dumps(dict(drawn)).encode(), "drawn.pt.trace.json")
 
 
 def drawn(text: str, **names: Any) -> tuple[Trace, Replay]:

@@ -34,7 +34,7 @@ ABOUT = 12.0
 
 
 def analysed(drawing: dict[str, Any]) -> Computed:
-    return Computed(trace=read_bytes(json.dumps(drawing).encode(), "drawn"))
+    return Computed(trace=read_bytes(json.dumps(dict(drawing)).encode(), "drawn"))
 
 
 def causes(drawing: dict[str, Any]) -> dict[str, float]:

@@ -100,7 +100,7 @@ def matmuls(
         E="void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>",
     )
     record = RankRecord(settings=settings) if settings else None
-    return Computed(trace=read_bytes(json.dumps(drawing).encode(), "drawn"), record=record)
+    return Computed(trace=read_bytes(json.dumps(dict(drawing)).encode(), "drawn"), record=record)
 
 
 def share(computed: Computed) -> float | None:
@@ -170,7 +170,7 @@ def cpu(dtypes: list[str] | None) -> dict[str, Any]:
 
 
 def test_on_a_cpu_the_share_is_of_the_step() -> None:
-    computed = Computed(trace=read_bytes(json.dumps(cpu(FLOAT)).encode(), "drawn"))
+    computed = Computed(trace=read_bytes(json.dumps(dict(cpu(FLOAT))).encode(), "drawn"))
     assert share(computed) == pytest.approx(400 / 900)
     assert not computed.get(Matmuls).on_device
-    assert share(Computed(trace=read_bytes(json.dumps(cpu(None)).encode(), "drawn"))) is None
+    assert share(Computed(trace=read_bytes(json.dumps(dict(cpu(None))).encode(), "drawn"))) is None

@@ -33,7 +33,7 @@ from advisor.trace.load import load, read_bytes
 
 
 def analysed(drawing: dict[str, Any]) -> Computed:
-    return Computed(trace=read_bytes(json.dumps(drawing).encode(), "drawn"))
+    return Computed(trace=read_bytes(json.dumps(dict(drawing)).encode(), "drawn"))
 
 
 def parts(drawing: dict[str, Any]) -> dict[str, float]:
@@ -79,7 +79,7 @@ def test_zero_grad_between_loss_and_backward_leaves_the_forward_pass_whole() -> 
 def _by_optimizer(drawing: dict[str, Any], source: str = "optimizer") -> dict[str, float]:
     """µs per step of the parts, where capture told the steps by their optimizer, or by that source."""
     record = RankRecord(steps=StepTimes(source=source))
-    computed = Computed(trace=read_bytes(json.dumps(drawing).encode(), "drawn"), record=record)
+    computed = Computed(trace=read_bytes(json.dumps(dict(drawing)).encode(), "drawn"), record=record)
     return {item.id: pytest.approx(item.us) for item in computed.get(Breakdown).items if item.us}
 
 

@@ -18,7 +18,7 @@ UPDATE = Ev("aten::add_")
 
 
 def analysed(drawing: dict[str, Any]) -> Computed:
-    return Computed(trace=read_bytes(json.dumps(drawing).encode(), "drawn"))
+    return Computed(trace=read_bytes(json.dumps(dict(drawing)).encode(), "drawn"))
 
 
 def parts(computed: Computed) -> dict[str, float]:
@@ -147,7 +147,7 @@ def test_a_recorded_window_without_marks_has_the_steps_of_its_closures() -> None
         B=BACKWARD,
         U=UPDATE,
     )
-    trace = read_bytes(json.dumps(drawing).encode(), "drawn")
+    trace = read_bytes(json.dumps(dict(drawing)).encode(), "drawn")
     captured = Computed(trace=trace, record=RankRecord(steps=StepTimes(source="window"))).get(Steps)
     # From step to step 24 columns; where the third ends nobody knows.
     assert (captured.count, captured.source, captured.profiled_us) == (2, "optimizer", (2400.0, 2400.0))

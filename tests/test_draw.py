@@ -10,7 +10,7 @@ from advisor.trace.load import read_bytes
 
 
 def read(drawing):
-    return read_bytes(json.dumps(drawing).encode(), "drawn")
+    return read_bytes(json.dumps(dict(drawing)).encode(), "drawn")
 
 
 def rows(trace, name):
@@ -125,11 +125,11 @@ def test_a_drawing_without_a_gpu_lane_has_no_device():
 )
 def test_a_drawing_that_makes_no_sense_is_one_clear_line(text, names, said):
     with pytest.raises(DrawingError) as caught:
-        draw(text, **names)
+        dict(draw(text, **names))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_device_names_the_known_ones():
     with pytest.raises(DrawingError, match="H100"):
-        draw("cpu [A]\ngpu [K]", device="H1000", A="aten::mm", K="gemm")
+        dict(draw("cpu [A]\ngpu [K]", device="H1000", A="aten::mm", K="gemm"))

@@ -127,7 +127,7 @@ def drawn() -> Trace:
         C="Memcpy HtoD (Pinned -> Device)",
         N=NCCL,
     )
-    return read_bytes(json.dumps(drawing).encode(), "drawn")
+    return read_bytes(json.dumps(dict(drawing)).encode(), "drawn")
 
 
 @pytest.mark.parametrize("last_step", [True, False])

@@ -36,7 +36,7 @@ def real(name):
 
 def drawn(op, kernel=GEMM, **options):
     trace = draw(_STEPS, **{"us": 100, "device": "A100", "A": op, "S": SYNC, "K": kernel} | options)
-    return Computed(trace=read_bytes(json.dumps(trace).encode(), "a.json"))
+    return Computed(trace=read_bytes(json.dumps(dict(trace)).encode(), "a.json"))
 
 
 def test_a_product_by_hand():
@@ -71,7 +71,7 @@ def test_without_shapes_or_rates_nothing_is_said():
         drawn(Ev("aten::mm")).get(KernelWork)
     trace = draw("step [1   ][2   ]\ncpu  [A ] [A ]", A=Ev("aten::mm", dims=[[8, 8]] * 2, dtypes=["float"] * 2))
     with pytest.raises(Missing, match="CPU alone"):
-        Computed(trace=read_bytes(json.dumps(trace).encode(), "a.json")).get(KernelWork)
+        Computed(trace=read_bytes(json.dumps(dict(trace)).encode(), "a.json")).get(KernelWork)
 
 
 @pytest.mark.parametrize("name", [QWEN, TIMESFORMER, RESNETS[1]])

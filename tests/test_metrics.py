@@ -66,7 +66,7 @@ def measured(drawing: dict[str, Any], record: RankRecord | None = None) -> dict[
 
 
 def analysed(drawing: dict[str, Any], record: RankRecord | None = None) -> Computed:
-    return Computed(trace=read_bytes(json.dumps(drawing).encode(), "drawn"), record=record)
+    return Computed(trace=read_bytes(json.dumps(dict(drawing)).encode(), "drawn"), record=record)
 
 
 def on_gpu(**more: Any) -> dict[str, Any]:

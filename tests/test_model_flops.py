@@ -26,7 +26,7 @@ _KERNEL = Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")
 
 
 def computed(trace, record=None):
-    return Computed(trace=read_bytes(json.dumps(trace).encode(), "a.json"), record=record)
+    return Computed(trace=read_bytes(json.dumps(dict(trace)).encode(), "a.json"), record=record)
 
 
 def test_products_at_the_peak_of_their_format():

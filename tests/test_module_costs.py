@@ -195,7 +195,7 @@ def test_a_damaged_record_costs_no_more_than_its_facts(model):
 
 
 def test_a_bare_trace_without_modules_says_nothing():
-    computed = Computed(trace=read_bytes(json.dumps(profiled(4, 4)).encode(), "a.json"))
+    computed = Computed(trace=read_bytes(json.dumps(dict(profiled(4, 4))).encode(), "a.json"))
     assert modules(computed, 0, None) is None
     with pytest.raises(Missing, match="advisor run"):
         computed.get(ModuleCalls)

@@ -23,7 +23,7 @@ def test_modules_that_the_profiler_recorded_by_itself():
     names = {"N": "Net_0", "A": "Linear_0", "B": "Linear_1", "R": "ReLU_0"}
     frames = {key: Ev(f"nn.Module: {name}", "python_function", launches="") for key, name in names.items()}
     trace = draw(text, us=10, **frames, a="aten::linear", b="aten::linear", c="aten::relu")
-    computed = Computed(trace=read_bytes(json.dumps(trace).encode(), "a.json"))
+    computed = Computed(trace=read_bytes(json.dumps(dict(trace)).encode(), "a.json"))
     found = modules(computed, 0, None)
     rows = by_path(found)
     assert {path: row.forward_us for path, row in rows.items()} == {

@@ -14,9 +14,8 @@ _OTHER = Ev("aten::add", dims=[[8], [8]], args={"Input Strides": [[1], [1]], "Co
 
 
 def _read(folder, damage=""):
-    text = json.dumps(
-        draw("step [1    ][2    ]\ncpu  [C ][A ] [C ][A ]\ngpu 7 [K ][K ] [K ][K ]", C=_CONVOLUTION, A=_OTHER, K="k")
-    )
+    drawing = "step [1    ][2    ]\ncpu  [C ][A ] [C ][A ]\ngpu 7 [K ][K ] [K ][K ]"
+    text = json.dumps(dict(draw(drawing, C=_CONVOLUTION, A=_OTHER, K="k")))
     path = folder / "a.json"
     path.write_text(text.replace('"traceEvents": [', '"traceEvents": [' + damage))
     return load(path).events

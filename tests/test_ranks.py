@@ -41,11 +41,11 @@ LATE = """
 
 def drawn(text: str, world_size: int = 2) -> dict[str, Any]:
     drawing = draw(text, us=1000, world_size=world_size, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO)
-    return json.loads(json.dumps(drawing))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(dict(drawing)))  # type: ignore[no-any-return]
 
 
 def read(drawing: dict[str, Any]) -> Trace:
-    return read_bytes(json.dumps(drawing).encode(), "drawn.pt.trace.json")
+    return read_bytes(json.dumps(dict(drawing)).encode(), "drawn.pt.trace.json")
 
 
 def later(drawing: dict[str, Any], us: float) -> dict[str, Any]:

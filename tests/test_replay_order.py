@@ -39,7 +39,7 @@ def graph_of(trace: Trace) -> Graph:
 def drawn() -> Trace:
     names = {"C": TO, "F": "aten::linear", "I": ITEM, "B": "autograd::engine::evaluate_function: MmBackward0"}
     made = draw(DRAWING, us=10, M=H2D_PAGEABLE, K="gemm", D="Memcpy DtoH (Device -> Pageable)", **names)
-    return read_bytes(json.dumps(made).encode(), "t.json")
+    return read_bytes(json.dumps(dict(made)).encode(), "t.json")
 
 
 def check(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ OPS = {"L": Ev("aten::mul", times=40, fill=0.6), "B": Ev(BACKWARD.name)}
 
 
 def read(drawing, **words):
-    return read_bytes(json.dumps(draw(drawing, us=50, **words)).encode(), "drawn.pt.trace.json")
+    return read_bytes(json.dumps(dict(draw(drawing, us=50, **words))).encode(), "drawn.pt.trace.json")
 
 
 def recorded(visits, ops=OPS, record=None):

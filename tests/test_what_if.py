@@ -31,7 +31,7 @@ _BUSY = """
 
 
 def computed(trace):
-    return Computed(trace=read_bytes(json.dumps(trace).encode(), "a.json"))
+    return Computed(trace=read_bytes(json.dumps(dict(trace)).encode(), "a.json"))
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_real_steps_that_wait_for_their_host(name):
 
 def test_the_report_shows_it(tmp_path, busy):
     path = tmp_path / "a.pt.trace.json"
-    path.write_text(json.dumps(draw(_BUSY, us=500, device="A100", A=_PRODUCT, S=SYNC, K=_KERNEL)))
+    path.write_text(json.dumps(dict(draw(_BUSY, us=500, device="A100", A=_PRODUCT, S=SYNC, K=_KERNEL))))
     command = [sys.executable, "-m", "advisor", "analyze", str(path), "--what-if-gpu", "H100", "--format", "json"]
     done = subprocess.run(command, capture_output=True, check=True, timeout=60)
     report: Report = decode(done.stdout)
