@@ -3,10 +3,11 @@
 ## What it looks at
 On machines without an accelerator: lines of the user's code that spend their time in long stretches of Python, in
 which no op, no fetch and no optimizer runs, with the ops between these stretches. A function that a line calls often
-is one place with that line. The few microseconds between the ops of a model are no such stretch, and neither is a call
-of a library that runs once a step for less than a tenth of a millisecond. Where steps rise through the run and this
-Python rises in the window, the high end is what it takes at the end of the run so far. (With an accelerator such time
-matters only where the device idles; that is the rule idle-gpu.)
+is one place with that line. Where every so many steps one is far longer, in those timed without the profiler, too, it
+counts with its share of all steps. The few microseconds between the ops of a model are no such stretch, and neither is
+a call of a library that runs once a step for less than a tenth of a millisecond. Where steps rise through the run and
+this Python rises in the window, the high end is what it takes at the end of the run so far. (With an accelerator such
+time matters only where the device idles; that is the rule idle-gpu.)
 
 ## Why it costs time
 Python handles one number at a time. A loop over samples, a conversion to lists, a metric in pure Python, a
@@ -39,19 +40,19 @@ from advisor.api import (
     Fix,
     LineCost,
     LineCosts,
+    Lines,
     RankRecord,
     Saving,
     Scale,
     Steps,
     Undilated,
     draw,
-    intersect,
-    total,
 )
 
 from ._besides import BESIDES
 from ._blocks import MOST_KEPT, TURNS, Block
 from ._loop_places import LoopPlaces
+from ._now_and_then import now_and_then, python_ns
 from ._rising import end_of_rise
 from ._words import percent, time
 
@@ -59,8 +60,6 @@ CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hook
 
 # How capture says that a step ran more lines than it records.
 _CUT = "the lines step ran more than"
-# A stretch that is this many times longer in one step than in the median step comes only now and then.
-_NOW_AND_THEN = 3.0
 # Collections of the same objects take alike, within this factor.
 _PAUSED = 2.0
 # Of what makes un-profiled steps longer than the median, from here on it is waiting for a core that others have; of
@@ -77,6 +76,7 @@ def check(
     undilated: Undilated,
     costs: LineCosts | None,
     places: LoopPlaces | None,
+    lines: Lines,
     device: Device,
     steps: Steps,
     breakdown: Breakdown,
@@ -90,12 +90,12 @@ def check(
     if breakdown.on_device or device.kind != "none":
         return
     # Pauses of the garbage collector are Python too, and the rule garbage-collection owns them.
-    rare, once_us = _now_and_then(undilated, steps, _kept_waiting(record, scale))
+    rare, once_us = now_and_then(undilated.python, steps, scale.every, _kept_waiting(record, scale))
     host_us = min(breakdown.us("host"), undilated.python_us) - once_us
     bound_us = max(host_us - _collected_us(record, undilated, steps), 0.0)
     if bound_us < min_share * steps.step_us:
         return
-    end_us = end_of_rise(_python_ns(undilated, steps), record) if record else None
+    end_us = end_of_rise(python_ns(undilated.python, steps), record) if record else None
     found = False
     named_us = sum(line.python_us for line in costs.lines) if costs else 0.0
     cut = record is not None and any(_CUT in note for note in record.notes)
@@ -103,12 +103,13 @@ def check(
         # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
         nameless_us = max(undilated.python_us - named_us, 0.0) if cut and index == 0 else 0.0
         grown_us = end_us if place.python_us + nameless_us >= _MOST * undilated.python_us else None
-        saving = _saving(place, nameless_us, undilated, scale, rare, grown_us)
+        here = rare.of(place, lines, undilated.python, steps) if rare is not None else None
+        saving = _saving(place, nameless_us, undilated, scale, here, grown_us)
         worth_us = sum(line.us for line in place.lines if _is_work(line)) + nameless_us
         if min(worth_us, bound_us) >= min_share * steps.step_us:
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
-            yield _finding(place, us, saving, rare, grown_us is not None, steps, scale)
+            yield _finding(place, us, saving, here, grown_us is not None, steps, scale)
     if not found and (costs is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, steps, scale)
 
@@ -126,7 +127,7 @@ def _collected_us(record: RankRecord | None, undilated: Undilated, steps: Steps)
     """
     if record is None or not record.gc_pauses_us or not record.steps.unprofiled_us:
         return 0.0
-    each_us = np.array(_python_ns(undilated, steps)) / 1e3
+    each_us = np.array(python_ns(undilated.python, steps)) / 1e3
     excess_us = each_us - float(np.median(each_us))
     pauses_us = np.array(record.gc_pauses_us)
     long = pauses_us > _PAUSED * float(np.median(each_us))
@@ -135,26 +136,6 @@ def _collected_us(record: RankRecord | None, undilated: Undilated, steps: Steps)
         return alike_us
     paused = excess_us * _PAUSED >= float(np.median(pauses_us[long]))
     return alike_us + float(excess_us[paused].sum()) / steps.count
-
-
-def _python_ns(undilated: Undilated, steps: Steps) -> list[int]:
-    """Python of each profiled step."""
-    return [total(intersect(undilated.python, span[None])) for span in steps.spans]
-
-
-def _now_and_then(undilated: Undilated, steps: Steps, kept_waiting: bool) -> tuple[bool, float]:
-    """Whether several steps have far more Python than most, and µs per step that only a single one has.
-
-    Several: a checkpoint, a log every N steps. One: somebody took the core, or it is too rare for this window to tell.
-    kept_waiting: somebody took the core again and again, and which of them did no work cannot be told.
-    """
-    each = _python_ns(undilated, steps)
-    typical = float(np.median(each))
-    longer = [ns for ns in each if ns > _NOW_AND_THEN * typical]
-    if kept_waiting:
-        return False, steps.per_step_us(sum(ns - typical for ns in longer))
-    once = longer[0] - typical if len(longer) == 1 and steps.count > 2 else 0.0
-    return len(longer) > 1, steps.per_step_us(once)
 
 
 def _kept_waiting(record: RankRecord | None, scale: Scale) -> bool:
@@ -167,16 +148,18 @@ def _kept_waiting(record: RankRecord | None, scale: Scale) -> bool:
 
 
 def _saving(
-    place: Block, nameless_us: float, undilated: Undilated, scale: Scale, rare: bool, end_us: float | None
+    place: Block, nameless_us: float, undilated: Undilated, scale: Scale, rare: float | None, end_us: float | None
 ) -> Saving:
-    """end_us: what a step takes at the end of the run, where it is this place that makes steps longer and longer."""
+    """rare: the part of what makes some steps long that is this place's; None where it is in every step.
+
+    end_us: what a step takes at the end of the run, where it is this place that makes steps longer and longer."""
     nameless = undilated.in_part("rest", nameless_us, python_us=nameless_us)
     low, high = undilated.share(place.whole(undilated) + nameless)
     how = "high: all of these lines and what they push out of the caches; low: three tenths of it stay as tensor ops"
     times = scale.unprofiled
-    if rare and times.mean and times.median and times.p10:
+    if rare is not None and times.mean and times.median and times.p10:
         # The window may hold more or fewer of the steps that have it than the script does; all steps were timed.
-        tail, spread = (max(1 - us / times.mean, 0.0) for us in (times.median, times.p10))
+        tail, spread = (rare * max(1 - us / times.mean, 0.0) for us in (times.median, times.p10))
         low, high = min(max(low, tail), spread), max(high, spread)
         how = "what separates the mean step from the median and from the fast tenth: it comes only now and then"
     high = min(max(high, low) * BESIDES, 1.0)
@@ -186,10 +169,15 @@ def _saving(
     return Saving(low * (1 - MOST_KEPT) * scale.step_us, high * scale.step_us, "modelled", how)
 
 
-def _finding(place: Block, us: float, saving: Saving, rare: bool, grows: bool, steps: Steps, scale: Scale) -> Finding:
-    taken = f"{time(scale.scaled(us))} of each step ({percent(min(us / steps.step_us, 1.0))})"
-    # The one step whose lines were recorded may not be one of those: then the line is the one beside it.
-    often = ", all of it in a few of the steps, at or before" if rare else " at"
+def _finding(
+    place: Block, us: float, saving: Saving, rare: float | None, grows: bool, steps: Steps, scale: Scale
+) -> Finding:
+    share = percent(min(us / steps.step_us, 1.0))
+    taken, often = f"{time(scale.scaled(us))} of each step ({share})", " at"
+    if rare is not None:
+        few = "a few of the steps" + (f" (one of {scale.every})" if scale.every else "")
+        # The one step whose lines were recorded may not be one of those: then the line is the one beside it.
+        taken, often = f"{share} of all time", f", all of it in {few}, at or before"
     more = ", and more with every step" if grows else ""
     return Finding(
         message=f"Python between ops takes {taken}{often} {place.place}{more}.",
@@ -218,6 +206,10 @@ _STEPS = """
 _SOME = """
     step   [1      ][2                 ][3      ][4      ][5                 ][6      ][7      ]
     cpu    [F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ]
+    """
+_ONE = """
+    step   [1      ][2                 ][3      ][4      ][5      ][6      ][7      ]
+    cpu    [F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ][F ][B  ][F ][B  ][F ][B  ]
     """
 _SOME_US = {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0] * 5}
 
@@ -281,6 +273,20 @@ EXAMPLES = [
         "the same where others had the core in those steps, as the system counted without the profiler",
         draw(_SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
         facts={"steps": _SOME_US, "vitals": {"loop_queued_us": 5500.0, "timed_steps": 20}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one step of seven, as in all steps that were timed: an agent that plays before it learns",
+        draw(_ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0, 900.0, 900.0, 900.0] * 5}},
+        saves_us=(90, 160),
+        says=("in a few of the steps (one of 7)", "train.py:31"),
+    ),
+    Example(
+        "one step of seven, as in none that was timed",
+        draw(_ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [900.0] * 35}},
         saves_us=None,
         near_miss=True,
     ),

@@ -46,6 +46,14 @@ def test_two_bursts_are_no_pace() -> None:
     assert pace([(n, 50.0 if n in (7, 19) else 5.0) for n in range(40)]) is None
 
 
+def test_two_turns_are_a_pace_where_they_take_most_of_the_time() -> None:
+    """An agent plays, and learns in sixteen steps; the phases before the lines step hold two of these."""
+    before, recorded = times(4, 20, 16, 0, long=500.0), times(25, 18, 16, 0, long=500.0)
+    assert pace(before, recorded) == Pace(16, 0)
+    assert pace(times(4, 20, 16, 0, long=30.0), times(25, 18, 16, 0, long=30.0)) is None
+    assert pace(before, times(25, 7, 16, 0)) is None  # one of them
+
+
 def test_a_burst_beside_a_pace_does_not_hide_it() -> None:
     seen = [(n, 50.0 if n == 12 else took) for n, took in times(0, 40, 10, 9, 5.0 / MS, 20.0 / MS)]
     assert pace(seen) == Pace(10, 9)

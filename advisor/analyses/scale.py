@@ -8,12 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.analyses.steps import Steps
+from advisor.capture.pace import pace
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.model import Basis, Saving, Times
 from advisor.repeats import repeatability
 
 # Un-profiled steps before the window that tell a median, as capture plans where it knows nothing of the loop.
 _ENOUGH = 20
+# Turns of a loop in which every so many steps one is long, from which on their mean is that of the loop.
+_TURNS = 3
 # No process became this much faster by itself.
 _DISTURBED = 2.0
 
@@ -29,6 +32,7 @@ class Scale:
                  captured
     profiled     distribution of profiled steps
     repeats      by which share the un-profiled step repeats (`advisor.repeats`); None where not captured
+    every        every so many un-profiled steps one is far longer than most; None where that is not seen
     """
 
     step_us: float
@@ -37,6 +41,7 @@ class Scale:
     unprofiled: Times
     profiled: Times
     repeats: float | None = None
+    every: int | None = None
 
     def scaled(self, profiled_us: float) -> float:
         """Profiled µs per step on the scale of step_us, within [0, step_us]."""
@@ -62,7 +67,8 @@ class Scale:
             step_us, note = unprofiled.mean, "mean of the steps without the profiler"
         else:
             step_us, note = profiled.median or steps.step_us, f"median of {steps.count} profiled steps"
-        return cls(step_us, note, step_us / steps.step_us, unprofiled, profiled, repeatability(times_us))
+        every = long_every(recorded)
+        return cls(step_us, note, step_us / steps.step_us, unprofiled, profiled, repeatability(times_us), every)
 
 
 def before_the_window(times_us: Sequence[float], recorded: StepTimes) -> Sequence[float]:
@@ -72,12 +78,22 @@ def before_the_window(times_us: Sequence[float], recorded: StepTimes) -> Sequenc
 
     The profiler leaves the allocator of a process in another state: in a quarter of the measured scripts every step
     after the window was 10 to 40 % faster than before it and than without us. Where the steps before it are far slower,
-    something else disturbed them.
+    something else disturbed them; where every so many steps one is long, a few turns are needed to tell how much.
     """
     count = recorded.timed_before or 0
     before, after = recorded.unprofiled_us[:count], recorded.unprofiled_us[count:]
     disturbed = len(after) > 0 and np.median(before if len(before) else [0.0]) > _DISTURBED * np.median(after)
-    return times_us if count < _ENOUGH or disturbed else times_us[:count]
+    enough = max(_ENOUGH, _TURNS * (long_every(recorded) or 0))
+    return times_us if count < enough or disturbed else times_us[:count]
+
+
+def long_every(recorded: StepTimes) -> int | None:
+    """Every so many un-profiled steps one is far longer than most; None where that is not seen."""
+    times_us, count = recorded.unprofiled_us, recorded.timed_before or 0
+    # The window lies between the two and breaks the rhythm.
+    before, after = times_us[:count], times_us[count:]
+    found = pace(list(enumerate(before if len(before) > len(after) else after)))
+    return found.every if found is not None else None
 
 
 def distribution(values_us: Sequence[float]) -> Times:

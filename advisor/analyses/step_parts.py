@@ -10,7 +10,7 @@ import numpy as np
 from advisor.analyses.input_wait import fetch_rows
 from advisor.analyses.links import Links
 from advisor.analyses.phases import backward_spans
-from advisor.analyses.scale import Scale, before_the_window
+from advisor.analyses.scale import Scale, before_the_window, long_every
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord
 from advisor.trace.events import Category, Ints, Mask, Trace
@@ -83,14 +83,20 @@ def _timed(record: RankRecord | None) -> tuple[Mapping[str, float], Mapping[str,
     steps = record.steps if record else None
     if steps is None or set(steps.unprofiled_parts_us) != set(NAMES) or set(steps.profiled_parts_us) != set(NAMES):
         return {}, {}
-    plain = {name: typical(before_the_window(times, steps)) for name, times in steps.unprofiled_parts_us.items()}
+    every = long_every(steps) or 0
+    plain = {name: typical(before_the_window(times, steps), every) for name, times in steps.unprofiled_parts_us.items()}
     recorded = {name: float(np.mean(times)) for name, times in steps.profiled_parts_us.items()}
     return plain, recorded
 
 
-def typical(times_us: Sequence[float]) -> float:
-    """The median of the means of blocks of ten steps, shorter blocks where there are few steps."""
+def typical(times_us: Sequence[float], every: int = 0) -> float:
+    """The median of the means of blocks of ten steps, shorter blocks where there are few steps.
+
+    every: every so many steps one is far longer; a block holds one of them.
+    """
     size = max(1, min(_BLOCK, len(times_us) // _LEAST_BLOCKS))
+    if 0 < every <= len(times_us):
+        size = every
     whole = np.asarray(times_us[: len(times_us) // size * size], float)
     return float(np.median(whole.reshape(-1, size).mean(axis=1)))
 

@@ -1,0 +1,34 @@
+"""Loops in which every so many steps one is far longer: what a step takes is told with one of these in each turn."""
+
+import numpy as np
+import pytest
+
+from advisor.analyses.scale import before_the_window, long_every
+from advisor.analyses.step_parts import typical
+from advisor.capture.record import StepTimes
+
+# An agent plays for 140 ms, and then learns in sixteen steps of 2 ms.
+PLAYED = ([2e3] * 15 + [142e3]) * 20
+
+
+@pytest.mark.parametrize(("times", "every"), [(PLAYED, 16), ([2e3] * 300, None), ([2e3, 2.5e3] * 100, None)])
+def test_the_rhythm_of_the_timed_steps(times, every):
+    assert long_every(StepTimes(unprofiled_us=times)) == every
+
+
+def test_the_window_between_the_two_phases_does_not_break_the_rhythm():
+    """Twenty steps before it, which hold one long step, and the others after it at another place of their turn."""
+    assert long_every(StepTimes(unprofiled_us=PLAYED[:20] + PLAYED[45:], timed_before=20)) == 16
+
+
+def test_too_few_turns_before_the_window_do_not_tell_the_mean():
+    times = StepTimes(unprofiled_us=PLAYED, timed_before=20)
+    assert len(before_the_window(PLAYED, times)) == len(PLAYED)
+    usual = StepTimes(unprofiled_us=[2e3] * 300, timed_before=20)
+    assert len(before_the_window(usual.unprofiled_us, usual)) == 20
+
+
+def test_a_block_holds_one_long_step_in_its_share():
+    """Half of the blocks of ten hold none of them: their median would be that of the small steps, or far above."""
+    assert typical(PLAYED, 16) == pytest.approx(float(np.mean(PLAYED)))
+    assert typical(PLAYED) != pytest.approx(float(np.mean(PLAYED)), rel=0.3)
