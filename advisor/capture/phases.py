@@ -7,6 +7,7 @@ device that are read after the phase.
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import median
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -121,8 +122,9 @@ class Phases:
             self.unprofiled_parts.append((mark - self.start, parts))
 
     def _enter_window(self, now_ns: int) -> None:
-        mean = (now_ns - self.timing_began_ns) / max(1, len(self.before))
-        self.wanted = window_steps(self.plan, mean)
+        # Where one step of many is long (an agent plays, and then learns in small steps), the window holds one of each.
+        took = median(ns for _, ns in self.host_ns) if self.host_ns else now_ns - self.timing_began_ns
+        self.wanted = window_steps(self.plan, took)
         self.recorder.timed(len(self.before))
         if not self.recorder.prepare():
             return  # another profiler is at work: asked again at the next boundary
