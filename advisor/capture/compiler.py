@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +35,27 @@ def facts() -> dict[str, Any] | None:
         "recompiles": None if reasons is None else [reason[:_LONGEST] for reason in reasons],
         "regions": marks_regions(),
     }
+
+
+def before_each(call: Callable[[], object]) -> Callable[[], None]:
+    """Has `call` made when torch.compile begins to make code; what is returned ends that.
+
+    Nothing is done where the compiler is not loaded, or tells nobody (torch before 2.6).
+    """
+    handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
+    told = getattr(handler, "start_callbacks", None)
+    if not isinstance(told, list):
+        return lambda: None
+
+    def begins(*_about: object) -> None:
+        call()
+
+    def end() -> None:
+        if begins in told:
+            told.remove(begins)
+
+    told.append(begins)
+    return end
 
 
 def marks_regions() -> bool:

@@ -11,7 +11,7 @@ import sys
 from _thread import get_ident
 from typing import Any
 
-from . import alone, choices, graphs, hooks, live, probe, rank_part, secrets
+from . import alone, choices, compiler, graphs, hooks, live, probe, rank_part, secrets
 from .by_hand import PASSES
 from .clock import Clock
 from .ears import Ears
@@ -58,7 +58,7 @@ class Session(Ears):
         self.facts: dict[str, Any] = {}
         self.time_window = TimeWindow(self._without_steps, self._open_time_window, self._close_time_window)
         self.initial = probe.switches()
-        self.end_choices = _nothing
+        self.end_choices = self.end_watch = _nothing
         self.forked = False
         # The numbers of autograd's next node at the last two boundaries.
         self.numbers: tuple[int | None, int | None] = (None, None)
@@ -180,6 +180,8 @@ class Session(Ears):
     def _start_time_window(self) -> None:
         if self.window.prepare() and self.window.start("window"):
             self.exits.watch()
+            # A profiler that records while collectives are compiled ends the process (torch 2.15).
+            self.end_watch = compiler.before_each(self._close_time_window)
 
     def _close_time_window(self) -> bool:
         if hooks.inside_backward():
@@ -189,6 +191,7 @@ class Session(Ears):
         return True
 
     def _keep_time_window(self) -> None:
+        self.end_watch()
         self.exits.release()
         self.facts.clear()  # a window before it may have seen a script that was still setting up
         self.window.stop({}, partial=False)
@@ -203,6 +206,7 @@ class Session(Ears):
         if self.phases is None:
             self.end_choices()  # a loop that runs has chosen; and the watch costs a little time in each call into torch
             self.window.forget()
+            self.end_watch()
             self.facts.clear()
             self.exits.release()
             planned = plan(self.settings, self._known_length(), self.place.world_size())

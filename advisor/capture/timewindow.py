@@ -18,6 +18,9 @@ from typing import Any
 # its first seconds on imports, data and compilation. The largest trace is kept.
 WAITS_S, LENGTH_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0), 0.5
 
+# The module whose `_compile` is on the stack for as long as torch.compile makes code of a function.
+_COMPILER = "torch._dynamo.convert_frame"
+
 _Call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
@@ -74,7 +77,7 @@ class TimeWindow:
         def pending(_argument: Any) -> int:
             # A slow main thread may come to a call only after the next was asked for.
             try:
-                if not self.answered and self.asked is thunk and not _torch_is_loading():
+                if not self.answered and self.asked is thunk and not _torch_is_busy(thunk is self.start):
                     self.answered = call()
             finally:
                 self.queued = False
@@ -84,12 +87,18 @@ class TimeWindow:
         return thunk
 
 
-def _torch_is_loading() -> bool:
-    """Whether this thread is importing a part of torch: a profiler that starts now would find that part half made."""
+def _torch_is_busy(starting: bool) -> bool:
+    """Whether this thread is importing a part of torch: a profiler would find that part half made.
+
+    starting: whether the thread is compiling counts, too. Compiled collectives end the process (torch 2.15) where a
+    profiler looks at what the compiler tries them out with.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if frame.f_code.co_name == "<module>" and module.partition(".")[0] == "torch":
+            return True
+        if starting and module == _COMPILER and frame.f_code.co_name == "_compile":
             return True
         frame = frame.f_back
     return False
