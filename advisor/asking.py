@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from advisor.computed import Computed, Missing, needs
 from advisor.config import Config, known
+from advisor.errors import UsageError
 from advisor.model import Outcome, finding_order
 from advisor.ranks.ranks import Ranks
 from advisor.registry import Rules
@@ -20,9 +21,16 @@ def choose(rules: Rules, config: Config) -> list[Rule]:
     for name in (*config.select, *config.ignore, *config.thresholds):
         known(name, ids, "rule")
     for name, table in config.thresholds.items():
-        for key in table if name in by_id else ():
+        for key, value in table.items() if name in by_id else ():
             known(key, by_id[name].thresholds, f"threshold of {name}")
+            if _is_number(by_id[name].thresholds[key]) and not _is_number(value):
+                where = config.path or "configuration"
+                raise UsageError(f"{where}: threshold {key} of {name} must be a number, not {value!r}")
     return [r for r in rules.rules if (not config.select or r.id in config.select) and r.id not in config.ignore]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def of_job(rule: Rule) -> bool:

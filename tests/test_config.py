@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from advisor import config
+from advisor.asking import choose
 from advisor.errors import UsageError
+from advisor.registry import load_rules
 
 
 def written(folder: Path, text: str) -> Path:
@@ -30,6 +32,22 @@ def test_no_file_means_defaults(tmp_path: Path) -> None:
 def test_ignore_may_carry_reasons(tmp_path: Path) -> None:
     written(tmp_path, '[tool.torch-advisor.ignore]\nfp32-matmul = "double checked with the physicists"\n')
     assert config.find(tmp_path).ignore == {"fp32-matmul": "double checked with the physicists"}
+
+
+def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text("utf-8")
+    found = config.find(written(tmp_path, page.split("```toml\n")[1].split("```")[0]))
+    assert found.ignore == {"small-batch": "the batch size is that of the paper"}
+    assert found.thresholds == {"host-work": {"min_share": 0.05}}
+    rules = load_rules()
+    assert {rule.id for rule in rules.rules} - {rule.id for rule in choose(rules, found)} == {"small-batch"}
+
+
+@pytest.mark.parametrize("value", ['"5%"', "true", "[0.05]"])
+def test_a_threshold_is_a_number(tmp_path: Path, value: str) -> None:
+    found = config.find(written(tmp_path, f"[tool.torch-advisor.rules.small-batch]\nmin_gain = {value}\n"))
+    with pytest.raises(UsageError, match=r"^pyproject\.toml: threshold min_gain of small-batch must be a number"):
+        choose(load_rules(), found)
 
 
 @pytest.mark.parametrize(

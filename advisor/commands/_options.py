@@ -35,8 +35,8 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-o", "--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix picks the format"
     )
-    group.add_argument("--select", action="append", default=[], metavar="RULE", help="apply only these rules")
-    group.add_argument("--ignore", action="append", default=[], metavar="RULE", help="leave these rules out")
+    group.add_argument("--select", action="append", default=[], metavar="RULE,…", help="apply only these rules")
+    group.add_argument("--ignore", action="append", default=[], metavar="RULE,…", help="leave these rules out")
     add_common_options(group)
 
 
