@@ -1,4 +1,4 @@
-"""Host stands still while data is copied.
+"""The host stands still while data is copied.
 
 ## What it looks at
 Large copies between pinned memory and the device, or from the device to the host, that keep the host waiting in the

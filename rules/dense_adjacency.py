@@ -1,4 +1,4 @@
-"""Matrix that is mostly zeros is multiplied as if it were full.
+"""A matrix that is mostly zeros is multiplied as if it were full.
 
 ## What it looks at
 Products of two matrices of which the left one is mostly zeros (nine tenths at least), as large as 512 x 512, and the

@@ -1,4 +1,4 @@
-"""Step waits for communication between ranks.
+"""The step waits for communication between ranks.
 
 ## What it looks at
 Time in which the device runs communication kernels (all-reduce, all-gather …) and nothing else. On ranks without a

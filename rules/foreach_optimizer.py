@@ -1,4 +1,4 @@
-"""Optimizer updates lists of parameters op by op, where a fused update exists.
+"""The optimizer updates lists of parameters op by op, where a fused update exists.
 
 ## What it looks at
 Optimizer steps of Adam, AdamW and SGD on a GPU that are made of `_foreach_` ops, how long their kernels take, and how

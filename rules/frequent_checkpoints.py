@@ -1,4 +1,4 @@
-"""Checkpoint is written so often that the training waits for it.
+"""A checkpoint is written so often that the training waits for it.
 
 ## What it looks at
 On machines without an accelerator: places where the loop reads the whole state of the model (`state_dict()`, told by

@@ -1,4 +1,4 @@
-"""Compiled model is cut into pieces by code that cannot be compiled.
+"""The compiled model is cut into pieces by code that cannot be compiled.
 
 ## What it looks at
 The reasons for which torch.compile ended a graph, as capture recorded them, and how many compiled pieces run in a

@@ -1,4 +1,4 @@
-"""GPU idles while the host does other work.
+"""The GPU idles while the host does other work.
 
 ## What it looks at
 Gaps in which no kernel, copy or memset runs on the device, and the host neither fetches a batch, nor waits in a

@@ -1,4 +1,4 @@
-"""GPU waits for kernel launches.
+"""The GPU waits for kernel launches.
 
 ## What it looks at
 Gaps in which the device has nothing queued while the host is on its way to the next launch, op by op. Shown with

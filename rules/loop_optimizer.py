@@ -1,4 +1,4 @@
-"""Optimizer updates parameters one by one.
+"""The optimizer updates parameters one by one.
 
 ## What it looks at
 Optimizer steps whose ops come once per parameter, neither as `_foreach_` ops (all parameters in one call) nor as

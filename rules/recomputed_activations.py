@@ -1,4 +1,4 @@
-"""Backward pass computes the forward pass again.
+"""The backward pass computes the forward pass again.
 
 ## What it looks at
 Forward ops inside the backward pass: what activation checkpointing (`torch.utils.checkpoint`) runs a second time

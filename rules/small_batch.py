@@ -1,4 +1,4 @@
-"""Batch is too small to pay for the step's fixed cost.
+"""The batch is too small to pay for the step's fixed cost.
 
 ## What it looks at
 The part of a step that does not depend on the batch (Python, op by op overhead, the optimizer, kernel launches)

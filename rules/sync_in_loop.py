@@ -1,4 +1,4 @@
-"""Host waits for the GPU inside the training loop.
+"""The host waits for the GPU inside the training loop.
 
 ## What it looks at
 Calls that stop the host until the device has caught up: `.item()`, `float(loss)`, `if tensor:`, `print(tensor)`,

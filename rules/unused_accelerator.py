@@ -1,4 +1,4 @@
-"""Model runs on the CPU beside an accelerator.
+"""The model runs on the CPU beside an accelerator.
 
 ## What it looks at
 Whether PyTorch sees a usable accelerator on this machine while the model's parameters are on the CPU and no device

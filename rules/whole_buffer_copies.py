@@ -1,4 +1,4 @@
-"""Large buffer is copied whole to put a few rows into it.
+"""A large buffer is copied whole to put a few rows into it.
 
 ## What it looks at
 `torch.cat` of a large tensor (256 kB or more) with a tenth of its rows or fewer, outside of autograd's graph and of the
