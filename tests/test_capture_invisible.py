@@ -132,6 +132,49 @@ def test_an_interrupt_while_c_runs_is_not_lost(tmp_path: Path, during: str) -> N
     assert (wrapped.out.decode(), wrapped.err.decode()) == ("60\n", "")
 
 
+_TOO_LATE = """
+import signal, sys, time, torch
+class Late(Exception):
+    pass
+class Watch:
+    def late(self, number, *_):
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # nothing that is registered now leads to this function
+        raise Late(number)
+sys.unraisablehook = lambda _: None  # Python drops what is raised while a generator is closed, with us or without
+watch = Watch()
+model = torch.nn.Linear(16, 16)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+data = iter(torch.utils.data.DataLoader(torch.randn(480, 16), batch_size=4))
+late = 0
+for step in range(120):
+    try:
+        signal.signal(signal.SIGALRM, watch.late)
+        if sys.argv[1] == "loader" and step >= 10:
+            signal.setitimer(signal.ITIMER_REAL, 0.001)  # a step takes less, what opens or keeps a window far more
+        batch = next(data) if sys.argv[1] == "loader" else torch.randn(4, 16)
+        loss = model(batch).square().mean()
+        if sys.argv[1] == "optimizer" and step >= 10:
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+        loss.backward()
+        optimizer.step()
+        time.sleep(0.1 * (step >= 10))
+    except Late:
+        late += 1
+print(late)
+"""
+
+
+@pytest.mark.parametrize("source", ["optimizer", "loader"])
+def test_an_alarm_of_the_script_is_its_own_while_we_are_at_work(tmp_path: Path, source: str) -> None:
+    """What a signal's handler raises reaches the script, wherever we stand, and capture is whole all the same."""
+    (tmp_path / "late.py").write_text(_TOO_LATE)
+    wrapped = advised("--quiet", "late.py", source, cwd=tmp_path)
+    assert wrapped.err == b""
+    assert int(wrapped.out) >= 108  # of 110: on a busy machine one may come where Python itself drops it
+    record = json.loads((tmp_path / "advisor-report" / "run.json").read_text())
+    assert record["ranks"][0]["notes"] == []
+
+
 def test_what_a_script_sets_before_torch_still_works(tmp_path: Path) -> None:
     """OMP_NUM_THREADS from inside the script: torch is not there before the script asks for it."""
     script = tmp_path / "threads.py"

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from .interrupts import let_through
+
 # A pair of marks: nanoseconds of the host's clock, or events of the device.
 Pair = tuple[Any, Any]
 
@@ -43,6 +45,7 @@ class Clock:
             try:
                 return self._event()
             except Exception as failure:
+                let_through(failure)
                 self._complain(f"its events fail ({type(failure).__name__})")
                 self.kind = "host"
         return None
@@ -75,13 +78,15 @@ class Clock:
         try:
             self._event()
             self.kind = "device"
-        except Exception:
+        except Exception as failure:
+            let_through(failure)
             self._synchronise_first(kind)
 
     def _synchronise_first(self, kind: str) -> None:
         try:
             self.module.synchronize()
-        except Exception:
+        except Exception as failure:
+            let_through(failure)
             self._complain(f"{kind} has neither events nor a way to wait for it")
             return
         self.began_ns = perf_counter_ns()

@@ -9,6 +9,7 @@ import weakref
 from typing import Any
 
 from . import draws, hooks, makers, secrets
+from .interrupts import let_through
 from .pauses import Pauses
 from .workers import Board
 
@@ -96,7 +97,8 @@ class Collector:
         if len(self.warnings) < _MOST_OF_TIME:
             try:
                 text = _warning_text(warning)
-            except Exception:
+            except Exception as failure:
+                let_through(failure)
                 return  # a message that cannot be turned into text is the script's affair
             room = len(self.warnings) < _MOST_WARNINGS or _SPEAKS_OF_TIME.search(text)
             if room and text not in self.warnings:
@@ -143,7 +145,8 @@ def _warning_text(warning: Any) -> str:
 def _length(iterator: Any) -> int | None:
     try:
         return len(iterator)
-    except Exception:
+    except Exception as failure:
+        let_through(failure)
         return None
 
 

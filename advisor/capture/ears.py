@@ -13,6 +13,7 @@ from typing import Any
 from . import hooks
 from .by_hand import Rhythm
 from .collector import Collector
+from .interrupts import Interrupts, let_through
 from .parts import BACKWARD, FETCH, OPTIMIZER, Parts
 from .tracker import Tracker
 
@@ -33,6 +34,7 @@ class Ears:
         self.rhythm = Rhythm(self.tracker)
         self.collector = Collector()
         self.parts = Parts()
+        self.interrupts = Interrupts()
 
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
         """A boundary between two iterations of the loop."""
@@ -115,8 +117,14 @@ class Ears:
         self.collector.in_child()
 
     def _guard(self, call: Callable[..., Any], *args: Any) -> None:
-        """Calls; what fails ends capture, never the script. SystemExit and KeyboardInterrupt pass."""
+        """Calls; what fails ends capture, never the script. SystemExit, KeyboardInterrupt and what a handler of the
+        script's raised pass.
+        """
         try:
             call(*args)
         except Exception as failure:
+            let_through(failure)  # it ends the script's step as well, which counts as broken off
             self.fail(failure)
+        finally:
+            if self.interrupts.placed:
+                self.interrupts.release()

@@ -84,6 +84,10 @@ class Phases:
         self.window_began_ns = 0
         self.row_began_ns = 0
 
+    def at_length(self, now_ns: int) -> bool:
+        """Whether the next boundary may take milliseconds: a window is made ready, opened or kept there."""
+        return self.phase in (READY, RECORD, LINES, OBSERVED) or (self.phase == TIMING and self._last_timed(now_ns, 1))
+
     def boundary(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
         """One boundary. iteration: the number of the training iteration that ends here, from 0."""
         if self.phase == DONE:
@@ -112,10 +116,14 @@ class Phases:
             self.host_ns.append((iteration, now_ns - self.began_ns))
             self._keep_parts(mark, parts)
         self.start, self.began_ns = mark, now_ns
-        count = len(self.before)
-        slow = self.plan.ranks == 1 and count >= FEW and now_ns - self.timing_began_ns > _TIMING_NS
-        if count >= self.plan.timing or slow:
+        if self._last_timed(now_ns, 0):
             self._enter_window(now_ns)
+
+    def _last_timed(self, now_ns: int, more: int) -> bool:
+        """Whether enough steps are timed, with so many more."""
+        count = len(self.before) + more
+        slow = self.plan.ranks == 1 and count >= FEW and now_ns - self.timing_began_ns > _TIMING_NS
+        return count >= self.plan.timing or slow
 
     def _keep_parts(self, mark: Any, parts: Cut) -> None:
         if parts is not None and isinstance(mark, int) and isinstance(self.start, int):

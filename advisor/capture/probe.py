@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from . import compiler, cores, live
+from .interrupts import let_through
 
 # torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
 _MEMORY = {
@@ -27,7 +28,8 @@ def attempt(call: Callable[[], Any]) -> Any:
     """The value, or None where this torch or this machine cannot tell."""
     try:
         return call()
-    except Exception:
+    except Exception as failure:
+        let_through(failure)
         return None
 
 

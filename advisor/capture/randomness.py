@@ -14,6 +14,8 @@ from time import perf_counter_ns
 from types import CodeType, FunctionType
 from typing import Any
 
+from .interrupts import let_through
+
 # Generators beside the global ones: one for each transform of a pipeline. Reading a state takes 5 to 20 µs.
 _MOST_GENERATORS = 64
 # A step of the warm-up may be this much longer without anybody's noticing.
@@ -52,7 +54,8 @@ class Generators:
         """Where all of them stand, to be compared; None where that cannot be read."""
         try:
             return [random.getstate(), _torch_state(), _numpy_state(), *map(_state, self.own)]
-        except Exception:
+        except Exception as failure:
+            let_through(failure)
             return None  # one that the script put in their place; that it is not looked at must not be noticed
 
 
@@ -95,7 +98,8 @@ def made_anew(dataset: Any) -> bool:
     """Whether the code that reads a sample makes a generator each time, by the names in it and in what it calls."""
     try:
         return _makes_generators(dataset)
-    except Exception:
+    except Exception as failure:
+        let_through(failure)
         return False  # attributes of the script's own making may raise anything; a look at them must not be noticed
 
 

@@ -214,6 +214,7 @@ class Session(Ears):
             self.phases.left -= self.tracker.count
         self.numbers = (self.numbers[1], graphs.number())
         before = self.phases.phase
+        self.interrupts.hold(self.phases.at_length(now_ns))
         self.vitals.boundary(before, self.phases.left, self.tracker.count)
         self.collector.timed = before in (TIMING, AFTER)
         self.phases.boundary(now_ns, trained, clean, self.tracker.count - 1)
@@ -287,6 +288,8 @@ class Session(Ears):
             self._write()
         except Exception as failure:
             self.notes.append(f"{type(failure).__name__}: {failure}")
+        finally:
+            self.interrupts.release()
 
     # -- what is left behind
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from .interrupts import let_through
 from .lines import _absolute, _foreign_folders, is_foreign, relative
 from .phases import AFTER, WARM
 
@@ -98,7 +99,8 @@ def _on_device() -> dict[str, int | None]:
         try:
             found["allocated_bytes"] = int(torch.cuda.memory_allocated())
             found["reserved_bytes"] = int(torch.cuda.memory_reserved())
-        except Exception:
+        except Exception as failure:
+            let_through(failure)
             return found  # a back end of its own, without these counters
     return found
 

@@ -16,6 +16,7 @@ import torch
 
 from .clock import Clock
 from .hooks import Ranges
+from .interrupts import let_through
 from .lines import LineRecorder
 from .observed import STEPS, Observer
 from .profiler import SILENT, make
@@ -122,6 +123,7 @@ class Window:
                 return
             compress(plain, path, rows)
         except OSError as failure:
+            let_through(failure)
             self.notes.append(f"the {self.role} trace could not be written: {failure.strerror or failure}")
             return
         finally:
@@ -136,6 +138,7 @@ class Window:
         try:
             begun = not self.theirs and self.observer.start(self.rows_per_step, bool(self.compiles()))
         except Exception as failure:
+            let_through(failure)
             begun = False
             self.observed(False)
             self.observer.why = f"the observer did not start ({type(failure).__name__})"
@@ -146,6 +149,7 @@ class Window:
         try:
             self.observer.stop(whole)
         except Exception as failure:
+            let_through(failure)
             self.observer.why = f"what the observer wrote could not be read ({type(failure).__name__})"
 
     def _larger(self, plain: str, steps: int) -> bool:
