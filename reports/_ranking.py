@@ -69,6 +69,18 @@ def saving(finding: Finding, step_us: float | None) -> str:
     return f"{_words.time_range(finding.saving.low_us, finding.saving.high_us, step_us)} per step"
 
 
+def saves(finding: Finding, step_us: float | None) -> str:
+    """The saving with its verb, where nothing beside it says that it is no step time; what is out of reach costs."""
+    said = saving(finding, step_us)
+    return said if finding.saving is None else f"{'saves' if finding.recoverable else 'costs'} {said}"
+
+
+def promise(finding: Finding, step_us: float | None) -> str:
+    """What the finding is worth, in time and as a part of the step."""
+    share = saving_share(finding, step_us)
+    return f"{saves(finding, step_us)}, {share}" if share else saves(finding, step_us)
+
+
 def saving_share(finding: Finding, step_us: float | None) -> str:
     """The saving as a part of the step, or ""."""
     if finding.saving is None or not step_us:

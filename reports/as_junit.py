@@ -50,9 +50,8 @@ def _verdict_of(case: ElementTree.Element, outcome: Outcome, report: Report) -> 
             ElementTree.SubElement(case, "skipped", message=_text(note + lines))
         elif actions:
             first = actions[0]
-            message = _text(
-                f"{_ranking.saving(first, _verdict.headline(report).step_us)}: {_words.one_line(first.message)}"
-            )
+            worth = _ranking.saves(first, _verdict.headline(report).step_us)
+            message = _text(f"{worth}: {_words.one_line(first.message)}")
             ElementTree.SubElement(case, "failure", message=message, type=first.severity).text = _text(lines)
         else:
             ElementTree.SubElement(case, "system-out").text = _text(lines)
@@ -62,10 +61,7 @@ def _lines(outcome: Outcome, report: Report) -> list[str]:
     step_us = _verdict.headline(report).step_us
     said = []
     for finding in outcome.findings:
-        share = _ranking.saving_share(finding, step_us)
-        said.append(
-            f"{_words.one_line(finding.message)} [{_ranking.saving(finding, step_us)}{f', {share}' if share else ''}]"
-        )
+        said.append(f"{_words.one_line(finding.message)} [{_ranking.promise(finding, step_us)}]")
         said += [f"  at {place} {inside}".rstrip() for place, inside in _ranking.places(finding)]
         if finding.fix:
             said.append(f"  fix: {_words.one_line(finding.fix.title)}")

@@ -68,7 +68,7 @@ def _head(report: Report) -> Iterator[str]:
     if reach:
         yield ""
         after = f"about **{reach.about}** ({reach.range})" if reach.about else f"**{reach.range}**"
-        yield f"All findings together: {after}, {reach.saved} less, {reach.basis}."
+        yield f"All findings together: a step of {after}, {reach.saved} less, {reach.basis}."
     for sentence in (said.tail, *said.caveats):
         if sentence:
             yield ""
@@ -108,7 +108,7 @@ def _finding(report: Report, ranked: _ranking.Ranked) -> Iterator[str]:
     step_us = _verdict.headline(report).step_us
     share = _ranking.saving_share(finding, step_us)
     basis = f", {_labels.BASES[finding.saving.basis].name}" if finding.saving else ""
-    worth = f"{_ranking.saving(finding, step_us)}{f' ({share}{basis})' if share else ''}"
+    worth = f"{_ranking.saves(finding, step_us)}{f' ({share}{basis})' if share else ''}"
     yield f"{ranked.number}. **{code(ranked.outcome.rule)}: {worth}.** {text(finding.message)}"
     places = [f"{code(place)} {text(inside)}".strip() for place, inside in _ranking.places(finding)[:3]]
     if places:
@@ -140,7 +140,7 @@ def _apart(report: Report) -> Iterator[str]:
             yield f"### {title}"
             yield ""
             for ranked in group:
-                worth = _ranking.saving(ranked.finding, _verdict.headline(report).step_us)
+                worth = _ranking.saves(ranked.finding, _verdict.headline(report).step_us)
                 yield f"- {code(ranked.outcome.rule)}: {worth}. {text(ranked.finding.message)}"
             yield ""
 

@@ -62,8 +62,7 @@ def _rule(outcome: Outcome) -> Json:
 
 def _result(report: Report, outcome: Outcome, finding: Finding, index: int, seen: Counter[str]) -> Json:
     step_us = _verdict.headline(report).step_us
-    share = _ranking.saving_share(finding, step_us)
-    worth = f"{_ranking.saving(finding, step_us)}{f', {share}' if share else ''}"
+    worth = _words.sentence(_ranking.promise(finding, step_us))
     fix = f" Fix: {_words.one_line(finding.fix.title)}." if finding.fix else ""
     result: Json = {
         "ruleId": _text(outcome.rule),

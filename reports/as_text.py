@@ -79,8 +79,8 @@ def _actions(report: Report) -> Iterator[str]:
     yield "What to change first"
     reach = _verdict.reach(report)
     if reach:
-        after = f"about {reach.about} per step ({reach.range})" if reach.about else f"{reach.range} per step"
-        text = f"all fixes together: {after}, {reach.saved} less ({reach.basis})"
+        after = f"about {reach.about} ({reach.range})" if reach.about else reach.range
+        text = f"all fixes together: a step of {after}, {reach.saved} less ({reach.basis})"
         yield from _wrapped(text, "  ", "  ")
     for ranked in found.best:
         yield from _in_full(report, ranked, step_us)
@@ -93,10 +93,9 @@ def _actions(report: Report) -> Iterator[str]:
 
 def _in_full(report: Report, ranked: _ranking.Ranked, step_us: float | None) -> Iterator[str]:
     finding, outcome = ranked.finding, ranked.outcome
-    part = _ranking.saving_share(finding, step_us)
-    saving = f"{_ranking.saving(finding, step_us)}{f', {part}' if part else ''}"
     basis = f" ({_labels.BASES[finding.saving.basis].name})" if finding.saving else ""
-    yield from _wrapped(f"{ranked.number}. {_words.one_line(outcome.rule)}: {saving}{basis}", "  ", "     ")
+    text = f"{ranked.number}. {_words.one_line(outcome.rule)}: {_ranking.promise(finding, step_us)}{basis}"
+    yield from _wrapped(text, "  ", "     ")
     on = _ranking.ranks(report, finding)
     message = _words.one_line(finding.message)
     yield from _wrapped(f"{message} ({on})" if on else message, "     ", "     ")
@@ -112,7 +111,7 @@ def _in_full(report: Report, ranked: _ranking.Ranked, step_us: float | None) -> 
 def _brief(ranked: _ranking.Ranked, step_us: float | None) -> str:
     places = _ranking.places(ranked.finding)
     at = f"  {places[0][0]}" if places else ""
-    text = f"  {ranked.number}. {_words.one_line(ranked.outcome.rule)}: {_ranking.saving(ranked.finding, step_us)}{at}"
+    text = f"  {ranked.number}. {_words.one_line(ranked.outcome.rule)}: {_ranking.saves(ranked.finding, step_us)}{at}"
     return _fit(text)
 
 
