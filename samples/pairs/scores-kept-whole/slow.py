@@ -1,4 +1,4 @@
-"""Finds transits of planets in light curves: self-attention over 256 points in time, gaps in the data masked."""
+"""Finds transits of planets in light curves: self-attention over 768 points in time, gaps in the data masked."""
 
 import math
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from torch import nn
 
 @dataclass
 class Config:
-    points: int = 256
+    points: int = 768
     width: int = 64
-    heads: int = 4
-    depth: int = 2
-    batch: int = 16
+    heads: int = 2
+    depth: int = 1
+    batch: int = 8
     epochs: int = 2
-    stars: int = 640
+    stars: int = 320
     lr: float = 1e-3
 
 

@@ -1,48 +1,40 @@
-"""Predicts masked heights along rivers: a transformer encoder with a learnt bias for each distance, as in T5."""
+"""Predicts masked heights along rivers: a transformer encoder that knows places by sines and cosines."""
 
-import math
-
+import numpy as np
 import torch
 import torch.nn.functional as F
 from engine import train_one_epoch
 from torch import nn
 
-LENGTH, WIDTH, HEADS, LAYERS, BUCKETS = 160, 64, 4, 3, 32
+LENGTH, WIDTH, HEADS, LAYERS = 160, 64, 4, 2
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def distance_bucket(distance, buckets=BUCKETS, farthest=160):
-    """Near distances have a bucket of their own, far ones share it on a logarithmic scale; both directions apart."""
-    half = buckets // 2
-    side = (distance > 0).long() * half
-    distance = distance.abs()
-    exact = half // 2
-    far = exact + (torch.log(distance.float() / exact) / math.log(farthest / exact) * (half - exact)).long()
-    far = torch.minimum(far, torch.full_like(far, half - 1))
-    return side + torch.where(distance < exact, distance, far)
+def sinusoids(length, width):
+    """Sines and cosines of a place, slower from column to column: (length, width)."""
+    angles = np.array(
+        [[place / np.power(10000, 2 * (i // 2) / width) for i in range(width)] for place in range(length)]
+    )
+    angles[:, 0::2] = np.sin(angles[:, 0::2])
+    angles[:, 1::2] = np.cos(angles[:, 1::2])
+    return torch.tensor(angles, dtype=torch.float32)
 
 
-class RelativeAttention(nn.Module):
+class Attention(nn.Module):
     def __init__(self):
         super().__init__()
         self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.bias = nn.Embedding(BUCKETS, HEADS)
-        place = torch.arange(LENGTH)
-        self.register_buffer("distance", place[None, :] - place[:, None])
 
     def forward(self, x):
         q, k, v = self.qkv(x).unflatten(2, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
-        bucket = distance_bucket(self.distance)
-        bias = self.bias(bucket).permute(2, 0, 1)
-        x = F.scaled_dot_product_attention(q, k, v, attn_mask=bias[None].to(q.dtype))
-        return self.out(x.transpose(1, 2).flatten(2))
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
         self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
-        self.attention = RelativeAttention()
+        self.attention = Attention()
         self.feed = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH))
 
     def forward(self, x):
@@ -59,8 +51,9 @@ class River(nn.Module):
 
     def forward(self, heights, hidden):
         x = torch.stack([heights.masked_fill(hidden, 0.0), hidden.float()], 2)
+        places = sinusoids(heights.shape[1], WIDTH).to(heights.device)
         with torch.autocast(heights.device.type, dtype=torch.bfloat16):
-            return self.exit(self.blocks(self.entry(x))).squeeze(2).float()
+            return self.exit(self.blocks(self.entry(x) + places)).squeeze(2).float()
 
 
 def loss_of(model, heights):
