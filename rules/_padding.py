@@ -31,7 +31,10 @@ class Batch:
 
 
 def padded_here(trace: Trace, steps: Steps) -> list[Batch]:
-    """Batches of indices that were padded and then looked up at the padded length in the same step."""
+    """Batches of indices that were padded and then looked up at the padded length in the same step.
+
+    What was cut from a batch of that length before is moved by a place or two, as a decoder's inputs are: no padding.
+    """
     events = trace.events
     padding = events.exactly("aten::constant_pad_nd")
     if not padding.any():
@@ -43,12 +46,17 @@ def padded_here(trace: Trace, steps: Steps) -> list[Batch]:
         indices = sizes(dims_of(events, row), 1)
         if len(indices) == 2:
             looked_up.setdefault((int(step[row]), indices[0]), set()).add(indices[1])
+    cut: dict[tuple[int, tuple[int, ...]], int] = {}  # step, sizes -> the first cut
+    for row in np.flatnonzero(mine & events.exactly("aten::slice")).tolist()[::-1]:
+        cut[int(step[row]), sizes(dims_of(events, row), 0)] = int(events.start_ns[row])
     found = []
     for row in np.flatnonzero(mine & padding).tolist():
         shape = sizes(dims_of(events, row), 0)
         if len(shape) != 2 or not _of_whole_numbers(events, row):
             continue
         longer = [n for n in looked_up.get((int(step[row]), shape[0]), ()) if n > shape[1]]
+        began = int(events.start_ns[row])
+        longer = [n for n in longer if cut.get((int(step[row]), (shape[0], n)), began) >= began]
         if len(longer) == 1:  # with two lengths nobody knows which of them this one became
             found.append(Batch(shape[0], shape[1], longer[0], row))
     return found
@@ -57,7 +65,8 @@ def padded_here(trace: Trace, steps: Steps) -> list[Batch]:
 def came_padded(trace: Trace, steps: Steps, record: RankRecord | None) -> list[Batch]:
     """Batches that came padded, by the indices that capture read in one step, with the look-ups of that shape.
 
-    Several embeddings look up one batch (tokens, kinds of tokens): the one that shows least padding tells.
+    Several embeddings look up one batch (tokens, kinds of tokens): the one that shows least padding tells. One place
+    that all samples have in common is a mark where texts begin or end.
     """
     longest: dict[tuple[int, int], int] = {}
     for one in record.lookups if record else ():
@@ -68,7 +77,7 @@ def came_padded(trace: Trace, steps: Steps, record: RankRecord | None) -> list[B
     found = []
     for row in np.flatnonzero(mine & (steps.step_of(events.start_ns) >= 0)).tolist():
         seen = sizes(dims_of(events, row), 1)
-        if len(seen) == 2 and longest.get((seen[0], seen[1]), seen[1]) < seen[1]:
+        if len(seen) == 2 and longest.get((seen[0], seen[1]), seen[1]) < seen[1] - 1:
             found.append(Batch(seen[0], longest[seen[0], seen[1]], seen[1], row, came_padded=True))
     return found
 

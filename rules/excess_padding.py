@@ -203,8 +203,38 @@ EXAMPLES = [
         near_miss=True,
     ),
     Example(
+        "every sample of 16 begins with the same mark",
+        draw(
+            _PADDED_BEFORE,
+            us=100,
+            E=_looked_up(16),
+            F=Ev("aten::linear", dims=[[8, 16, 64], [64, 64], [64]]),
+            B=BACKWARD,
+        ),
+        facts={"lookups": [{"samples": 8, "length": 16, "longest": 15}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
         "61 tokens padded to a multiple of 8",
         draw(_STEPS, us=100, P=_padded([[8, 61], [], []]), E=_looked_up(64), F=_F, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a decoder's inputs, moved by one place",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [S][P ][E ][F    ][B      ]  [S][P ][E ][F    ][B      ]
+            """,
+            us=100,
+            S=Ev("aten::slice", dims=[[8, 16], [], [], [], []], dtypes=["long int"] + 4 * ["Scalar"]),
+            P=_padded([[8, 15], [], []]),
+            E=_looked_up(16),
+            F=Ev("aten::linear", dims=[[8, 16, 64], [64, 64], [64]]),
+            B=BACKWARD,
+        ),
         saves_us=None,
         near_miss=True,
     ),
