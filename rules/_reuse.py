@@ -25,6 +25,7 @@ from advisor.api import (
     edits,
     replayed_or,
     starts_in,
+    subtract,
     total,
     union,
 )
@@ -32,6 +33,7 @@ from advisor.api import (
 from ._backward_passes import NODE, begins
 from ._besides import BESIDES
 from ._costs import launched_us
+from ._passes_again import passes_again
 from ._unfollowed import UnfollowedForwards
 
 Ints = npt.NDArray[np.int64]
@@ -68,24 +70,35 @@ class Reuse:
     where: tuple[Source, ...]
     spans: Intervals  # of ops and nodes alone
     wide: Intervals  # with what lies between them
+    casts: Ints  # of the rows those that autocast made inside another op
+    passes: float  # backward passes per step that need not run at all
 
 
-def owned(trace: Trace, reused: Reused, forwards: UnfollowedForwards | None) -> tuple[Ints, Ints]:
+def owned(trace: Trace, reused: Reused, nesting: Nesting, forwards: UnfollowedForwards | None) -> tuple[Ints, Ints]:
     """Rows that compute something again, and rows that are constant: no row is both, and none is another rule's.
 
     Forward passes that no backward pass follows have rules of their own; where one of two equal ops is recorded for a
-    backward pass and the other is not, that is an evaluation beside the training. Constants that are made several times
-    are constants where they are most of what is made again, else a part of that.
+    backward pass and the other is not, that is an evaluation beside the training. What the step before had computed
+    counts where a whole pass runs twice, forward and backward: a graph does not outlive its backward pass. Constants
+    that are made several times are constants where they are most of what is made again, else a part of that.
     """
     passes = np.array([row for run in forwards.runs for row in run.rows] if forwards else [], np.int64)
     recorded, took = trace.events.sequence >= 0, trace.events.dur_ns
-    theirs = np.isin(reused.again, passes) | np.isin(reused.first, passes)
+    # A cast of autocast's belongs to the call that it was made for.
+    theirs = np.isin(nesting.outer_op[reused.again], passes) | np.isin(nesting.outer_op[reused.first], passes)
     theirs |= recorded[reused.again] != recorded[reused.first]
+    if reused.over.any() and not len(passes_again(trace, reused, pairs(reused)[reused.over]).fills):
+        theirs |= reused.over
     again, constant = np.unique(reused.again[~theirs]), np.unique(reused.constant)
     both = np.intersect1d(again, constant)
     if 2 * took[both].sum() > took[again].sum():
         return np.setdiff1d(again, both), constant
     return again, np.setdiff1d(constant, np.union1d(both, reused.first[np.isin(reused.again, both)]))
+
+
+def pairs(reused: Reused) -> Ints:
+    """(n, 2) each op that computes something again, and the one that had."""
+    return np.stack((reused.again, reused.first), axis=1)
 
 
 def reuse(
@@ -98,11 +111,15 @@ def reuse(
     # A row that is itself a look at a tensor has no others of its own: those beside it are of other tensors.
     solid, alone = rows[~alike[rows]], rows[alike[rows]]
     seen = np.union1d(_with_views(reused.ops, views, solid), alone)
-    firsts_nodes = _nodes(trace, reused, firsts)
-    nodes = np.union1d(
-        _in_passes_of(trace, _nodes(trace, reused, seen), firsts_nodes), _sums(trace, nesting, firsts_nodes)
-    )
+    own, firsts_nodes = _nodes(trace, reused, seen), _nodes(trace, reused, firsts)
+    both = pairs(reused)[np.isin(reused.again, rows) & np.isin(reused.first, firsts)]
+    whole = passes_again(trace, reused, both)
+    sums = _sums(trace, nesting, _in_passes_of(trace, firsts_nodes, own))
+    nodes = np.union1d(np.union1d(_in_passes_of(trace, own, firsts_nodes), whole.nodes), sums)
     spans = union(events.start_ns[rows], events.end_ns[rows])
+    casts = rows[nesting.outer_op[rows] != rows]
+    # Gradients of what is cast once are added up all the same, before the cast's own node instead of behind it.
+    kept = _sums(trace, nesting, np.intersect1d(nodes, _nodes(trace, reused, casts)))
     wide = _both(_joined(trace, steps, reused.ops[~views], solid), _joined(trace, steps, reused.ops, alone))
     every = np.flatnonzero(events.named(NODE) & (events.thread == steps.main_thread))
     behind = _joined(trace, steps, every, np.intersect1d(nodes, every))
@@ -112,9 +129,11 @@ def reuse(
         nodes=nodes,
         us=steps.per_step_us(total(wide)),
         backward_us=steps.per_step_us(total(of_nodes)),
-        where=_where(trace, lines, rows),
-        spans=_both(spans, of_nodes),
+        where=_where(trace, lines, rows if not len(whole.fills) else whole.fills),
+        spans=subtract(_both(spans, of_nodes), union(events.start_ns[kept], events.end_ns[kept])),
         wide=_both(wide, behind),
+        casts=casts,
+        passes=len(whole.fills) / steps.count,
     )
 
 

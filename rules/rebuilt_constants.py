@@ -75,7 +75,7 @@ def check(
     *,
     min_share: float = 0.03,  # lines to move out of the loop: below 3 % of the step that is no matter of speed
 ) -> Iterator[Finding]:
-    _, rows = owned(trace, reused, forwards)
+    _, rows = owned(trace, reused, nesting, forwards)
     if trace.events.exactly(*_FILLS)[rows].all():
         return
     work = reuse(trace, steps, reused, nesting, lines, rows, rows[:0])

@@ -133,6 +133,91 @@ def test_elements_of_a_batch_are_no_numbers_of_the_script(watch: Any) -> None:
     assert watch(step) == ([], [])
 
 
+def test_what_autocast_converts_anew_in_each_region(tmp_path: Path) -> None:
+    """Weights of one region are converted once; what is no weight is at each use, as what is the same at each."""
+    state = DATA[torch.randperm(40)[:8]]
+    square = nn.Linear(6, 6)
+
+    def apart() -> None:
+        turned = state
+        for _ in range(3):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                turned = square(turned)
+        turned.sum().backward()
+
+    def together() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            (square(square(state)) + square(state)).sum().backward()
+
+    casts = observed(tmp_path, apart).found
+    assert casts is not None
+    named = [(casts.ops[at], casts.ops[first], first) for at, _, first, _ in casts.casts]
+    first = casts.ops.index("aten::linear")
+    assert named == [("aten::linear", "aten::linear", first)] * 4  # weight and bias, in the second and third turn
+    assert casts.again == []
+    again = observed(tmp_path, together).found
+    assert again is not None
+    # The third layer computes what the first one had; its cast of the state goes with it.
+    assert ([again.ops[at] for at, _ in again.again], again.casts) == (["aten::linear"], [])
+
+
+def test_a_closure_that_is_called_beside_the_optimizer(tmp_path: Path) -> None:
+    """Steps begin at the backward pass, so that a pass is repeated in the step behind; its numbers are the same."""
+    optimizer = torch.optim.SGD(NET.parameters(), lr=0.1)
+    turn: dict[str, Any] = {}
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (2.0 * NET(turn["x"])).square().mean()
+        turn["loss"] = loss
+        if turn["go"]:
+            loss.backward()
+        return loss
+
+    def step() -> None:
+        if "loss" in turn:
+            turn["loss"].backward()
+            turn["go"] = True
+            optimizer.step(closure)
+        turn.update(x=DATA[torch.randperm(40)[:8]], go=False)
+        closure()
+
+    found = observed(tmp_path, step).found
+    assert found is not None
+    pairs = [(found.ops[at].removeprefix("aten::"), first) for at, first in found.again]
+    wanted = ["linear", "relu", "linear", "mul", "square", "mean"]
+    assert [name for name, _ in pairs if name in wanted] == wanted
+    assert [first for name, first in pairs if name in wanted] == [-6, -5, -4, -3, -2, -1]
+
+
+def test_an_optimizer_that_asks_twice_for_a_loss_needs_it(tmp_path: Path) -> None:
+    """What repeats between two calls of a closure by the optimizer is the optimizer's own business."""
+    weight = torch.nn.Parameter(torch.randn(6))
+
+    class Asks(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            closure()
+            closure()
+            return super().step()
+
+    optimizer = Asks([weight], lr=0.1)
+
+    def step() -> None:
+        x = DATA[torch.randperm(40)[:8]]
+        optimizer.zero_grad()
+
+        def closure() -> Any:
+            loss = (x * weight).square().mean()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+    found = observed(tmp_path, step).found
+    assert found is not None
+    assert [found.ops[at] for at, _ in found.again if found.ops[at] != "aten::ones_like"] == []
+
+
 def test_activations_that_a_checkpoint_computes_again_are_its_purpose(watch: Any) -> None:
     def step() -> None:
         x = DATA[torch.randperm(40)[:8]].requires_grad_()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from advisor.api import BACKWARD, FORWARD, Ev, Example, Missing, Nesting, Reused, Steps, Trace, draw
@@ -91,3 +92,34 @@ def test_looks_at_other_tensors_do_not_go_with_a_look_that_is_made_again() -> No
     trace, reused = known.get(Trace), known.get(Reused)
     work = reuse(trace, known.get(Steps), reused, known.get(Nesting), None, reused.again, reused.first)
     assert work.us == pytest.approx(400)
+
+
+def test_an_op_of_the_step_before_is_found_there() -> None:
+    """In the first step, whose step before is not in the trace, the same op of its own stands for it."""
+    found = seen(names=NAMES, ops=[1, 0, 1], again=[[0, -1]])
+    assert (places(found, found.again), places(found, found.first)) == ([0, 3], [2, 2])
+    assert found.over.tolist() == [True, True]
+
+
+def test_casts_are_found_in_the_calls_that_autocast_made_them_for() -> None:
+    drawn = draw(
+        """
+        step   [1                           ][2                           ]
+        cpu    [L       ][R ][L           ]   [L       ][R ][L           ]
+        cpu     [T ][L ]      [T ][T ][L ]     [T ][L ]      [T ][T ][L ]
+        """,
+        us=100,
+        L=FORWARD,
+        R=Ev("aten::relu"),
+        T=Ev("aten::to"),
+    )
+    facts = {"reused": {"names": ["aten::linear", "aten::relu"], "ops": [0, 1, 0], "casts": [(2, 1, 0, 0)]}}
+    known = computed(Example("casts", drawn, None, facts=facts))
+    found, events = known.get(Reused), known.get(Trace).events
+    assert [events.text(row) for row in found.again.tolist()] == ["aten::to"] * 2
+    starts = events.start_ns[np.stack((found.again, found.first))] - events.start_ns[found.ops[0]]
+    assert (starts[0] - starts[1]).tolist() == [1_800_000] * 2  # from the one cast to the second of the other call
+    # Both calls are taken apart, so that the parts of the backward pass can be told.
+    assert [events.text(row).removeprefix("aten::") for row in found.ops[:6].tolist()] == [
+        *("to", "linear", "relu", "to", "to", "linear")
+    ]

@@ -41,7 +41,7 @@ class ObservedOps:
         seen = record.reused
         if seen is None or not seen.ops:
             raise Missing((seen.why if seen is not None else "") or _NOT_ASKED)
-        if not (seen.again or seen.constant or seen.unread):
+        if not (seen.again or seen.constant or seen.unread or seen.casts or seen.waits):
             return cls(seen, np.empty(0, np.int64), (), 1.0)
         events = trace.events
         rows = dispatched(events, steps)

@@ -1,7 +1,7 @@
 """Which tensors the ops of two steps read and wrote, by torch's own execution-trace observer, boiled down at once.
 
 A profile does not say which tensors an op was given. The observer does, and writes about a kilobyte for each op into
-a file; that is read when the steps are over, kept as `sameness.Found` (names of ops, and which of them computed what
+a file; that is read when the steps are over, kept as `again.Found` (names of ops, and which of them computed what
 was there already), and removed. Nothing that a tensor holds is kept.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from . import chains, sameness, sparsity, unread
+from . import again, chains, sameness, sparsity, unread
 from .observed_nodes import HELD, STEP, Reader, nodes
 
 # Two steps: one alone does not tell a constant from a number that is another one next time.
@@ -44,7 +44,7 @@ class Observer:
         self.range: Any = None
         self.on = False
         self.why = ""
-        self.found: sameness.Found | None = None
+        self.found: again.Found | None = None
         self.sparse: list[dict[str, Any]] = []
         self.unread: list[unread.Unread] = []
         self.waits: list[list[int]] = []
@@ -138,6 +138,7 @@ class Observer:
             "ops": [index[name] for name in self.found.ops],
             "again": self.found.again,
             "constant": self.found.constant,
+            "casts": self.found.casts,
             "unread": [(one.op, one.reader, one.read) for one in self.unread],
             "waits": self.waits,
         }
@@ -162,7 +163,9 @@ class Observer:
         moved = {ref.storage for ref, one in zip(held, same, strict=True) if not one}
         still = {storage for _, storage in known} - moved
         steps = [reader.steps[key] for key in sorted(reader.steps)][-STEPS:]
-        self.found = sameness.judge(sameness.number(steps, known, still))
+        self.found = again.judge(sameness.number(steps, known, still))
+        if any(op.place == "closure" for op in steps[-1]):
+            self.found = again.with_closures(self.found, sameness.number(steps, known, still, alike=True))
         tensors = {ref.storage: mine[0]() for ref, mine in zip(held, self.held, strict=True)}
         self.sparse = sparsity.look(sparsity.products(steps[-1], still), tensors)
         self.waits = chains.waits(steps[-1])

@@ -61,7 +61,13 @@ class Reader:
             self.order += 1
             mine.append((number, self.order, _op(node, facts["op_schema"], within)))
         elif place := _place(name):
-            mine[first:] = [(its, order, _placed(op, place)) for its, order, op in mine[first:]]
+            own = _behind_closure(mine[first:]) if place == "optimizer" else 0
+            closure, rest = mine[first : first + own], mine[first + own :]
+            mine[first:] = [
+                (its, order, _placed(op, "closure")) if op.place == "loop" else (its, order, op)
+                for its, order, op in closure
+            ]
+            mine += [(its, order, _placed(op, place)) for its, order, op in rest]
 
     def _step(self, step: int, number: int, thread: int) -> None:
         inside = [
@@ -83,6 +89,11 @@ def _place(name: str) -> str:
     return "optimizer" if name.startswith("Optimizer.step#") else ""
 
 
+def _behind_closure(ended: list[tuple[int, int, Op]]) -> int:
+    """Where in an optimizer's step its own ops begin: behind the last backward pass, which a closure has run."""
+    return max((at + 1 for at, (_, _, op) in enumerate(ended) if op.place == "backward"), default=0)
+
+
 def _placed(op: Op, place: str) -> Op:
     return op if op.place == "elsewhere" else replace(op, place=place)
 
@@ -101,7 +112,13 @@ def _op(node: dict[str, Any], schema: str, within: list[Op]) -> Op:
         outputs=tuple(ref for one in outputs for ref in _refs(*one)),
         random=sameness.is_random(name, scalars) or any(op.random for op in within),
         training=sameness.is_statistics(name, given["values"]),
+        casts=_casts(name, within),
     )
+
+
+def _casts(name: str, within: list[Op]) -> tuple[Op, ...]:
+    """What autocast converted for an op: it calls the op once more, around that the op is."""
+    return tuple(op for op in within if op.name == "aten::to") if any(op.name == name for op in within) else ()
 
 
 def _refs(value: Any, kind: str, sizes: Any, strides: Any) -> Iterator[Ref]:

@@ -218,11 +218,13 @@ class Reused(msgspec.Struct, frozen=True):
     """What ops computed that was there already, as seen in two steps after the window (`capture.sameness`).
 
     names, ops   the outermost ops of one step on the loop's thread, in order: indices into names
-    again        (op, the earlier op of that step that made the same result from the same), indices into ops
+    again        (op, the earlier op that made the same result from the same), indices into ops; a negative one is of
+                 the step before, counted from its end
     constant     ops, none of fetches and optimizers, that read nothing but numbers of the script and tensors that it
                  held for many steps and that nothing wrote, in the same form in both steps
     unread       (op that works row by row, the op that takes rows of what came of it, share of the rows it takes):
                  all that reads its result (`capture.unread`)
+    casts        (op, which of the casts that autocast made for it, an earlier op, which of its casts made the same)
     waits        for each of ops how far before it those are that wrote what it reads; 0 where not known
                  (`capture.chains`)
     """
@@ -233,6 +235,7 @@ class Reused(msgspec.Struct, frozen=True):
     constant: list[int] = []
     unread: list[tuple[int, int, float]] = []
     waits: list[list[int]] = []
+    casts: list[tuple[int, int, int, int]] = []
     why: str = ""  # why nothing is known
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .aligned import places
@@ -35,6 +35,8 @@ _FORM_ALONE = frozenset(
 )
 # These change running statistics, their fourth and fifth argument, which their schemas do not say.
 _STATISTICS = re.compile(r"^aten::(_?native_|_|cudnn_|miopen_)?(batch_norm|instance_norm)")
+# Where ops compute what the script asks for.
+_WORKS = ("loop", "closure")
 # Numbers of the script become tensors of one number; what they were is not seen.
 _NUMBER_TYPES = ("Tensor(double)", "Tensor(long int)", "Tensor(bool)", "Tensor(c10::complex<double>)")
 
@@ -50,7 +52,10 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An op that no other op is around. place: "loop", or "backward", "fetch", "optimizer", "elsewhere"."""
+    """An op that no other op is around.
+
+    place: "loop", or "backward", "fetch", "optimizer", "closure" (the loss that an optimizer asks for), "elsewhere".
+    """
 
     name: str
     schema: str
@@ -60,14 +65,19 @@ class Op:
     place: str = "loop"
     random: bool = False
     training: bool = False  # a normalisation that keeps running statistics changes them
+    casts: tuple[Op, ...] = ()  # what autocast converted for it
 
 
 @dataclass(slots=True)
 class Values:
-    """What is known of every storage: the number of its value, and whether only what never changes went into it."""
+    """What is known of every storage: the number of its value, and whether only what never changes went into it.
+
+    alike: numbers of the script are taken to be the same wherever they stand in the same op.
+    """
 
     known: set[tuple[int, int]]  # (tensor, storage) that the script holds through all steps
     still: set[int]  # storages of them that nobody writes
+    alike: bool = False
     values: dict[int, tuple[int, bool]] = field(default_factory=dict)  # storage -> value, constant
     of_tensor: dict[int, int] = field(default_factory=dict)  # tensor -> its storage when last seen
     numbers: dict[Hashable, int] = field(default_factory=dict)
@@ -90,6 +100,8 @@ class Values:
         if ref.number and not held:
             # One element of a tensor looks like a number of the script; where an op gave it this storage, it is none.
             taken = self.of_tensor.get(ref.tensor) == ref.storage
+            if self.alike:
+                return self.values.get(ref.storage, (None, False)) if taken else (self.same(ref.form), True)
             return None, self.values.get(ref.storage, (None, False))[1] if taken else True
         if held and ref.storage not in self.values:
             self.values[ref.storage] = self.fresh(), ref.storage in self.still
@@ -102,26 +114,36 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One op of the loop's thread in one step. value: what it made, None where that is like nothing else."""
+    """One op of the loop's thread in one step. value: what it made, None where that is like nothing else.
+
+    casts: the values of what autocast converted for it; closure: an optimizer asked for it.
+    """
 
     name: str
     value: int | None
     constant: bool
+    casts: tuple[int | None, ...] = ()
+    closure: bool = False
 
 
-def number(steps: list[list[Op]], known: set[tuple[int, int]], still: set[int]) -> list[list[Seen]]:
+def number(
+    steps: list[list[Op]], known: set[tuple[int, int]], still: set[int], alike: bool = False
+) -> list[list[Seen]]:
     """What each step computed, in order. known: (tensor, storage) held by the script throughout; still: unchanged.
+
+    alike: as if no number of the script were another one elsewhere.
 
     Constant is only what every step computes in the same form, of what is constant itself.
     """
     changed = {ref.storage for ops in steps for op in ops for ref in written(op)}
-    values = Values(known, still - changed)
+    values = Values(known, still - changed, alike)
     made = Made()
     found: list[list[Seen]] = []
     for ops, kept in zip(steps, _in_all(steps), strict=True):
         seen: list[Seen] = []
         for op, same in zip(ops, kept, strict=True):
-            one = _take(op, values, same)
+            casts = tuple(_take(cast, values, same=False).value for cast in op.casts)
+            one = replace(_take(op, values, same), casts=casts)
             place = (len(found), len(seen)) if op.place != "elsewhere" else None
             made.take(op, place, one.constant)
             if place is not None:
@@ -157,7 +179,7 @@ class Made:
     def left_alone(self, seen: Seen, place: tuple[int, int]) -> Seen:
         """The op, with what nobody changed of its result."""
         value = None if place in self.changed else seen.value
-        return Seen(seen.name, value, seen.constant and place not in self.lost)
+        return replace(seen, value=value, constant=seen.constant and place not in self.lost)
 
 
 def _in_all(steps: list[list[Op]]) -> list[list[bool]]:
@@ -228,8 +250,8 @@ def _take(op: Op, values: Values, same: bool) -> Seen:
         values.values[storage] = (values.fresh() if value is None else values.same((value, place))), constant
     for ref in (*op.outputs, *changed):
         values.of_tensor[ref.tensor] = ref.storage
-    works = bool(targets) and op.place == "loop" and not from_python and not undefined
-    return Seen(op.name, None if changed or not works else value, constant and works)
+    works = bool(targets) and op.place in _WORKS and not from_python and not undefined
+    return Seen(op.name, None if changed or not works else value, constant and works, closure=op.place == "closure")
 
 
 def is_random(name: str, scalars: Iterable[object]) -> bool:
@@ -247,39 +269,3 @@ def is_statistics(name: str, given: Sequence[object]) -> bool:
 def may_be_number(kind: str, sizes: object, device: object) -> bool:
     """Whether a tensor may be a number of the script in disguise."""
     return kind in _NUMBER_TYPES and sizes == [] and device == "cpu"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The last of several steps. ops: names in order; again: (op, the earlier one that made its value); constant."""
-
-    ops: list[str]
-    again: list[tuple[int, int]]
-    constant: list[int]
-
-
-def judge(steps: list[list[Seen]]) -> Found:
-    """What of the last step was made before in it, in each of the steps alike; what depends on nothing that changes."""
-    *others, last = steps
-    names = [one.name for one in last]
-    pairs = [_pairs(step) for step in others]
-    at_others = [places([one.name for one in step], names) for step in others]
-    again = [
-        (at, first)
-        for at, first in _pairs(last).items()
-        if all(
-            at in there and first in there and found.get(there[at]) == there[first]
-            for there, found in zip(at_others, pairs, strict=True)
-        )
-    ]
-    return Found(names, again, [at for at, one in enumerate(last) if one.constant])
-
-
-def _pairs(step: list[Seen]) -> dict[int, int]:
-    """op -> the first op of this step that made the same value."""
-    first: dict[int, int] = {}
-    found = {}
-    for at, one in enumerate(step):
-        if one.value is not None and first.setdefault(one.value, at) != at:
-            found[at] = first[one.value]
-    return found
