@@ -44,6 +44,7 @@ from advisor.api import (
     RankRecord,
     Saving,
     Scale,
+    SideThreads,
     Steps,
     Undilated,
     draw,
@@ -54,6 +55,7 @@ from ._blocks import MOST_KEPT, TURNS, Block
 from ._loop_places import LoopPlaces
 from ._now_and_then import now_and_then, python_ns
 from ._rising import end_of_rise
+from ._without_core import without_core
 from ._words import percent, time
 
 CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hooks in Python"
@@ -82,6 +84,7 @@ def check(
     breakdown: Breakdown,
     scale: Scale,
     record: RankRecord | None,
+    threads: SideThreads | None,
     *,
     min_share: float = 0.10,  # every loop has some Python that nobody can avoid; lines of clean scripts stay below 7 %
     min_spread: float = 0.25,  # well-written scripts have 5 to 12 % of it, and small ones 20 %, over all their lines
@@ -92,7 +95,8 @@ def check(
     # Pauses of the garbage collector are Python too, and the rule garbage-collection owns them.
     rare, once_us = now_and_then(undilated.python, steps, scale.every, _kept_waiting(record, scale))
     host_us = min(breakdown.us("host"), undilated.python_us) - once_us
-    bound_us = max(host_us - _collected_us(record, undilated, steps), 0.0)
+    without_core_us = without_core(record, threads) * steps.step_us
+    bound_us = max(host_us - _collected_us(record, undilated, steps) - without_core_us, 0.0)
     if bound_us < min_share * steps.step_us:
         return
     end_us = end_of_rise(python_ns(undilated.python, steps), record) if record else None
@@ -105,7 +109,7 @@ def check(
         grown_us = end_us if place.python_us + nameless_us >= _MOST * undilated.python_us else None
         here = rare.of(place, lines, undilated.python, steps) if rare is not None else None
         saving = _saving(place, nameless_us, undilated, scale, here, grown_us)
-        worth_us = sum(line.us for line in place.lines if _is_work(line)) + nameless_us
+        worth_us = sum(line.us for line in place.lines if _is_work(line)) + nameless_us - without_core_us
         if min(worth_us, bound_us) >= min_share * steps.step_us:
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
@@ -211,6 +215,13 @@ _ONE = """
     step   [1      ][2                 ][3      ][4      ][5      ][6      ][7      ]
     cpu    [F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ][F ][B  ][F ][B  ][F ][B  ]
     """
+_BESIDE = {
+    "timed_steps": 20,
+    "timed_us": 1e6,
+    "loop_cpu_us": 650_000.0,
+    "loop_queued_us": 340_000.0,
+    "threads": [{"name": "Thread-1", "cpu_us": 3e5, "file": "train.py", "line": 12, "function": "produce"}],
+}
 _SOME_US = {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0] * 5}
 
 EXAMPLES = [
@@ -226,6 +237,20 @@ EXAMPLES = [
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "gc_pauses_us": [80_000.0] * 3},
         saves_us=(620, 1000),
         says=("`accuracy`",),
+    ),
+    Example(
+        "the same where a thread of the script's had the core that the loop was ready for",
+        draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": _BESIDE},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a loop that sleeps until a thread of the script's has the batch",
+        draw(_STEPS, us=100, P=Ev("train.py(31): batches"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": _BESIDE | {"loop_queued_us": 100_000.0}},
+        saves_us=(620, 1000),
+        says=("`batches`",),
     ),
     Example(
         "one call of a library in a small step",
