@@ -27,7 +27,7 @@ from advisor.analyses.matmuls import Matmuls
 from advisor.analyses.memory import PeakMemory
 from advisor.analyses.memory_trend import MemoryTrend
 from advisor.analyses.nesting import Nesting
-from advisor.analyses.observed_ops import dispatched
+from advisor.analyses.observed_ops import ObservedOps, dispatched
 from advisor.analyses.op_costs import alike
 from advisor.analyses.op_work import element_counts, flops, shapes
 from advisor.analyses.ops import Ops
@@ -188,6 +188,7 @@ __all__ = [
     "ModuleCost",
     "ModuleTable",
     "Nesting",
+    "ObservedOps",
     "OpRow",
     "Ops",
     "Optimizer",

@@ -19,6 +19,7 @@ from advisor.api import (
     Trace,
     Undilated,
     starts_in,
+    union,
 )
 
 # Work that streams through memory pushes the model and its optimizer out of the core's caches, and the ops after it
@@ -93,6 +94,23 @@ def of_long_ops(
     """
     slower = _slower(undilated) if undilated is not None else 1.0
     return scale.saving(low_us, high_us * slower, how, basis)
+
+
+def taken_us(
+    trace: Trace, steps: Steps, scale: Scale, undilated: Undilated | None, rows: npt.NDArray[np.int64]
+) -> tuple[float, float]:
+    """(low, high) µs of the un-profiled step that these rows of the loop's thread take, with what is inside them.
+
+    The ends differ by what is not known: whether the profiler slowed them by their time, or by the rows in them.
+    """
+    events = trace.events
+    spans = union(events.start_ns[rows], events.end_ns[rows])
+    if undilated is None:
+        us = scale.scaled(steps.per_step_us(float((spans[:, 1] - spans[:, 0]).sum())))
+        return us, us
+    ops = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & starts_in(events.start_ns, spans)
+    low, high = undilated.share(undilated.stretch(spans, events.start_ns[ops], steps))
+    return low * scale.step_us, high * scale.step_us
 
 
 def calm(spans: Intervals) -> Intervals:

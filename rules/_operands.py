@@ -58,3 +58,17 @@ def backward_of(events: Events, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     numbers = events.sequence[inside & (events.forward_thread <= 0) & (events.sequence >= 0)]
     nodes = events.named(_NODE) & np.isin(events.sequence, numbers) & (events.sequence >= 0)
     return np.flatnonzero(nodes).astype(np.int64)
+
+
+def nodes_of(events: Events, ops: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The same for outermost ops alone, some of which recorded nothing: these carry the number of the next that did.
+
+    ops: the outermost ops of the thread, in order of start.
+    """
+    ours = ops[(events.sequence[ops] >= 0) & (events.forward_thread[ops] <= 0)]
+    found = [np.empty(0, np.int64)]
+    for row in rows.tolist():
+        behind = ours[np.searchsorted(ours, row, side="right") :][:1]
+        nodes = backward_of(events, np.array([row], np.int64))
+        found.append(nodes[events.sequence[nodes] < events.sequence[behind[0]]] if len(behind) else nodes)
+    return np.unique(np.concatenate(found))

@@ -1,0 +1,83 @@
+"""Which ops of the profiled steps read what an op made, as the observed step told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import AUTOGRAD_NODE, Events, Missing, Nesting, ObservedOps, Trace
+
+Ints = npt.NDArray[np.int64]
+
+_UPDATE = "Optimizer.step#"
+# Ops that look at a tensor in another form: what reads their result reads what they look at. Where one had to copy, it
+# has readers of its own.
+_VIEWS = frozenset(
+    f"aten::{name}"
+    for names in (
+        ("view", "view_as", "reshape", "reshape_as", "_unsafe_view", "flatten", "unflatten", "contiguous", "detach"),
+        ("select", "slice", "narrow", "unbind", "split", "split_with_sizes", "chunk", "tensor_split", "as_strided"),
+        ("unsqueeze", "squeeze", "t", "transpose", "permute", "movedim", "swapaxes", "moveaxis", "numpy_T", "alias"),
+        ("expand", "expand_as", "broadcast_to", "broadcast_tensors", "diagonal", "unfold", "real", "imag", "to"),
+    )
+    for name in names
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Readers:
+    """The readers of each op's result, none of them in the backward pass or an optimizer.
+
+    rows     the outermost ops of the loop's thread, in order of start
+    readers  for each op of the observed step the places of those that read what it made
+    at       row -> (which profiled step, place in the observed step)
+    places   for each profiled step the row of each place, -1 where not known
+    """
+
+    rows: Ints
+    readers: tuple[tuple[int, ...], ...]
+    at: dict[int, tuple[int, int]]
+    places: tuple[Ints, ...]
+    events: Events
+
+    @classmethod
+    def compute(cls, trace: Trace, nesting: Nesting, observed: ObservedOps) -> Readers:
+        """The readers. Missing where nobody looked."""
+        waits = observed.seen.waits
+        if len(waits) != len(observed.seen.ops) or not observed.places:
+            raise Missing("which ops read what others made was not recorded; capture the run with `advisor run`")
+        readers: list[list[int]] = [[] for _ in waits]
+        for place, backs in enumerate(waits):
+            for back in backs:
+                if back:
+                    readers[place - back].append(place)
+        elsewhere = nesting.ancestor(trace.events.named(AUTOGRAD_NODE, _UPDATE)) >= 0
+        at: dict[int, tuple[int, int]] = {}
+        places = []
+        for step, rows in enumerate(observed.places):
+            known = np.where((rows >= 0) & ~elsewhere[rows], rows, -1)
+            places.append(known)
+            at |= {int(row): (step, place) for place, row in enumerate(known.tolist()) if row >= 0}
+        return cls(observed.rows, tuple(map(tuple, readers)), at, tuple(places), trace.events)
+
+    def of(self, row: int) -> list[int]:
+        """Rows of the ops that read what this one made, views of it left out; empty where they are not known."""
+        if row not in self.at:
+            return []
+        step, place = self.at[row]
+        found = []
+        for reader in self.readers[place]:
+            its = int(self.places[step][reader])
+            if its < 0:
+                continue  # of the backward pass, or an optimizer's
+            if self.readers[reader] or self.events.text(its) not in _VIEWS:
+                found.append(its)
+        return found
+
+    def looks(self, row: int) -> list[int]:
+        """Rows of all ops that read or look at what this one made."""
+        step, place = self.at.get(row, (0, -1))
+        rows = [int(self.places[step][reader]) for reader in self.readers[place]] if place >= 0 else []
+        return [one for one in rows if one >= 0]

@@ -1,0 +1,216 @@
+"""Rules on work that a cheaper op or another order does as well, on traces that PyTorch writes here and now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from torch_steps import outcome
+
+from advisor.capture.record import RankRecord, Reused
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from observed_runs import observed  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+Loss = Callable[[], Any]
+
+
+def trained(loss: Loss, *layers: Any) -> Callable[[], None]:
+    """A step of training of these layers."""
+    optimizer = torch.optim.SGD([weight for layer in layers for weight in layer.parameters()], lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+    return step
+
+
+def said(rule: str, step: Callable[[], None], folder: Path) -> list[Any]:
+    """The findings of a rule that is told what ops read."""
+    seen = observed(folder, step).record()
+    outcome_ = outcome(rule, step, folder, RankRecord(reused=msgspec.convert(seen, Reused)))
+    assert outcome_.status in ("found", "clear"), outcome_.reason
+    return list(outcome_.findings)
+
+
+HEAD, X = nn.Linear(16, 40), torch.randn(8, 16)
+
+
+def rows_in_place(parts: int) -> Any:
+    table = torch.zeros(8, parts, 40)
+    for at in range(parts):
+        table[:, at] = HEAD(X)
+    return table.square().mean()
+
+
+def stacked() -> Any:
+    return torch.stack([HEAD(X) for _ in range(6)], 1).square().mean()
+
+
+def added_in_place() -> Any:
+    table = torch.zeros(8, 6, 40)
+    for at in range(6):
+        table[:, at].add_(HEAD(X))
+    return table.square().mean()
+
+
+def masked() -> Any:
+    out = HEAD(X) * 1
+    for bound in (0.5, 0.6, 0.7, 0.8):
+        out[out > bound] = 0.0
+    return out.square().mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "writes"),
+    [
+        (lambda: rows_in_place(6), 6.0),
+        (lambda: rows_in_place(2), None),
+        (stacked, None),
+        (added_in_place, None),
+        (masked, None),
+    ],
+    ids=["rows", "two rows", "stacked", "added", "masked"],
+)
+def test_writes_into_parts_of_a_table(loss: Loss, writes: float | None, tmp_path: Path) -> None:
+    found = outcome("copies-by-slices", trained(loss, HEAD), tmp_path).findings
+    assert [one.facts["writes"] for one in found] == ([] if writes is None else [writes])
+    assert all(one.facts["numbers"] == 8 * 6 * 40 for one in found)
+
+
+ENCODE, LEFT, RIGHT = nn.Linear(16, 12), torch.randn(30, 16), torch.randn(20, 16)
+
+
+def squares() -> Any:
+    return (ENCODE(LEFT)[:, None] - ENCODE(RIGHT)[None]).pow(2).sum(-1).softmax(1)[:, 0].mean()
+
+
+def expanded() -> Any:
+    left = ENCODE(LEFT).unsqueeze(1).expand(30, 20, 12)
+    return (left - ENCODE(RIGHT).unsqueeze(0).expand(30, 20, 12)).abs().mean(2).exp().mean()
+
+
+def cosines() -> Any:
+    return functional.cosine_similarity(ENCODE(LEFT)[:, None], ENCODE(RIGHT)[None], dim=2).exp().mean()
+
+
+def weighted() -> Any:
+    """The weighted sum over a dimension that both have, written as a product of all pairs: a product of matrices."""
+    weight = (ENCODE(LEFT) @ ENCODE(RIGHT).T).softmax(1)
+    return (weight[:, :, None] * RIGHT[None]).sum(1).square().mean()
+
+
+def directions() -> Any:
+    apart = ENCODE(LEFT)[:, None] - ENCODE(RIGHT)[None]
+    return (apart / apart.pow(2).sum(-1, keepdim=True).add(1).sqrt()).sum(1).square().mean()
+
+
+def partners() -> Any:
+    return (ENCODE(LEFT).repeat(20, 1) - torch.ones(600, 12)).pow(2).sum(-1).exp().mean()
+
+
+def gated() -> Any:
+    return (ENCODE(LEFT).repeat(20, 1) * torch.ones(12)).sum(-1).square().mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "compared"),
+    [(squares, 1), (expanded, 1), (cosines, 1), (weighted, 1), (directions, 0), (partners, 0), (gated, 0)],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_all_pairs_by_broadcasting(loss: Loss, compared: int, tmp_path: Path) -> None:
+    found = said("broadcast-similarity", trained(loss, ENCODE), tmp_path)
+    assert [one.facts["comparisons"] for one in found] == [1.0] * compared
+    assert all(one.facts["numbers"] == 30 * 20 * (16 if loss is weighted else 12) for one in found)
+
+
+def test_a_forward_pass_without_gradients_has_no_backward_pass_of_the_next_layer(tmp_path: Path) -> None:
+    """Ops that record nothing carry the number that the next layer's node gets."""
+
+    def loss(left: Any) -> Any:
+        return ENCODE(left).square().mean()
+
+    def compared() -> Any:
+        similar = (LEFT[:, None] * LEFT[None]).sum(-1)
+        return loss(LEFT + similar.mean())
+
+    (found,) = said("broadcast-similarity", trained(compared, ENCODE), tmp_path)
+    assert "Backward" not in found.message
+    alone = said("broadcast-similarity", trained(lambda: loss(LEFT), ENCODE), tmp_path)
+    assert alone == []
+
+
+CONV, POINT, WIDE = nn.Conv2d(3, 12, 3, padding=1), nn.Conv2d(12, 2, 1), nn.Conv2d(12, 2, 3, padding=1)
+MAPS = torch.randn(2, 3, 16, 16)
+
+
+def up(x: Any, mode: str = "bilinear") -> Any:
+    return functional.interpolate(x, scale_factor=4, mode=mode)
+
+
+def read_twice(maps: Any) -> Any:
+    return POINT(maps).mean() + maps.square().mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "late"),
+    [
+        (lambda: POINT(up(CONV(MAPS))).square().mean(), True),
+        (lambda: POINT(up(CONV(MAPS), "nearest")).square().mean(), True),
+        (lambda: up(POINT(CONV(MAPS))).square().mean(), False),
+        (lambda: POINT(up(CONV(MAPS)).relu()).square().mean(), False),
+        (lambda: WIDE(up(CONV(MAPS))).square().mean(), False),
+        (lambda: read_twice(up(CONV(MAPS))), False),
+    ],
+    ids=["bilinear", "nearest", "first", "activation", "wide", "read twice"],
+)
+def test_maps_enlarged_before_a_layer(loss: Loss, late: bool, tmp_path: Path) -> None:
+    found = said("late-projection", trained(loss, CONV, POINT, WIDE), tmp_path)
+    assert [one.facts["growth"] for one in found] == ([16.0] if late else [])
+
+
+READ, OVER_PAIRS, NORM = nn.Linear(16, 12), nn.Linear(24, 12), nn.LayerNorm(24)
+SCENE = torch.randn(4, 10, 16)
+
+
+def pairs(how: str) -> Any:
+    x = READ(SCENE)
+    mine, theirs = x.unsqueeze(2), x.unsqueeze(1)
+    if how == "repeated":
+        mine, theirs = mine.repeat(1, 1, 10, 1), theirs.repeat(1, 10, 1, 1)
+    elif how != "whole":
+        mine, theirs = mine.expand(-1, -1, 10, -1), theirs.expand(-1, 10, -1, -1)
+    if how == "flattened":
+        mine, theirs = mine.reshape(4, 100, 12), theirs.reshape(4, 100, 12)
+    if how == "whole":
+        mine = theirs = (mine + theirs).relu()
+    joined = torch.cat([mine, theirs], -1)
+    return OVER_PAIRS(NORM(joined) if how == "normalised" else joined).relu().square().mean()
+
+
+@pytest.mark.parametrize(
+    ("how", "late"),
+    [("expanded", True), ("repeated", True), ("flattened", True), ("whole", False), ("normalised", False)],
+)
+def test_pairs_joined_before_a_layer(how: str, late: bool, tmp_path: Path) -> None:
+    found = said("late-projection", trained(lambda: pairs(how), READ, OVER_PAIRS, NORM), tmp_path)
+    assert [one.facts["growth"] for one in found] == ([10.0] if late else [])
+
+
+def test_the_order_that_is_advised_gives_the_same_results() -> None:
+    x = READ(SCENE)
+    first, second = OVER_PAIRS.weight.chunk(2, dim=1)
+    added = functional.linear(x, first, OVER_PAIRS.bias).unsqueeze(2) + functional.linear(x, second).unsqueeze(1)
+    mine, theirs = x.unsqueeze(2).expand(4, 10, 10, 12), x.unsqueeze(1).expand(4, 10, 10, 12)
+    torch.testing.assert_close(added, OVER_PAIRS(torch.cat([mine, theirs], -1)))
+    for mode in ("nearest", "bilinear", "bicubic"):
+        torch.testing.assert_close(up(POINT(CONV(MAPS)), mode), POINT(up(CONV(MAPS), mode)), atol=1e-5, rtol=1e-4)
