@@ -1,24 +1,30 @@
 """The lines trace brought onto the clock of the profiled steps.
 
-Both traces ran the same loop, so the k-th op of a name in a step of one is the k-th of that name in a step of the
-other. These pairs are anchors; between two anchors time runs evenly.
+Both traces ran the same loop, so the ops of a step of one follow each other as those of a step of the other do. These
+pairs are anchors; between two anchors time runs evenly. Where a step turned more often in a loop than the one whose
+lines were recorded, some of what was recorded stands for several of its turns.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.analyses.frames import innermost
 from advisor.analyses.nesting import parents
+from advisor.analyses.same_turns import SameTurns
 from advisor.analyses.steps import Steps
 from advisor.model import Source
-from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each
 
 PREFIX = "advisor:line|"
+# So few ops are no turn of a loop: the recorded step ran something that others do not, and time runs on.
+_FEW = 3
 
 
 def parse_record(name: str) -> Source | None:
@@ -71,13 +77,17 @@ def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> LineSpans:
     who, around = of_name[events.name[rows]], above[rows]
     called_by = np.where(around >= 0, of_name[events.name[np.maximum(around, 0)]], -1)
     takes = [_Take.of(events, theirs.main_thread, step, spans, rows, of_name) for step in theirs.spans]
+    same = [SameTurns(take.anchors.names) for take in takes]
     warped, whose, entered = [], [], []
     for one in steps.spans:
-        ours = _Anchors(trace.events, steps.main_thread, one)
-        take = max(reversed(takes), key=lambda take: take.anchors.likeness(ours))
-        warped.append(_warp(take.spans, take.anchors, ours))
-        whose.append(take.who)
-        entered.append(take.entered)
+        ours = _Anchors.of(trace.events, steps.main_thread, one)
+        best = max(reversed(range(len(takes))), key=lambda at: takes[at].anchors.likeness(ours))
+        take = takes[best]
+        for run in _runs(take.anchors, ours, same[best].of(ours.names)):
+            spans_there, which = _warp(take.spans, run)
+            warped.append(spans_there)
+            whose.append(take.who[which])
+            entered.append(take.entered[which] & (take.spans[which, 0] >= run.recorded[0]))
     inside = overlap_of_each(spans[:, 0], spans[:, 1], theirs.spans) > 0
     callers = _mostly(who[inside], called_by[inside], (spans[:, 1] - spans[:, 0])[inside], len(sources))
     return LineSpans(np.concatenate(warped), np.concatenate(whose), sources, np.concatenate(entered), callers)
@@ -128,45 +138,76 @@ class _Take:
     def of(cls, events: Events, thread: int, step: Ints, spans: Intervals, rows: Ints, of_name: Ints) -> _Take:
         """The step, of all spans with their rows."""
         inside = (spans[:, 0] < step[1]) & (spans[:, 1] > step[0])
-        rows = rows[inside]
+        rows, anchors = rows[inside], _Anchors.of(events, thread, step)
         entered = np.zeros(len(rows), bool)
         entered[np.unique(rows, return_index=True)[1]] = True
-        return cls(np.clip(spans[inside], *step), of_name[events.name[rows]], entered, _Anchors(events, thread, step))
+        return cls(np.clip(spans[inside], *step), of_name[events.name[rows]], entered, anchors)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Anchors:
-    """The ops of one step on the loop's thread: key (name and ordinal of that name) -> start and end."""
+    """The ops of one step on the loop's thread, by start: names, and start and end of each.
 
-    def __init__(self, events: Events, thread: int, step: Ints) -> None:
+    edges  of all of them, in order
+    """
+
+    step: Ints
+    names: tuple[str, ...]
+    times: Intervals
+    edges: Ints
+
+    @classmethod
+    def of(cls, events: Events, thread: int, step: Ints) -> _Anchors:
+        """Those that lie in the step."""
         inside = (events.start_ns >= step[0]) & (events.end_ns <= step[1]) & (events.thread == thread)
         rows = np.flatnonzero(inside & events.of(Category.CPU_OP, Category.ANNOTATION) & _repeatable(events))
-        self.step = step
-        self.times = np.column_stack((events.start_ns[rows], events.end_ns[rows]))
-        ordinal = _ordinals(events.name[rows])
-        names = (events.names[i] for i in events.name[rows])
-        self.index = {key: i for i, key in enumerate(zip(names, ordinal.tolist(), strict=True))}
+        times = np.column_stack((events.start_ns[rows], events.end_ns[rows]))
+        return cls(step, tuple(events.names[i] for i in events.name[rows]), times, np.sort(times.ravel()))
 
     def likeness(self, other: _Anchors) -> float:
-        """The share of the ops of both steps that both have, 0 to 1."""
-        shared = len(self.index.keys() & other.index.keys())
-        return shared / max(len(self.index) + len(other.index) - shared, 1)
+        """The share of the ops of both steps that both have, 0 to 1; those of a name are alike."""
+        mine, others = Counter(self.names), Counter(other.names)
+        return (mine & others).total() / max((mine | others).total(), 1)
+
+    def before(self, op: int) -> int:
+        """When the gap in front of an op began: the last start or end of another; the end of the step behind all."""
+        if op >= len(self.names):
+            return int(self.step[1])
+        at = int(np.searchsorted(self.edges, self.times[op, 0], side="left"))
+        return int(self.edges[at - 1]) if at else int(self.step[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """A piece of a profiled step that a piece of a recorded one stands for: start and end of both, and anchors."""
+
+    recorded: tuple[int, int]
+    profiled: tuple[int, int]
+    theirs: Ints
+    ours: Ints
+
+
+def _runs(recorded: _Anchors, profiled: _Anchors, of: Ints) -> Iterator[_Run]:
+    """The pieces of a profiled step, in order: its ops as they follow each other in the recorded one.
+
+    of: for each op of the profiled step its place in the recorded one, -1 where it has none.
+    """
+    known = np.flatnonzero(of >= 0)
+    ahead = np.diff(of[known])
+    breaks = np.flatnonzero((ahead < 1) | (ahead > _FEW)) + 1
+    pieces = np.split(known, breaks)
+    starts = [int(profiled.step[0]), *(profiled.before(int(piece[0])) for piece in pieces[1:]), int(profiled.step[1])]
+    for at, piece in enumerate(pieces):
+        first = recorded.before(int(of[piece[0]])) if at else int(recorded.step[0])
+        more = at + 1 < len(pieces)
+        last = recorded.before(int(of[piece[-1]]) + 1) if more else int(recorded.step[1])
+        yield _Run((first, last), (starts[at], starts[at + 1]), recorded.times[of[piece]], profiled.times[piece])
 
 
 def _repeatable(events: Events) -> Mask:
-    """Rows that both traces hold alike: not the step's own row, not the line records."""
-    good = [not name.startswith((PREFIX, "ProfilerStep#")) for name in events.names]
+    """Rows that both traces hold alike: not the step's own row, not what is recorded beside lines."""
+    good = [not name.startswith(("advisor:", "ProfilerStep#")) for name in events.names]
     return np.asarray(good, bool)[events.name] if good else np.zeros(len(events), bool)
-
-
-def _ordinals(names: Ids) -> Ints:
-    """For each entry how many equal ones stand before it."""
-    order = np.argsort(names, kind="stable")
-    ordered = names[order]
-    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))) if len(names) else order
-    counts = np.diff(np.append(first, len(names)))
-    ordinal = np.empty(len(names), np.int64)
-    ordinal[order] = np.arange(len(names)) - np.repeat(first, counts)
-    return ordinal
 
 
 def _longest_rise(values: Ints) -> Ints:
@@ -191,15 +232,17 @@ def _longest_rise(values: Ints) -> Ints:
     return np.array(found[::-1], np.int64)
 
 
-def _warp(spans: Intervals, recorded: _Anchors, profiled: _Anchors) -> Intervals:
-    """Spans of the recorded step on the clock of the profiled one."""
-    pairs = [(i, profiled.index[key]) for key, i in recorded.index.items() if key in profiled.index]
-    theirs, ours = np.array(pairs, np.int64).reshape(-1, 2).T
-    x = np.concatenate(([recorded.step[0]], recorded.times[theirs].ravel(), [recorded.step[1]]))
-    y = np.concatenate(([profiled.step[0]], profiled.times[ours].ravel(), [profiled.step[1]]))
+def _warp(spans: Intervals, run: _Run) -> tuple[Intervals, Ints]:
+    """The spans of the recorded piece on the clock of the profiled one, and which of the spans they are."""
+    (begins, ends), (starts, stops) = run.recorded, run.profiled
+    which = np.flatnonzero((spans[:, 0] < ends) & (spans[:, 1] > begins))
+    inside = (run.theirs >= begins) & (run.theirs <= ends) & (run.ours >= starts) & (run.ours <= stops)
+    x = np.concatenate(([begins], run.theirs[inside], [ends]))
+    y = np.concatenate(([starts], run.ours[inside], [stops]))
     order = np.argsort(x, kind="stable")
     x, y = x[order], y[order]
     forward = _longest_rise(y)
-    x, y = x[forward] - recorded.step[0], y[forward] - profiled.step[0]
-    warped: Intervals = (np.interp(spans - recorded.step[0], x, y) + profiled.step[0]).astype(np.int64)
-    return warped
+    x, y = x[forward] - begins, y[forward] - starts
+    cut = np.clip(spans[which], begins, ends)
+    warped: Intervals = (np.interp(cut - begins, x, y) + starts).astype(np.int64)
+    return warped, which

@@ -52,7 +52,7 @@ def _no_mask() -> Mask:
 class Lines:
     """Answers which user code ran an event or filled a span of the loop's thread.
 
-    Sources, best first: the lines trace, aligned with the profiled steps by (op name, ordinal within the step); Python
+    Sources, best first: the lines trace, aligned with the profiled steps by how their ops follow each other; Python
     frames of the trace; `Call stack` arguments of its ops. Frames name a function's first line (precision "function").
 
     available   whether any source of lines exists;  why   else why not
