@@ -19,8 +19,11 @@ from advisor.api import (
     Trace,
     Undilated,
     starts_in,
+    total,
     union,
 )
+
+Ints = npt.NDArray[np.int64]
 
 # Work that streams through memory pushes the model and its optimizer out of the core's caches, and the ops after it
 # wait for memory: at most 2 MB at 5 GB/s, and no more than a fifth of what is not that work, as in the measured pairs.
@@ -35,13 +38,26 @@ def refill_us(rest_us: float, work_bytes: float = _CACHE_BYTES) -> float:
     return min(min(work_bytes, _CACHE_BYTES) / _BYTES_PER_US, _REFILLED * max(rest_us, 0.0))
 
 
-def launched_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, rows: npt.NDArray[np.int64]) -> float:
-    """Device time of what these host rows, and what is inside them, launched in the window, µs per step."""
+def launched(trace: Trace, nesting: Nesting, links: Links, rows: Ints) -> Ints:
+    """Rows of the device work that these host rows, and what is inside them, launched in the window."""
     chosen = np.zeros(len(trace.events), bool)
     chosen[rows] = True
     inside = nesting.ancestor(chosen) >= 0
     mine = trace.device_work & (links.launch >= 0) & (links.step >= 0) & inside[np.maximum(links.launch, 0)]
-    return steps.per_step_us(float(trace.events.dur_ns[mine].sum()))
+    found: Ints = np.flatnonzero(mine)
+    return found
+
+
+def launched_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, rows: Ints) -> float:
+    """Device time of what these host rows, and what is inside them, launched in the window, µs per step."""
+    return steps.per_step_us(float(trace.events.dur_ns[launched(trace, nesting, links, rows)].sum()))
+
+
+def share_of(trace: Trace, steps: Steps, undilated: Undilated, spans: Intervals) -> tuple[float, float]:
+    """(low, high) share of the un-profiled step that the loop's thread spends in these spans."""
+    events = trace.events
+    ops = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & starts_in(events.start_ns, spans)
+    return undilated.share(undilated.stretch(spans, events.start_ns[ops], steps))
 
 
 def widened(
@@ -60,10 +76,7 @@ def widened(
     """
     if undilated is None or not len(spans):
         return saving
-    events = trace.events
-    on_loop = events.of(Category.CPU_OP) & (events.thread == steps.main_thread)
-    ops = on_loop & starts_in(events.start_ns, spans)
-    _, high = undilated.share(undilated.stretch(spans, events.start_ns[ops], steps))
+    _, high = share_of(trace, steps, undilated, spans)
     # The bound is told in time of the profiled step, which the profiler stretched.
     most_us = min(most_us * _slower(undilated), scale.step_us)
     return replace(saving, high_us=max(saving.high_us, min(high * scale.step_us, most_us)))
@@ -96,20 +109,16 @@ def of_long_ops(
     return scale.saving(low_us, high_us * slower, how, basis)
 
 
-def taken_us(
-    trace: Trace, steps: Steps, scale: Scale, undilated: Undilated | None, rows: npt.NDArray[np.int64]
-) -> tuple[float, float]:
+def taken_us(trace: Trace, steps: Steps, scale: Scale, undilated: Undilated | None, rows: Ints) -> tuple[float, float]:
     """(low, high) µs of the un-profiled step that these rows of the loop's thread take, with what is inside them.
 
     The ends differ by what is not known: whether the profiler slowed them by their time, or by the rows in them.
     """
-    events = trace.events
-    spans = union(events.start_ns[rows], events.end_ns[rows])
+    spans = union(trace.events.start_ns[rows], trace.events.end_ns[rows])
     if undilated is None:
-        us = scale.scaled(steps.per_step_us(float((spans[:, 1] - spans[:, 0]).sum())))
+        us = scale.scaled(steps.per_step_us(total(spans)))
         return us, us
-    ops = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & starts_in(events.start_ns, spans)
-    low, high = undilated.share(undilated.stretch(spans, events.start_ns[ops], steps))
+    low, high = share_of(trace, steps, undilated, spans)
     return low * scale.step_us, high * scale.step_us
 
 

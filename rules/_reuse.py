@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from advisor.api import (
     Breakdown,
-    Category,
     Intervals,
     Lines,
     Links,
@@ -24,7 +23,6 @@ from advisor.api import (
     Undilated,
     edits,
     replayed_or,
-    starts_in,
     subtract,
     total,
     union,
@@ -32,7 +30,7 @@ from advisor.api import (
 
 from ._backward_passes import NODE, begins
 from ._besides import BESIDES
-from ._costs import launched_us
+from ._costs import launched_us, share_of
 from ._passes_again import passes_again
 from ._unfollowed import UnfollowedForwards
 
@@ -245,12 +243,7 @@ def saving_of(
         modelled = scale.saving(spent_us, spent_us, how)
         gone = [edits.remove(both)]
         return replayed_or(modelled, replay, gone, gone, how, scale.scaled(bound_us)), claims
-    events = trace.events
-    ops = events.start_ns[(events.thread == steps.main_thread) & events.of(Category.CPU_OP)]
-    ends = [
-        undilated.share(undilated.stretch(spans, ops[starts_in(ops, spans)], steps))
-        for spans in (work.spans, work.wide)
-    ]
+    ends = [share_of(trace, steps, undilated, spans) for spans in (work.spans, work.wide)]
     # Where the profiler slowed ops more than what lies between them, the wider spans may come out as the shorter ones.
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
     how = "low: the time of these ops and of their part of the backward pass; high: with what lies between them, and "

@@ -56,7 +56,7 @@ from advisor.api import (
     replayed_or,
 )
 
-from ._costs import launched_us
+from ._costs import launched, launched_us
 from ._masks import FLASH_ON_CPU, is_causal, on_cpu
 from ._operands import backward_of, dims_of, sizes
 from ._places import often, place
@@ -149,7 +149,7 @@ def _on_device(
         scale.saving(least, most, how),
         replay,
         [],
-        [edits.scale(_kernels(trace, nesting, links, both), 1 - _SAVED[1])],
+        [edits.scale(launched(trace, nesting, links, both), 1 - _SAVED[1])],
         how,
         scale.scaled(bound_us),
     )
@@ -174,16 +174,6 @@ def _is_one_matrix(query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int
         return False
     square = mask[-2:] == (query[-2], key[-2]) and query[-2] == key[-2] >= least
     return square and all(size == 1 for size in mask[:-2])
-
-
-def _kernels(trace: Trace, nesting: Nesting, links: Links, rows: Ints) -> Ints:
-    """What these host rows, and rows inside them, launched."""
-    chosen = np.zeros(len(trace.events), bool)
-    chosen[rows] = True
-    inside = nesting.ancestor(chosen) >= 0
-    launched = trace.device_work & (links.launch >= 0) & (links.step >= 0)
-    found: Ints = np.flatnonzero(launched & inside[np.maximum(links.launch, 0)])
-    return found
 
 
 _SHAPE = [8, 12, 1024, 64]

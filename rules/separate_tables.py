@@ -45,12 +45,12 @@ from advisor.api import (
     Trace,
     Undilated,
     draw,
-    starts_in,
     total,
     union,
 )
 
 from ._backward_passes import NODE, STORES, UPDATES
+from ._costs import share_of
 from ._operands import dims_of, sizes
 from ._places import first_line, place
 from ._words import count, percent, time
@@ -88,8 +88,7 @@ def check(
     if work is None or work.stores < min_tables * len(found):
         return
     events = trace.events
-    ops = events.start_ns[(events.thread == steps.main_thread) & events.of(Category.CPU_OP)]
-    low, high = undilated.share(undilated.stretch(work.spans, ops[starts_in(ops, work.spans)], steps))
+    low, high = share_of(trace, steps, undilated, work.spans)
     optimizer_us = steps.per_step_us(float(events.dur_ns[events.named(UPDATES) & events.of(Category.ANNOTATION)].sum()))
     per_step = sum(map(len, found)) / steps.count
     how = "of five sets of tables on a CPU, the least and the most that one call for all rows was shorter; high: and "
