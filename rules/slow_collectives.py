@@ -16,6 +16,8 @@ the same switches.
 
 ## When to leave it
 The first collectives of a group, which set up its channels, and collectives beside computation, which cost nothing.
+Nothing is said of ranks without a device that are all processes of one machine: memory is their link, and a collective
+that takes long there is a thread that waits for a core.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
+    GLOO,
     NCCL,
     Drawing,
+    Ev,
     Example,
     Finding,
     Meetings,
@@ -55,6 +59,8 @@ def check(
     min_share: float = 0.03,  # what the slow ones take beyond the usual; less is lost in the spread of the steps
     min_host_share: float = 0.15,  # on a host a thread without a core looks like a slow network
 ) -> Iterator[Finding]:
+    if not ranks.on_device and _on_one_host(ranks):
+        return
     waiting = ranks.known_waiting()
     worst: tuple[float, int, int, float, str] | None = None
     for meeting, late in zip(ranks.meetings, waiting.late_us, strict=True):
@@ -84,6 +90,12 @@ def check(
         recoverable=False,
         at_most="medium",
     )
+
+
+def _on_one_host(ranks: Ranks) -> bool:
+    """Whether all ranks are processes of one machine, as far as is known: memory is their only link."""
+    record = ranks.facts[ranks.reference].record
+    return record is not None and record.local_world_size == ranks.world_size
 
 
 def _alike(meeting: Meetings) -> dict[tuple[str, int], npt.NDArray[np.int64]]:
@@ -116,7 +128,37 @@ def _drawn(lasts: Sequence[int], comes: Sequence[int] = ()) -> Drawing:
     return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=ALLREDUCE, K=GEMM, N=NCCL)
 
 
+def _on_the_host(lasts: Sequence[int]) -> Drawing:
+    """The same of ranks without a device."""
+    lanes = {"step ": "", "cpu  ": "", "cpu 2": ""}
+    for last in lasts:
+        length = 16 + last
+        lanes["step "] += f"[{'1':<{length - 2}}]"
+        lanes["cpu  "] += "[F ][B  ]".ljust(length)
+        lanes["cpu 2"] += (" " * 10 + f"[{'G':<{last - 2}}]").ljust(length)
+    text = "\n".join(f"{lane} {boxes}" for lane, boxes in lanes.items())
+    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, G=Ev(GLOO.name, GLOO.cat, dims=[[2048]]))
+
+
+_UNEVEN = [3, 3, 30, 3, 3, 3]
+
 EXAMPLES = [
+    Example(
+        "one of six on two machines without a device",
+        _on_the_host(_UNEVEN),
+        others=(_on_the_host(_UNEVEN),),
+        facts={"local_world_size": 1},
+        saves_us=(0, 6000),
+        says=("1 of 6 collectives",),
+    ),
+    Example(
+        "the same where both ranks are processes of one machine",
+        _on_the_host(_UNEVEN),
+        others=(_on_the_host(_UNEVEN),),
+        facts={"local_world_size": 2},
+        saves_us=None,
+        near_miss=True,
+    ),
     Example(
         "one of six all-reduces takes four times as long",
         _drawn([3, 3, 12, 3, 3, 3]),
