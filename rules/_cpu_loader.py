@@ -168,7 +168,9 @@ def _needless(
     times = scale.unprofiled
     step_us = scale.step_us
     # Workers that hand over cheap batches take the cores from everything else as well.
-    uneven_us = max((times.median or 0.0) - (times.p10 or 0.0), 0.0) * (1 - waited[0])
+    # They do so in a few steps most of all, which the median does not show.
+    usual_us = max(times.mean or 0.0, times.median or 0.0)
+    uneven_us = max(1 - times.p10 / usual_us, 0.0) * (1 - waited[0]) * step_us if times.p10 and usual_us else 0.0
     taken_us = max(uneven_us, without_core_us(seen.record, step_us))
     return Finding(
         message=(
