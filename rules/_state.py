@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ class StateRead:
     until_ns           start of whatever comes next: another op, a fetch, the optimizer or the end of the step
     copied_bytes       what its copies copied; 0 where tensors were only looked at
     row                its first op
+    beside             (first, last) instant of each copy of a tensor that is none of the weights
     """
 
     start_ns: int
@@ -49,6 +50,7 @@ class StateRead:
     until_ns: int
     copied_bytes: int
     row: int
+    beside: tuple[tuple[int, int], ...] = ()
 
 
 def where_read(trace: Trace, steps: Steps, lines: Lines, recorded: LinesTrace | None, run: StateRead) -> Source | None:
@@ -151,6 +153,7 @@ def _run(events: Events, rows: Ints, first: int, stop: int, weights: Counter[tup
     """The run as a read of all weights, None where it handles less than all of them."""
     shapes: Counter[tuple[int, ...]] = Counter()
     copied = copies = 0
+    beside = []
     for row in rows[first:stop].tolist():
         dims = dims_of(events, row)
         shape = sizes(dims, 0)
@@ -160,6 +163,8 @@ def _run(events: Events, rows: Ints, first: int, stop: int, weights: Counter[tup
             dtypes = dtypes_of(events, row)
             copies += 1
             copied += int(np.prod(shape)) * _WIDTH.get(dtypes[0] if dtypes else "float", 4)
+            if shape not in weights:
+                beside.append((int(events.start_ns[row]), int(events.end_ns[row])))
     if any(shapes[shape] < number for shape, number in weights.items()):
         return None
     after = int(events.start_ns[rows[stop]]) if stop < len(rows) else int(events.end_ns.max())
@@ -171,11 +176,12 @@ def _run(events: Events, rows: Ints, first: int, stop: int, weights: Counter[tup
     begin = min(begin, max(before, begin - longest))
     if copied:
         end = max(end, min(after, end + longest))
-    return StateRead(begin, end, max(after, end), copied if copies >= weights.total() else 0, int(rows[first]))
+    copied = copied if copies >= weights.total() else 0
+    return StateRead(begin, end, max(after, end), copied, int(rows[first]), tuple(beside))
 
 
 def _within_step(run: StateRead, steps: Steps) -> StateRead:
     """The run, with the end of its step as the latest that follows it."""
     step = int(steps.step_of(np.array([run.start_ns]))[0])
     ends = max(int(steps.spans[step, 1]), run.end_ns)
-    return StateRead(run.start_ns, run.end_ns, min(run.until_ns, ends), run.copied_bytes, run.row)
+    return replace(run, until_ns=min(run.until_ns, ends))
