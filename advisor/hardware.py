@@ -13,9 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
-
-Format = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,11 +127,6 @@ def _bounds(values: Floats, noise: float, alpha: float) -> tuple[float, float]:
     return mean - reach, mean + reach
 
 
-def improved(result: Look, plan: Plan) -> bool:
-    """Faster by the rule that says slower: significant, and beyond the margin."""
-    return result.high < 0 and result.change < -plan.margin
-
-
 def noise_floor(self_test: Sequence[float]) -> float:
     """Noise of base against base in log units; its true mean is zero. One pair that a neighbour hit must not set it."""
     values = np.abs(np.asarray(self_test, np.float64))
