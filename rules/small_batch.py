@@ -23,7 +23,6 @@ speed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from advisor.api import (
@@ -48,7 +47,7 @@ from advisor.api import (
 )
 
 from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
-from ._words import count, percent, time
+from ._words import count, percent, plural, time
 
 CONFIRMED = "measured pair: a small CNN on two cores, batch 4 against the number given"
 
@@ -90,7 +89,7 @@ def check(
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
     yield Finding(
         message=(
-            f"A step of {time(scale.step_us)} trains on {count(batch)} samples"
+            f"A step of {time(scale.step_us)} trains on {plural(batch, 'sample')}"
             f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, though {least} to {most} of it "
             f"do not depend on them: batch_size={target} promises {_per_second(slow)} to {_per_second(fast)} "
             f"samples/s instead of {_per_second(now)}"
@@ -124,8 +123,8 @@ def _fixed(split: BatchSplit, scale: Scale) -> tuple[float, float]:
 
 def _per_second(rate: float) -> str:
     """A rate with two digits that count."""
-    digits = max(0, math.floor(math.log10(rate)) - 1) if rate >= 1 else 0
-    return f"{round(rate, -digits):,.0f}"
+    rounded = float(f"{rate:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
 
 
 def _claims(on_device: bool) -> tuple[str, ...]:
@@ -162,6 +161,13 @@ EXAMPLES = [
         facts=_known(4),
         saves_us=(480, 650),
         says=("batch_size=", "samples/s instead of"),
+    ),
+    Example(
+        "one sample of a small model on a CPU",
+        draw(_STEPS, us=25, F=_layer(1, 256), B=_backward(1, 256), O=_OPTIMIZER),
+        facts=_known(1),
+        saves_us=(400, 700),
+        says=("trains on 1 sample, though",),
     ),
     Example(
         "products that take far longer than their work explains: somebody else had the cores",

@@ -1,0 +1,36 @@
+"""Numbers as the messages of rules say them."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.rules._words import plural, size, time
+from advisor.rules.small_batch import _per_second
+
+
+@pytest.mark.parametrize(
+    ("us", "said"),
+    [
+        *((85.2, "85 µs"), (999.4, "999 µs"), (999.6, "1 ms"), (2_431, "2.43 ms"), (999_600, "1 s"), (130e6, "130 s")),
+        *((999.6e6, "1,000 s"), (1_800e6, "1,800 s"), (86_400e6, "86,400 s")),
+    ],
+)
+def test_durations(us: float, said: str) -> None:
+    assert time(us) == said
+
+
+@pytest.mark.parametrize(("bytes_", "said"), [(512, "512 B"), (19.2e6, "19.2 MB"), (1.5e12, "1.5 TB")])
+def test_amounts_of_memory(bytes_: float, said: str) -> None:
+    assert size(bytes_) == said
+
+
+@pytest.mark.parametrize(("number", "said"), [(1.0, "1 op"), (2.0, "2 ops"), (0.5, "0.5 ops"), (1465, "1,465 ops")])
+def test_one_of_a_thing_is_one(number: float, said: str) -> None:
+    assert plural(number, "op") == said
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"), [(0.0331, "0.033"), (0.5, "0.5"), (1.47, "1.5"), (14.6, "15"), (154.0, "150"), (6_231.0, "6,200")]
+)
+def test_rates_have_two_digits_that_count(rate: float, said: str) -> None:
+    assert _per_second(rate) == said
