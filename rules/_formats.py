@@ -31,7 +31,7 @@ def faster(device: Device, settings: Settings, on_device: bool) -> Way | None:
     """The faster format for this device; None where it has none that is worth it."""
     if not on_device:
         # Unknown is not "has it": without the instructions bf16 is slower than fp32.
-        return _autocast("cpu", "bf16", _CPU_GAIN) if settings.cpu_bf16 else None
+        return _autocast("cpu", "bf16", _CPU_GAIN, settings.framework) if settings.cpu_bf16 else None
     hardware = lookup(device.name, device.capability)
     if hardware is None:
         named = device.name or "this device"
@@ -47,7 +47,9 @@ def faster(device: Device, settings: Settings, on_device: bool) -> Way | None:
     if not (hardware.bf16 or hardware.fp16) or _peak(hardware.half_tflops, hardware) < _PEAK_WORTH_IT:
         return None
     gain = _capped(_HALF_GAIN, hardware.half_tflops, hardware)
-    return _autocast("cuda", "bf16", gain) if hardware.bf16 else _scaled_fp16(gain)
+    if hardware.bf16:
+        return _autocast("cuda", "bf16", gain, settings.framework)
+    return _scaled_fp16(gain, settings.framework)
 
 
 def _peak(tflops: float | None, hardware: Hardware) -> float:
@@ -63,8 +65,25 @@ def _capped(gain: tuple[float, float], tflops: float | None, hardware: Hardware)
     return min(gain[0], most), most
 
 
-def _autocast(device_type: str, name: str, gain: tuple[float, float]) -> Way:
-    fix = Fix(
+# What the frameworks call mixed precision: their loops enter autocast, and scale the loss, by themselves.
+_MIXED = {
+    "lightning": ("trainer = Trainer(...)", 'trainer = Trainer(..., precision="{0}-mixed")'),
+    "transformers": ("TrainingArguments(...)", "TrainingArguments(..., {0}=True)"),
+    "accelerate": ("accelerator = Accelerator()", 'accelerator = Accelerator(mixed_precision="{0}")'),
+}
+
+
+def _mixed(name: str, framework: str | None) -> Fix | None:
+    """The framework's own word for mixed precision; None where the script turns the loop itself."""
+    if framework not in _MIXED:
+        return None
+    before, after = _MIXED[framework]
+    lightning = {"fp16": "16"}.get(name, name) if framework == "lightning" else name
+    return Fix(f"Train in mixed precision ({name})", "numerics", before, after.format(lightning))
+
+
+def _autocast(device_type: str, name: str, gain: tuple[float, float], framework: str | None) -> Way:
+    fix = _mixed(name, framework) or Fix(
         "Run forward and loss in bf16 where that is safe (autocast)",
         "numerics",
         "loss = criterion(model(x), y)",
@@ -73,8 +92,8 @@ def _autocast(device_type: str, name: str, gain: tuple[float, float]) -> Way:
     return Way(name, gain, fix)
 
 
-def _scaled_fp16(gain: tuple[float, float]) -> Way:
-    fix = Fix(
+def _scaled_fp16(gain: tuple[float, float], framework: str | None) -> Way:
+    fix = _mixed("fp16", framework) or Fix(
         "Run forward and loss in fp16 with loss scaling",
         "numerics",
         "loss = criterion(model(x), y)\nloss.backward()\noptimizer.step()",

@@ -206,6 +206,13 @@ EXAMPLES = [
         says=("bf16",),
     ),
     Example(
+        "the same where Lightning turns the loop",
+        _drawn("MI300X", _FP32, Ev("Cijk_Ailk_Bljk_SB_MT128x64", "kernel")),
+        facts={"settings": {"framework": "lightning"}},
+        saves_us=(3500, 15500),
+        says=("bf16",),
+    ),
+    Example(
         "fp32 was chosen on purpose",
         _drawn("A100", _FP32, GEMM),
         facts=_CHOSEN,

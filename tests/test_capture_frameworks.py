@@ -6,11 +6,14 @@ import importlib.util
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from capture_runs import SCRIPTS, Captured, advised, capture
 
 pytest.importorskip("torch")
+from advisor.capture import frameworks
+
 pytestmark = pytest.mark.torch
 
 
@@ -43,6 +46,26 @@ def two_ranks(done: Captured) -> None:
     first, second = (rank["files"][0]["steps"] for rank in ranks)
     assert first == second, "ranks of one job record the same iterations"
     assert len(list(done.folder.glob("*.gz"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("modules", "expected"),
+    [
+        (("lightning.pytorch.trainer.trainer", "lightning.pytorch.loops.fit_loop"), "lightning"),
+        (("pytorch_lightning.loops.fit_loop",), "lightning"),
+        (("transformers.trainer", "accelerate.data_loader"), "transformers"),
+        (("accelerate.data_loader",), "accelerate"),
+        (("transformers.models.bert.modeling_bert", "lightning_utilities.core"), None),
+    ],
+)
+def test_the_framework_that_turns_the_loop(modules: tuple[str, ...], expected: str | None) -> None:
+    """By the frames on the stack, the outermost first; a model of a library is no loop of it."""
+    call = frameworks.of_the_loop
+    for module in reversed(modules):
+        frame: dict[str, Any] = {"__name__": module, "call": call}
+        exec("def turn():\n    return call()", frame)
+        call = frame["turn"]
+    assert call() == expected
 
 
 @pytest.mark.slow
@@ -115,6 +138,7 @@ def test_lightning(tmp_path: Path) -> None:
     steps = done.rank["steps"]
     # Sanity check before training: 2 batches; then 4 after each of two epochs.
     assert (steps["source"], steps["count"], steps["eval_count"]) == ("loader", 80, 10)
+    assert done.rank["settings"]["framework"] == "lightning"
     assert len(done.step_rows()) >= 5
     assert not done.rank["files"][0]["partial"]
 
@@ -127,6 +151,7 @@ def test_hugging_face_trainer(tmp_path: Path, accumulate: str, expected: int) ->
     assert done.status == 0, done.err
     steps = done.rank["steps"]
     assert (steps["source"], steps["count"], steps["optimizer_steps"]) == ("loader", expected, expected)
+    assert done.rank["settings"]["framework"] == "transformers"
     assert not done.rank["files"][0]["partial"]
 
 
@@ -135,6 +160,7 @@ def test_accelerate(tmp_path: Path) -> None:
     done = capture(tmp_path / "out", SCRIPTS / "with_accelerate.py", cwd=tmp_path)
     assert done.status == 0, done.err
     assert (done.rank["steps"]["source"], done.rank["steps"]["count"]) == ("loader", 80)
+    assert done.rank["settings"]["framework"] == "accelerate"
 
 
 def test_accelerate_launch(tmp_path: Path) -> None:

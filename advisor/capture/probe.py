@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import compiler, cores, live
+from . import compiler, cores, frameworks, live
 from .interrupts import let_through
 
 # torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
@@ -83,6 +83,7 @@ def look(initial: dict[str, Any], collector: Any, alive: live.Live | None) -> di
         "compiled": bool(compiler.graphs()),
         "ddp": alive.ddp if alive else None,
         "fsdp": alive.fsdp if alive else None,
+        "framework": attempt(frameworks.of_the_loop),
     }
     return {
         "settings": settings,

@@ -119,6 +119,7 @@ class Settings(msgspec.Struct, frozen=True):
     compiled: bool | None = None
     ddp: dict[str, Any] | None = None  # arguments of DistributedDataParallel
     fsdp: dict[str, Any] | None = None  # arguments of FullyShardedDataParallel or fully_shard; units: how many
+    framework: str | None = None  # that turns the loop: lightning | transformers | accelerate; None: the script itself
 
     @classmethod
     def compute(cls, record: RankRecord) -> Settings:
