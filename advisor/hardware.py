@@ -80,7 +80,8 @@ _NO_PAPER = "no paper of its own was found"
 
 # pattern of the name, model, formats, fp32, tf32, half, fp8 (10^12 per second), memory (GB/s), host link, peers (GB/s),
 # paper.
-# The first pattern that occurs in the name wins, so longer names stand before those that they contain.
+# The first pattern that occurs in the name wins, so longer names stand before those that they contain. An RTX A1000 is
+# no A100, nor a Quadro P1000 a P100.
 _Row = tuple[
     str, str, str, float | None, float | None, float | None, float | None, float | None, int | str, float | None, str
 ]
@@ -121,7 +122,7 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bH100.*HBM2e", "", "all", None, None, None, None, None, 5, None, ""),
     (r"\bH800 PCIe", "", "all", None, None, None, None, None, 5, None, ""),
     (r"\bH800", "H800 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 3350, 5, 400, f"{_H100}; {_NO_PAPER}"),
-    (r"\bH100", "H100 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 3350, 5, 900, _H100),
+    (r"\bH100(?!\d)", "H100 SXM", "all", 67.0, 494.7, 989.4, 1978.9, 3350, 5, 900, _H100),
     (r"\bL40S", "L40S", "all", 91.6, 183.0, 362.0, 733.0, 864, 4, None, "NVIDIA L40S data sheet"),
     (r"\bL40\b", "L40", "all", 90.5, 90.5, 181.0, 362.0, 864, 4, None, "NVIDIA L40 data sheet"),
     (r"\bL4\b", "L4", "all", 30.3, 60.0, 121.0, 242.5, 300, 4, None, "NVIDIA L4 data sheet"),
@@ -130,7 +131,7 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bA800.*(PCIe|40GB)", "", "all", None, None, None, None, None, 4, None, ""),
     (r"\bA800", "A800 SXM 80 GB", "all", 19.5, 156.0, 312.0, None, 2039, 4, 400, f"{_A100}; {_NO_PAPER}"),
     (r"\bA100.*80GB", "A100 SXM 80 GB", "all", 19.5, 156.0, 312.0, None, 2039, 4, 600, _A100),
-    (r"\bA100", "A100 40 GB", "all", 19.5, 156.0, 312.0, None, 1555, 4, 600, _A100),
+    (r"\bA100(?!\d)", "A100 40 GB", "all", 19.5, 156.0, 312.0, None, 1555, 4, 600, _A100),
     (r"\bA30\b", "A30", "all", 10.3, 82.0, 165.0, None, 933, 4, 200, "NVIDIA A30 data sheet"),
     (r"\bA40\b", "A40", "all", 37.4, 74.8, 149.7, None, 696, 4, 112.5, "NVIDIA A40 data sheet"),
     (r"\bA10\b", "A10", "all", 31.2, 62.5, 125.0, None, 600, 4, None, "NVIDIA A10 data sheet"),
@@ -166,7 +167,7 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bGTX 16\d0|\bGTX 10\d0|\bGTX 9\d0|\bTitan X", "", "none", None, None, None, None, None, 3, None, ""),
     (r"\bP100.*PCIE.*12GB", "P100 PCIe 12 GB", "none", 9.3, None, None, None, 549, 3, None, _P100),
     (r"\bP100.*PCIE", "P100 PCIe 16 GB", "none", 9.3, None, None, None, 732, 3, None, _P100),
-    (r"\bP100", "P100 SXM2", "none", 10.6, None, None, None, 732, 3, 160, _P100),
+    (r"\bP100(?!\d)", "P100 SXM2", "none", 10.6, None, None, None, 732, 3, 160, _P100),
     (r"\bP40\b|\bP4\b|\bK80\b|\bM60\b|\bM40\b", "", "none", None, None, None, None, None, 3, None, ""),
 )
 # TF32, fp16, bf16 on matrix units. PyTorch on ROCm offers TF32 only behind an experimental switch of hipBLASLt, so it

@@ -123,6 +123,15 @@ def test_what_only_shares_a_name_has_no_rates():
         assert lookup(name).bf16
 
 
+def test_a_longer_number_is_another_device():
+    """Small cards whose names begin like those of large ones."""
+    for name, capability in (("NVIDIA RTX A1000 Laptop GPU", (8, 6)), ("Quadro P1000", (6, 1))):
+        found = lookup(name, capability)
+        assert (found.fp32_tflops, found.bandwidth_gbs, found.model) == (None, None, "")
+        assert found.bf16 == (capability >= (8, 0))
+    assert lookup("H1000") is None
+
+
 @pytest.mark.parametrize(
     ("name", "bf16"),
     [
