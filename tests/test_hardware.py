@@ -117,10 +117,18 @@ def test_the_link_of_a_superchip_is_not_its_bus():
 
 def test_what_only_shares_a_name_has_no_rates():
     names = ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4080 SUPER", "NVIDIA B300")
-    more = ("NVIDIA GH200 144G HBM3e", "NVIDIA H800 PCIe", "NVIDIA A800 80GB PCIe", "NVIDIA A100-SXM-64GB")
+    more = (
+        "NVIDIA GH200 144G HBM3e",
+        "NVIDIA H800 PCIe",
+        "NVIDIA A800 80GB PCIe",
+        "NVIDIA A100-SXM-64GB",
+        "NVIDIA A100X",
+    )
     for name in (*names, *more, "NVIDIA H100 80GB HBM2e", "AMD Instinct MI250X / MI250"):
         assert lookup(name).half_tflops is None
         assert lookup(name).bf16
+    slow = lookup("Tesla V100-FHHL-16GB")
+    assert (slow.half_tflops, slow.fp16, slow.bf16) == (None, True, False)
 
 
 def test_a_longer_number_is_another_device():
