@@ -32,6 +32,7 @@ class NeedlessSearch:
     search_us   the search, on the loop's thread
     told_us     how much later the last reduction of a pass ends because ranks tell each other what they found
     spread_us   how far that mean of the profiled steps is known, either way; all of it from one step
+    telling_us  the reductions that tell it, whole, whatever else goes on meanwhile
     """
 
     parameters: int = 0
@@ -39,6 +40,7 @@ class NeedlessSearch:
     search_us: float = 0.0
     told_us: float = 0.0
     spread_us: float = 0.0
+    telling_us: float = 0.0
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps) -> NeedlessSearch:
@@ -52,13 +54,15 @@ class NeedlessSearch:
         if not passes or not all_of_them or used != all_of_them or used % passes:
             return cls()
         spent = (search | events.exactly(*_SINK)) & inside
-        later_us = _later_us(trace, steps, used // passes)
+        told, others = _reductions(trace, used // passes)
+        later_us = _later_us(trace, steps, told, others)
         return cls(
             parameters=used // passes,
             passes=passes / steps.count,
             search_us=steps.per_step_us(float(events.dur_ns[spent].sum())),
             told_us=float(later_us.mean()),
             spread_us=_spread_us(later_us),
+            telling_us=steps.per_step_us(float(events.dur_ns[told[inside[told]]].sum())),
         )
 
 
@@ -70,10 +74,9 @@ def _spread_us(values_us: npt.NDArray[np.float64]) -> float:
     return float(_T80[min(count - 2, len(_T80) - 1)] * values_us.std(ddof=1) / math.sqrt(count))
 
 
-def _later_us(trace: Trace, steps: Steps, parameters: int) -> npt.NDArray[np.float64]:
+def _later_us(trace: Trace, steps: Steps, told: Ints, others: Ints) -> npt.NDArray[np.float64]:
     """For each step, by how much the reductions of what was found outlast those of the gradients before them, µs."""
     events = trace.events
-    told, others = _reductions(trace, parameters)
     step = steps.step_of(events.start_ns)
     later_ns = np.zeros(steps.count)
     begun = events.start_ns[others]
