@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,20 @@ def test_lines_of_the_loop_that_save_are_read_from_its_text(inner: str, running:
     from advisor.capture.saves import _in_loops
 
     assert _in_loops(LOOP.format(inner=inner), running) == expected
+
+
+@pytest.mark.parametrize(("folder", "lines"), [("mine", [5]), ("overlay/site-packages", [])])
+def test_the_loop_of_an_installed_package_is_not_the_users(tmp_path: Path, folder: str, lines: list[int]) -> None:
+    from advisor.capture.saves import saves
+
+    package = tmp_path / folder / "trainer.py"
+    package.parent.mkdir(parents=True)
+    package.write_text(
+        "def fit(look, trainer):\n    for step in range(1):\n        found = look()\n"
+        "        if step:\n            trainer.save_checkpoint()\n    return found\n"
+    )
+    space = runpy.run_path(str(package))
+    assert [one["line"] for one in space["fit"](saves, None)] == lines
 
 
 def test_the_line_that_saves_is_known_although_no_profiled_step_saves(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from types import CodeType
 from typing import Any
 
 from . import hooks
-from .lines import relative
 from .randomness import reached
+from .user_code import relative
 
 # Draws kept of one iterator, as many as step times are.
 _MOST_DRAWS = 500

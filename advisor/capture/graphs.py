@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from .lines import _absolute, _foreign_folders, is_foreign, relative
 from .live import Live
+from .user_code import file_of, foreign_folders
 
 # Sums of a few losses and auxiliary losses of one step stay below; a loop that keeps them is past it when looked at.
 _LEAST_KEPT = 10
@@ -81,15 +81,14 @@ def _chain(node: Any, began: int, span: int) -> int:
 
 def _holder(frame: FrameType, wanted: set[int]) -> dict[str, Any]:
     """The variable that holds most of these objects, with the line that adds to it; nothing where it is not found."""
-    foreign = _foreign_folders()
+    foreign = foreign_folders()
     walked: FrameType | None = frame
     while walked is not None:
         code = walked.f_code
-        path = _absolute(code.co_filename)
-        if not code.co_filename.startswith("<") and not is_foreign(path, foreign):
-            name = _variable(walked, wanted)
-            if name:
-                return {"name": name, "function": code.co_name, "file": relative(path), "line": _line(walked, name)}
+        file = file_of(code, foreign)
+        name = _variable(walked, wanted) if file else ""
+        if name:
+            return {"name": name, "function": code.co_name, "file": file, "line": _line(walked, name)}
         walked = walked.f_back
     return {}
 

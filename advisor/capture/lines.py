@@ -8,10 +8,7 @@ inside one step; a debugger or a coverage tool that already traces is left alone
 
 from __future__ import annotations
 
-import os
-import site
 import sys
-import sysconfig
 from types import CodeType, FrameType
 from typing import Any
 from urllib.parse import quote
@@ -22,11 +19,10 @@ from .inlined import comprehensions
 from .labels import Labels
 from .lookups import look
 from .masks import Masks
+from .user_code import absolute, foreign_folders, is_foreign, relative
 
 # A step with more line events than this (a pixel loop) is cut off: its trace would be of no use and very large.
 _MOST_EVENTS = 50_000
-# Where packages are installed, whichever interpreter or overlay brought them onto the path.
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 _enter = torch.autograd._record_function_with_args_enter
 _exit = torch.autograd._record_function_with_args_exit
@@ -38,7 +34,7 @@ class LineRecorder:
     def __init__(self, modules: dict[int, str]) -> None:
         self.modules = {key: _plain(path) for key, path in modules.items()}
         self.within: list[tuple[FrameType, Any]] = []  # forwards of modules that are running
-        self.foreign = _foreign_folders()
+        self.foreign = foreign_folders()
         self.names: dict[CodeType, str | None] = {}
         self.turning: dict[CodeType, dict[int, str]] = {}
         self.open: list[tuple[FrameType, int, tuple[Any, ...]]] = []
@@ -94,7 +90,7 @@ class LineRecorder:
         file = frame.f_code.co_filename
         if file.startswith("<") and not _typed_in(frame):
             return None
-        path = _absolute(file) if not file.startswith("<") else file
+        path = absolute(file) if not file.startswith("<") else file
         if is_foreign(path, self.foreign):
             return None
         shown = relative(path)
@@ -206,29 +202,3 @@ def _typed_in(frame: FrameType) -> bool:
 def _plain(name: str) -> str:
     """A name of the script's choice in characters that Kineto leaves as they are: all others as in an address, %22."""
     return name if name.isidentifier() and name.isascii() else quote(name, safe="#", errors="backslashreplace")
-
-
-def _absolute(file: str) -> str:
-    """As os.path.abspath, without Python code of others: old torch.compile looks at what runs in its regions."""
-    if ".." in file:
-        return os.path.abspath(file)
-    return file if file.startswith(os.sep) else f"{os.getcwd()}{os.sep}{file}"
-
-
-def relative(path: str) -> str:
-    """The path below the working directory where it lies there, else as it is; never with our separator in it."""
-    here = os.getcwd() + os.sep
-    return (path[len(here) :] if path.startswith(here) else path).replace("|", "/")
-
-
-def is_foreign(path: str, folders: tuple[str, ...]) -> bool:
-    """Whether a file is not the user's: below one of these folders, or installed somewhere else (PYTHONPATH, .pth)."""
-    return path.startswith(folders) or any(name in path for name in _INSTALLED)
-
-
-def _foreign_folders() -> tuple[str, ...]:
-    """Folders of code that is not the user's: the standard library, installed packages, ourselves."""
-    found = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    found |= {os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))), os.path.dirname(os.__file__)}
-    found |= {*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.path.abspath(__file__))}
-    return tuple(os.path.abspath(one) + os.sep for one in found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
-from .lines import relative
+from .user_code import relative
 
 # Data sets inside data sets that are looked into: Subset of Subset of …
 _MOST_WITHIN = 8

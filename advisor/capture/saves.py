@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from .lines import _absolute, _foreign_folders, relative
+from .user_code import file_of, foreign_folders
 
 # Names of functions and methods that write the state of a model; torch's, and those of the common frameworks.
 _SAVE = ("save", "save_checkpoint", "save_pretrained", "save_model", "save_state", "save_state_dict", "async_save")
@@ -22,15 +22,15 @@ _SAVERS = ("torch", "fabric", "accelerator", "trainer", "dcp", "torch.distribute
 
 def saves() -> list[dict[str, Any]]:
     """Places of such calls in the loops that run on this thread, the innermost loop that has any; none found: empty."""
-    foreign = _foreign_folders()
+    foreign = foreign_folders()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        path = _absolute(code.co_filename)
-        if not code.co_filename.startswith("<") and not path.startswith(foreign):
+        file = file_of(code, foreign)
+        if file:
             lines = _in_loops("".join(linecache.getlines(code.co_filename)), frame.f_lineno)
             if lines:
-                return [{"file": relative(path), "line": line, "function": code.co_name} for line in lines]
+                return [{"file": file, "line": line, "function": code.co_name} for line in lines]
         frame = frame.f_back
     return []
 

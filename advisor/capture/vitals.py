@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from .interrupts import let_through
-from .lines import _absolute, _foreign_folders, is_foreign, relative
 from .phases import AFTER, WARM
+from .user_code import file_of, foreign_folders
 
 # Readings of memory after the window: at steps 4, 8, 16 … of it, so that an endless script makes few.
 _FIRST_AFTER, _MOST_READINGS = 4, 16
@@ -163,11 +163,11 @@ def _work(thread: threading.Thread, frames: dict[int, Any]) -> dict[str, Any]:
     while frame is not None:
         codes.append(frame.f_code)
         frame = frame.f_back
-    foreign = _foreign_folders()
+    foreign = foreign_folders()
     for code in reversed(codes):
-        path = _absolute(code.co_filename)
-        if not code.co_filename.startswith("<") and not is_foreign(path, foreign):
-            return {"file": relative(path), "line": code.co_firstlineno, "function": code.co_name}
+        file = file_of(code, foreign)
+        if file:
+            return {"file": file, "line": code.co_firstlineno, "function": code.co_name}
     return {}
 
 
