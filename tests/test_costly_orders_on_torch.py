@@ -214,3 +214,44 @@ def test_the_order_that_is_advised_gives_the_same_results() -> None:
     torch.testing.assert_close(added, OVER_PAIRS(torch.cat([mine, theirs], -1)))
     for mode in ("nearest", "bilinear", "bicubic"):
         torch.testing.assert_close(up(POINT(CONV(MAPS)), mode), POINT(up(CONV(MAPS), mode)), atol=1e-5, rtol=1e-4)
+
+
+POINTS = torch.randn(6, 40, 16)
+
+
+def both(found: Any) -> Any:
+    return found.values[..., :2] + found.indices[..., :6].sum()
+
+
+def sorted_(use: Loss) -> Loss:
+    """A loss of one layer, beside a use of distances that nobody differentiates."""
+
+    def loss() -> Any:
+        with torch.no_grad():
+            distance = torch.cdist(ENCODE(POINTS), ENCODE(POINTS))
+            weight = use(distance)  # type: ignore[call-arg]
+        return (ENCODE(POINTS) * weight.float().mean()).square().mean()
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("use", "read"),
+    [
+        (lambda x: x.argsort(-1)[..., :3], 3),
+        (lambda x: x.sort(-1).values[:, :, :4], 4),
+        (lambda x: x.sort(1, descending=True)[0][:, :5], 5),
+        (lambda x: x.flatten().sort().values[-100:], 100),
+        (lambda x: x.argsort(-1)[..., 1], 2),
+        (lambda x: both(x.sort(-1)), 6),
+        (lambda x: x.argsort(-1)[..., :30], None),
+        (lambda x: x.argsort(-1).argsort(-1), None),
+        (lambda x: x.sort(-1).values, None),
+        (lambda x: x.sort(-1).values[..., ::4], None),
+        (lambda x: x.argsort(-1)[0, :, :3], 3),
+        (lambda x: x.topk(3, -1).values, None),
+    ],
+)
+def test_sorts_of_which_a_part_is_read(use: Loss, read: int | None, tmp_path: Path) -> None:
+    found = said("full-sort", trained(sorted_(use), ENCODE), tmp_path)
+    assert [one.facts["read"] for one in found] == ([] if read is None else [read])

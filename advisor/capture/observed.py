@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from . import again, chains, sameness, sparsity, unread
+from . import again, chains, sameness, sorts, sparsity, unread
 from .observed_nodes import HELD, STEP, Reader, nodes
 
 # Two steps: one alone does not tell a constant from a number that is another one next time.
@@ -48,6 +48,7 @@ class Observer:
         self.sparse: list[dict[str, Any]] = []
         self.unread: list[unread.Unread] = []
         self.waits: list[list[int]] = []
+        self.sorted: list[sorts.Sorted] = []
 
     def look(self) -> None:
         """Takes note of the tensors that are alive some steps before those that are observed; weights come first."""
@@ -141,6 +142,7 @@ class Observer:
             "casts": self.found.casts,
             "unread": [(one.op, one.reader, one.read) for one in self.unread],
             "waits": self.waits,
+            "sorted": [(one.op, one.read, one.of) for one in self.sorted],
         }
 
     def _read(self) -> None:
@@ -171,6 +173,7 @@ class Observer:
         self.waits = chains.waits(steps[-1])
         names = [[op.name for op in ops if op.place != "elsewhere"] for ops in steps]
         self.unread = unread.judge([unread.unread(ops) for ops in steps], names)
+        self.sorted = sorts.judge([sorts.partly_read(ops) for ops in steps], names)
 
 
 def _reason(rows: float, compiled: bool) -> str:

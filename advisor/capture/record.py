@@ -228,6 +228,8 @@ class Reused(msgspec.Struct, frozen=True):
     casts        (op, which of the casts that autocast made for it, an earlier op, which of its casts made the same)
     waits        for each of ops how far before it those are that wrote what it reads; 0 where not known
                  (`capture.chains`)
+    sorted       (sort, how many of its elements from one end on are read, how many it sorts): where not all are read
+                 (`capture.sorts`)
     """
 
     names: list[str] = []
@@ -236,6 +238,7 @@ class Reused(msgspec.Struct, frozen=True):
     constant: list[int] = []
     unread: list[tuple[int, int, float]] = []
     waits: list[list[int]] = []
+    sorted: list[tuple[int, int, int]] = []
     casts: list[tuple[int, int, int, int]] = []
     why: str = ""  # why nothing is known
 

@@ -54,7 +54,7 @@ class Unread:
 
 
 @dataclass(slots=True)
-class _Made:
+class Made:
     """A storage that an op of the loop made. reads: (place of the reader, what it read) in order."""
 
     at: int
@@ -66,8 +66,8 @@ class _Made:
 
 def unread(ops: Sequence[Op]) -> list[Unread]:
     """Ops of one step, by their place in it. Those of other threads are readers only, and have no place."""
-    made, place = _storages(ops)
-    results: dict[int, list[_Made]] = {}
+    made, place = storages(ops)
+    results: dict[int, list[Made]] = {}
     for one in made:
         results.setdefault(one.at, []).append(one)
     found: dict[int, tuple[int, float]] = {}
@@ -80,10 +80,10 @@ def unread(ops: Sequence[Op]) -> list[Unread]:
     return [Unread(place[at], place[reader], share) for at, (reader, share) in sorted(found.items())]
 
 
-def _storages(ops: Sequence[Op]) -> tuple[list[_Made], list[int]]:
+def storages(ops: Sequence[Op]) -> tuple[list[Made], list[int]]:
     """What was made in this step with its readers, and for each op its place among those that are recorded."""
-    now: dict[int, _Made] = {}
-    made: list[_Made] = []
+    now: dict[int, Made] = {}
+    made: list[Made] = []
     place: list[int] = []
     count = 0
     for at, op in enumerate(ops):
@@ -103,7 +103,7 @@ def _storages(ops: Sequence[Op]) -> tuple[list[_Made], list[int]]:
                 one.reads.append((at, ref))
         for ref in op.outputs:
             if ref.storage not in touched:
-                now[ref.storage] = _Made(at, ref)
+                now[ref.storage] = Made(at, ref)
                 made.append(now[ref.storage])
             elif ref.storage in now and op.place != "backward":
                 now[ref.storage].views[ref.tensor] = ref
@@ -131,7 +131,7 @@ def _by_row(op: Op) -> bool:  # noqa: PLR0911 - a kind of op in each line
     return op.name in _BY_ROW or op.name in _RESHAPE
 
 
-def _read(made: _Made, ops: Sequence[Op], found: dict[int, tuple[int, float]]) -> tuple[int, float] | None:
+def _read(made: Made, ops: Sequence[Op], found: dict[int, tuple[int, float]]) -> tuple[int, float] | None:
     """(the op that takes rows of what was made or came of it, share of the rows); None where all may be read."""
     if made.changed or made.views or not made.reads:
         return None
