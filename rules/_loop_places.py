@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from advisor.api import Breakdown, LineCost, LineCosts, Links, Nesting, RankRecord, Steps, Trace
+from advisor.api import (
+    Breakdown,
+    LineCost,
+    LineCosts,
+    Links,
+    Nesting,
+    RankRecord,
+    Steps,
+    Stretch,
+    Trace,
+    Undilated,
+)
 
+from ._backward_passes import passes
 from ._blocks import TURNS, Block, block, blocks, is_python, with_callers
 from ._loops import Ints, Loop, derives, feeds, feeds_back, in_most_turns, layers_of, loops, outermost, picks
 
@@ -36,11 +49,15 @@ class LoopPlaces:
         costs: LineCosts,
         nesting: Nesting,
         links: Links,
+        undilated: Undilated,
         record: RankRecord | None,
     ) -> LoopPlaces:
         """The places of this rank. Missing where costs of lines are."""
         rows = outermost(trace, steps, nesting, links, breakdown)
-        ops = list(_of_ops(trace, steps, costs, rows, _weights(record)))
+        ops = [
+            (_without_passes(place, loop, trace, steps, nesting, costs, undilated), loop)
+            for place, loop in _of_ops(trace, steps, costs, rows, _weights(record))
+        ]
         taken = {line.source for place, _ in ops for line in place.lines}
         python = list(blocks(line for line in costs.lines if is_python(line) and line.source not in taken))
         kept = []
@@ -84,6 +101,40 @@ def _of_ops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: i
                     derives=derives(trace, steps, costs, set(lines), most.turns),
                 ),
             )
+
+
+def _without_passes(
+    place: Block, loop: Loop, trace: Trace, steps: Steps, nesting: Nesting, costs: LineCosts, undilated: Undilated
+) -> Block:
+    """The place without the backward passes that a line of it runs in few of the turns, as the head of a loop does.
+
+    `for parameter, grad in zip(parameters, torch.autograd.grad(loss, parameters))` runs one for all turns.
+    """
+    if not any(line.parts.get("backward") for line in place.lines):
+        return place
+    index = {line.source: at for at, line in enumerate(costs.lines)}
+    called = Counter(int(costs.op_line[one.nodes[0]]) for one in passes(trace, steps, nesting) if one.nodes)
+    kept = []
+    for line in place.lines:
+        often = called[index[line.source]] / steps.count
+        few = 0 < often < TURNS and not in_most_turns(often, loop.turns)
+        kept.append(_without_backward(line, undilated) if few else line)
+    return block(kept)
+
+
+def _without_backward(line: LineCost, undilated: Undilated) -> LineCost:
+    """The line without its time in the autograd engine."""
+    here = [part.name == "backward" for part in undilated.parts]
+    work = Stretch(
+        *(
+            tuple(0.0 if there else one for one, there in zip(column, here, strict=True))
+            for column in (line.work.us, line.work.rows, line.work.python_us)
+        )
+    )
+    us = line.parts["backward"]
+    if not any(here):  # the parts of the step were not timed
+        return line.times(max(1 - us / line.us, 0.0))
+    return replace(line, us=line.us - us, parts={**line.parts, "backward": 0.0}, work=work, rows=sum(work.rows))
 
 
 def _are_layers(calls: float, turns: float, weights: int) -> bool:

@@ -71,6 +71,23 @@ def test_two_loops_of_which_none_calls_the_other_are_two():
     assert said(python_then_ops(12, called=False)) == {"tensor-loop": [60], "host-work": [30]}
 
 
+@pytest.mark.parametrize("each", [False, True])
+def test_a_backward_pass_in_the_head_of_a_loop_is_no_part_of_its_turns(each):
+    """`for parameter, grad in zip(parameters, grad(loss, parameters))`: one pass for all turns, or one in each."""
+    node = row("autograd::engine::evaluate_function: MulBackward0", 0, 100, "cpu_op")
+    node["args"] = {"Sequence number": 7, "Fwd thread id": 1}
+    turn = [line(30, 0, 1, "step"), line(31, 1, OP_US + GAP_US, "step"), row("aten::mul", 1, OP_US, "cpu_op")]
+    turn_us = 1 + OP_US + GAP_US
+    if each:
+        turn = [line(30, 0, 100, "step"), node, *({**one, "ts": one["ts"] + 100} for one in turn)]
+        rows = step(turn, 100 + turn_us, TURNS)
+    else:
+        rows = [line(30, 0, 100, "step"), node, *({**one, "ts": one["ts"] + 100} for one in step(turn, turn_us, TURNS))]
+    [finding] = apply(load_rules().by_id()["tensor-loop"], computed(rows), {}).findings
+    expected = TURNS * (turn_us + 100 * each)
+    assert finding.facts["loop_us"] == pytest.approx(expected, abs=2 * OP_US)
+
+
 @pytest.mark.parametrize(("often", "found"), [("aten::select", {"tensor-loop": [31]}), ("aten::linear", {})])
 def test_a_turn_may_call_one_op_many_times_but_no_layers(often, found):
     """Five elements are looked up and one stretch is cut: a loop. Five layers and an activation: a network."""
