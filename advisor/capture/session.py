@@ -50,7 +50,7 @@ class Session(Ears):
         self.vitals = Vitals()
         self.clock = Clock(self._device)
         self.window = Window(settings, self._file, self.clock)
-        self.window.finished = self._write  # type: ignore[method-assign]
+        self.window.on_finished = self._write
         self.window.on_stop = self._look
         self.window.on_timed = lambda: self.vitals.timing_ends(self.tracker.count)
         self.window.modules = self._modules

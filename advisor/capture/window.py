@@ -52,6 +52,7 @@ class Window:
         self.ranges = Ranges()
         self.on_stop: Callable[[], None] = lambda: None
         self.on_timed: Callable[[], None] = lambda: None
+        self.on_finished: Callable[[], None] = lambda: None
         self.used = False  # the profiler was brought up in this process
         self.modules: Callable[[], dict[int, str]] = dict  # id of a module of the model -> its path
         self.observer = Observer(settings["folder"])
@@ -195,7 +196,8 @@ class Window:
             self.observer.look()
 
     def finished(self) -> None:
-        """Replaced by the session."""
+        """What there is counts: the record may be written."""
+        self.on_finished()
 
     def forget(self) -> None:
         """Steps were found: what a time window recorded before them is of no use."""
