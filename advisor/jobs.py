@@ -201,5 +201,6 @@ def _nothing(files: Files) -> str:
     where = ", ".join(map(str, files.asked)) or "."
     if files.aside:
         path, why = next(iter(files.aside.items()))
-        return f"{where}: no trace among {len(files.aside)} files; {path.name}: {why}"
+        number = len(files.aside)
+        return f"{where}: no trace among {number} file{'s' * (number != 1)}; {path.name}: {why}"
     return f"{where}: no trace in it; give a folder that holds *.pt.trace.json[.gz] files, or one such file"

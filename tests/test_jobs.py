@@ -204,7 +204,7 @@ def test_a_folder_without_traces(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no trace in it"):
         jobs.find([tmp_path])
     (tmp_path / "et.json").write_text('{"schema": "1.0", "nodes": []}')
-    with pytest.raises(InputError, match=r"no trace among 1 files; et\.json: an execution trace"):
+    with pytest.raises(InputError, match=r"no trace among 1 file; et\.json: an execution trace"):
         jobs.find([tmp_path])
 
 

@@ -25,7 +25,7 @@ def read_report(path: Path, *, baseline: bool) -> Report:
     Raises GateError: a missing or foreign baseline is *no baseline* (3); everything else is a usage error (2).
     """
     file = path / "report.json" if path.is_dir() else path
-    role, absent = ("baseline", INCONCLUSIVE) if baseline else ("head report", USAGE)
+    role, absent = ("baseline", INCONCLUSIVE) if baseline else ("report", USAGE)
     try:
         data = file.read_bytes()
     except FileNotFoundError as failure:
