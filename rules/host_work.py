@@ -109,7 +109,8 @@ def check(
         grown_us = end_us if place.python_us + nameless_us >= _MOST * undilated.python_us else None
         here = rare.of(place, lines, undilated.python, steps) if rare is not None else None
         saving = _saving(place, nameless_us, undilated, scale, here, grown_us)
-        worth_us = sum(line.us for line in place.lines if _is_work(line)) + nameless_us - without_core_us
+        few = len(rare.longer) / steps.count if rare is not None and here is not None else 1.0
+        worth_us = sum(line.us for line in place.lines if _is_work(line, few)) + nameless_us - without_core_us
         if min(worth_us, bound_us) >= min_share * steps.step_us:
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
@@ -118,9 +119,12 @@ def check(
         yield _nameless(bound_us, steps, scale)
 
 
-def _is_work(line: LineCost) -> bool:
-    """Whether a rewrite could take away a line of Python: one of a loop, or one that is long at each run."""
-    return line.inner or line.visits >= TURNS or line.python_us >= _SOMEBODYS_US * line.visits
+def _is_work(line: LineCost, few: float) -> bool:
+    """Whether a rewrite could take away a line of Python: one of a loop, or one that is long at each run.
+
+    few: the share of the steps in which it ran.
+    """
+    return line.inner or line.visits >= few * TURNS or line.python_us >= _SOMEBODYS_US * line.visits
 
 
 def _collected_us(record: RankRecord | None, undilated: Undilated, steps: Steps) -> float:
