@@ -32,6 +32,7 @@ from advisor.analyses.op_costs import alike
 from advisor.analyses.op_work import element_counts, flops, shapes
 from advisor.analyses.ops import Ops
 from advisor.analyses.optimizer_work import OptimizerWork
+from advisor.analyses.parallelism import KindOfTalk, Parallelism
 from advisor.analyses.phases import Phases
 from advisor.analyses.rates import Rates
 from advisor.analyses.replay import Replay, replayed_or
@@ -106,6 +107,7 @@ from advisor.model import (
 )
 from advisor.ranks.facts import LinePart, RankFacts
 from advisor.ranks.matching import Meetings
+from advisor.ranks.passes import Passes
 from advisor.ranks.ranks import Ranks, Waiting
 from advisor.replay import edits
 from advisor.reportfile import encode as encode_report
@@ -167,6 +169,7 @@ __all__ = [
     "Joint",
     "KeptGraphs",
     "KernelWork",
+    "KindOfTalk",
     "Lane",
     "Launches",
     "LineCost",
@@ -195,6 +198,8 @@ __all__ = [
     "OptimizerFacts",
     "OptimizerWork",
     "Outcome",
+    "Parallelism",
+    "Passes",
     "PeakMemory",
     "Phases",
     "RankFacts",

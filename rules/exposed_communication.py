@@ -3,7 +3,10 @@
 ## What it looks at
 Time in which the device runs communication kernels (all-reduce, all-gather …) and nothing else. On ranks without a
 device: time in which the loop only communicates. Communication that runs beside computation costs nothing and is
-not counted.
+not counted. What it is for is told apart: gradients of data-parallel ranks, shards, layers or sequences that are split
+over ranks, experts; by the names of process groups, and by who asks for it: `fully_shard`, functional collectives as
+DTensor uses them, and whether compiled code asks. Sends and receives between the stages of a pipeline are
+`pipeline-bubbles`'.
 
 ## Why it costs time
 While gradients travel, the device computes nothing. Part of it may be waiting for a slower rank: a collective ends
@@ -15,6 +18,11 @@ by hand after the backward; larger buckets where there are many small collective
 communicate only in the last micro-step (`no_sync()`). Send fewer bytes: a bf16 compression hook. Larger batches per
 rank make the same communication rarer per sample.
 
+Layers that are split over ranks communicate within each pass, and nothing of that can wait: split them over fewer
+ranks, and the batch over more, where memory allows. Sharded models: keep parameters between forward and backward pass
+(`reshard_after_forward=False`), or gather them in bf16. Gathers in compiled code:
+`torch._inductor.config.reorder_for_compute_comm_overlap = True` has the compiler ask for them earlier.
+
 ## When to leave it
 Ranks that wait for a slower one: no bucket size helps there; look at the slow rank first. Communication of sharded
 models that the next layer needs at once, where prefetching is on already.
@@ -23,9 +31,10 @@ models that the next layer needs at once, where prefetching is on already.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     ALLREDUCE,
@@ -40,6 +49,7 @@ from advisor.api import (
     Example,
     Finding,
     HostCommunication,
+    Parallelism,
     RankRecord,
     Replay,
     Saving,
@@ -53,8 +63,9 @@ from advisor.api import (
 
 from ._accumulation import NeedlessReductions
 from ._collectives import MANY, fewer_bytes
+from ._parallel_kinds import finding, message
+from ._parallel_kinds_examples import KINDS
 from ._unused_search import NeedlessSearch
-from ._words import count, percent, size, time
 
 CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed ResNet on MI300X, DLRM on eight V100s"
 
@@ -73,66 +84,124 @@ def check(
     replay: Replay | None,
     needless: NeedlessReductions,
     search: NeedlessSearch,
+    parallelism: Parallelism | None,
     *,
     min_share: float = 0.05,  # changing how ranks communicate is work: less than 5 % of the step does not repay it
     min_host_share: float = 0.15,  # two ranks on one host that do all they can still wait for each other for 10 %
 ) -> Iterator[Finding]:
-    part = "exposed_communication" if breakdown.on_device else "communication"
+    least = min_share if breakdown.on_device else min_host_share
+    # What is not of data-parallel ranks has changes of its own. Stages of a pipeline wait: that is pipeline-bubbles'.
+    others = [kind for kind in parallelism.kinds if kind.kind != "data"] if parallelism else []
+    side = _side(device_side, host_side, parallelism if others else None)
     # Reductions that no update needs, and those of a search in vain, are other rules': what is left without them.
     kept = 1 - needless.share
-    exposed_us = max(kept * breakdown.us(part) - search.told_us, 0.0)
-    share = exposed_us / steps.step_us
-    if share < (min_share if breakdown.on_device else min_host_share):
-        return
-    side = device_side or host_side
-    total_us, calls = (kept * side.us, kept * side.calls) if side else (exposed_us, 0.0)
-    hidden_us = max(0.0, total_us - exposed_us)
-    merged_us = _merged_us(trace, device_side, exposed_us)
+    all_us = breakdown.us("exposed_communication" if breakdown.on_device else "communication")
+    data_us = max(all_us - sum(kind.exposed_us for kind in others), 0.0)
+    exposed_us = max(kept * data_us - search.told_us, 0.0)
+    if exposed_us >= least * steps.step_us and (side.calls or not others):
+        yield _of_data(
+            trace, steps, breakdown, scale, side.scaled(kept), exposed_us, record, replay, mixed=bool(others)
+        )
+    room_us = _computing_us(breakdown) - max(0.0, side.us + sum(kind.us for kind in others) - all_us)
+    for kind in others:
+        if kind.kind != "stages" and kind.exposed_us >= least * steps.step_us:
+            yield finding(kind, exposed_us, room_us, breakdown, scale, steps, record, replay)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Communication of data-parallel ranks: µs, calls and bytes per step; bytes None where not stated."""
+
+    rows: npt.NDArray[np.int64]
+    us: float
+    calls: float
+    bytes: float | None
+
+    def scaled(self, kept: float) -> _Side:
+        """That share of it."""
+        return replace(
+            self, us=kept * self.us, calls=kept * self.calls, bytes=None if self.bytes is None else kept * self.bytes
+        )
+
+
+def _side(device: Communication | None, host: HostCommunication | None, mixed: Parallelism | None) -> _Side:
+    """What travels between data-parallel ranks: everything, unless the job is `mixed`."""
+    if mixed is not None:
+        of_data = mixed.of("data")
+        if of_data is None:
+            return _Side(np.empty(0, np.int64), 0.0, 0.0, None)
+        return _Side(of_data.rows, of_data.us, of_data.calls, of_data.bytes if device else None)
+    if device is not None:
+        return _Side(np.flatnonzero(device.rows), device.us, device.calls, device.bytes)
+    return _Side(np.empty(0, np.int64), host.us if host else 0.0, host.calls if host else 0.0, None)
+
+
+def _of_data(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    side: _Side,
+    exposed_us: float,
+    record: RankRecord | None,
+    replay: Replay | None,
+    mixed: bool,
+) -> Finding:
+    """The finding about gradients of data-parallel ranks, and whatever else nothing tells apart."""
+    hidden_us = max(0.0, side.us - exposed_us)
+    merged_us = _merged_us(trace, side, exposed_us) if breakdown.on_device else 0.0
     # What is still exposed can hide behind computation that communication does not cover yet.
     room_us = _computing_us(breakdown) - hidden_us
     # Half the bytes, or only every second step: half of the time, whatever computation can hide.
     high_us = min(exposed_us, max(room_us, merged_us, exposed_us / 2))
-    bytes_ = kept * device_side.bytes if device_side and device_side.bytes is not None else None
     saving = scale.saving(
         min(merged_us, high_us),
         high_us,
         "low: start-up time that buckets of 25 MB merge away; high: what computation can hide, or half of it all",
     )
-    if device_side is not None:
-        saving = _replayed(saving, replay, trace, steps, device_side, scale.scaled(exposed_us))
-    yield Finding(
-        message=_message(breakdown.on_device, scale.scaled(exposed_us), share, total_us, exposed_us, calls, bytes_),
+    if breakdown.on_device:
+        saving = _replayed(saving, replay, trace, steps, side, scale.scaled(exposed_us))
+    return Finding(
+        message=message(
+            breakdown.on_device,
+            scale.scaled(exposed_us),
+            exposed_us / steps.step_us,
+            exposed_us,
+            side.us,
+            side.calls,
+            side.bytes,
+            " between data-parallel ranks" if mixed else "",
+        ),
         saving=saving,
         facts={
             "exposed_us": exposed_us,
-            "communication_us": total_us,
-            "collectives": calls,
-            "bytes": bytes_,
+            "communication_us": side.us,
+            "collectives": side.calls,
+            "bytes": side.bytes,
             "hidden_us": hidden_us,
         },
-        fix=fewer_bytes(trace, record, calls, bytes_, breakdown.on_device),
-        claims=(part,),
+        fix=fewer_bytes(trace, record, side.calls, side.bytes, breakdown.on_device),
+        claims=("exposed_communication" if breakdown.on_device else "communication",),
     )
 
 
 def _replayed(
-    modelled: Saving, replay: Replay | None, trace: Trace, steps: Steps, device_side: Communication, exposed_us: float
+    modelled: Saving, replay: Replay | None, trace: Trace, steps: Steps, side: _Side, exposed_us: float
 ) -> Saving:
     """The step replayed with the collectives in buckets, and beside the computation or with half of their bytes.
 
     Where that hardly shortens the step, something else would set the pace at once, and the range begins at nothing.
     """
-    rows = np.flatnonzero(device_side.rows)
-    buckets = max(1.0, (device_side.bytes or 0.0) / _BUCKET_BYTES)
+    buckets = max(1.0, (side.bytes or 0.0) / _BUCKET_BYTES)
     merged = []
-    if device_side.calls >= MANY and device_side.bytes is not None:
+    if side.calls >= MANY and side.bytes is not None:
         calls = np.flatnonzero(trace.events.named("c10d::"))
         merged = [edits.fuse(calls, into=round(buckets * steps.count))]
     how = "low: fewer, larger collectives; high: the step replayed with them beside computation, or half their bytes"
     found = max(
         (
             replayed_or(modelled, replay, merged, [*merged, other], how, exposed_us)
-            for other in (edits.move(rows), edits.scale(rows, 0.5))
+            for other in (edits.move(side.rows), edits.scale(side.rows, 0.5))
         ),
         key=lambda saving: saving.high_us,
     )
@@ -146,37 +215,17 @@ def _computing_us(breakdown: Breakdown) -> float:
     return breakdown.us("compute") if breakdown.on_device else breakdown.us("forward") + breakdown.us("backward")
 
 
-def _merged_us(trace: Trace, communication: Communication | None, exposed_us: float) -> float:
+def _merged_us(trace: Trace, side: _Side, exposed_us: float) -> float:
     """What fewer, larger collectives would save in start-up time alone: µs per step.
 
     The start-up time is taken from the shortest tenth of the kernels: those that waited for nobody and carried little.
     """
-    if communication is None or communication.calls < MANY or communication.bytes is None:
+    if side.calls < MANY or side.bytes is None:
         return 0.0
-    durations = trace.events.dur_ns[communication.rows] / 1e3
-    fewer = communication.calls - max(1.0, communication.bytes / _BUCKET_BYTES)
-    exposed_part = exposed_us / communication.us if communication.us else 0.0
+    durations = trace.events.dur_ns[side.rows] / 1e3
+    fewer = side.calls - max(1.0, side.bytes / _BUCKET_BYTES)
+    exposed_part = exposed_us / side.us if side.us else 0.0
     return float(max(0.0, fewer) * np.quantile(durations, 0.1) * exposed_part)
-
-
-def _message(
-    on_device: bool,
-    exposed_us: float,
-    share: float,
-    total_us: float,
-    part_us: float,
-    calls: float,
-    bytes_: float | None,
-) -> str:
-    who = "the GPU only communicates" if on_device else "the loop only communicates"
-    amount = f" of {size(bytes_)}" if bytes_ is not None else ""
-    hidden = 1 - part_us / total_us if total_us else 0.0
-    beside = "none" if hidden < 0.01 else percent(hidden)
-    collectives = "1 collective" if calls == 1 else f"{count(calls)} collectives"
-    return (
-        f"For {time(exposed_us)} of each step ({percent(share)}) {who}: {collectives} a step{amount}, "
-        f"with {beside} of their time beside computation."
-    )
 
 
 _AFTER_BACKWARD = """
@@ -260,4 +309,5 @@ EXAMPLES = [
         ),
         saves_us=None,
     ),
+    *KINDS,
 ]

@@ -2,8 +2,9 @@
 
 ## What it looks at
 Ranks that pass activations and gradients on to each other (sends and receives), and how long each of them computes:
-stages of unequal work, and the start and end of each step, in which not all stages have something to do yet. Needs the
-traces of all ranks.
+stages of unequal work, and the start and end of each step, in which not all stages have something to do yet. Each send
+is matched with its receive, so that waiting for a stage is told from messages on their way. Needs the traces of all
+ranks.
 
 ## Why it costs time
 The slowest stage sets the pace of all. And with p stages and m micro-batches in a step the pipeline fills and drains
@@ -16,6 +17,7 @@ each rank) or fills the gaps (`ScheduleInterleaved1F1B`, `ScheduleZBVZeroBubble`
 
 ## When to leave it
 Micro-batches that are small already: their kernels no longer fill the device, and more of them take longer in all.
+Stages on a host with fewer cores than stages are not judged: what one waits for is the core that another computes on.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from advisor.api import (
     Finding,
     Fix,
     Missing,
+    Passes,
     Ranks,
     Saving,
     draw,
@@ -83,8 +86,14 @@ def check(
         return
     if not ranks.whole:
         raise Missing("not all stages of the pipeline are here; give the traces of all ranks")
+    if _share_cores(ranks):
+        raise Missing("the stages share cores: what one waits for is another's turn; give each rank a core of its own")
     unequal = pipeline.work_us[pipeline.slowest] / pipeline.mean_us
-    found = _unequal(ranks, pipeline) if unequal >= min_unequal else _bubble(ranks, pipeline)
+    # Where sends were matched with receives, they say whether anybody waits for the stage that computes longest.
+    waited_us = _waited_us(ranks, pipeline.slowest)
+    if unequal >= min_unequal and waited_us is not None and waited_us < min_share * ranks.step_us:
+        return
+    found = _unequal(ranks, pipeline, waited_us) if unequal >= min_unequal else _bubble(ranks, pipeline)
     if found.saving and found.saving.high_us >= min_share * ranks.facts[ranks.reference].scale.step_us:
         yield found
 
@@ -108,14 +117,29 @@ def _pipeline(ranks: Ranks) -> _Pipeline | None:
     return _Pipeline(len(ranks.ranks), micro, tuple(float(us) for us in computing), ranks.step_us)
 
 
-def _unequal(ranks: Ranks, pipeline: _Pipeline) -> Finding:
+def _share_cores(ranks: Ranks) -> bool:
+    """Whether a host has more of these stages than cores, as capture recorded it."""
+    records = [one.record for one in ranks.facts if one.record and one.record.settings.cores is not None]
+    return not ranks.on_device and any(
+        (one.settings.cores or 0) < min(one.local_world_size or 1, len(ranks.ranks)) for one in records
+    )
+
+
+def _waited_us(ranks: Ranks, source: int) -> float | None:
+    """What the rank that waits longest for this one does nothing else, profiled µs per step; None where not matched."""
+    mine = [one.waited_us for one in ranks.passes if one.source == source]
+    return max(mine) if mine and not ranks.unpassed else None
+
+
+def _unequal(ranks: Ranks, pipeline: _Pipeline, waited_us: float | None) -> Finding:
     most_us, mean_us = pipeline.work_us[pipeline.slowest], pipeline.mean_us
     scale = ranks.facts[ranks.reference].scale
     number = ranks.ranks[pipeline.slowest]
     return Finding(
         message=(
             f"The stage of rank {number} computes for {time(scale.scaled(most_us))} of each step, "
-            f"{count(most_us / mean_us)} times the mean of the {pipeline.stages} stages, and the others wait for it."
+            f"{count(most_us / mean_us)} times the mean of the {pipeline.stages} stages, and the others wait for it"
+            + (f", {time(scale.scaled(waited_us))} for what it sends." if waited_us else ".")
         ),
         saving=_saving(
             ranks,
@@ -159,7 +183,13 @@ def _facts(ranks: Ranks, pipeline: _Pipeline) -> dict[str, Any]:
         "stages": pipeline.stages,
         "micro_batches": pipeline.micro,
         "computing_us_by_rank": {str(r): us for r, us in zip(ranks.ranks, pipeline.work_us, strict=True)},
+        "waiting_us_by_pair": {_pair(ranks, one): one.waited_us for one in ranks.passes},
+        "travelling_us_by_pair": {_pair(ranks, one): one.travels_us for one in ranks.passes},
     }
+
+
+def _pair(ranks: Ranks, one: Passes) -> str:
+    return f"{ranks.ranks[one.target]} for {ranks.ranks[one.source]}"
 
 
 _EVEN = Fix(

@@ -59,7 +59,7 @@ class Communication:
             us=steps.per_step_us(total(busy.talking)),
             exposed_us=steps.per_step_us(total(exposed)),
             calls=float(counted.sum()) / steps.count,
-            bytes=_payload(events, counted, steps.count),
+            bytes=payload(events, counted, steps.count),
             largest=by_name(events, counted, steps, busy.busy_ns, n=5),
         )
 
@@ -73,7 +73,7 @@ _ELEMENT_BYTES = {
 }
 
 
-def _payload(events: Events, rows: Mask, steps: int) -> float | None:
+def payload(events: Events, rows: Mask, steps: int) -> float | None:
     """Bytes per step that the communication rows state; None as soon as one of them is silent."""
     used, number = np.unique(events.collective[rows], return_counts=True)
     sizes = [_size(events.collective_table[i]) if i >= 0 else None for i in used]

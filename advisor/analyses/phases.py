@@ -61,7 +61,7 @@ class Phases:
         # While the loop's thread computes, communication on another thread is hidden behind it; inside an op that
         # hands work to that thread, or waits for it, it does not compute.
         computing = spans(on_loop & events.of(Category.CPU_OP) & ~communication_rows(events))
-        computing = subtract(computing, spans(on_loop & _waiting(events)))
+        computing = subtract(computing, merge(spans(on_loop & _waiting(events)), _sharding(events, on_loop)))
         talking = subtract(talk.spans, computing)
         parts = _first_match(
             window,
@@ -91,6 +91,18 @@ def backward_rows(events: Events) -> Mask:
 def _waiting(events: Events) -> Mask:
     """Ops that only wait for communication which another thread carries out."""
     return events.named("c10d::", "record_param_comms", "wait_tensor")
+
+
+def _sharding(events: Events, on_loop: Mask) -> Intervals:
+    """Where the loop gathers or reduces shards without an op: it waits, if within an op of the autograd engine."""
+    rows = on_loop & events.of(Category.ANNOTATION) & events.named("FSDP::", "FullyShardedDataParallel._")
+    spans = events.covered(rows)
+    if not len(spans):
+        return EMPTY
+    ops = np.flatnonzero(on_loop & events.of(Category.CPU_OP) & ~communication_rows(events) & ~_waiting(events))
+    at = np.searchsorted(spans[:, 0], events.start_ns[ops], side="right") - 1
+    inside = ops[(at >= 0) & (events.end_ns[ops] <= spans[np.maximum(at, 0), 1])]
+    return subtract(spans, union(events.start_ns[inside], events.end_ns[inside]))
 
 
 def backward_spans(trace: Trace, steps: Steps) -> Intervals:

@@ -13,6 +13,7 @@ from advisor.model import Source
 from advisor.ranks import matching
 from advisor.ranks.facts import Floats, RankFacts
 from advisor.ranks.matching import Meetings
+from advisor.ranks.passes import Passes, passes
 from advisor.trace.events import Ints
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, union
 
@@ -44,6 +45,7 @@ class Ranks:
     flops      (ranks, steps) arithmetic of each step; None where shapes were not recorded on all ranks
     meetings   collectives that were matched;  unmatched: steps whose collectives could not be
     waiting    None where the clocks cannot be laid over each other; `why` says why
+    passes     sends that were matched with their receives, by pair of ranks;  unpassed: pairs that could not be
     """
 
     missing: ClassVar[str] = "only one rank's trace is here; give the traces of all ranks to compare them"
@@ -59,6 +61,8 @@ class Ranks:
     unmatched: int
     waiting: Waiting | None
     why: str = ""
+    passes: tuple[Passes, ...] = ()
+    unpassed: int = 0
 
     @property
     def whole(self) -> bool:
@@ -119,6 +123,7 @@ class Ranks:
         parts = {part: np.stack([_chosen(one, part, labels) for one in facts]) for part in names}
         work = [_work(one, labels) for one in facts]
         waiting, why = _waiting(facts, found, labels)
+        passed, unpassed = passes(facts, ranks)
         return cls(
             ranks=tuple(ranks),
             facts=tuple(facts),
@@ -131,6 +136,8 @@ class Ranks:
             unmatched=unmatched,
             waiting=waiting,
             why=why,
+            passes=passed,
+            unpassed=unpassed,
         )
 
 

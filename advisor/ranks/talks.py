@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.analyses.asked import Asked, elements, inputs
 from advisor.analyses.breakdown import Breakdown
-from advisor.analyses.classify import communication_rows
 from advisor.analyses.communication import element_bytes
-from advisor.analyses.links import Links
-from advisor.analyses.steps import Steps
-from advisor.trace.events import Category, Collective, Events, Ints, Trace
+from advisor.analyses.parallelism import Parallelism
+from advisor.trace.events import Collective, Events, Group, Ints, Meta, Trace
 
 # Spellings of one kind in the names of kernels, annotations and ops: ncclDevKernel_AllReduce_…, gloo:all_reduce,
 # c10d::allreduce_, _allgather_base. Longer words first: "reduce" stands in several of them.
@@ -50,6 +48,8 @@ class Talks:
     members   size of that group, -1 where unknown
     sequence  its number in the group, -1 where unknown
     sent, received   elements, -1 where unknown;  bytes: of the larger of both, -1 where unknown
+    peer      number of the rank that a send goes to, or a receive is from; -1 for collectives, and where unknown
+    asked_ns  when the op began that asked for it (a short send may be over before its own row begins), else start_ns
     """
 
     start_ns: Ints
@@ -62,28 +62,26 @@ class Talks:
     sent: Ints
     received: Ints
     bytes: Ints
+    peer: Ints
+    asked_ns: Ints
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, breakdown: Breakdown, links: Links) -> Talks:
+    def compute(cls, trace: Trace, asked: Asked, parallelism: Parallelism, breakdown: Breakdown) -> Talks:
         """Collectives of this rank: kernels where it has a device, else the host's own rows."""
         events = trace.events
-        named = communication_rows(events)
-        if breakdown.on_device:
-            rows = np.flatnonzero(named & events.of(Category.KERNEL) & (links.step >= 0))
-            step, hosts = links.step[rows], _launching(events, links.launch[rows])
-        else:
-            rows = np.flatnonzero(named & events.of(Category.ANNOTATION))
-            step = steps.step_of(events.start_ns[rows])
-            rows, step = rows[step >= 0], step[step >= 0]
-            hosts = np.full(len(rows), -1, np.int64)
+        rows = asked.rows
+        # A host's own row says more of itself than the op that asked for it: of several tensors it has one.
+        hosts = asked.op if breakdown.on_device else np.full(len(rows), -1, np.int64)
         facts = [_said(events, int(row), int(host)) for row, host in zip(rows, hosts, strict=True)]
+        facts = [_in_group(one, trace.meta, group) for one, group in zip(facts, parallelism.group, strict=True)]
+        passed = [_passed(events, int(op), group) for op, group in zip(asked.op, parallelism.group, strict=True)]
         return cls(
             start_ns=events.start_ns[rows],
             end_ns=events.end_ns[rows],
-            step=step,
+            step=asked.step,
             kind=tuple(one.name for one in facts),
             group=tuple(one.group for one in facts),
             members=_ints([one.group_size for one in facts]),
@@ -91,6 +89,8 @@ class Talks:
             sent=_ints([one.in_elements for one in facts]),
             received=_ints([one.out_elements for one in facts]),
             bytes=_ints([_bytes(one) for one in facts]),
+            peer=_ints(passed),
+            asked_ns=np.where(asked.op >= 0, events.start_ns[asked.op], events.start_ns[rows]),
         )
 
 
@@ -98,27 +98,26 @@ def _ints(values: list[int]) -> Ints:
     return np.array(values, np.int64)
 
 
-def _launching(events: Events, launches: Ints) -> Ints:
-    """For each launch the row of `c10d::…` (else `nccl:…`) that encloses it on its thread; -1 where there is none."""
-    found = np.full(len(launches), -1, np.int64)
-    host = events.of(Category.CPU_OP, Category.ANNOTATION)
-    for pattern in ("nccl:", "c10d::"):
-        found = _enclosing(events, launches, np.flatnonzero(host & events.named(pattern)), found)
-    return found
+def _in_group(one: Collective, meta: Meta, group: Group | None) -> Collective:
+    """The collective with its process group; one that may be of several gets a name that no other rank's has."""
+    if one.group or len({known.ranks for known in meta.groups if len(known.ranks) > 1}) < 2:
+        return one
+    if group is None:
+        return replace(one, group=f"unknown, of rank {meta.rank}")
+    return replace(one, group=group.name, group_size=len(group.ranks))
 
 
-def _enclosing(events: Events, launches: Ints, rows: Ints, found: Ints) -> Ints:
-    """`found`, with the last of these rows that encloses each launch where one does."""
-    result = found.copy()
-    for thread in np.unique(events.thread[rows]):
-        mine = rows[events.thread[rows] == thread]
-        asked = np.flatnonzero((launches >= 0) & (events.thread[np.maximum(launches, 0)] == thread))
-        if not len(asked):
-            continue
-        at = np.searchsorted(events.start_ns[mine], events.start_ns[launches[asked]], side="right") - 1
-        inside = (at >= 0) & (events.end_ns[mine[np.maximum(at, 0)]] >= events.start_ns[launches[asked]])
-        result[asked[inside]] = mine[at[inside]]
-    return result
+def _passed(events: Events, op: int, group: Group | None) -> int:
+    """The rank that an op sends to, or receives from: its third argument, which counts within the process group."""
+    if op < 0 or not events.text(op).startswith(("c10d::send", "c10d::recv_")) or events.values[op] < 0:
+        return -1
+    try:
+        peer = int(json.loads(events.values_table[events.values[op]])[2])
+    except (ValueError, IndexError, TypeError):
+        return -1
+    if group is None:
+        return -1
+    return group.ranks[peer] if 0 <= peer < len(group.ranks) else -1
 
 
 def _said(events: Events, row: int, host: int) -> Collective:
@@ -136,28 +135,13 @@ def _said(events: Events, row: int, host: int) -> Collective:
 
 def _from_op(events: Events, row: int) -> tuple[int, int, str]:
     """(elements sent, received, dtype) as an op's inputs say: `alltoall_base_(output, input)`, a list, a tensor."""
-    dims = int(events.dims[row])
-    sizes = [_elements(one) for one in _inputs(events.dims_table[dims])] if dims >= 0 else []
+    sizes = [elements(one) for one in inputs(events, row)]
     kinds = int(events.dtypes[row])
     named = re.findall(r'"([^"]*)"', events.dtypes_table[kinds]) if kinds >= 0 else []
     dtype = named[0] if named and named[0] not in ("TensorList", "Scalar") else ""
     if "_base_" in events.text(row) and len(sizes) > 1:
         return sizes[1], sizes[0], dtype
     return (sizes[0], sizes[0], dtype) if sizes and sizes[0] > 0 else (-1, -1, dtype)
-
-
-def _inputs(text: str) -> list[list[list[int]]]:
-    """Each input of `Input Dims` as a list of shapes: a tensor has one, a list of tensors several."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return []
-    lists = [one for one in found if isinstance(one, list)] if isinstance(found, list) else []
-    return [one if one and all(isinstance(part, list) for part in one) else [one] for one in lists]
-
-
-def _elements(shapes_: list[list[int]]) -> int:
-    return sum(math.prod(shape) for shape in shapes_ if shape and all(isinstance(n, int) for n in shape))
 
 
 def _bytes(one: Collective) -> int:

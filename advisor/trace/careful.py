@@ -207,6 +207,7 @@ _OTHERS = {
     "Group size": "group_size",
     "Process Group Name": "group",
     "Seq": "collective_sequence",
+    "Process Group Description": "purpose",
 }
 _TEXTS = {
     "Input Dims": "dims",

@@ -64,6 +64,16 @@ class Collective:
     group_size: int = -1
     group: str = ""
     sequence: int = -1
+    purpose: str = ""  # what the process group was made for, in the words of who made it ("mesh_tp")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group that this rank is in: its name, what it was made for ("mesh_tp"), and its ranks in order."""
+
+    name: str
+    purpose: str
+    ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +94,7 @@ class Events:
     Absent integers are -1. `name`, `dims`, `dtypes`, `strides`, `values`, `stack`, `collective`, `waited` index the
     tables of the same trace (-1 = absent); `thread` indexes `threads`. `dims`, `dtypes`, `strides`, `values` are the
     JSON text of `Input Dims`, `Input type`, `Input Strides`, `Concrete Inputs`; the last two are kept of products,
-    convolutions, attention and normalisation only.
+    convolutions, attention, normalisation and `cat` only.
     """
 
     start_ns: Ints
@@ -264,6 +274,7 @@ class Meta:
     trace_id: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     accelerators: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -200,6 +200,7 @@ def _collective(args: RowArgs) -> Collective:
         group_size=integer(args.group_size),
         group="" if args.group is None else str(args.group),
         sequence=integer(args.collective_sequence),
+        purpose="" if args.purpose is None else str(args.purpose),
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from advisor.trace.events import DeviceProperties, Meta
+from advisor.trace.events import DeviceProperties, Group, Meta
 from advisor.trace.numbers import integer
 
 
@@ -28,6 +28,7 @@ def meta_of(head: Mapping[str, Any], accelerators: tuple[str, ...] = ()) -> Meta
             if str(key).endswith("_version") and isinstance(value, int | float | str)
         },
         accelerators=accelerators,
+        groups=tuple(_groups(distributed.get("pg_config"))),
     )
 
 
@@ -45,6 +46,14 @@ def _device(item: Mapping[str, Any]) -> DeviceProperties:
         multiprocessors=_count(item.get("numSms")),
         total_memory=_count(item.get("totalGlobalMem")),
     )
+
+
+def _groups(value: Any) -> Iterator[Group]:
+    """The process groups that `pg_config` lists, with their ranks; damaged ones are left out."""
+    for one in _list(value):
+        ranks = _list(one.get("ranks")) if isinstance(one, Mapping) else []
+        if ranks and all(isinstance(rank, int) for rank in ranks):
+            yield Group(str(one.get("pg_name") or ""), str(one.get("pg_desc") or ""), tuple(ranks))
 
 
 def _count(value: Any) -> int | None:

@@ -48,6 +48,7 @@ class RowArgs(Struct, gc=False):
     group_size: Any = field(name="Group size", default=None)
     group: Any = field(name="Process Group Name", default=None)
     collective_sequence: Any = field(name="Seq", default=None)
+    purpose: Any = field(name="Process Group Description", default=None)
     waited_stream: Number = field(name="wait_on_stream", default=-1.0)
     waited_event: Number = field(name="wait_on_cuda_event_record_corr_id", default=-1.0)
 

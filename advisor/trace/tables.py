@@ -53,7 +53,7 @@ class Detailed:
 
     # Products, convolutions, attention and normalisation: sizes of inputs alone do not tell what they do; nor do they
     # tell of joined tensors which of them are expanded. Of all ops the texts would cost a tenth of the time of reading.
-    _NAMES = re.compile("mm|linear|matmul|conv|attention|norm|::cat$")
+    _NAMES = re.compile("mm|linear|matmul|conv|attention|norm|c10d::(?:send|recv_)|::cat$")
 
     def __init__(self) -> None:
         self._kept = np.zeros(1 << 10, np.bool_)
