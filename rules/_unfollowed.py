@@ -69,11 +69,12 @@ class Unfollowed:
 
 def is_network(events: Events, run: Unfollowed) -> bool:
     """Whether a run has an op that only a network computes; one that is not torch's own may be one."""
-    return any(
-        events.text(row).startswith(_LAYERS) or not events.text(row).startswith("aten::")
-        for row in run.rows
-        if events.sequence[row] >= 0
-    )
+    return any(is_layer(events, row) for row in run.rows if events.sequence[row] >= 0)
+
+
+def is_layer(events: Events, row: int) -> bool:
+    """Whether only a network runs this op; one that is not torch's own may be one of those."""
+    return events.text(row).startswith(_LAYERS) or not events.text(row).startswith("aten::")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

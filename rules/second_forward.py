@@ -3,8 +3,9 @@
 ## What it looks at
 Ops that autograd recorded, that no backward pass followed, and that are the same ops on the same shapes as those of
 the forward pass that was trained in the same step, with the same weights: no optimizer step lies between them, and
-both drop out or neither does. One that ran once in a window of several steps is left aside. Forward passes under
-`torch.no_grad()` are not looked at: a second network of the same form, such as a target network, runs there.
+both drop out or neither does. One that ran once in a window of several steps is left aside. Under `torch.no_grad()`
+a second network of the same form may run, such as a target network; a pass there counts where `advisor run`, which
+looks at two steps of its own for it, saw its ops read the very tensors that the trained pass had read before them.
 
 ## Why it costs time
 A forward pass is about a third of a training step. Running it again for the accuracy, a log or a plot pays that
@@ -34,10 +35,14 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Lines,
     Links,
     Nesting,
     Replay,
+    Reused,
+    Saving,
     Scale,
+    Source,
     Steps,
     Trace,
     Undilated,
@@ -50,11 +55,15 @@ from advisor.api import (
 
 from ._costs import calm, launched_us, widened
 from ._places import often, place
+from ._proven_passes import called, proven_again, times
+from ._reuse import Reuse, reuse, saving_of
+from ._second_forward_examples import WITHOUT_GRADIENTS
 from ._unfollowed import UnfollowedForwards
 from ._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: an accuracy from a second forward pass against one from the first"
 
+_NONE = np.empty(0, np.int64)
 # Time in ops that the trained forward pass runs too, from which on the two are the same network on the same shapes.
 _THE_SAME = 0.8
 # A forward pass of fewer ops is a term of the loss, not a network.
@@ -72,9 +81,18 @@ def check(
     links: Links,
     undilated: Undilated | None,
     replay: Replay | None,
+    reused: Reused | None,
+    lines: Lines | None,
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain drowns in the noise between steps
 ) -> Iterator[Finding]:
+    again, first = proven_again(trace, reused, forwards) if reused and undilated else (_NONE, _NONE)
+    if reused and undilated and times(trace, steps, again) >= min(_OFTEN, steps.count):
+        work = reuse(trace, steps, reused, nesting, lines, again, first)
+        asked = called(trace, lines, again, first)
+        whole = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
+        if whole[0].high_us >= min_share * scale.step_us:
+            yield _without_record(steps, scale, work, times(trace, steps, again), asked, *whole)
     runs = [run for run in forwards.runs if run.repeated >= _THE_SAME and len(run.rows) >= _OPS]
     # What runs once in a window of many steps may be an accident of where the window ends.
     if len(runs) < min(_OFTEN, steps.count):
@@ -108,17 +126,37 @@ def check(
         saving=saving,
         where=(where,) if where else (),
         facts={"forward_us": spent_us, "per_step": per_step, "same_share": min(run.repeated for run in runs)},
-        fix=Fix(
-            "Use the output of the first pass",
-            "exact",
-            "logits = model(inputs)\nloss = criterion(logits, targets)\ncorrect += (model(inputs).argmax(1) == targets)"
-            ".sum()",
-            "logits = model(inputs)\nloss = criterion(logits, targets)\n"
-            "correct += (logits.detach().argmax(1) == targets).sum()",
-        ),
+        fix=_FIRST_OUTPUT,
         claims=claims,
         # Equal shapes do not prove equal inputs.
         at_most="medium",
+    )
+
+
+_FIRST_OUTPUT = Fix(
+    "Use the output of the first pass",
+    "exact",
+    "logits = model(inputs)\nloss = criterion(logits, targets)\ncorrect += (model(inputs).argmax(1) == targets).sum()",
+    "logits = model(inputs)\nloss = criterion(logits, targets)\n"
+    "correct += (logits.detach().argmax(1) == targets).sum()",
+)
+
+
+def _without_record(
+    steps: Steps, scale: Scale, work: Reuse, ran: int, asked: Source | None, saving: Saving, claims: tuple[str, ...]
+) -> Finding:
+    """The finding of passes that run again without gradients, each in one of the steps. asked: the line that called."""
+    return Finding(
+        message=(
+            f"A forward pass that is trained runs again without gradients {often(ran / steps.count)}{place(asked)}, on "
+            f"the same tensors with the same weights: {time(scale.scaled(work.us))} of each step "
+            f"({percent(work.us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=tuple(dict.fromkeys(one for one in (asked, *work.where) if one)),
+        facts={"forward_us": work.us, "per_step": ran / steps.count, "ops": len(work.rows) / steps.count},
+        fix=_FIRST_OUTPUT,
+        claims=claims,
     )
 
 
@@ -157,6 +195,7 @@ _SOLVER: dict[str, Any] = {
 }
 
 EXAMPLES = [
+    *WITHOUT_GRADIENTS,
     Example(
         "the accuracy comes from a pass of its own",
         draw(

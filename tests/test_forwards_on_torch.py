@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
+from observed_runs import observed
 from torch_steps import network, outcome, trained, without_gradients
 
-from advisor.capture.record import Optimizer, RankRecord
+from advisor.capture.record import Optimizer, RankRecord, Reused
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -23,6 +26,41 @@ def test_a_second_forward_pass_is_found_and_one_under_no_grad_is_not(tmp_path: P
     assert outcome("second-forward", trained(model, after=model), tmp_path).status == "clear"
     assert outcome("evaluation-with-gradients", trained(model, after=model), tmp_path).status == "found"
     assert outcome("second-forward", trained(model), tmp_path).status == "clear"
+
+
+def test_a_pass_under_no_grad_is_second_where_it_reads_what_the_trained_one_read(tmp_path: Path) -> None:
+    """Under autocast, too; not for another batch, a network of the same form, other weights, or before the training."""
+    model, other, elsewhere = network(), network(), torch.randn(512, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def said(before: Any = None, between: Any = None, after: Any = None) -> Any:
+        x = torch.randn(512, 64)
+
+        def aside(run: Any) -> None:
+            if run:
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    without_gradients(run)(x)
+
+        def step() -> None:
+            aside(before)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = model(x).float().square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            aside(between)
+            optimizer.step()
+            aside(after)
+
+        seen = msgspec.convert(observed(tmp_path, step).record(), Reused)
+        return outcome("second-forward", step, tmp_path, RankRecord(reused=seen))
+
+    found = said(between=model)
+    assert found.status == "found"
+    assert (found.findings[0].facts["per_step"], found.findings[0].facts["ops"]) == (1, 5)
+    assert said(between=lambda x: model(elsewhere)).status == "clear"
+    assert said(between=other).status == "clear"
+    assert said(after=model).status == "clear"
+    assert said(before=model).status == "clear"
 
 
 def test_an_evaluation_is_told_from_a_second_forward_by_its_shapes(tmp_path: Path) -> None:
