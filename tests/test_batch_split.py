@@ -1,15 +1,17 @@
 """The split of a step into fixed and per-sample time, against work counted by hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from advisor.analyses.batch_split import _CORE_GFLOPS, BatchSplit
 from advisor.analyses.op_work import flops, shapes, traffic
 from advisor.analyses.scale import Scale
-from advisor.api import GEMM, Ev, draw
+from advisor.api import GEMM, Device, Ev, draw
 from advisor.computed import Missing
 from advisor.rule import Example
+from advisor.rules._batch_size import target_size
 from advisor.testing import computed
 
 STEPS = """
@@ -90,15 +92,31 @@ def test_loading_a_sample_counts_as_per_sample_time():
 
 def test_the_samples_never_take_more_than_the_step():
     split = split_of(4, 8192).get(BatchSplit)
-    # At the lowest rate the work would take longer than the products took, which leaves the optimizer alone; at the
-    # highest, longer than the whole step.
-    assert split.fixed_us == pytest.approx((800, 0))
+    # At the lowest rate the work would take longer than the two products took, which leaves the optimizer and what
+    # calling them costs at least; at the highest, longer than the whole step.
+    assert split.fixed_us == pytest.approx((800 + 2 * 15, 0))
     assert split.saving_us(64)[0] == pytest.approx(0)
 
 
 def test_unknown_loading_cost_is_said():
     loader = {"batch_size": 8, "num_workers": 2}
     assert not split_of(8, 512, loaders=[loader]).get(BatchSplit).loader_known
+
+
+def test_no_batch_is_suggested_whose_tensors_leave_the_caches():
+    known = split_of(8, 512)
+    split, device = replace(known.get(BatchSplit), per_sample_us=(1.0, 1.0)), known.get(Device)
+    assert split.sample_bytes == 4 * 512
+    assert target_size(split, None, device, None, 1) == 8 * 16
+    half = replace(split, sample_bytes=4e6 / 64)
+    assert target_size(half, None, device, None, 1) == 64
+    assert target_size(replace(split, sample_bytes=4e6 / 8), None, device, None, 1) == 8
+
+
+def test_a_script_without_a_loader_makes_its_batches_in_the_step():
+    assert split_of(8, 512, loaders=[]).get(BatchSplit).loader_known
+    drawing = draw(STEPS, F=layer(8, 512), B=gradient(8, 512), O="Optimizer.step#SGD.step")
+    assert not computed(Example("a bare trace", drawing, None)).get(BatchSplit).loader_known
 
 
 def test_without_shapes_or_batch_size_there_is_no_split():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -12,11 +13,11 @@ from advisor.analyses.gpu_idle import GpuIdle
 from advisor.analyses.line_costs import LineCosts
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
-from advisor.analyses.op_work import Shape, flops, has_batch, shapes, traffic
+from advisor.analyses.op_work import NUMBER_BYTES, Shape, flops, has_batch, shapes, traffic
 from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
 from advisor.analyses.undilated import Undilated
-from advisor.capture.record import Loader, RankRecord, Settings
+from advisor.capture.record import RankRecord, Settings
 from advisor.computed import Missing
 from advisor.trace.events import Category, Mask, Trace
 
@@ -31,7 +32,7 @@ _OP_US = 100.0
 _TURNS = 16
 # From here on a line is Python, and not the dispatch of its ops.
 _MOSTLY = 0.4
-# What an op other than a product takes besides its work, recorded: what is above it counts as growing with the batch.
+# What any op takes at least besides its work, recorded: what is above it counts as growing with the batch.
 _SMALL_OP_US = 15.0
 # Ops that take this many times what work and overhead explain were kept waiting for a core.
 _BUSY = 4.0
@@ -49,6 +50,7 @@ class BatchSplit:
     per_sample_us   (low, high): time that each further sample adds; low goes with the high fixed time
     loader_known    whether the per-sample time holds what a sample costs the loader's workers
     how             how the split was made, one sentence
+    sample_bytes    largest tensor of the step, bytes of it that one sample has; 0 on a device, which has no such caches
     """
 
     batch_size: int
@@ -56,6 +58,7 @@ class BatchSplit:
     per_sample_us: tuple[float, float]
     loader_known: bool
     how: str
+    sample_bytes: float = 0.0
 
     def step_us(self, batch: int) -> tuple[float, float]:
         """(low, high) time of a step with that batch size, µs."""
@@ -102,7 +105,7 @@ class BatchSplit:
             raise Missing(
                 "the ops' shapes were not recorded, so their work per sample is not known; use record_shapes=True"
             )
-        return _on_cpu(host, batch, facts, record.settings if record else Settings())
+        return _on_cpu(host, batch, record)
 
 
 def _batch_of_shapes(trace: Trace, ops: Mask) -> int | None:
@@ -161,14 +164,16 @@ class Host:
         return cls(trace, steps, scale, nesting, ops, python + loops)
 
 
-def _on_cpu(host: Host, batch: int, loader: Loader | None, settings: Settings) -> BatchSplit:
+def _on_cpu(host: Host, batch: int, record: RankRecord | None) -> BatchSplit:
     """Work per sample from shapes and the rates of a core; what the shapes' work does not explain is fixed."""
-    scale = host.scale
+    scale, settings = host.scale, record.settings if record else Settings()
+    loader = record.loaders[0] if record and record.loaders else None
     slow_us, fast_us = _work_us(host, batch)
     slow, fast = scale.scaled(slow_us) / batch, fast_us / batch
     threads, cores = settings.threads or 1, settings.cores or settings.threads or 1
     workers = (loader.num_workers or 0) if loader else 0
-    known = loader is not None and (loader.sample_us is not None or not loader.num_workers)
+    # Without a DataLoader the loop makes its batches, in the step: as ops, or in Python.
+    known = record is not None and (loader is None or loader.sample_us is not None or not loader.num_workers)
     made = (loader.sample_us or 0.0) if loader else 0.0
     alone = made * _WORKER_ALONE
     # At worst nothing overlaps, one thread computes, and what the user wrote in Python is a loop over the samples; at
@@ -183,14 +188,23 @@ def _on_cpu(host: Host, batch: int, loader: Loader | None, settings: Settings) -
     how = f"the work in the ops' shapes at {_CORE_GFLOPS[0]:.0f} to {_CORE_GFLOPS[1]:.0f} GFLOP/s a core"
     if known and loader and loader.sample_us:
         how += f", and {made:.0f} µs to load a sample"
-    return BatchSplit(batch, (scale.step_us - batch * high, scale.step_us - batch * low), (low, high), known, how)
+    fixed_us = (scale.step_us - batch * high, scale.step_us - batch * low)
+    return BatchSplit(batch, fixed_us, (low, high), known, how, _sample_bytes(host, batch))
+
+
+def _sample_bytes(host: Host, batch: int) -> float:
+    """Of the largest tensor on the batch, what one sample has."""
+    events = host.trace.events
+    seen = np.unique(events.dims[host.ops & (events.dims >= 0)]).tolist()
+    sizes = (shape for dims in seen for shape in shapes(events.dims_table[dims]) if shape and shape[0] == batch)
+    return max((NUMBER_BYTES * math.prod(shape) / batch for shape in sizes), default=0.0)
 
 
 def _work_us(host: Host, batch: int) -> tuple[float, float]:
     """Time of the ops of a step that grows with the batch: (at the slow rates, at the fast ones), µs per step.
 
-    Slow: products at the lowest rate of a core, but never longer than they took; of other ops on the batch all that
-    they took beyond being called; ops that come once per sample. Fast: work at the highest rates alone.
+    Slow: products at the lowest rate of a core, but never longer than they took beyond being called; of other ops on
+    the batch all of that; ops that come once per sample. Fast: work at the highest rates alone.
     Raises Missing where products took far longer than their work explains: then the machine was busy with something
     else, and what looks like fixed cost is waiting for a core.
     """
@@ -216,7 +230,7 @@ def _work_us(host: Host, batch: int) -> tuple[float, float]:
             if done:
                 taken_us += took_us
                 explained_us += done / _CORE_GFLOPS[0] / 1e3 + number * _OP_US
-                slow_us += min(done / _CORE_GFLOPS[0] / 1e3, took_us)
+                slow_us += min(done / _CORE_GFLOPS[0] / 1e3, max(took_us - number * _SMALL_OP_US, 0.0))
                 fast_us += done / _CORE_GFLOPS[1] / 1e3
             elif any(shape and shape[0] in sizes for shape in inputs):
                 inside = 0.0 if outer or not has_batch(inputs, batch) else number * traffic(events.names[name], inputs)

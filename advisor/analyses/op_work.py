@@ -22,7 +22,7 @@ _VIEWS = frozenset(
     )
 )  # fmt: skip
 # Bytes of a number: fp32. Half precision moves half as much, which the range of rates covers.
-_BYTES = 4
+NUMBER_BYTES = 4
 # More numbers than any memory holds: a damaged size beyond this would not fit into a column.
 _MOST_NUMBERS = 2**53
 
@@ -77,7 +77,7 @@ def traffic(name: str, inputs: list[Shape]) -> float:
     if name in _VIEWS:
         return 0.0
     sizes = [math.prod(shape) for shape in inputs if shape]
-    return float(_BYTES * (sum(sizes) + max(sizes))) if sizes else 0.0
+    return float(NUMBER_BYTES * (sum(sizes) + max(sizes))) if sizes else 0.0
 
 
 def has_batch(inputs: list[Shape], batch: int) -> bool:
