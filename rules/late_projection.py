@@ -25,8 +25,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,6 @@ from advisor.api import (
     FORWARD,
     Breakdown,
     Ev,
-    Events,
     Example,
     Finding,
     Fix,
@@ -53,44 +51,17 @@ from advisor.api import (
 
 from ._costs import launched_us, less_by, taken_us
 from ._enlarged import outermost
-from ._operands import backward_of, dims_of, nodes_of, sizes
+from ._late_layers import Kind, LateLayer, late_layers
+from ._operands import backward_of
 from ._places import first_line, place
-from ._projections import (
-    LEAST_GROWTH,
-    PROJECTIONS,
-    Operand,
-    Projection,
-    in_channels_last,
-    only_reader,
-    operands,
-    projection,
-)
 from ._readers import Readers
 from ._words import count, percent, time
 
 CONFIRMED = "two measured pairs on a CPU: classes of enlarged maps, and a layer over all pairs of a scene"
 
 Ints = npt.NDArray[np.int64]
-Kind = Literal["enlarged", "joined"]
-# The low end: what is left of a layer, and of an enlargement, takes twice its share. Of 48 enlargements before a layer
-# (16 to 256 channels to 1 to 32, two- and fourfold, two precisions, two layouts, on a CPU) all gained that at least.
-_LEFT = 2.0
 # A layer more where the script has no other to tell what a small one takes, un-profiled µs: with its backward pass.
 _CALL_US = 60.0
-# Adding by broadcasting writes as many numbers as joining, or fewer; it may read them once more.
-_ADDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Late:
-    """One layer that comes late. parts: rows, and the share of them that goes: least, most; calls: layers more."""
-
-    kind: Kind
-    layer: Projection
-    where: tuple[int, ...]
-    parts: tuple[tuple[Ints, float, float], ...]
-    calls: int
-    growth: float
 
 
 def check(
@@ -107,8 +78,8 @@ def check(
     min_share: float = 0.03,  # two lines to exchange; below 3 % of the step the gain drowns in the noise between steps
 ) -> Iterator[Finding]:
     events = trace.events
-    by_kind: dict[Kind, list[_Late]] = defaultdict(list)
-    for one in _found(events, outermost(trace, steps, nesting, links), readers):
+    by_kind: dict[Kind, list[LateLayer]] = defaultdict(list)
+    for one in late_layers(events, outermost(trace, steps, nesting, links), readers):
         by_kind[one.kind].append(one)
     claims: tuple[str, ...] = ("compute",) if breakdown.on_device else ("forward", "backward", "other_ops")
     for kind, found in by_kind.items():
@@ -163,7 +134,7 @@ _FIXES: dict[Kind, Fix] = {
 
 
 def _saving(
-    trace: Trace, steps: Steps, scale: Scale, undilated: Undilated | None, found: list[_Late], rows: Ints
+    trace: Trace, steps: Steps, scale: Scale, undilated: Undilated | None, found: list[LateLayer], rows: Ints
 ) -> Saving:
     """What goes of these ops of the loop's thread, less the calls that come."""
     took = trace.events.dur_ns
@@ -176,7 +147,7 @@ def _saving(
     return less_by(Saving(low_us * min(shares), high_us * shares[1], "modelled", how), (0.0, most_us))
 
 
-def _call_us(trace: Trace, late: _Late, found: list[_Late], scale: Scale) -> float:
+def _call_us(trace: Trace, late: LateLayer, found: list[LateLayer], scale: Scale) -> float:
     """What one more small layer takes with its backward pass: the quickest of its kind in this script."""
     events, own = trace.events, late.layer.row
     known = np.array([one.layer.row for one in found], np.int64)
@@ -199,77 +170,6 @@ def _launched_us(
     return sum(
         share * launched_us(trace, steps, nesting, links, np.concatenate(rows)) for share, rows in by_share.items()
     )
-
-
-def _found(events: Events, ops: Ints, readers: Readers) -> Iterator[_Late]:
-    """The layers among these ops that come late."""
-    wanted = events.named("aten::upsample_", "aten::_upsample_") & ~events.named("backward")
-    wanted |= events.exactly("aten::cat")
-    for at in np.flatnonzero(wanted[ops]).tolist():
-        row = int(ops[at])
-        reader = only_reader(events, readers, row)
-        layer = projection(events, reader) if reader >= 0 and events.text(reader) in PROJECTIONS else None
-        if layer is None:
-            continue
-        if events.text(row) != "aten::cat":
-            late = _enlarged(events, ops, row, layer)
-        else:
-            each = operands(events, ops[: at + 1], layer, readers)
-            late = _joined(events, ops, row, layer, each) if each else None
-        if late is not None:
-            yield late
-
-
-def _enlarged(events: Events, ops: Ints, row: int, layer: Projection) -> _Late | None:
-    small = sizes(dims_of(events, row), 0)
-    channels = small[1] if len(small) > 2 else 0
-    pixels = int(np.prod(small)) // max(channels, 1)
-    growth = layer.positions / max(pixels, 1)
-    if channels != layer.before or growth < LEAST_GROWTH:
-        return None
-    kept, left = layer.after / layer.before, 1 / growth
-    # Where the channels of a pixel lie side by side a few take as long as many.
-    least = min(1 - kept, 0.0) if in_channels_last(events, layer.row) else 1 - _LEFT * kept
-    return _Late(
-        "enlarged",
-        layer,
-        (row, layer.row),
-        (
-            (_both(events, ops, layer.row), max(1 - _LEFT * left, 0.0), 1 - left),
-            (_both(events, ops, row), least, 1 - kept),
-        ),
-        0,
-        growth,
-    )
-
-
-def _joined(events: Events, ops: Ints, row: int, layer: Projection, each: list[Operand]) -> _Late | None:
-    again = [one for one in each if one.growth >= LEAST_GROWTH]
-    if not again:
-        return None
-    width = sum(one.width for one in each)
-    alone = sum(one.width for one in each if one not in again)
-    groups = len(again) + (alone > 0)
-    # Those that are not enlarged stay joined where they are several.
-    stays = alone / width if len(each) - len(again) > 1 else 0.0
-    added = max(groups - 1, 0 if groups > 1 else 1) * layer.after / width
-    left = sum(one.width / one.growth for one in again) / width + alone / width
-    parts = [
-        (_both(events, ops, layer.row), 1 - min(left + (left - alone / width), 1.0), 1 - left),
-        (np.array([row], np.int64), 1 - stays - _ADDS * added, 1 - stays - added),
-        (nodes_of(events, ops, np.array([row], np.int64)), 1 - stays, 1 - stays),
-    ]
-    for one in again:
-        behind = nodes_of(events, ops, np.array(one.rows, np.int64)) if one.rows else np.empty(0, np.int64)
-        made = np.array([each for each in one.rows if events.text(each) == "aten::repeat"], np.int64)
-        parts += [(behind, 1 - layer.after / one.width, 1 - layer.after / one.width), (made, 1.0, 1.0)]
-    return _Late("joined", layer, (row, layer.row), tuple(parts), groups - 1, max(one.growth for one in again))
-
-
-def _both(events: Events, ops: Ints, row: int) -> Ints:
-    """The op and its nodes of the backward pass."""
-    rows = np.array([row], np.int64)
-    return np.concatenate((rows, nodes_of(events, ops, rows)))
 
 
 def _op(name: str, number: int, dims: list[Any], values: list[str] | None = None, strides: Any = None) -> Ev:
