@@ -1,4 +1,4 @@
-"""The gradient of a large embedding is dense although a batch touches few of its rows.
+"""The gradient of a large embedding is dense, though a batch touches few rows.
 
 ## What it looks at
 Embedding tables of which a step looks up at most a tenth of the rows, the backward op that writes a gradient as large

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,12 @@ GOLDEN = Path(__file__).parent / "golden"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """--renew."""
     parser.addoption("--renew", action="store_true", help="write the golden files anew instead of comparing with them")
+
+
+def pytest_configure() -> None:
+    """Scripts that tests interrupt hear it: what a shell starts in its background ignores Ctrl-C, children included."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
