@@ -130,6 +130,7 @@ def instead_us(events: Events, one: AllPairs, trained: bool) -> tuple[float, flo
             if one.shape in (sizes(dims_of(events, row), 0), sizes(dims_of(events, row), 1))
             and events.text(row) in ("aten::mul", "aten::div", "aten::div_", "aten::sub")
         ]
+        # Where these were not recorded: two norms, a product, a quotient and a sum are five of them.
         took = float(min(whole, default=took / 5))
     if one.kind == "absolute":
         calls, passes, took = _CALLS_ALONE_US, _ABSOLUTE, took * one.width

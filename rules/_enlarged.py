@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Links, Nesting, Steps, Trace
+from advisor.api import Events
 
 from ._operands import dims_of, sizes
 
@@ -21,14 +21,6 @@ LOOKS = frozenset(f"aten::{name}" for name in ("expand", "expand_as", "broadcast
 COPIES = frozenset(f"aten::{name}" for name in ("repeat", "repeat_interleave", "tile"))
 # What stands between such an op and the one that reads the result: the other operands' own, and views.
 _NEAR = 10
-
-
-def outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> Ints:
-    """The ops of the loop's thread in the profiled steps that no other is around, in order of start."""
-    events = trace.events
-    mine = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (links.step >= 0)
-    rows: Ints = np.flatnonzero(mine & (events.thread == steps.main_thread))
-    return rows
 
 
 def broadcast(left: Shape, right: Shape) -> Shape:

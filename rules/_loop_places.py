@@ -21,7 +21,7 @@ from advisor.api import (
 
 from ._backward_passes import passes
 from ._blocks import TURNS, Block, block, blocks, is_python, with_callers
-from ._loops import Ints, Loop, derives, feeds, feeds_back, in_most_turns, layers_of, loops, outermost, picks
+from ._loops import Ints, Loop, called_by_lines, derives, feeds, feeds_back, in_most_turns, layers_of, loops, picks
 
 # Lines of Python this near to a loop are part of what it is for.
 _BESIDE = 2
@@ -53,7 +53,7 @@ class LoopPlaces:
         record: RankRecord | None,
     ) -> LoopPlaces:
         """The places of this rank. Missing where costs of lines are."""
-        rows = outermost(trace, steps, nesting, links, breakdown)
+        rows = called_by_lines(trace, steps, nesting, links, breakdown)
         ops = [
             (_without_passes(place, loop, trace, steps, nesting, costs, undilated), loop)
             for place, loop in _of_ops(trace, steps, costs, rows, _weights(record))

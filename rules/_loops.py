@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Breakdown, Category, LineCost, LineCosts, Links, Nesting, Steps, Trace, shapes, starts_in
+from advisor.api import Breakdown, LineCost, LineCosts, Links, Nesting, Steps, Trace, shapes, starts_in
 
 from ._backward_passes import NODE
 from ._blocks import TURNS, is_python
+from ._operands import outermost
 
 # An op that takes longer than this on a CPU has work to do besides being called.
 _SHORT_OP_US = 60.0
@@ -44,14 +45,12 @@ class Loop:
     derives: bool = False  # each turn runs a backward pass through the forward pass of all, as rows of a Jacobian do
 
 
-def outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> Ints:
+def called_by_lines(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> Ints:
     """Ops that a line of the loop's thread called itself: not the loader's, the optimizer's or the backward pass's."""
-    events = trace.events
-    rows = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (links.step >= 0)
-    found = np.flatnonzero(rows & (events.thread == steps.main_thread))
+    found = outermost(trace, steps, nesting, links)
     for part in ("input", "backward", "optimizer"):
         if (spans := breakdown.intervals.get(part)) is not None:
-            found = found[~starts_in(events.start_ns[found], spans)]
+            found = found[~starts_in(trace.events.start_ns[found], spans)]
     return found
 
 

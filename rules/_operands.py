@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events
+from advisor.api import Category, Events, Links, Nesting, Steps, Trace
 
 _NODE = "autograd::engine::evaluate_function"
+
+
+def outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> npt.NDArray[np.int64]:
+    """The ops of the loop's thread in the profiled steps that no other is around, in order of start."""
+    events = trace.events
+    mine = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (links.step >= 0)
+    return np.flatnonzero(mine & (events.thread == steps.main_thread))
 
 
 def dims_of(events: Events, row: int) -> list[Any]:

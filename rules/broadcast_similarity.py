@@ -52,8 +52,7 @@ from advisor.api import (
 
 from ._all_pairs import Kind, all_pairs, instead_us
 from ._costs import launched_us, less_by, taken_us
-from ._enlarged import outermost
-from ._operands import nodes_of
+from ._operands import nodes_of, outermost
 from ._places import first_line, place
 from ._readers import Readers
 from ._words import count, percent, time

@@ -50,9 +50,8 @@ from advisor.api import (
 )
 
 from ._costs import launched_us, less_by, taken_us
-from ._enlarged import outermost
 from ._late_layers import Kind, LateLayer, late_layers
-from ._operands import backward_of
+from ._operands import backward_of, outermost
 from ._places import first_line, place
 from ._readers import Readers
 from ._words import count, percent, time

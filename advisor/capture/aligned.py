@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
+
+
+class OfOp(Protocol):
+    """What was found of an op. op: its place among those of its step."""
+
+    @property
+    def op(self) -> int: ...
+
+
+_Found = TypeVar("_Found", bound=OfOp)
+
+
+def in_each(steps: Sequence[Sequence[_Found]], names: Sequence[Sequence[str]]) -> Iterator[tuple[_Found, list[_Found]]]:
+    """What was found in the last of several steps and of the same op in each other one, with what was found there.
+
+    names: of the ops of each step.
+    """
+    *others, last = steps
+    at_others = [places(before, names[-1]) for before in names[:-1]]
+    earlier = [{one.op: one for one in step} for step in others]
+    for one in last:
+        seen = [there.get(at.get(one.op, -1)) for there, at in zip(earlier, at_others, strict=True)]
+        if all(seen):
+            yield one, [each for each in seen if each]
 
 
 def places(names: Sequence[str], last: Sequence[str]) -> dict[int, int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import unread
-from .aligned import places
+from .aligned import in_each
 from .sameness import Op, Ref
 
 _SORTS = ("aten::sort", "aten::argsort")
@@ -45,15 +45,10 @@ def partly_read(ops: Sequence[Op]) -> list[Sorted]:
 
 def judge(steps: Sequence[Sequence[Sorted]], names: Sequence[Sequence[str]]) -> list[Sorted]:
     """Of the last of several steps the sorts that all of them read in part. names: of the ops of each."""
-    *others, last = steps
-    at_others = [places(before, names[-1]) for before in names[:-1]]
-    earlier = [{one.op: one for one in step} for step in others]
-    kept = []
-    for one in last:
-        seen = [there.get(at.get(one.op, -1)) for there, at in zip(earlier, at_others, strict=True)]
-        if all(seen):
-            kept.append(Sorted(one.op, max(one.read, *(each.read for each in seen if each)), one.of))
-    return kept
+    return [
+        Sorted(one.op, max([one.read, *(each.read for each in theirs)]), one.of)
+        for one, theirs in in_each(steps, names)
+    ]
 
 
 def _dimension(op: Op) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from . import sameness
-from .aligned import places
+from .aligned import in_each
 from .sameness import Op, Ref
 
 # Ops that take some rows of their first argument, where what they make has rows of the same length.
@@ -180,12 +180,7 @@ def _sizes(ref: Ref) -> list[int]:
 
 def judge(steps: Sequence[Sequence[Unread]], names: Sequence[Sequence[str]]) -> list[Unread]:
     """Of the last of several steps those ops that computed unread rows in each of them. names: of the ops of each."""
-    *others, last = steps
-    at_others = [places(before, names[-1]) for before in names[:-1]]
-    earlier = [{one.op: one for one in step} for step in others]
-    kept = []
-    for one in last:
-        seen = [there.get(at.get(one.op, -1)) for there, at in zip(earlier, at_others, strict=True)]
-        if all(seen):
-            kept.append(Unread(one.op, one.reader, max(one.read, *(each.read for each in seen if each))))
-    return kept
+    return [
+        Unread(one.op, one.reader, max([one.read, *(each.read for each in theirs)]))
+        for one, theirs in in_each(steps, names)
+    ]
