@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +41,8 @@ def find(start: Path) -> Config:
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
+    import tomllib
+
     try:
         document = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as failure:
@@ -90,6 +90,8 @@ def known(name: str, names: Iterable[str], what: str) -> None:
     choices = sorted(names)
     if name in choices:
         return
+    import difflib
+
     near = difflib.get_close_matches(name, choices, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"choose one of {', '.join(choices)}"
     raise UsageError(f"unknown {what} '{name}'; {hint}")

@@ -105,11 +105,13 @@ def safe_name(name: str) -> str:
 
 def config_of(args: argparse.Namespace) -> Config:
     """The configuration file with --select and --ignore on top of it, its rule ids checked."""
-    from advisor import asking, registry
-
     found = config.find(Path.cwd())
     select = tuple(name for value in args.select for name in value.split(","))
     ignore = dict.fromkeys((name for value in args.ignore for name in value.split(",")), "")
     chosen = replace(found, select=select or found.select, ignore={**found.ignore, **ignore})
-    asking.choose(registry.load_rules(), chosen)
+    if chosen.select or chosen.ignore or chosen.thresholds:
+        # Only what is named can be wrong; all rules take a quarter of a second to load, and `run` has a script waiting.
+        from advisor import asking, registry
+
+        asking.choose(registry.load_rules(), chosen)
     return chosen
