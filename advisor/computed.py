@@ -69,15 +69,26 @@ class Computed:
 @functools.cache
 def needs(function: Callable[..., Any]) -> Mapping[str, tuple[type, bool]]:
     """Parameter name -> (type, optional) of the positional parameters; keyword-only ones are thresholds."""
-    hints = typing.get_type_hints(function)
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
     wanted = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             continue
-        if name not in hints:
+        if parameter.annotation is parameter.empty:
             raise TypeError(f"{function.__module__}.{function.__qualname__}: parameter '{name}' has no type")
-        wanted[name] = _split_optional(hints[name])
+        wanted[name] = _named(parameter.annotation, scope) or _split_optional(typing.get_type_hints(function)[name])
     return wanted
+
+
+def _named(annotation: Any, scope: Mapping[str, Any]) -> tuple[type, bool] | None:
+    """What `X` or `X | None` names in its module; None for any other form.
+
+    Nearly all annotations have these two forms, and evaluating the 600 of all rules and analyses took 15 ms.
+    """
+    if not isinstance(annotation, str):
+        return None
+    kind = scope.get(annotation.removesuffix(" | None"))
+    return (kind, annotation.endswith(" | None")) if isinstance(kind, type) else None
 
 
 def _split_optional(hint: Any) -> tuple[type, bool]:
