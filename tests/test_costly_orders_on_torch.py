@@ -255,3 +255,83 @@ def sorted_(use: Loss) -> Loss:
 def test_sorts_of_which_a_part_is_read(use: Loss, read: int | None, tmp_path: Path) -> None:
     found = said("full-sort", trained(sorted_(use), ENCODE), tmp_path)
     assert [one.facts["read"] for one in found] == ([] if read is None else [read])
+
+
+CLASSES = 512
+SCORE, LABELS = nn.Linear(16, CLASSES), torch.randint(0, CLASSES, (64,))
+LABELLED = torch.randn(64, 16)
+
+
+def wanted(smoothing: float = 0.1) -> Any:
+    spread = functional.one_hot(LABELS, CLASSES).float()
+    return spread * (1 - smoothing) + smoothing / CLASSES if smoothing else spread
+
+
+def log_p() -> Any:
+    return functional.log_softmax(SCORE(LABELLED), dim=1)
+
+
+def scattered() -> Any:
+    spread = torch.zeros(64, CLASSES).fill_(0.1 / (CLASSES - 1)).scatter_(1, LABELS[:, None], 0.9)
+    spread[:, 0] = 0
+    return functional.kl_div(log_p(), spread.clone().detach(), reduction="batchmean")
+
+
+def logarithm() -> Any:
+    return -(wanted(0.0) * (SCORE(LABELLED).softmax(1) + 1e-8).log()).sum(1).mean()
+
+
+def mixed() -> Any:
+    spread = wanted(0.0)
+    return functional.cross_entropy(SCORE(LABELLED), 0.3 * spread + 0.7 * spread.flip(0))
+
+
+def taught() -> Any:
+    return functional.kl_div(log_p(), (LABELLED @ LABELLED.T).repeat(1, 8).softmax(1), reduction="batchmean")
+
+
+def gathered() -> Any:
+    score = log_p()
+    return -0.9 * score.gather(1, LABELS[:, None]).mean() - 0.1 * score.mean()
+
+
+def focal() -> Any:
+    score = log_p()
+    return -(wanted(0.0) * (1 - score.exp()) ** 2 * score).sum(1).mean()
+
+
+def counted() -> Any:
+    """The targets are read by something else, too."""
+    spread = wanted()
+    return -(spread * log_p()).sum(1).mean() * spread.amax().item()
+
+
+@pytest.mark.parametrize(
+    ("loss", "title"),
+    [
+        (lambda: -(wanted() * log_p()).sum(1).mean(), "smooth"),
+        (lambda: (wanted() * -log_p()).sum() / 64, "smooth"),
+        (lambda: -(wanted(0.0) * log_p()).mean(), "indices"),
+        (scattered, "smooth"),
+        (logarithm, "indices"),
+        (lambda: functional.cross_entropy(SCORE(LABELLED), wanted(0.0)), "indices"),
+        (lambda: functional.cross_entropy(SCORE(LABELLED), wanted(0.0), label_smoothing=0.1), "smooth"),
+        (lambda: functional.cross_entropy(SCORE(LABELLED), LABELS, label_smoothing=0.1), ""),
+        (mixed, ""),
+        (taught, ""),
+        (gathered, ""),
+        (focal, ""),
+        (counted, ""),
+    ],
+    ids=[
+        *("smoothed", "negative scores", "plain", "scattered", "logarithm", "probabilities", "smoothed by the loss"),
+        *("of indices", "mixed", "taught", "gathered", "focal", "counted"),
+    ],
+)
+def test_labels_spread_out_to_a_number_for_each_class(loss: Loss, title: str, tmp_path: Path) -> None:
+    found = said("dense-targets", trained(loss, SCORE), tmp_path)
+    assert [one.facts["losses"] for one in found] == [1.0] * bool(title)
+    for one in found:
+        assert (one.facts["classes"], one.facts["numbers"]) == (CLASSES, 64 * CLASSES)
+        assert title in one.fix.title
+        assert 0 <= one.saving.low_us <= one.saving.high_us
