@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from advisor.engine import RankInput
     from advisor.jobs import Job
     from advisor.model import Report
+    from advisor.registry import Rules
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -44,17 +45,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Analyses one job, or each of several with --each."""
-    from advisor.trace.allocator import import_numpy
-
-    import_numpy()  # before another import does
+    rules = _loaded_rules()
     from advisor import jobs
     from advisor.errors import UsageError
-    from advisor.what_if import known_device
 
     config = _options.config_of(args)
     output = _options.output_of(args)
-    for name in args.what_if_gpu:
-        known_device(name)
+    if args.what_if_gpu:
+        _check_devices(args.what_if_gpu)
     found = jobs.find(args.paths)
     if len(found) > 1 and not args.each:
         names = "; ".join(job.name for job in found)
@@ -62,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(text)
     homes = {path.resolve() for path in args.paths if path.is_dir()}
     for job, target in zip(found, _targets(output, found), strict=True):
-        report = report_of(job, config, quiet=args.quiet, gpus=args.what_if_gpu)
+        report = report_of(job, config, rules, quiet=args.quiet, gpus=args.what_if_gpu)
         folder = target.folder
         if folder and not (job.run and folder.resolve() in homes):
             # A run's own folder is added to; any other is made anew.
@@ -77,21 +75,42 @@ def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
     output: as `_options.output_of(args)` gave it before the script started, its folder (if any) being `folder`.
     Raises AdvisorError when nothing was captured or the report cannot be written.
     """
+    rules = _loaded_rules()
     from advisor import jobs
 
     job = jobs.find([folder])[0]
-    report = report_of(job, _options.config_of(args), quiet=args.quiet)
+    report = report_of(job, _options.config_of(args), rules, quiet=args.quiet)
     deliver(report, output, sys.stderr, args)
     return 0
 
 
-def report_of(job: Job, config: Config, *, quiet: bool, gpus: Sequence[str] = ()) -> Report:
+def _loaded_rules() -> Rules:
+    """The rules, and with them all modules that a report is made by."""
+    from advisor.trace.allocator import import_numpy
+    from advisor.uncollected import for_good
+
+    with for_good():
+        import_numpy()  # before another import does
+        from advisor import engine, jobs, registry  # noqa: F401
+        from advisor.trace import load  # noqa: F401
+
+        return registry.load_rules()
+
+
+def _check_devices(names: Sequence[str]) -> None:
+    from advisor.what_if import known_device
+
+    for name in names:
+        known_device(name)
+
+
+def report_of(job: Job, config: Config, rules: Rules, *, quiet: bool, gpus: Sequence[str] = ()) -> Report:
     """Reads the traces of a job one by one and analyses them. gpus: other accelerators that were asked about."""
-    from advisor import engine, registry
+    from advisor import engine
     from advisor.trace.allocator import keep_freed_memory
 
     keep_freed_memory()
-    return engine.analyse(_inputs(job, quiet), registry.load_rules(), config, job.run, job.health, gpus)
+    return engine.analyse(_inputs(job, quiet), rules, config, job.run, job.health, gpus)
 
 
 def _inputs(job: Job, quiet: bool) -> Iterator[RankInput]:
