@@ -186,7 +186,6 @@ def _hardware(row: _Row) -> Hardware:
     return Hardware(*_FORMATS[formats], fp32, tf32, half, memory, fp8, _BUS[bus], peers, model, source)
 
 
-_BY_NAME = tuple((re.compile(row[0], re.IGNORECASE), _hardware(row)) for row in _ROWS)
 # A part of a device: an instance ("MIG 1g.5gb", NVIDIA's MIG user guide) or a virtual GPU ("T4-8Q", "A100D-40C").
 _PART = re.compile(r"\bMIG \d|-\d{1,3}[ABCQ]\b")
 _NVIDIA_NAME = re.compile(r"nvidia|tesla|geforce|quadro|\bgtx\b|\brtx\b|\btitan\b", re.IGNORECASE)
@@ -198,9 +197,12 @@ def lookup(name: str, capability: tuple[int, int] | None = None) -> Hardware | N
     The capability decides only for a name that is NVIDIA's own and not in the table: it is a fact of that vendor alone.
     A part of a device has its formats, and no paper states what rates the part has.
     """
-    for pattern, hardware in _BY_NAME:
-        if pattern.search(name.strip()):
-            return _formats_alone(hardware) if _PART.search(name) else hardware
+    if not name.strip():
+        return None
+    for row in _ROWS:
+        # Compiled when a device is looked up: a trace of a CPU needs none of the 65.
+        if re.search(row[0], name.strip(), re.IGNORECASE):
+            return _formats_alone(_hardware(row)) if _PART.search(name) else _hardware(row)
     if capability is None or not _NVIDIA_NAME.search(name):
         return None
     if capability >= (8, 0):
@@ -217,4 +219,4 @@ def _formats_alone(hardware: Hardware) -> Hardware:
 
 def models() -> Iterator[Hardware]:
     """Every accelerator whose rates are known, as the table lists them."""
-    return (hardware for _, hardware in _BY_NAME if hardware.model)
+    return (hardware for hardware in map(_hardware, _ROWS) if hardware.model)
