@@ -42,3 +42,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         )
 
     return check
+
+
+@pytest.fixture(params=["extension", "structs"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of reading ordinary rows: with the extension, and as where it was not built."""
+    if request.param == "extension":
+        pytest.importorskip("advisor.trace._scan", reason="the extension was not built")
+    else:
+        monkeypatch.setattr("advisor.trace.kineto.scanner_of", lambda tables: None)

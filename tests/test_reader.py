@@ -1,16 +1,14 @@
-"""The reader on sound input: exact times, all eras and devices, both paths and the second process agree."""
+"""The reader on sound input: exact times, all eras and devices, all paths and the second thread agree."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import signal
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import fuzz_reader
 import kineto_dialects as made
 import numpy as np
 import pytest
@@ -25,11 +23,11 @@ from advisor.trace.careful import Careful
 from advisor.trace.dialects import category
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.extract import extract
-from advisor.trace.helper import TABLES, Helper
 from advisor.trace.numbers import ABSENT, nanoseconds, times
-from advisor.trace.tables import Table, Tables
+from advisor.trace.tables import Tables
 
 REAL = Path(__file__).parents[1].parent / "shared" / "traces"
+pytestmark = pytest.mark.usefixtures("reader")
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the real traces do not lie beside this checkout")
 
 
@@ -226,11 +224,6 @@ def test_a_thread_for_every_row_is_read_like_any_other() -> None:
     assert events.of(Category.CPU_OP).tolist() == [False, True] * 15_000
 
 
-def test_every_table_is_shared_with_the_second_process() -> None:
-    """A table that the helper does not send would leave its numbers pointing into the wrong texts."""
-    assert set(TABLES) == {name for name, value in vars(Tables()).items() if isinstance(value, Table)}
-
-
 def _careful(data: bytes) -> Iterator[Any]:
     """The rows that the careful path finds in the list of events."""
     text = data[data.index(b"[", data.index(b'"traceEvents"')) + 1 :]
@@ -264,39 +257,38 @@ def test_the_careful_path_gives_the_same_on_real_traces(name: str) -> None:
     assert [row[1:-2] for row in _shown(careful.events)] == [row[1:-2] for row in _shown(fast.events)]
 
 
-def test_a_second_process_gives_the_same(tmp_path: Path) -> None:
+def _blocks(data: bytes) -> Iterator[bytes]:
+    return (data[at : at + 300_000] for at in range(0, len(data), 300_000))
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b'"name": "aten::"mm""', b'"name": "aten::\xff"', b'"name": "aten::mm", "dur": "7"']
+)
+def test_a_second_thread_gives_the_same(damage: bytes, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     made_traces.write(path, 6)
     data = path.read_bytes()
-    helper = Helper()
-    try:
-        blocks = (data[at : at + 300_000] for at in range(0, len(data), 300_000))
-        helped = kineto.read_blocks(blocks, "t", helper=helper)
-    finally:
-        helper.close()
-    alone = load.read_bytes(data, "t")
-    _same(helped, alone)
-    # Chance decides who meets a name first; its number, by which equals are sorted, is that of the file all the same.
-    for table in ("names", "threads", "dims_table", "dtypes_table"):
-        assert getattr(helped.events, table) == getattr(alone.events, table)
+    if damage:
+        data = data.replace(b'"name": "aten::mm"', damage, 40)
+    alone, beside = kineto.read_blocks(_blocks(data), "t"), kineto.read_blocks(_blocks(data), "t", ahead=True)
+    _same(beside, alone)
+    assert beside.health == alone.health
+    if not damage:
+        for table in ("names", "threads", "dims_table", "dtypes_table"):  # their numbers are by which equals are sorted
+            assert getattr(beside.events, table) == getattr(alone.events, table)
 
 
-def test_a_second_process_that_dies_or_meets_damage_loses_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    made_traces.write(path, 6)
-    data = path.read_bytes().replace(b'"name": "aten::mm"', b'"name": "aten::"mm""', 40)
-    alone = load.read_bytes(data, "t")
-    for kill in (False, True):
-        helper = Helper()
-        try:
-            if kill:
-                helper._process.kill()
-            blocks = (data[at : at + 300_000] for at in range(0, len(data), 300_000))
-            helped = kineto.read_blocks(blocks, "t", helper=helper)
-        finally:
-            helper.close()
-        _same(helped, alone)
-        assert helped.health == alone.health
+def test_what_ends_a_second_thread_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    if kineto.scanner_of(Tables()) is None:
+        return
+
+    def fails(self: Any, text: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("advisor.trace.scanned.Scanner.scan", fails)
+    data = _document([_row(ts=at) for at in range(20_000)])
+    with pytest.raises(MemoryError):
+        kineto.read_blocks(_blocks(data), "t", ahead=True)
 
 
 def test_damage_where_two_slices_meet_costs_one_event() -> None:
@@ -331,25 +323,6 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
         advisor.load(tmp_path / "none.json")
     with pytest.raises(InputError, match="cannot be read"):
         advisor.load(tmp_path)
-
-
-def test_a_seeded_part_of_the_fuzzer(tmp_path: Path) -> None:
-    seen = fuzz_reader.run(400, 1, tmp_path, fuzz_reader.corpus())
-    assert seen["damaged"] > 0
-    assert seen["refused"] > 0
-
-
-@pytest.mark.parametrize("number", range(len(fuzz_reader.long_inputs(100))))
-def test_long_damage_costs_no_more_than_its_length(number: int, tmp_path: Path) -> None:
-    """3 MB each, under the fuzzer's limit of CPU seconds: a pattern of quadratic cost would take hours."""
-    signal.signal(signal.SIGVTALRM, fuzz_reader._hang)
-    path = tmp_path / "t.json"
-    path.write_bytes(fuzz_reader.long_inputs()[number])
-    signal.setitimer(signal.ITIMER_VIRTUAL, fuzz_reader.HANG_SECONDS)
-    try:
-        fuzz_reader.check(path)
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 TRUTH = {

@@ -14,6 +14,8 @@ from advisor.computed import Computed
 from advisor.trace.events import Category
 from advisor.trace.load import read_bytes
 
+pytestmark = pytest.mark.usefixtures("reader")
+
 
 @pytest.mark.parametrize("dialect", eras.DIALECTS, ids=lambda d: d.name.replace(" ", "_"))
 def test_every_dialect_gives_the_same_steps_and_work(dialect: eras.Dialect) -> None:

@@ -18,6 +18,8 @@ from advisor.trace import intervals
 from advisor.trace.events import Trace
 from advisor.trace.load import load
 
+pytestmark = pytest.mark.usefixtures("reader")
+
 
 def _plain(data: bytes, folder: Path) -> Any:
     """The file as Python's own json reads it; None where it cannot."""

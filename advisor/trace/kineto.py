@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from advisor.errors import InputError
 from advisor.trace import checks, heads, meta
 from advisor.trace.assemble import assemble, assemble_memory
-from advisor.trace.careful import Careful
+from advisor.trace.careful import END, Careful
 from advisor.trace.dialects import accelerators
 from advisor.trace.events import Trace
 from advisor.trace.extract import COLUMNS, MEMORY_COLUMNS, Columns, extract
 from advisor.trace.heads import no_events
-from advisor.trace.helper import REFUSED, Helper, in_order_of_sight
 from advisor.trace.numbers import TooLargeError
 from advisor.trace.schema import decoder
 from advisor.trace.split import halves, opening, slices
 from advisor.trace.store import Store
 from advisor.trace.tables import Tables
 
+if TYPE_CHECKING:
+    from advisor.trace.scanned import Scanner, Slice
+
 # A refused slice is halved until it is this small; then its events are read one by one.
 SMALL_BYTES = 1 << 14
+# Slices that are scanned ahead of the one that is put away: enough to keep a second core busy.
+AHEAD = 3
+# What is raised for a slice that has to be read otherwise.
+REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TooLargeError)
+
+
+def scanner_of(tables: Tables) -> Scanner | None:
+    """The fast way of reading ordinary rows; None where the extension was not built."""
+    try:
+        from advisor.trace.scanned import Scanner
+    except ImportError:
+        return None
+    return Scanner(tables)
 
 
 class Rows:
@@ -34,31 +53,58 @@ class Rows:
         self.memory = Store(MEMORY_COLUMNS, "time_ns")
         self.careful = Careful()
         self._decoder = decoder(exact=False)
-        self.exact = False
+        self._exact = False
+        self._scanner = scanner_of(self.tables)
 
     def add(self, piece: bytes, last: bool = False) -> None:
         """Adds the rows of a slice of whole events."""
-        if self.careful.tail is not None or self.careful.carry:
+        if self._is_careful():
             return self.keep(extract(self.careful.read(piece[1:-1], last), self.tables))
-        try:
-            self.keep(self.fast(piece))
-        except REFUSED:
-            parts = halves(piece) if len(piece) > SMALL_BYTES else None
-            if parts is None:
-                return self.keep(extract(self.careful.read(piece[1:-1], last), self.tables))
-            self.add(parts[0])
-            self.add(parts[1], last)
+        found = self._scanner.scan(piece) if self._scanner else None
+        if found is None or self._scanner is None or not self.add_scanned(self._scanner, found):
+            self.add_decoded(piece, last)
         return None
 
-    def fast(self, piece: bytes) -> tuple[Columns, Columns]:
+    def _is_careful(self) -> bool:
+        """Whether events are read one by one until further notice."""
+        return self.careful.tail is not None or bool(self.careful.carry)
+
+    def add_scanned(self, scanner: Scanner, found: Slice) -> bool:
+        """Adds the rows of a slice that was scanned; False, and nothing added, where they have to be read otherwise."""
+        scanner.learn(found)
+        if self._is_careful():
+            return False
+        try:
+            tail = found.tail()
+            if tail is not None and not END.match("]" + tail):
+                return False
+            self.keep(scanner.columns(found))
+        except REFUSED:
+            return False
+        if tail is not None:
+            self.careful.tail = [tail]
+        return True
+
+    def add_decoded(self, piece: bytes, last: bool = False) -> None:
+        """Adds the rows of a slice by decoding them; what cannot be decoded as a whole is cut into halves."""
+        try:
+            return self.keep(self._decoded(piece))
+        except REFUSED:
+            parts = halves(piece) if len(piece) > SMALL_BYTES else None
+        if parts is None:
+            return self.keep(extract(self.careful.read(piece[1:-1], last), self.tables))
+        self.add(parts[0])
+        return self.add(parts[1], last)
+
+    def _decoded(self, piece: bytes) -> tuple[Columns, Columns]:
         """The columns of a slice without any oddity. Raises one of REFUSED for every other."""
         try:
             return extract(self._decoder.decode(piece), self.tables)
         except TooLargeError:
-            if self.exact:
+            if self._exact:
                 raise
             # The whole file is of the era that wrote such times.
-            self.exact, self._decoder = True, decoder(exact=True)
+            self._exact, self._decoder = True, decoder(exact=True)
             return extract(self._decoder.decode(piece), self.tables)
 
     def keep(self, columns: tuple[Columns, Columns]) -> None:
@@ -68,13 +114,11 @@ class Rows:
         self.memory.add(memory)
 
 
-def read_blocks(
-    blocks: Iterator[bytes], path: str, cut_short: Callable[[], str] = str, helper: Helper | None = None
-) -> Trace:
+def read_blocks(blocks: Iterator[bytes], path: str, cut_short: Callable[[], str] = str, ahead: bool = False) -> Trace:
     """The trace in a stream of JSON text. Raises InputError where it is no trace.
 
     cut_short: asked after the last block why the stream ended early; empty where it did not.
-    helper: a second process that takes slices while this one is busy.
+    ahead: scan the next slices in a second thread.
     """
     with collector_off():
         start = opening(blocks, path)
@@ -83,55 +127,42 @@ def read_blocks(
             what = f"{path}: {why} before the first event; copy it again"
             raise InputError(what if why else no_events(start.head, path))
         pieces = slices(start.rest, blocks, path)
-        rows = _in_turn(pieces) if helper is None else _beside(pieces, helper)
+        rows = Rows()
+        scanner = scanner_of(rows.tables) if ahead else None
+        if scanner is None:
+            _in_turn(rows, pieces)
+        else:
+            _ahead(rows, pieces, scanner)
         return finish(rows, start.head, path, start.shape, cut_short())
 
 
-def _in_turn(pieces: Iterator[bytes]) -> Rows:
-    rows = Rows()
+def _in_turn(rows: Rows, pieces: Iterator[bytes]) -> None:
     previous = next(pieces, b"[]")
     for piece in pieces:
         rows.add(previous)
         previous = piece
     rows.add(previous, last=True)
-    return rows
 
 
-def _beside(pieces: Iterator[bytes], helper: Helper) -> Rows:
-    """The same with a second process: slices are decoded in any order and kept in that of the file."""
-    rows = Rows()
-    ready: dict[int, tuple[Columns, Columns] | bytes] = {}
-    number, kept = -1, 0
-    for number, piece in enumerate(pieces):
-        ready.update(helper.results(rows.tables))
-        kept = _settle(rows, ready, kept, number)
-        # The first slice shows the era; when its times do not fit into floats, the helper is of no use.
-        if number == 0 or rows.exact or not helper.give(number, piece):
-            try:
-                ready[number] = rows.fast(piece)
-            except REFUSED:
-                ready[number] = piece
-    ready.update(helper.results(rows.tables, wait=True))
-    for reason, count in helper.dropped.items():
-        rows.tables.count(reason, count)
-    kept = _settle(rows, ready, kept, number)
-    _settle(rows, ready, kept, number + 1, last=True)
-    in_order_of_sight(rows.events, rows.tables)
-    return rows
+def _ahead(rows: Rows, pieces: Iterator[bytes], scanner: Scanner) -> None:
+    """The same with a second thread, which scans slices while this one reads the file and keeps the columns."""
+    from concurrent.futures import Future, ThreadPoolExecutor
 
+    waiting: deque[tuple[bytes, Future[Slice | None]]] = deque()
 
-def _settle(
-    rows: Rows, ready: dict[int, tuple[Columns, Columns] | bytes], kept: int, end: int, last: bool = False
-) -> int:
-    """Keeps what is ready of the slices from `kept` to before `end`, in order; where the next one starts."""
-    while kept < end and kept in ready:
-        found = ready.pop(kept)
-        if isinstance(found, bytes):
-            rows.add(found, last)  # not plain
-        else:
-            rows.keep(found)
-        kept += 1
-    return kept
+    def settle(last: bool = False) -> None:
+        piece, scanned = waiting.popleft()
+        found = scanned.result()
+        if found is None or not rows.add_scanned(scanner, found):
+            rows.add(piece, last)
+
+    with ThreadPoolExecutor(1) as threads:
+        for piece in pieces:
+            waiting.append((piece, threads.submit(scanner.scan, piece)))
+            if len(waiting) > AHEAD:
+                settle()
+        while waiting:
+            settle(last=len(waiting) == 1)
 
 
 def finish(rows: Rows, head: bytes, path: str, shape: str, cut_short: str) -> Trace:

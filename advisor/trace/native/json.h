@@ -1,0 +1,187 @@
+/* JSON text, token by token.
+
+   Every function gets where it stands and where the text ends, and gives where it stands then: NULL for what is not JSON,
+   or not as Kineto writes it. Nothing is read at or behind `end`. */
+
+#ifndef ADVISOR_JSON_H
+#define ADVISOR_JSON_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Values nested deeper than this are no trace's. */
+#define DEEPEST 64
+/* As many fit into 64 bits. */
+#define MOST_DIGITS 18
+
+typedef struct {
+    const char *at;
+    size_t size;
+    int escaped; /* of a string: holds a backslash */
+} Span;
+
+typedef struct {
+    int64_t whole;
+    int32_t thousandths;
+    int negative;
+    int fraction; /* has one */
+    int too_long; /* more digits than fit, or an exponent */
+} Number;
+
+static inline const char *after_blanks(const char *p, const char *end) {
+    while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) p++;
+    return p;
+}
+
+static inline int is_digit(char c) { return (unsigned char)(c - '0') < 10; }
+
+static inline int is_hex(char c) { return is_digit(c) || (unsigned char)((c | 32) - 'a') < 6; }
+
+/* Eight bytes, each 0x80 that is a quote, a backslash or a control character; what stands behind the first is not sure. */
+static inline uint64_t ends_of_text(uint64_t word) {
+    const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
+    uint64_t quote = word ^ (ones * '"'), backslash = word ^ (ones * '\\');
+    return (((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) | ((word - ones * 0x20) & ~word)) & high;
+}
+
+/* Past the plain characters of a string. */
+static inline const char *after_text(const char *p, const char *end) {
+    uint64_t word, found;
+    for (; end - p >= 8; p += 8) {
+        memcpy(&word, p, 8);
+        if ((found = ends_of_text(word)) == 0) continue;
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        return p + (__builtin_ctzll(found) >> 3);
+#else
+        break;
+#endif
+    }
+    while (p < end && *p != '"' && *p != '\\' && (unsigned char)*p >= 0x20) p++;
+    return p;
+}
+
+/* From behind the opening quote of a string to its closing quote. */
+static const char *string_end(const char *p, const char *end, int *escaped) {
+    *escaped = 0;
+    for (;;) {
+        p = after_text(p, end);
+        if (p >= end || (unsigned char)*p < 0x20) return NULL;
+        if (*p == '"') return p;
+        *escaped = 1;
+        if (end - p < 2) return NULL;
+        if (p[1] == 'u') {
+            if (end - p < 6 || !is_hex(p[2]) || !is_hex(p[3]) || !is_hex(p[4]) || !is_hex(p[5])) return NULL;
+            p += 6;
+        } else {
+            if (p[1] == '\0' || strchr("\"\\/bfnrt", p[1]) == NULL) return NULL;
+            p += 2;
+        }
+    }
+}
+
+/* A string, from its opening quote; what lies between the quotes goes into `text`. */
+static inline const char *string_at(const char *p, const char *end, Span *text) {
+    if (p >= end || *p != '"') return NULL;
+    const char *close = string_end(p + 1, end, &text->escaped);
+    if (close == NULL) return NULL;
+    text->at = p + 1;
+    text->size = (size_t)(close - p - 1);
+    return close + 1;
+}
+
+/* Past an exponent, if there is one. */
+static inline const char *after_power(const char *p, const char *end) {
+    if (p >= end || (*p | 32) != 'e') return p;
+    p++;
+    if (p < end && (*p == '+' || *p == '-')) p++;
+    const char *first = p;
+    while (p < end && is_digit(*p)) p++;
+    return p == first ? NULL : p;
+}
+
+static inline const char *number_at(const char *p, const char *end, Number *number) {
+    int64_t whole = 0;
+    int32_t thousandths = 0;
+    number->negative = p < end && *p == '-';
+    p += number->negative;
+    const char *first = p;
+    for (; p < end && is_digit(*p); p++) {
+        if (p - first < MOST_DIGITS) whole = whole * 10 + (*p - '0');
+    }
+    if (p == first || (*first == '0' && p - first > 1)) return NULL;
+    number->too_long = p - first > MOST_DIGITS;
+    number->fraction = p < end && *p == '.';
+    if (number->fraction) {
+        const char *point = p++;
+        for (int32_t worth = 100; p < end && is_digit(*p); p++, worth /= 10) {
+            thousandths += worth * (*p - '0');
+            number->too_long |= worth == 0 && *p != '0';
+        }
+        if (p == point + 1) return NULL;
+    }
+    number->whole = whole;
+    number->thousandths = thousandths;
+    if (p < end && (*p | 32) == 'e') number->too_long = 1;
+    return after_power(p, end);
+}
+
+static inline const char *skip_number(const char *p, const char *end) {
+    p += p < end && *p == '-';
+    const char *first = p;
+    while (p < end && is_digit(*p)) p++;
+    if (p == first || (*first == '0' && p - first > 1)) return NULL;
+    if (p < end && *p == '.') {
+        const char *point = p++;
+        while (p < end && is_digit(*p)) p++;
+        if (p == point + 1) return NULL;
+    }
+    return after_power(p, end);
+}
+
+static inline const char *word_at(const char *p, const char *end, const char *word, size_t size) {
+    return (size_t)(end - p) >= size && memcmp(p, word, size) == 0 ? p + size : NULL;
+}
+
+static inline int is_null(const char *p, const char *end) { return word_at(p, end, "null", 4) != NULL; }
+
+static const char *skip_value(const char *p, const char *end, int depth);
+
+/* A list or an object, from behind its bracket to behind the closing one. */
+static const char *skip_members(const char *p, const char *end, char close, int depth) {
+    if (depth > DEEPEST) return NULL;
+    p = after_blanks(p, end);
+    if (p < end && *p == close) return p + 1;
+    for (;;) {
+        if (close == '}') {
+            Span key;
+            if ((p = string_at(p, end, &key)) == NULL) return NULL;
+            p = after_blanks(p, end);
+            if (p >= end || *p != ':') return NULL;
+            p = after_blanks(p + 1, end);
+        }
+        if ((p = skip_value(p, end, depth)) == NULL) return NULL;
+        p = after_blanks(p, end);
+        if (p >= end) return NULL;
+        if (*p == close) return p + 1;
+        if (*p != ',') return NULL;
+        p = after_blanks(p + 1, end);
+    }
+}
+
+/* Any value. */
+static const char *skip_value(const char *p, const char *end, int depth) {
+    Span text;
+    if (p >= end) return NULL;
+    switch (*p) {
+    case '"': return string_at(p, end, &text);
+    case '[': return skip_members(p + 1, end, ']', depth + 1);
+    case '{': return skip_members(p + 1, end, '}', depth + 1);
+    case 't': return word_at(p, end, "true", 4);
+    case 'f': return word_at(p, end, "false", 5);
+    case 'n': return word_at(p, end, "null", 4);
+    default: return skip_number(p, end);
+    }
+}
+
+#endif

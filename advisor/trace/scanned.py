@@ -1,0 +1,204 @@
+"""Slices of ordinary rows to columns by the extension `advisor.trace._scan`, several times as fast as by structs.
+
+Other slices are refused and read by `advisor.trace.schema`, as all are where the extension was not built.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from advisor.trace import _scan
+from advisor.trace.extract import NO_ARGS, Columns, Complete, columns_of, keep_labels, memory_columns
+from advisor.trace.fields import Decoded, Int32s, interned, spread
+from advisor.trace.numbers import Ints
+from advisor.trace.schema import LabelRow, Row
+from advisor.trace.tables import Table, Tables
+
+if _scan.LAYOUT != 1:
+    raise ImportError("advisor.trace._scan was built from other sources; install torch-advisor again")
+
+# Rows take more bytes than this; where they do not, the slice is refused.
+SHORTEST_ROW = 48
+_FIELD = {name: index for index, name in enumerate(_scan.EVENT_FIELDS)}
+# MEMORY_FIELDS by the names of columns.
+_MEMORY = ("time_ns", "bytes", "total_allocated", "total_reserved", "device_type", "device")
+_PLACE = ("cat", "pid", "tid")
+_UNREADABLE = np.iinfo(np.int32).min
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What the extension found in `text`: events (field, row), memory (field, instant), labels (start and size)."""
+
+    text: bytes
+    events: Ints
+    memory: Ints
+    labels: Ints
+    fresh: dict[str, list[bytes]]
+    end: int
+
+    def tail(self) -> str | None:
+        """What follows the list, without the bracket that the cutter put there; None where nothing does."""
+        return self.text[self.end : -1].decode() if self.end < len(self.text) else None
+
+
+class Scanner:
+    """Reads the slices of one file. `scan` and `columns` may run in two threads, each in one."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._scanner = _scan.Scanner(seed=int.from_bytes(os.urandom(8), "little"))
+        self._names, self._dims, self._dtypes, self._stacks = (_Numbers() for _ in range(4))
+        self._kinds, self._threads = _Numbers(), _Numbers()
+        self._row, self._label = msgspec.json.Decoder(Row, strict=False), msgspec.json.Decoder(LabelRow, strict=False)
+
+    def scan(self, text: bytes) -> Slice | None:
+        """The rows of a slice; None where it is not plain."""
+        if not text.isascii():
+            try:
+                text.decode()
+            except UnicodeDecodeError:
+                return None
+        rows = len(text) // SHORTEST_ROW + 1
+        events = np.empty((len(_scan.EVENT_FIELDS), rows), np.int64)
+        memory = np.empty((len(_scan.MEMORY_FIELDS), rows), np.int64)
+        labels = np.empty((2, rows), np.int64)
+        counts = self._scanner.read(text, events, memory, labels)
+        if counts is None:
+            return None
+        complete, instants, named, end = counts
+        fresh = dict(zip(_scan.TABLES, self._scanner.fresh(), strict=True))
+        return Slice(text, events[:, :complete], memory[:, :instants], labels[:, :named], fresh, end)
+
+    def learn(self, found: Slice) -> None:
+        """Gives new texts their numbers in the tables of the file: of every slice, in the order of scanning."""
+        tables, fresh = self._tables, found.fresh
+        self._names.add([_number(tables.names, text) for text in fresh["names"]])
+        self._stacks.add([_number(tables.stacks, text) if text else -1 for text in fresh["stacks"]])
+        self._dims.add([tables.dims[text] for text in fresh["dims"]])
+        self._dtypes.add([tables.dtypes[text] for text in fresh["dtypes"]])
+        places = [self._place(text) for text in fresh["places"]]
+        self._kinds.add([kind for kind, _ in places])
+        self._threads.add([thread for _, thread in places])
+
+    def columns(self, found: Slice) -> tuple[Columns, Columns]:
+        """The columns of a slice that was learned, as `extract` gives them.
+
+        Raises a MsgspecError where the rows have to be read otherwise.
+        """
+        labels = [self._label.decode(found.text[at : at + size]) for at, size in found.labels.T.tolist()]
+        columns = columns_of(self._complete(found), self._tables)
+        keep_labels(labels, self._tables)
+        return columns, memory_columns(dict(zip(_MEMORY, found.memory, strict=True)))
+
+    def _complete(self, found: Slice) -> Complete:
+        start, dur, name, place = (found.events[_FIELD[field]] for field in ("start", "dur", "name", "place"))
+        names, threads = self._names.of(name), self._threads.of(place)
+        stacks = self._stacks.of(found.events[_FIELD["stack"]])
+        if any((numbers == _UNREADABLE).any() for numbers in (names, threads, stacks)):
+            raise msgspec.ValidationError("half a character in a name, or a thread that is neither number nor text")
+        fields = _Scanned(self, found, np.ones(len(name), np.bool_))
+        return Complete(start, dur, names, self._kinds.of(place).astype(np.int8), threads, fields)
+
+    def _place(self, text: bytes) -> tuple[int, int]:
+        """Category and thread of what the extension tells apart: category, pid and tid as they stand, a line each."""
+        stated = [
+            b'"%s":%s' % (key.encode(), value) for key, value in zip(_PLACE, text.split(b"\n"), strict=False) if value
+        ]
+        try:
+            row = self.row(b"{%s}" % b",".join([b'"ph":"X"', *stated]))
+        except msgspec.MsgspecError:
+            return 0, _UNREADABLE
+        return self._tables.categories[row.cat], self._tables.threads[row.pid, row.tid]
+
+    def texts(self, name: str, own: Ints) -> Int32s:
+        """The numbers of texts in one of the file's tables, from the extension's own."""
+        return {"dims": self._dims, "dtypes": self._dtypes, "stacks": self._stacks}[name].of(own)
+
+    def row(self, text: bytes) -> Row:
+        """One row, decoded. Raises MsgspecError."""
+        row: Row = self._row.decode(text)
+        return row
+
+
+class _Scanned:
+    """`Fields` of a slice."""
+
+    def __init__(self, scanner: Scanner, found: Slice, mask: npt.NDArray[np.bool_]) -> None:
+        self._scanner, self._found, self._mask = scanner, found, mask
+
+    def of(self, mask: npt.NDArray[np.bool_]) -> _Scanned:
+        """The same for those rows only."""
+        return _Scanned(self._scanner, self._found, mask)
+
+    def integers(self, name: str) -> Ints:
+        """Ids and sizes."""
+        return np.where(self._mask, self._found.events[_FIELD[name]], -1)
+
+    def texts(self, name: str, tables: Tables) -> Int32s:
+        """Numbers of JSON texts in the table of that name."""
+        if name in _FIELD:
+            return self._scanner.texts(name, self.integers(name))
+        return spread(self._mask, interned(self._texts_at(name, self._mask), getattr(tables, name)))
+
+    def stacks(self, tables: Tables) -> Int32s:
+        """Numbers of call stacks."""
+        return self._scanner.texts("stacks", self.integers("stack"))
+
+    def blocks(self) -> Ints:
+        """Thread blocks of launch grids."""
+        return self.integers("blocks")
+
+    def collectives(self, tables: Tables) -> Int32s:
+        """Numbers of collectives."""
+        return self._rare().collectives(tables)
+
+    def waits(self, tables: Tables) -> Int32s:
+        """Numbers of what one stream waited for on another."""
+        return self._rare().waits(tables)
+
+    def _rare(self) -> Decoded:
+        """The rows that hold what the extension does not know, decoded."""
+        rare = self.integers("rare_at") >= 0
+        texts = self._texts_at("rare", rare) if rare.any() else []
+        return Decoded([self._scanner.row(text).args or NO_ARGS for text in texts], rare)
+
+    def _texts_at(self, name: str, mask: npt.NDArray[np.bool_]) -> list[bytes]:
+        text, places = self._found.text, self._found.events[_FIELD[f"{name}_at"] :][:2, mask]
+        # The size follows the start. What is not stated has -1 for both, which is no text.
+        return [text[at : at + size] for at, size in zip(*places.tolist(), strict=True)]
+
+
+class _Numbers:
+    """Numbers in a table of the file by those of the extension; -1, not stated, stays -1."""
+
+    def __init__(self) -> None:
+        self._numbers = np.full(1 << 8, -1, np.int32)  # longer than what is filled: its last entry is -1
+        self._filled = 0
+
+    def add(self, numbers: list[int]) -> None:
+        """Those of the next texts."""
+        end = self._filled + len(numbers)
+        if end >= len(self._numbers):
+            self._numbers = np.append(self._numbers, np.full(max(end, 1 << 8), -1, np.int32))
+        self._numbers[self._filled : end] = numbers
+        self._filled = end
+
+    def of(self, own: Ints) -> Int32s:
+        """Those of rows."""
+        return self._numbers[own]
+
+
+def _number(table: Table, text: bytes) -> int:
+    """The number of a text between two quotes."""
+    if b"\\" not in text:
+        return table[text.decode()]
+    try:
+        return table[msgspec.json.decode(b'"%s"' % text, type=str)]
+    except msgspec.MsgspecError:  # half of a surrogate pair
+        return _UNREADABLE
