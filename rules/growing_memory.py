@@ -3,7 +3,8 @@
 ## What it looks at
 Memory of the process, or of the device where tensors lie there, read at the two ends of the steps that were timed
 without the profiler and ever further apart after the window; and losses of earlier steps that were still held with
-their graphs when the window closed, with the variable that holds them.
+their graphs when the window closed, or before it opened, with the variable that holds them: those of all steps so far,
+or of an epoch in a meter that is read at its end. What their graphs hold is read off what their nodes have saved.
 
 ## Why it costs time
 `losses.append(loss)` or `total += loss` keeps not one number but the graph of its step: all that the forward pass had
@@ -49,7 +50,7 @@ def check(
     record: RankRecord,
     trend: MemoryTrend | None,
     *,
-    min_bytes: float = 500_000,  # a step, where the cause is not known: 5 GB in ten thousand steps; less is bookkeeping
+    min_bytes: float = 500_000,  # a step: 5 GB in ten thousand steps; less is bookkeeping
     min_total: float = 64e6,  # in all: allocators of the host take and keep tens of megabytes as they settle
     min_steps: int = 400,  # on the host, cause not known: a healthy script's allocator had settled after 320
 ) -> Iterator[Finding]:
@@ -57,11 +58,14 @@ def check(
     if kept is None and trend is None:
         raise Missing("memory was not read over the run; capture the script with `advisor run` and let it run on")
     grows = trend is not None and trend.bytes_per_step > 0
-    # A graph whose buffers the backward pass has given back is small: what does not grow does no harm.
-    if kept is not None and (grows or trend is None):
-        yield _kept(kept, trend if grows else None)
-        return
-    if kept is not None or trend is None or not (trend.on_device or trend.steps >= min_steps):
+    # A graph whose buffers the backward pass has given back is small: what does not grow does no harm. What a meter
+    # keeps until an epoch ends grows in each epoch anew, which a look at memory now and then does not show.
+    if kept is not None:
+        whole = 2 * kept.steps >= kept.of_steps
+        if (kept.held_bytes or 0.0) >= min_bytes or (whole and (grows or trend is None)):
+            yield _kept(kept, trend if grows and whole else None)
+            return
+    if trend is None or not (trend.on_device or trend.steps >= min_steps):
         return
     if trend.bytes_per_step >= min_bytes and trend.grown_bytes >= min_total:
         yield Finding(
@@ -76,11 +80,17 @@ def _kept(kept: KeptGraphs, trend: MemoryTrend | None) -> Finding:
     where = Source(kept.file, kept.line, kept.function) if kept.file else None
     name = f"`{kept.name}`" if kept.name else "a variable of the script"
     how = f"{name} adds up losses with their graphs" if kept.summed else f"{name} holds losses with their graphs"
+    held = f", each with {size(kept.held_bytes)} saved for a backward pass" if kept.held_bytes else ""
     grown = f" {_growth(trend)}." if trend else ""
+    of_steps = plural(kept.steps or kept.losses, "step")
     return Finding(
-        message=f"{how[0].upper()}{how[1:]}{place(where)}: {plural(kept.losses, 'step')} of them so far.{grown}",
+        message=f"{how[0].upper()}{how[1:]}{place(where)}: {of_steps} of them so far{held}.{grown}",
         where=(where,) if where else (),
-        facts={"losses": kept.losses, **(_facts(trend) if trend else {})},
+        facts={
+            "losses": kept.losses,
+            "held_bytes": kept.held_bytes,
+            **(_facts(trend) if trend else {}),
+        },
         fix=_SUMMED if kept.summed else _LISTED,
         at_most="medium",
     )
@@ -121,6 +131,9 @@ def _memory(per_step: float, key: str = "resident_bytes", jump: float = 0.0) -> 
 
 
 _LIST = {"kept_graphs": {"losses": 40, "name": "losses", "file": "train.py", "line": 31, "function": "main"}}
+_METER: dict[str, Any] = {
+    "kept_graphs": {"losses": 80, "steps": 20, "of_steps": 100, "held_bytes": 5e6, "name": "meter.values"}
+}
 
 EXAMPLES = [
     Example(
@@ -136,6 +149,27 @@ EXAMPLES = [
         facts={"kept_graphs": {"losses": 40, "summed": True, "name": "total"}},
         saves_us="unknown",
         says=("`total` adds up losses",),
+    ),
+    Example(
+        "a meter that is read once an epoch, and what its graphs hold",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_METER | _memory(0.0),
+        saves_us="unknown",
+        says=("`meter.values` holds losses", "20 steps of them so far, each with 5 MB"),
+    ),
+    Example(
+        "a meter of losses whose graphs the backward pass has emptied",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={"kept_graphs": _METER["kept_graphs"] | {"held_bytes": 4e3}} | _memory(0.0),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the losses of the last steps beside memory that grows",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={"kept_graphs": _METER["kept_graphs"] | {"held_bytes": None}} | _memory(2e5),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "outputs that are kept on the device",

@@ -163,9 +163,12 @@ class Vitals(msgspec.Struct, frozen=True):
 
 
 class KeptGraphs(msgspec.Struct, frozen=True):
-    """Losses of earlier steps that were still held with their graphs when the window closed."""
+    """Losses of earlier steps that were still held with their graphs when the window closed, or before it opened."""
 
     losses: int = 0
+    steps: int = 0  # that they are of
+    of_steps: int = 0  # that had been made by then
+    held_bytes: float | None = None  # what the graphs of one step hold besides nodes; None where torch does not tell
     summed: bool = False  # in one number that each step adds to, not in a list
     name: str = ""  # of the variable; empty where it was not found
     function: str = ""

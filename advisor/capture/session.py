@@ -9,6 +9,7 @@ import atexit
 import os
 import sys
 from _thread import get_ident
+from collections import deque
 from typing import Any
 
 from . import alone, choices, compiler, graphs, hooks, live, probe, rank_part, secrets
@@ -16,7 +17,7 @@ from .by_hand import PASSES
 from .clock import Clock
 from .ears import Ears
 from .exits import Exits, when_worker_ends
-from .phases import AFTER, DONE, LINES, OBSERVED, RECORD, TIMING, Phases
+from .phases import AFTER, DONE, LINES, OBSERVED, READY, RECORD, TIMING, Phases
 from .place import Place
 from .plan import plan
 from .saves import saves
@@ -60,8 +61,9 @@ class Session(Ears):
         self.initial = probe.switches()
         self.end_choices = self.end_watch = _nothing
         self.forked = False
-        # The numbers of autograd's next node at the last two boundaries.
-        self.numbers: tuple[int | None, int | None] = (None, None)
+        # The number of autograd's next node at each boundary.
+        self.marks: deque[int | None] = deque(maxlen=graphs.MOST_MARKS)
+        self.kept_before: dict[str, Any] | None = None
 
     def begin(self) -> None:
         """Starts to listen; once."""
@@ -212,7 +214,7 @@ class Session(Ears):
             planned = plan(self.settings, self._known_length(), self.place.world_size())
             self.phases = Phases(self.window, planned, self.parts.cut)
             self.phases.left -= self.tracker.count
-        self.numbers = (self.numbers[1], graphs.number())
+        self.marks.append(graphs.number())
         before = self.phases.phase
         self.interrupts.hold(self.phases.at_length(now_ns))
         self.vitals.boundary(before, self.phases.left, self.tracker.count)
@@ -240,6 +242,8 @@ class Session(Ears):
             self.exits.watch()
         else:
             self.exits.release()
+        if phase == READY:
+            self.kept_before = self._kept(probe.attempt(graphs.scalars))
         if phase == DONE:
             self._write()
 
@@ -254,9 +258,17 @@ class Session(Ears):
             self.facts.update(probe.look(self.initial, self.collector, alive))
             self.facts["environment"] = secrets.allowed(os.environ)
             self.facts["saves"] = probe.attempt(saves)
-            self.facts["kept_graphs"] = probe.attempt(lambda: graphs.kept(alive, self.tracker.count, self.numbers))
+            found = [self.kept_before, self._kept(alive.scalars if alive else None)]
+            self.facts["kept_graphs"] = max(filter(None, found), key=lambda one: int(one["steps"]), default=None)
             note = probe.hidden_optimizer(self.collector, alive) if self.tracker.backwards else ""
             self.notes += [note] if note and note not in self.notes else []
+
+    def _kept(self, alive: list[Any] | None) -> dict[str, Any] | None:
+        """Losses that the script keeps with their graphs, here and now. An epoch may end before the next look."""
+        if alive is None:
+            return None
+        found: dict[str, Any] | None = probe.attempt(lambda: graphs.kept(alive, self.marks, self.tracker.count))
+        return found
 
     def _modules(self) -> dict[int, str]:
         """Paths of the model's modules, for the step that records lines."""
