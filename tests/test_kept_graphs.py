@@ -19,6 +19,7 @@ from advisor.capture import graphs, held, holders  # noqa: E402
 HERE = Path(__file__).name
 NET = torch.nn.Linear(64, 64)
 LARGE = 64 * 64 * 4  # bytes of what `term` saves: x is shared by all steps, the layer's result is each one's own
+TELLS = held.tells()  # an older torch does not say what nodes have saved
 X = torch.randn(64, 64)
 
 
@@ -113,7 +114,8 @@ def test_a_meter_of_several_terms_is_named_with_the_line_of_its_class() -> None:
     assert (found["name"], found["function"], found["summed"]) == ("meter.values", "update", False)
     assert (Path(found["file"]).name, found["line"]) == (HERE, line("self.values[name].append(value)"))
     assert (found["steps"], found["losses"], found["of_steps"]) == (13, 26, 14)  # the last step's are its own
-    assert LARGE <= found["held_bytes"] < LARGE + 100  # a quotient saves its numbers
+    # A quotient saves its numbers.
+    assert LARGE <= found["held_bytes"] < LARGE + 100 if TELLS else found["held_bytes"] is None
 
 
 def test_a_sum_in_a_dictionary_of_meters_of_an_object() -> None:
@@ -123,7 +125,7 @@ def test_a_sum_in_a_dictionary_of_meters_of_an_object() -> None:
     assert (found["name"], found["function"], found["summed"]) == ("trainer.meters['loss'].sum", "add", True)
     assert found["line"] == line("self.sum += value")
     assert found["steps"] == 13
-    assert found["held_bytes"] == LARGE
+    assert found["held_bytes"] == (LARGE if TELLS else None)
 
 
 def test_slots_and_lists_of_a_kind_of_their_own() -> None:
@@ -142,7 +144,7 @@ def test_what_a_backward_pass_has_emptied_holds_nothing() -> None:
     meter = Meter()
     found = looked(steps(lambda loss: meter.update(loss=loss), backward=True))
     assert found is not None
-    assert (found["name"], found["held_bytes"]) == ("meter.values['loss']", 0)
+    assert (found["name"], found["held_bytes"]) == ("meter.values['loss']", 0 if TELLS else None)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +205,7 @@ def test_saved_tensors_are_not_unpacked() -> None:
             kept.append(term())
         marks.append(graphs.number())
     roots = {number + 1: [one.grad_fn] for number, one in enumerate(kept)}
-    assert held.held_bytes(roots, marks) == LARGE  # type: ignore[arg-type]
+    assert held.held_bytes(roots, marks) == (LARGE if TELLS else None)  # type: ignore[arg-type]
     assert not asked
 
 
@@ -254,4 +256,4 @@ def test_a_meter_of_one_epoch_of_a_real_script(what: str, found: bool, tmp_path:
         assert (kept["name"], kept["function"], kept["summed"]) == ("meter.sum", "update", True)
         assert kept["line"] == SCRIPT.splitlines().index("        self.sum += value * n") + 1
         assert 10 <= kept["steps"] <= 40
-        assert kept["held_bytes"] >= 512 * 256 * 4
+        assert kept["held_bytes"] >= 512 * 256 * 4 if TELLS else kept["held_bytes"] is None

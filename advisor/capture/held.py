@@ -21,13 +21,18 @@ _MOST_NODES = 2000
 _SAVED = "_raw_saved_"
 
 
+def tells() -> bool:
+    """Whether this torch gives a saved tensor as it lies there."""
+    return hasattr(getattr(torch._C._autograd, "SavedTensor", None), "data")
+
+
 def held_bytes(roots: Mapping[int, Sequence[Any]], marks: Sequence[int]) -> float | None:
     """Bytes that the graphs of one step hold, the median of a few; None in a torch that does not tell.
 
     roots: the step by its place among the marks -> nodes whose graphs are kept. marks: autograd's next node at the end
     of each step. Of tensors that the graphs of several steps hold (weights, constants) none is counted.
     """
-    if not hasattr(torch._C._autograd.SavedTensor, "data"):
+    if not tells():
         return None
     # What came before the first mark may be of many steps.
     chosen = [step for step in sorted(roots) if step] or sorted(roots)
