@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from advisor.trace import _scan
 from advisor.trace.extract import NO_ARGS, Columns, Complete, columns_of, keep_labels, memory_columns
-from advisor.trace.fields import Decoded, Int32s, interned, spread
+from advisor.trace.fields import Decoded, Int32s, spread
 from advisor.trace.numbers import Ints
 from advisor.trace.schema import LabelRow, Row
 from advisor.trace.tables import Table, Tables
@@ -28,6 +28,8 @@ _FIELD = {name: index for index, name in enumerate(_scan.EVENT_FIELDS)}
 # MEMORY_FIELDS by the names of columns.
 _MEMORY = ("time_ns", "bytes", "total_allocated", "total_reserved", "device_type", "device")
 _PLACE = ("cat", "pid", "tid")
+# Tables of texts that few rows are asked for.
+LATER = ("strides", "values")
 _UNREADABLE = np.iinfo(np.int32).min
 
 
@@ -53,8 +55,9 @@ class Scanner:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._scanner = _scan.Scanner(seed=int.from_bytes(os.urandom(8), "little"))
-        self._names, self._dims, self._dtypes, self._stacks = (_Numbers() for _ in range(4))
-        self._kinds, self._threads = _Numbers(), _Numbers()
+        # By table of the file; the numbers of places are those of their threads.
+        self._numbers = {name: _Numbers() for name in (*_scan.TABLES, *LATER)}
+        self._kinds = _Numbers()
         self._row, self._label = msgspec.json.Decoder(Row, strict=False), msgspec.json.Decoder(LabelRow, strict=False)
 
     def scan(self, text: bytes) -> Slice | None:
@@ -77,14 +80,14 @@ class Scanner:
 
     def learn(self, found: Slice) -> None:
         """Gives new texts their numbers in the tables of the file: of every slice, in the order of scanning."""
-        tables, fresh = self._tables, found.fresh
-        self._names.add([_number(tables.names, text) for text in fresh["names"]])
-        self._stacks.add([_number(tables.stacks, text) if text else -1 for text in fresh["stacks"]])
-        self._dims.add([tables.dims[text] for text in fresh["dims"]])
-        self._dtypes.add([tables.dtypes[text] for text in fresh["dtypes"]])
+        tables, fresh, numbers = self._tables, found.fresh, self._numbers
+        numbers["names"].add([_number(tables.names, text) for text in fresh["names"]])
+        numbers["stacks"].add([_number(tables.stacks, text) if text else -1 for text in fresh["stacks"]])
+        for name in ("dims", "dtypes"):
+            numbers[name].add([getattr(tables, name)[text] for text in fresh[name]])
         places = [self._place(text) for text in fresh["places"]]
         self._kinds.add([kind for kind, _ in places])
-        self._threads.add([thread for _, thread in places])
+        numbers["places"].add([thread for _, thread in places])
 
     def columns(self, found: Slice) -> tuple[Columns, Columns]:
         """The columns of a slice that was learned, as `extract` gives them.
@@ -98,9 +101,9 @@ class Scanner:
 
     def _complete(self, found: Slice) -> Complete:
         start, dur, name, place = (found.events[_FIELD[field]] for field in ("start", "dur", "name", "place"))
-        names, threads = self._names.of(name), self._threads.of(place)
-        stacks = self._stacks.of(found.events[_FIELD["stack"]])
-        if any((numbers == _UNREADABLE).any() for numbers in (names, threads, stacks)):
+        names, threads = self.numbers("names", name), self.numbers("places", place)
+        stacks = self.numbers("stacks", found.events[_FIELD["stack"]])
+        if any((column == _UNREADABLE).any() for column in (names, threads, stacks)):
             raise msgspec.ValidationError("half a character in a name, or a thread that is neither number nor text")
         fields = _Scanned(self, found, np.ones(len(name), np.bool_))
         return Complete(start, dur, names, self._kinds.of(place).astype(np.int8), threads, fields)
@@ -116,9 +119,16 @@ class Scanner:
             return 0, _UNREADABLE
         return self._tables.categories[row.cat], self._tables.threads[row.pid, row.tid]
 
-    def texts(self, name: str, own: Ints) -> Int32s:
-        """The numbers of texts in one of the file's tables, from the extension's own."""
-        return {"dims": self._dims, "dtypes": self._dtypes, "stacks": self._stacks}[name].of(own)
+    def numbers(self, name: str, own: Ints) -> Int32s:
+        """The numbers of texts in a table of the file, from the extension's own."""
+        return self._numbers[name].of(own)
+
+    def later(self, name: str, text: bytes, places: Ints) -> Int32s:
+        """The numbers of texts in a table of LATER. places (2, rows): where they start in a slice, and their sizes."""
+        places = np.ascontiguousarray(places)
+        table = getattr(self._tables, name)
+        self._numbers[name].add([table[fresh] for fresh in self._scanner.number(name, text, places)])
+        return self.numbers(name, places[0])
 
     def row(self, text: bytes) -> Row:
         """One row, decoded. Raises MsgspecError."""
@@ -142,13 +152,13 @@ class _Scanned:
 
     def texts(self, name: str, tables: Tables) -> Int32s:
         """Numbers of JSON texts in the table of that name."""
-        if name in _FIELD:
-            return self._scanner.texts(name, self.integers(name))
-        return spread(self._mask, interned(self._texts_at(name, self._mask), getattr(tables, name)))
+        if name not in LATER:
+            return self._scanner.numbers(name, self.integers(name))
+        return spread(self._mask, self._scanner.later(name, self._found.text, self._places(name, self._mask)))
 
     def stacks(self, tables: Tables) -> Int32s:
         """Numbers of call stacks."""
-        return self._scanner.texts("stacks", self.integers("stack"))
+        return self._scanner.numbers("stacks", self.integers("stack"))
 
     def blocks(self) -> Ints:
         """Thread blocks of launch grids."""
@@ -164,14 +174,14 @@ class _Scanned:
 
     def _rare(self) -> Decoded:
         """The rows that hold what the extension does not know, decoded."""
-        rare = self.integers("rare_at") >= 0
-        texts = self._texts_at("rare", rare) if rare.any() else []
-        return Decoded([self._scanner.row(text).args or NO_ARGS for text in texts], rare)
+        rare, text = self.integers("rare_at") >= 0, self._found.text
+        places = self._places("rare", rare).T.tolist() if rare.any() else []
+        return Decoded([self._scanner.row(text[at : at + size]).args or NO_ARGS for at, size in places], rare)
 
-    def _texts_at(self, name: str, mask: npt.NDArray[np.bool_]) -> list[bytes]:
-        text, places = self._found.text, self._found.events[_FIELD[f"{name}_at"] :][:2, mask]
-        # The size follows the start. What is not stated has -1 for both, which is no text.
-        return [text[at : at + size] for at, size in zip(*places.tolist(), strict=True)]
+    def _places(self, name: str, mask: npt.NDArray[np.bool_]) -> Ints:
+        """Where something starts, and its size, of the chosen rows: (2, rows), -1 where it is not stated."""
+        first = _FIELD[f"{name}_at"]  # the size is the next field
+        return self._found.events[first : first + 2, mask]
 
 
 class _Numbers:

@@ -29,7 +29,13 @@ READ = "import sys; from advisor.trace.load import load; load(sys.argv[1])"
 ALONE = """
 import sys
 from advisor.trace import load
-load.HELPED_BYTES = load.HELPED_PACKED_BYTES = 1 << 60
+load.AHEAD_BYTES = load.AHEAD_PACKED_BYTES = 1 << 60
+load.load(sys.argv[1])
+"""
+STRUCTS = """
+import sys
+from advisor.trace import kineto, load
+kineto.scanner_of = lambda tables: None
 load.load(sys.argv[1])
 """
 START = "import advisor.trace.load"
@@ -110,8 +116,9 @@ def commands(path: Path, hta: str | None, out: Path) -> dict[str, list[str]]:
         "--quiet",
     ]
     rows = {
-        "read (two processes where large)": [*here, READ, str(path)],
-        "read (one process)": [*here, ALONE, str(path)],
+        "read (two threads where large)": [*here, READ, str(path)],
+        "read (one thread)": [*here, ALONE, str(path)],
+        "read (without the extension)": [*here, STRUCTS, str(path)],
         "analyze, whole command": analyze,
         "json.load": [*here, JSON, str(path)],
     }

@@ -29,13 +29,15 @@
     X(strides_at) X(strides_size) X(values_at) X(values_size) X(rare_at) X(rare_size)
 #define FOR_EACH_MEMORY_FIELD(X) X(time) X(bytes) X(allocated) X(reserved) X(device_type) X(device)
 #define FOR_EACH_TABLE(X) X(names) X(places) X(dims) X(dtypes) X(stacks)
+/* Of texts that few rows are asked for: numbered when they are. */
+#define FOR_EACH_LATER_TABLE(X) X(strides) X(values)
 
 #define FIELD(name) F_##name,
 #define MEMORY_FIELD(name) M_##name,
 #define TABLE(name) T_##name,
 enum { FOR_EACH_FIELD(FIELD) FIELDS };
 enum { FOR_EACH_MEMORY_FIELD(MEMORY_FIELD) MEMORY_FIELDS };
-enum { FOR_EACH_TABLE(TABLE) TABLES };
+enum { FOR_EACH_TABLE(TABLE) TABLES, T_LATER = TABLES - 1, FOR_EACH_LATER_TABLE(TABLE) ALL_TABLES };
 
 typedef struct {
     int64_t *room; /* field after field, `rows` of each */
@@ -43,7 +45,7 @@ typedef struct {
 } Columns;
 
 typedef struct {
-    Texts tables[TABLES];
+    Texts tables[ALL_TABLES];
     const char *start, *end; /* of the slice */
     Columns events, memory, labels;
 } Scan;

@@ -5,6 +5,8 @@
 
 #include "rows.h"
 
+#define NAME(name) #name,
+
 typedef struct {
     PyObject_HEAD
     Scan scan;
@@ -15,13 +17,13 @@ static int scanner_init(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"seed", NULL};
     unsigned long long seed;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K", names, &seed)) return -1;
-    for (int table = 0; table < TABLES; table++) ((Scanner *)self)->scan.tables[table].seed = seed;
+    for (int table = 0; table < ALL_TABLES; table++) ((Scanner *)self)->scan.tables[table].seed = seed;
     return 0;
 }
 
 static void scanner_free(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    for (int table = 0; table < TABLES; table++) texts_free(&((Scanner *)self)->scan.tables[table]);
+    for (int table = 0; table < ALL_TABLES; table++) texts_free(&((Scanner *)self)->scan.tables[table]);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
@@ -82,6 +84,36 @@ static PyObject *untold(Texts *texts) {
     return list;
 }
 
+PyDoc_STRVAR(number_doc, "number(name, text, places)\n--\n\n"
+    "Puts the numbers of texts in place of where they start in `text`; their sizes stand behind all starts. -1 stays -1.\n"
+    "Returns the texts of that table (one of LATER_TABLES) that were not told yet.");
+
+static PyObject *scanner_number(PyObject *self, PyObject *args) {
+    static const char *const names[] = {FOR_EACH_LATER_TABLE(NAME)};
+    const char *name;
+    Py_buffer text, places;
+    Texts *table = NULL;
+    if (!PyArg_ParseTuple(args, "sy*w*", &name, &text, &places)) return NULL;
+    for (int later = 0; later < ALL_TABLES - TABLES; later++) {
+        if (strcmp(name, names[later]) == 0) table = &((Scanner *)self)->scan.tables[TABLES + later];
+    }
+    Py_ssize_t count = places.len / (Py_ssize_t)sizeof(int64_t) / 2;
+    int64_t *starts = places.buf, *sizes = starts + count;
+    int failed = table == NULL;
+    for (Py_ssize_t row = 0; row < count && !failed; row++) {
+        if (starts[row] < 0) continue;
+        failed = sizes[row] < 0 || starts[row] > text.len || sizes[row] > text.len - starts[row];
+        if (failed) break;
+        starts[row] = texts_number(table, (const char *)text.buf + starts[row], (size_t)sizes[row]);
+        failed = starts[row] < 0;
+    }
+    PyBuffer_Release(&text);
+    PyBuffer_Release(&places);
+    if (!failed) return untold(table);
+    PyErr_SetString(PyExc_ValueError, "no such texts");
+    return NULL;
+}
+
 PyDoc_STRVAR(fresh_doc, "fresh()\n--\n\nThe texts of each of TABLES that were not told yet, in order of their numbers.");
 
 static PyObject *scanner_fresh(PyObject *self, PyObject *Py_UNUSED(ignored)) {
@@ -95,6 +127,7 @@ static PyObject *scanner_fresh(PyObject *self, PyObject *Py_UNUSED(ignored)) {
 
 static PyMethodDef scanner_methods[] = {
     {"read", scanner_read, METH_VARARGS, read_doc},
+    {"number", scanner_number, METH_VARARGS, number_doc},
     {"fresh", scanner_fresh, METH_NOARGS, fresh_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -110,7 +143,6 @@ static PyType_Slot scanner_slots[] = {
 static PyType_Spec scanner_spec = {"advisor.trace._scan.Scanner", sizeof(Scanner), 0, Py_TPFLAGS_DEFAULT, scanner_slots};
 
 static int module_exec(PyObject *module) {
-#define NAME(name) #name,
     static const char *const fields[] = {FOR_EACH_FIELD(NAME)};
     static const char *const memory[] = {FOR_EACH_MEMORY_FIELD(NAME)};
     static const char *const tables[] = {FOR_EACH_TABLE(NAME)};
