@@ -19,7 +19,7 @@ from advisor.replay.graph import Graph, build, longest_run
 from advisor.replay.overhead import Overhead
 from advisor.replay.plan import Plan, prepare
 from advisor.replay.points import Kind
-from advisor.replay.simulate import Played, Weights, play_once, step_ns, weights_of
+from advisor.replay.simulate import Played, Weights, play_both, step_ns, weights_of
 from advisor.trace.events import Category, Ints, Trace
 from advisor.trace.numbers import distinct
 
@@ -125,15 +125,15 @@ class Replay:
         try:
             graph = build(trace, steps, links, nesting)
             plan, weights = prepare(graph), weights_of(graph)
-            played = play_once(plan, weights)
+            played, before = play_both(plan, weights)
         except (ValueError, IndexError, KeyError) as failure:
             # A trace that contradicts itself in a way not met before must not take the rules with it.
             raise Missing(f"the dependencies of this trace could not be replayed ({failure})") from failure
-        error, before = _error_share(graph, played), step_ns(plan, weights)
+        error = _error_share(graph, played)
         opens = longest_run(steps)[0][0]
         unprofiled_ns = scale.unprofiled.median or scale.unprofiled.mean
-        calm = Overhead(graph, trace.events, opens).calibrated(
-            plan, weights, None if unprofiled_ns is None else unprofiled_ns * 1e3
+        calm, calm_before = Overhead(graph, trace.events, opens).calibrated(
+            plan, weights, before, None if unprofiled_ns is None else unprofiled_ns * 1e3
         )
         return cls(
             error_share=error,
@@ -147,7 +147,7 @@ class Replay:
             editor=Editor(graph, trace.events, opens),
             scale=scale,
             hypotheses=(weights, calm),
-            before_ns=(before, step_ns(plan, calm)),
+            before_ns=(before, calm_before),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
@@ -86,18 +87,29 @@ class _Builder:
         calls = np.zeros(len(events), bool)
         calls[self.work.launch[self.work.launch >= 0]] = True
         calls |= device_waits.named_like(events, device_waits.SYNC)
-        for burst in bursts(self.trace, self.main, nesting.parent, calls, self.window):
-            queue = self.queue_of_thread.setdefault(burst.thread, len(self.queue_of_thread))
-            self._burst(burst, queue)
+        self._bursts(list(bursts(self.trace, self.main, nesting.holders, calls, self.window)))
 
-    def _burst(self, burst: Burst, queue: int) -> None:
-        release = self.draft.add(0, burst.start, Kind.RELEASE, -1)
-        begin = self.draft.add(queue, burst.start, Kind.BEGIN, -1, waits_from=burst.start)
-        self.edges.add(Why.THREAD, release, begin, from_point=True, to_point=True)
-        if burst.joined:
-            leave = self.draft.add(queue, burst.end, Kind.LEAVE, -1)
-            join = self.draft.add(0, burst.end, Kind.JOIN, -1, waits_from=burst.start)
-            self.edges.add(Why.THREAD, leave, join, from_point=True, to_point=True)
+    def _bursts(self, found: list[Burst]) -> None:
+        """Four points each: the loop releases it, it begins, it leaves, the loop goes on; two where nobody waits."""
+        queue = [self.queue_of_thread.setdefault(one.thread, len(self.queue_of_thread)) for one in found]
+        start, end = [one.start for one in found], [one.end for one in found]
+        loop, never = np.zeros(len(found), np.int64), np.full(len(found), -1)
+        kinds = (Kind.RELEASE, Kind.BEGIN, Kind.LEAVE, Kind.JOIN)
+        joined = np.array([one.joined for one in found], bool)
+        kept = np.column_stack((np.ones((len(found), 2), bool), joined, joined)).ravel()
+
+        def points(*columns: npt.ArrayLike) -> Ints:
+            return np.asarray(np.column_stack(columns).ravel()[kept], np.int64)
+
+        ids = self.draft.add(
+            points(loop, queue, queue, loop),
+            points(start, start, end, end),
+            points(*(np.full(len(found), kind) for kind in kinds)),
+            -1,
+            waits_from=points(never, start, never, start),
+            begun=points(start, start, end, start),
+        )
+        self.edges.add(Why.THREAD, ids[0::2], ids[1::2], from_point=True, to_point=True)
 
     def launches(self) -> None:
         """Calls that return without waiting for their work, but for those that find the queue full."""
@@ -133,39 +145,49 @@ class _Builder:
     def copies(self) -> None:
         """Copies that keep the host: the data moves after the call began, the call returns once it has moved."""
         events, work = self.events, self.work
-        for at in np.flatnonzero(self.blocking):
-            row = int(work.launch[at])
-            queue = self.queue_of_thread.get(int(events.thread[row]))
-            if queue is None:
-                continue
-            start, end = int(events.start_ns[row]) - self.opens, int(events.end_ns[row]) - self.opens
-            # On an empty stream the data waits only for the host that gathers it into page-locked memory: host work.
-            staged = int(work.start[at]) - start if work.previous_end[at] <= start else self.delays.launch
-            done = int(work.end[at])
-            call = self.draft.add(queue, start, Kind.LAUNCH, row)
-            back = self.draft.add(queue, end, Kind.WAIT, row, waits_from=start, tail=max(end - done, 0))
-            self.edges.add(Why.LAUNCH, call, at, max(staged, 0), from_point=True, to_point=False)
-            self.edges.add(Why.COPY, at, back, min(end - done, 0), from_point=False, to_point=True)
+        at = np.flatnonzero(self.blocking)
+        queue = self._queues_of(work.launch[at])
+        at, queue = at[queue >= 0], queue[queue >= 0]
+        row, done = work.launch[at], work.end[at]
+        start, end = events.start_ns[row] - self.opens, events.end_ns[row] - self.opens
+        # On an empty stream the data waits only for the host that gathers it into page-locked memory: host work.
+        staged = np.where(work.previous_end[at] <= start, work.start[at] - start, self.delays.launch)
+        ids = self.draft.add(
+            np.repeat(queue, 2),
+            np.column_stack((start, end)).ravel(),
+            np.tile((int(Kind.LAUNCH), int(Kind.WAIT)), len(at)),
+            np.repeat(row, 2),
+            waits_from=np.column_stack((np.full(len(at), -1), start)).ravel(),
+            tail=np.column_stack((np.zeros(len(at), np.int64), np.maximum(end - done, 0))).ravel(),
+            begun=np.repeat(start, 2),
+        )
+        self.edges.add(Why.LAUNCH, ids[0::2], at, np.maximum(staged, 0), from_point=True, to_point=False)
+        self.edges.add(Why.COPY, at, ids[1::2], np.minimum(end - done, 0), from_point=False, to_point=True)
 
     def syncs(self) -> None:
         """Host calls that wait for work of the device; what they take after it is done is their own work."""
-        guessed = 0
-        for sync in device_waits.syncs(self.trace, self.lookup, self.window):
-            row = sync.row
-            queue = self.queue_of_thread.get(int(self.events.thread[row]))
-            if queue is None or not sync.works:
-                continue
-            start, end = int(self.events.start_ns[row]) - self.opens, int(self.events.end_ns[row]) - self.opens
-            done = max(int(self.work.end[at]) for at in sync.works)
-            tail = max(end - max(done, start), 0)
-            back = self.draft.add(queue, end, Kind.WAIT, row, waits_from=start, tail=tail)
-            for at in sync.works:
-                self.edges.add(Why.SYNC, at, back, from_point=False, to_point=True)
-            guessed += sync.guessed
+        found = [sync for sync in device_waits.syncs(self.trace, self.lookup, self.window) if sync.works]
+        queue = self._queues_of(np.array([sync.row for sync in found], np.int64))
+        found, queue = [found[i] for i in np.flatnonzero(queue >= 0)], queue[queue >= 0]
+        rows = np.array([sync.row for sync in found], np.int64)
+        start, end = self.events.start_ns[rows] - self.opens, self.events.end_ns[rows] - self.opens
+        works = np.array([at for sync in found for at in sync.works], np.int64)
+        number = np.repeat(np.arange(len(found)), [len(sync.works) for sync in found])
+        done = start.copy()
+        np.maximum.at(done, number, self.work.end[works])
+        back = self.draft.add(queue, end, Kind.WAIT, rows, waits_from=start, tail=np.maximum(end - done, 0))
+        self.edges.add(Why.SYNC, works, back[number], from_point=False, to_point=True)
+        guessed = sum(sync.guessed for sync in found)
         if guessed:
             self.notes.append(
                 f"{guessed} synchronisations do not name their stream or event; it was inferred from times"
             )
+
+    def _queues_of(self, rows: Ints) -> Ints:
+        """The queue of each host row's thread, -1 where it has none."""
+        queue = np.full(len(self.events.threads) + 1, -1, np.int64)
+        queue[list(self.queue_of_thread)] = list(self.queue_of_thread.values())
+        return np.asarray(queue[self.events.thread[rows]], np.int64)
 
     def stream_waits(self) -> None:
         """Streams that wait for events of others."""

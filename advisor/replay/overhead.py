@@ -34,21 +34,28 @@ class Overhead:
         left = np.maximum(weights.lead - row_ns * self._rows, _LEAST_LEFT * weights.lead)
         return replace(weights, lead=left)
 
-    def calibrated(self, plan: Plan, weights: Weights, unprofiled_ns: float | None) -> Weights:
-        """The weights without the profiler: rows cost what makes the replayed step as long as the un-profiled one.
+    def calibrated(
+        self, plan: Plan, weights: Weights, before_ns: float, unprofiled_ns: float | None
+    ) -> tuple[Weights, float]:
+        """The weights without the profiler, and the step with them: rows cost what makes it the un-profiled one.
 
-        Without un-profiled times the usual cost of a row is taken off.
+        before_ns: the step with `weights`. Without un-profiled times the usual cost of a row is taken off.
         """
         if unprofiled_ns is None:
-            return self.without(weights, _USUAL_NS)
-        if step_ns(plan, weights) <= unprofiled_ns * (1 + _ALIKE):
-            return weights
-        low, high = 0.0, _MOST_NS
+            calm = self.without(weights, _USUAL_NS)
+            return calm, step_ns(plan, calm)
+        if before_ns <= unprofiled_ns * (1 + _ALIKE):
+            return weights, before_ns
+        low, high, found_ns = 0.0, _MOST_NS, None
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            longer = step_ns(plan, self.without(weights, middle)) > unprofiled_ns
-            low, high = (middle, high) if longer else (low, middle)
-        return self.without(weights, high)
+            middle_ns = step_ns(plan, self.without(weights, middle))
+            if middle_ns > unprofiled_ns:
+                low = middle
+            else:
+                high, found_ns = middle, middle_ns
+        calm = self.without(weights, high)
+        return calm, step_ns(plan, calm) if found_ns is None else found_ns
 
 
 def _rows_in_leads(graph: Graph, events: Events, opens: int) -> Floats:

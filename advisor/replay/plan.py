@@ -12,6 +12,34 @@ from advisor.trace.events import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """Edges by the nodes that they hold back: one of each node, then the further ones of the few that have several.
+
+    node, edge   visited nodes that wait, and an edge of each
+    other        position of what every visited node waits for by that edge, 0 where it has none
+    more, more_edge, more_slot   the further edges: node, edge and position of what it waits for, by node
+    """
+
+    node: Ints
+    edge: Ints
+    other: Ints
+    more: Ints
+    more_edge: Ints
+    more_slot: Ints
+
+    @classmethod
+    def by(cls, edges: Ints, target: Ints, source_slot: Ints, count: int) -> Held:
+        """How some edges hold `count` nodes back; they are in the order of their targets, which all edges name."""
+        node = target[edges]
+        first = np.ones(len(node), bool)
+        first[1:] = node[1:] != node[:-1]
+        one, further = np.flatnonzero(first), np.flatnonzero(~first)
+        other = np.zeros(count, np.int64)
+        other[node[one]] = source_slot[edges[one]]
+        return cls(node[one], edges[one], other, node[further], edges[further], source_slot[edges[further]])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """A graph prepared for playing: only works and waiting points are visited, in an order that respects all edges.
 
@@ -20,6 +48,7 @@ class Plan:
     before       position of the predecessor in the same queue, for each visited node
     target, source_slot   of each edge, as positions;  source_point: the point whose offset adds to it, -1 for works
     forward      edges whose source is visited before their target, in the order of the targets
+    held         how these edges hold the visited nodes back
     run          for each point the first one of those whose time derives from the same position
     last         position of the last node of each queue
     pieces       the visited nodes, cut where one waits for another queue
@@ -34,6 +63,7 @@ class Plan:
     source_slot: Ints
     source_point: Ints
     forward: Ints
+    held: Held
     run: Ints
     last: Ints
     pieces: tuple[Piece, ...]
@@ -64,13 +94,15 @@ def prepare(graph: Graph) -> Plan:
     order = _by_time(graph, visited, before, edges.target, source)
     if order is None:
         order = _topological(visited, before, edges.target, source, start_of, start_of + queues)
-    position = np.full(start_of + queues, -1, np.int64)
-    position[start_of:] = np.arange(queues)
-    position[order] = queues + np.arange(len(order))
+    position = _positions(order, start_of, queues)
+    forward = np.flatnonzero(position[source] < position[edges.target])
+    by_queue, parts = _pieces(graph, order, *(position[ends[forward]] - queues for ends in (edges.target, source)))
+    order = order[by_queue]
+    position = _positions(order, start_of, queues)
     before_of = np.full(start_of, -1, np.int64)
     before_of[visited] = before
     target, source_slot, slot_of_point = position[edges.target], position[source], position[anchor]
-    forward = np.flatnonzero(source_slot < target)
+    forward = forward[np.argsort(target[forward], kind="stable")]
     last = np.arange(queues)
     if works:
         ends = np.append(np.flatnonzero(graph.work.first)[1:], works) - 1
@@ -84,10 +116,11 @@ def prepare(graph: Graph) -> Plan:
         target=target,
         source_slot=source_slot,
         source_point=np.where(is_point, edges.source - works, -1),
-        forward=forward[np.argsort(target[forward], kind="stable")],
+        forward=forward,
+        held=Held.by(forward, target - queues, source_slot, len(order)),
         run=_runs(slot_of_point),
         last=last,
-        pieces=_pieces(graph, order, target - queues, source_slot - queues),
+        pieces=parts,
     )
 
 
@@ -96,12 +129,19 @@ def _runs(slot_of_point: Ints) -> Ints:
     return np.asarray(np.maximum.accumulate(np.where(first, np.arange(len(slot_of_point)), 0)))
 
 
-def _pieces(graph: Graph, order: Ints, target: Ints, source: Ints) -> tuple[Piece, ...]:
+def _positions(order: Ints, start_of: int, queues: int) -> Ints:
+    """Position of each node: first one slot per queue, then the visited nodes in order; -1 for the others."""
+    position = np.full(start_of + queues, -1, np.int64)
+    position[start_of:] = np.arange(queues)
+    position[order] = queues + np.arange(len(order))
+    return position
+
+
+def _pieces(graph: Graph, order: Ints, target: Ints, source: Ints) -> tuple[Ints, tuple[Piece, ...]]:
     """The pieces of an order; edges as node numbers, negative sources being where queues stand at the start."""
     queue = np.concatenate((len(graph.threads) + graph.work.queue, graph.points.thread))[order]
     latest = np.full(len(order), -1, np.int64)
-    kept = source < target
-    np.maximum.at(latest, target[kept], source[kept])
+    np.maximum.at(latest, target, source)
     return pieces(latest, queue)
 
 

@@ -64,15 +64,15 @@ class Draft:
 
     def add(
         self,
-        thread: int,
+        thread: npt.ArrayLike,
         time: npt.ArrayLike,
-        kind: Kind,
+        kind: npt.ArrayLike,
         row: npt.ArrayLike,
         waits_from: npt.ArrayLike | None = None,
         tail: npt.ArrayLike = 0,
         begun: npt.ArrayLike | None = None,
     ) -> Ints:
-        """Adds points of one thread; returns their ids.
+        """Adds points; returns their ids.
 
         waits_from: since when they waited (None = not); begun: when the call began that ends at the point (None =
         no call ends here, or it is the wait itself).
@@ -82,7 +82,7 @@ class Draft:
         since = -1 if waits_from is None else waits_from
         if begun is None:
             begun = times if waits_from is None else since
-        for column, value in zip(self.columns, (thread, times, int(kind), row, since, tail, begun), strict=True):
+        for column, value in zip(self.columns, (thread, times, kind, row, since, tail, begun), strict=True):
             column.append(np.full(size, value, np.int64))
         ids = np.arange(self.count, self.count + size)
         self.count += size

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from advisor.replay.edges import Floats
 from advisor.replay.graph import Graph
-from advisor.replay.plan import Plan
+from advisor.replay.plan import Held, Plan
 from advisor.replay.stretches import Rows, Stretch, Walk
 
 _NEVER = -np.inf
@@ -87,16 +87,17 @@ class Sheet:
         self.walks = not all(piece.chains for piece in plan.pieces)
 
     def _rows(self, after: Floats, own: Floats) -> Rows:
-        """One edge of each node stands in its row; the further ones of the few nodes that have several follow."""
-        plan, weights, count = self.plan, self.weights, len(after)
-        alive = plan.forward if weights.alive.all() else plan.forward[np.flatnonzero(weights.alive[plan.forward])]
-        target, source, point = plan.target[alive] - plan.queues, plan.source_slot[alive], plan.source_point[alive]
-        lag = weights.lag[alive] + np.where(point >= 0, self.offset[np.maximum(point, 0)], 0.0)
-        first = np.ones(len(target), bool)
-        first[1:] = target[1:] != target[:-1]
-        other, other_lag = np.zeros(count, np.int64), np.full(count, _NEVER)
-        other[target[first]], other_lag[target[first]] = source[first], lag[first]
-        return Rows(plan.before, after, other, other_lag, own, target[~first], source[~first], lag[~first])
+        """What holds each node back: what stands before it in its queue, and the edges that are alive."""
+        plan, alive = self.plan, self.weights.alive
+        held = plan.held
+        if not alive.all():
+            some = plan.forward[np.flatnonzero(alive[plan.forward])]
+            held = Held.by(some, plan.target - plan.queues, plan.source_slot, len(after))
+        # What does not derive from a point has -1 for it: the entry behind the last.
+        lag = self.weights.lag + np.append(self.offset, 0.0)[plan.source_point]
+        other_lag = np.full(len(after), _NEVER)
+        other_lag[held.node] = lag[held.edge]
+        return Rows(plan.before, after, held.other, other_lag, own, held.more, held.more_slot, lag[held.more_edge])
 
     def play(self, state: Floats) -> Floats:
         """When every visited node is done, after the slots of `state`."""
@@ -116,8 +117,34 @@ class Sheet:
 
 def play_once(plan: Plan, weights: Weights) -> Played:
     """One pass from the state in which the window opened: what the unedited graph is checked with."""
-    graph = plan.graph
+    return _first_pass(Sheet(plan, weights))
+
+
+def step_ns(plan: Plan, weights: Weights) -> float:
+    """Length of a step in the steady state: the window is played again and again until its growth has settled.
+
+    Each round begins where every queue stood at the end of the one before; the slowest queue sets the pace. What was
+    launched before the window has no part in it.
+    """
+    return _steady_ns(Sheet(plan, _without_early(plan, weights)))
+
+
+def play_both(plan: Plan, weights: Weights) -> tuple[Played, float]:
+    """What `play_once` and `step_ns` give, for less than both cost."""
     sheet = Sheet(plan, weights)
+    without = _without_early(plan, weights)
+    return _first_pass(sheet), _steady_ns(sheet if without is weights else Sheet(plan, without))
+
+
+def _without_early(plan: Plan, weights: Weights) -> Weights:
+    early = plan.graph.work.early
+    if not early.any():
+        return weights
+    return replace(weights, work=np.where(early, 0.0, weights.work), gap=np.where(early, 0.0, weights.gap))
+
+
+def _first_pass(sheet: Sheet) -> Played:
+    plan, graph = sheet.plan, sheet.plan.graph
     state = np.zeros(plan.queues)
     state[len(graph.threads) :] = _NEVER
     first = np.flatnonzero(graph.work.first)
@@ -127,16 +154,8 @@ def play_once(plan: Plan, weights: Weights) -> Played:
     return Played(done[plan.slot_of_work], done[plan.slot_of_point] + sheet.offset)
 
 
-def step_ns(plan: Plan, weights: Weights) -> float:
-    """Length of a step in the steady state: the window is played again and again until its growth has settled.
-
-    Each round begins where every queue stood at the end of the one before; the slowest queue sets the pace. What was
-    launched before the window has no part in it.
-    """
-    graph, early = plan.graph, plan.graph.work.early
-    sheet = Sheet(
-        plan, replace(weights, work=np.where(early, 0.0, weights.work), gap=np.where(early, 0.0, weights.gap))
-    )
+def _steady_ns(sheet: Sheet) -> float:
+    plan, graph = sheet.plan, sheet.plan.graph
     state = np.zeros(plan.queues)
     points = graph.points
     last_point = np.flatnonzero(np.append(points.thread[1:] != points.thread[:-1], True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -20,53 +20,58 @@ from advisor.trace.events import Ints
 SHORTEST = 256
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Visited nodes start to end - 1 of a plan.
 
-    nodes   of a stretch: its nodes queue by queue;  chains: (start, end) of each queue in `nodes`.
+    chains   of a stretch: (start, end) of the nodes of each queue, which stand together.
     A piece without chains is played node by node.
     """
 
     start: int
     end: int
-    nodes: Ints
-    chains: tuple[tuple[int, int], ...]
+    chains: tuple[tuple[int, int], ...] = ()
 
 
-def pieces(latest: Ints, queue: Ints) -> tuple[Piece, ...]:
-    """Cuts visited nodes into pieces.
+def pieces(latest: Ints, queue: Ints) -> tuple[Ints, tuple[Piece, ...]]:
+    """Cuts visited nodes into pieces, and orders those of each stretch queue by queue: (the order, the pieces).
 
     latest: for each node the last node that it waits for besides the one before it in its queue; -1 for none.
     """
+    bounds = _bounds(latest)
+    size = np.diff(bounds)
+    long = size >= SHORTEST
+    number = np.repeat(np.arange(len(size)), size)
+    lane = number * (int(queue.max(initial=0)) + 1) + np.where(long[number], queue, 0)
+    order = np.argsort(lane, kind="stable")
+    lane = lane[order]
+    heads = np.concatenate(([0], np.flatnonzero(lane[1:] != lane[:-1]) + 1))
+    place, starts = np.searchsorted(heads, bounds).tolist(), heads.tolist()
+    found: list[Piece] = []
+    done = 0
+    for at in np.flatnonzero(long).tolist():
+        start, end = int(bounds[at]), int(bounds[at + 1])
+        chains = tuple(pairwise([*starts[place[at] : place[at + 1]], end]))
+        found += [Piece(done, start), Piece(start, end, chains)]
+        done = end
+    found.append(Piece(done, len(latest)))
+    return order, tuple(piece for piece in found if piece.end > piece.start)
+
+
+def _bounds(latest: Ints) -> Ints:
+    """Where stretches begin, and the end: a node that waits for one of the stretch before it begins a new one."""
     cuts, start = [0], 0
     waiting = np.flatnonzero(latest >= 0)
     # What a node before the piece waits for lies before it, too: the first to reach into it ends it.
-    reach = np.maximum.accumulate(latest[waiting]).tolist()
-    at = bisect_left(reach, start)
-    while at < len(reach):
+    reach = np.maximum.accumulate(latest[waiting])
+    further = np.flatnonzero(np.diff(reach, prepend=-1))
+    waiting, reaches = waiting[further], reach[further].tolist()
+    at = bisect_left(reaches, start)
+    while at < len(reaches):
         start = int(waiting[at])
         cuts.append(start)
-        at = bisect_left(reach, start, at)
-    bounds = np.array([*cuts, len(latest)])
-    long = np.diff(bounds) >= SHORTEST
-    found: list[Piece] = []
-    done = 0
-    for start, end in zip(bounds[:-1][long].tolist(), bounds[1:][long].tolist(), strict=True):
-        found += [_one_by_one(done, start), _stretch(start, end, queue[start:end])]
-        done = end
-    found.append(_one_by_one(done, len(latest)))
-    return tuple(piece for piece in found if piece.end > piece.start)
-
-
-def _one_by_one(start: int, end: int) -> Piece:
-    return Piece(start, end, np.empty(0, np.int64), ())
-
-
-def _stretch(start: int, end: int, queue: Ints) -> Piece:
-    nodes = np.argsort(queue, kind="stable")
-    heads = np.flatnonzero(np.diff(queue[nodes], prepend=-1)).tolist()
-    return Piece(start, end, start + nodes, tuple(zip(heads, [*heads[1:], end - start], strict=True)))
+        at = bisect_left(reaches, start, at)
+    return np.array([*cuts, len(latest)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,27 +95,29 @@ class Stretch:
     """A piece whose queues are chains, with numbers filled in."""
 
     def __init__(self, piece: Piece, rows: Rows) -> None:
-        nodes = piece.nodes
-        self._nodes, self._chains = nodes - piece.start, piece.chains
-        self._other, self._lag, self._own = rows.other[nodes], rows.lag[nodes], rows.own[nodes]
-        takes = rows.after[nodes] + self._own
-        self._sums = [np.cumsum(takes[start:end]) for start, end in piece.chains]
-        self._before = [int(rows.before[nodes[start]]) for start, _ in piece.chains]
-        low, high = np.searchsorted(rows.more, (piece.start, piece.end)).tolist()
-        place = np.empty(len(nodes), np.int64)
-        place[self._nodes] = np.arange(len(nodes))
-        self._more = place[rows.more[low:high] - piece.start]
+        start, here = piece.start, slice(piece.start, piece.end)
+        self._other, self._lag, self._own = rows.other[here], rows.lag[here], rows.own[here]
+        takes = rows.after[here] + self._own
+        self._chains = [
+            (slice(low - start, high - start), takes[low - start : high - start].cumsum(), int(rows.before[low]))
+            for low, high in piece.chains
+        ]
+        low, high = np.searchsorted(rows.more, (start, piece.end)).tolist()
+        self._more = rows.more[low:high] - start
         self._more_slot, self._more_lag = rows.more_slot[low:high], rows.more_lag[low:high]
 
     def play(self, done: Floats) -> Floats:
         """When each node of the piece is done; `done` holds everything before it."""
-        ready = done[self._other] + self._lag
-        np.maximum.at(ready, self._more, done[self._more_slot] + self._more_lag)
-        ready += self._own
-        ends = np.empty(len(ready))
-        for (start, end), total, before in zip(self._chains, self._sums, self._before, strict=True):
-            latest = np.maximum.accumulate(ready[start:end] - total)
-            ends[self._nodes[start:end]] = total + np.maximum(latest, done[before])
+        ends = done.take(self._other)
+        ends += self._lag
+        if len(self._more):
+            np.maximum.at(ends, self._more, done[self._more_slot] + self._more_lag)
+        ends += self._own
+        for part, total, before in self._chains:
+            chain = ends[part]
+            chain -= total
+            np.maximum(np.maximum.accumulate(chain), done[before], out=chain)
+            chain += total
         return ends
 
 

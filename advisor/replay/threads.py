@@ -31,17 +31,17 @@ class Burst:
     joined: bool
 
 
-def bursts(trace: Trace, main: int, parent: Ints, calls: Mask, window: tuple[int, int]) -> Iterator[Burst]:
+def bursts(trace: Trace, main: int, holders: Ints, calls: Mask, window: tuple[int, int]) -> Iterator[Burst]:
     """Bursts of the threads that run ops or launch work, by thread and time.
 
-    parent: innermost enclosing row of each event (-1 = none); calls: rows of runtime calls that launch or wait.
+    holders: the rows that enclose others; calls: rows of runtime calls that launch or wait.
     """
     events, (opens, closes) = trace.events, window
     inside = (events.start_ns >= opens) & (events.end_ns <= closes) & (events.dur_ns > 0)
     host = inside & (events.of(Category.CPU_OP) | calls)
     rows_of_loop = inside & events.of(Category.CPU_OP, Category.RUNTIME) & (events.thread == main)
     innermost = rows_of_loop.copy()
-    innermost[parent[np.flatnonzero(parent >= 0)]] = False
+    innermost[holders] = False
     # Surely idle is the loop's thread outside all ops; inside an op that waits (a wrapper), outside the rows in it.
     quiet = tuple(
         subtract(

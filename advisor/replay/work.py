@@ -120,9 +120,10 @@ def fit_delays(trace: Trace, work: Work, opens: int, blocking: Mask) -> Delays:
     linked = (work.launch >= 0) & ~blocking & (events.category[work.row] == Category.KERNEL)
     call = np.maximum(work.launch, 0)
     call_start, call_end = events.start_ns[call] - opens, events.end_ns[call] - opens
-    after_call, after_work = work.start - call_end, work.start - work.previous_end
-    empty = after_call[linked & (work.previous_end < call_start)]
-    queued = after_work[linked & (work.previous_end > call_end + _QUEUED_NS) & (after_work < _LONGEST_GAP_NS)]
+    previous_end = work.previous_end
+    after_call, after_work = work.start - call_end, work.start - previous_end
+    empty = after_call[linked & (previous_end < call_start)]
+    queued = after_work[linked & (previous_end > call_end + _QUEUED_NS) & (after_work < _LONGEST_GAP_NS)]
     return Delays(
         launch=float(np.median(empty)) if len(empty) >= _ENOUGH else _USUAL_LAUNCH_NS,
         queue=float(max(np.median(queued), 0)) if len(queued) >= _ENOUGH else 0.0,
