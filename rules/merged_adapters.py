@@ -149,20 +149,38 @@ class _Merged:
 
 def _merged(trace: Trace, steps: Steps, nesting: Nesting) -> list[_Merged]:
     events = trace.events
-    stored = {sizes(dims_of(events, row), 0) for row in np.flatnonzero(events.exactly(STORES)).tolist()}
+    stores = np.flatnonzero(events.exactly(STORES))
+    stored = {sizes(dims_of(events, row), 0) for row in _first_of_shapes(events, stores)}
+    thin = _thin(events, stored) if stored - {()} else set()
+    if not thin:
+        return []
     calls = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
     calls &= (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0) & (events.sequence >= 0)
     rows = np.flatnonzero(calls & ~events.named(NODE) & (events.forward_thread <= 0))
     nodes = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))
     found = []
-    for at in np.flatnonzero(events.exactly(*_PRODUCTS)[rows]).tolist():
+    products = events.exactly(*_PRODUCTS)[rows] & np.isin(events.dims[rows], list(thin))
+    for at in np.flatnonzero(products).tolist():
         left, right = (sizes(dims_of(events, int(rows[at])), of) for of in (0, 1))
-        if len(left) != 2 or len(right) != 2 or not _is_thin(left, right, stored):
-            continue
         weight = (left[0], right[1])
         user = next((one for one in range(at + 1, min(at + _NEAR, len(rows))) if _uses(events, rows[one], weight)), 0)
         if user:
             found.append(_of(events, nesting, rows, nodes, (at, user), (*weight, left[1])))
+    return found
+
+
+def _first_of_shapes(events: Events, rows: Ints) -> list[int]:
+    """One row for each of the shapes that these rows have: steps repeat them."""
+    return [int(row) for row in rows[np.unique(events.dims[rows], return_index=True)[1]]]
+
+
+def _thin(events: Events, stored: set[tuple[int, ...]]) -> set[int]:
+    """The shapes (index into the table) of products of two factors of low rank."""
+    found = set()
+    for row in _first_of_shapes(events, np.flatnonzero(events.exactly(*_PRODUCTS))):
+        left, right = (sizes(dims_of(events, row), of) for of in (0, 1))
+        if len(left) == 2 and len(right) == 2 and _is_thin(left, right, stored):
+            found.add(int(events.dims[row]))
     return found
 
 

@@ -53,6 +53,7 @@ from ._places import often
 from ._words import percent, time
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 CONFIRMED = "real trace: TimeSformer with attention op by op on an H100; measured pairs on a CPU"
 
@@ -130,25 +131,35 @@ def _drops_out(trace: Trace, nesting: Nesting, found: Sequence[Ints]) -> bool:
 def _attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:
     """Rows of each attention: first product, the calls between (ops that no other op called), second product."""
     events = trace.events
+    if not events.exactly(*SOFTMAX).any():
+        return []
     backward = nesting.ancestor(events.named("autograd::engine::evaluate_function")) >= 0
     outer = nesting.outer_op
     ops = events.of(Category.CPU_OP) & (links.step >= 0) & ~backward
     calls = np.flatnonzero(ops & (outer == np.arange(len(events))))
     calls = calls[np.argsort(events.thread[calls], kind="stable")]
-    product, softmax = (
-        {int(outer[row]): row for row in np.flatnonzero(ops & events.exactly(*names)).tolist()}
-        for names in (_PRODUCTS, SOFTMAX)
-    )
-    order = calls.tolist()
+    # For each call the product and the softmax in it, -1 where it has none.
+    product, softmax = (_within(events, ops & events.exactly(*names), outer)[calls] for names in (_PRODUCTS, SOFTMAX))
+    products = np.flatnonzero(product >= 0)
     found = []
-    for at in [i for i, call in enumerate(order) if call in softmax and call not in product]:
-        before = [i for i in range(max(at - _NEAR, 0), at) if order[i] in product]
-        after = [i for i in range(at + 1, min(at + _NEAR + 1, len(order))) if order[i] in product]
-        if not before or not after or events.thread[order[before[-1]]] != events.thread[order[after[0]]]:
+    for at in np.flatnonzero((softmax >= 0) & (product < 0)).tolist():
+        behind = int(np.searchsorted(products, at))
+        if behind == 0 or behind == len(products):
             continue
-        scores, weighted = product[order[before[-1]]], product[order[after[0]]]
-        if _of_one_matrix(events, scores, softmax[order[at]], weighted):
-            found.append(np.array([scores, *order[before[-1] + 1 : after[0]], weighted], np.int64))
+        before, after = int(products[behind - 1]), int(products[behind])
+        if at - before > _NEAR or after - at > _NEAR or events.thread[calls[before]] != events.thread[calls[after]]:
+            continue
+        scores, weighted = int(product[before]), int(product[after])
+        if _of_one_matrix(events, scores, int(softmax[at]), weighted):
+            found.append(np.array([scores, *calls[before + 1 : after].tolist(), weighted], np.int64))
+    return found
+
+
+def _within(events: Events, rows: Mask, outer: Ints) -> Ints:
+    """For each event the last of these rows that it is the outermost op of, -1 where there is none."""
+    found = np.full(len(events), -1, np.int64)
+    mine = np.flatnonzero(rows)
+    found[outer[mine]] = mine
     return found
 
 
