@@ -41,7 +41,8 @@ class GrowingOps:
         if not len(rows):
             raise Missing("shapes were not recorded (record_shapes=True)")
         held = np.array([sum(element_counts(text)) for text in events.dims_table], np.int64)[events.dims[rows]]
-        names, name = np.unique(events.name[rows], return_inverse=True)
+        present = np.bincount(events.name[rows]) > 0
+        names, name = np.flatnonzero(present), (np.cumsum(present) - 1)[events.name[rows]]
         largest = np.zeros((len(names), steps.count), np.int64)
         np.maximum.at(largest, (name, step[rows]), held)
         more = np.diff(largest, axis=1)

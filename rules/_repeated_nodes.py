@@ -107,8 +107,9 @@ def _recorded_inside(trace: Trace, nesting: Nesting, found: Sequence[Pass]) -> s
     events = trace.events
     ops = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
     outer = nesting.outer_op[ops & ~events.named(NODE, "Backward")]
-    calls = np.array([row for one in found for row in one.nodes], np.int64)
-    return set(np.intersect1d(outer, calls).tolist())
+    calls = np.zeros(len(events), bool)
+    calls[[row for one in found for row in one.nodes]] = True
+    return set(outer[calls[outer]].tolist())
 
 
 def _added(one: Pass, again: set[int]) -> tuple[int, ...]:

@@ -53,6 +53,7 @@ CONFIRMED = "real traces: Qwen generation on an H100, 60 % of its work in such k
 # PyTorch names its own kernels so in every version seen; fills are made elsewhere and come for their own reasons.
 _SMALL_WORK = ("elementwise_kernel", "reduce_kernel")
 _FILLS = ("FillFunctor",)
+Ints = npt.NDArray[np.int64]
 
 
 def check(
@@ -67,12 +68,14 @@ def check(
     *,
     min_share: float = 0.1,  # every network has 2 to 8 % of it between its layers; compiling is work and takes time
 ) -> Iterator[Finding]:
-    runs = _runs(trace, links)
-    if not runs:
+    rows, run = _runs(trace, links)
+    if not len(rows):
         return
-    events = trace.events
-    shorter = np.concatenate([rows[events.dur_ns[rows].argsort(kind="stable")[:-1]] for rows in runs])
-    most_us = steps.per_step_us(float(events.dur_ns[shorter].sum()))
+    spent_ns = trace.events.dur_ns[rows]
+    last = np.append(run[1:] != run[:-1], True)
+    order = np.lexsort((spent_ns, run))
+    shorter = rows[order[~last]]
+    most_us = steps.per_step_us(float(trace.events.dur_ns[shorter].sum()))
     if most_us < min_share * steps.step_us:
         return
     bound_us = breakdown.us("compute")
@@ -81,16 +84,16 @@ def check(
     saving = replayed_or(modelled, replay, [], [edits.remove(shorter)], how, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
         return
-    kernels = sum(len(rows) for rows in runs)
-    spent_us = steps.per_step_us(float(sum(events.dur_ns[rows].sum() for rows in runs)))
+    kernels, runs = len(rows), int(last.sum())
+    spent_us = steps.per_step_us(float(spent_ns.sum()))
     yield Finding(
         message=(
             f"{count(kernels / steps.count)} elementwise and reduction kernels a step follow one another in runs of "
-            f"{count(kernels / len(runs))} on average: {percent(spent_us / steps.per_step_us(busy.busy_ns))} of the "
+            f"{count(kernels / runs)} on average: {percent(spent_us / steps.per_step_us(busy.busy_ns))} of the "
             f"device's work, {time(scale.scaled(spent_us))} of each step."
         ),
         saving=saving,
-        facts={"kernels": kernels / steps.count, "runs": len(runs) / steps.count, "runs_us": spent_us},
+        facts={"kernels": kernels / steps.count, "runs": runs / steps.count, "runs_us": spent_us},
         fix=Fix("Let the compiler fuse them", "numerics", "model = Model()", "model = torch.compile(Model())"),
         claims=("compute",),
         # Compiled already: what is left is what the compiler could not fuse.
@@ -98,18 +101,18 @@ def check(
     )
 
 
-def _runs(trace: Trace, links: Links) -> list[npt.NDArray[np.int64]]:
-    """Rows of each run of at least two such kernels on one stream."""
+def _runs(trace: Trace, links: Links) -> tuple[Ints, Ints]:
+    """Runs of at least two such kernels on one stream: (rows, one run after the other; the number of each row's)."""
     events = trace.events
     work = np.flatnonzero(trace.device_work & (links.step >= 0))
     small = events.named(*_SMALL_WORK) & ~events.named(*_FILLS)
-    found = []
-    for stream in np.unique(events.stream[work]):
-        rows = work[events.stream[work] == stream]
-        padded = np.concatenate(([False], small[rows], [False]))
-        changes = np.flatnonzero(padded[1:] != padded[:-1])
-        found += [rows[a:b] for a, b in zip(changes[::2], changes[1::2], strict=True) if b - a > 1]
-    return found
+    stream, small = events.stream[work], small[work]
+    order = np.argsort(stream, kind="stable")
+    stream, small = stream[order], small[order]
+    goes_on = small[1:] & small[:-1] & (stream[1:] == stream[:-1])
+    inside = np.append(goes_on, False) | np.append(False, goes_on)
+    number = np.cumsum(~np.append(False, goes_on))
+    return work[order[inside]], number[inside]
 
 
 _ROOT = Ev("void at::native::vectorized_elementwise_kernel<4, at::native::rsqrt_kernel_cuda>", "kernel", times=4)
