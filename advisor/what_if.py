@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.analyses.classify import is_communication, rows_named
+from advisor.analyses.classify import communication_rows
 from advisor.analyses.device import Device
 from advisor.analyses.kernel_work import KernelWork, WorkGroup, least_us
 from advisor.analyses.links import Links
@@ -105,7 +105,7 @@ def _edits(
 def _work_of_device(trace: Trace, links: Links) -> Ints:
     """Kernels that are not communication, fills, and copies within the device."""
     events = trace.events
-    kernels = events.of(Category.KERNEL) & ~rows_named(events, is_communication, Category.KERNEL)
+    kernels = events.of(Category.KERNEL) & ~communication_rows(events)
     inside = events.of(Category.MEMCPY) & events.named("DtoD")
     found: Ints = np.flatnonzero((kernels | inside | events.of(Category.MEMSET)) & (links.step >= 0))
     return found

@@ -132,7 +132,7 @@ def _kept(events: Events, one: _Uneven) -> float:
 def _uneven(events: Events, nesting: Nesting, links: Links) -> Iterator[_Uneven]:
     """Kernels of the same name, grid and shapes of which some calls take more than twice the median."""
     kernels = events.of(Category.KERNEL) & (links.step >= 0) & (links.launch >= 0) & ~events.named(*_BY_DATA)
-    kernels &= ~events.rows_with(events.names_where(is_communication, Category.KERNEL))
+    kernels &= ~events.rows_with(events.names_where(is_communication))
     rows = np.flatnonzero(kernels & (events.dur_ns > 0))
     op = nesting.parent[links.launch[rows]]
     known = (op >= 0) & (events.dims[np.maximum(op, 0)] >= 0)
@@ -159,7 +159,7 @@ def _beside(trace: Trace, rows: Ints) -> str:
     events = trace.events
     slow = union(events.start_ns[rows], events.end_ns[rows])
     others = trace.device_work & ~np.isin(events.stream, np.unique(events.stream[rows]))
-    talk = others & events.rows_with(events.names_where(is_communication, Category.KERNEL))
+    talk = others & events.rows_with(events.names_where(is_communication))
     for chosen, words in ((talk, ", and communication runs beside them"), (others, ", and another stream works then")):
         at = np.flatnonzero(chosen)
         if 2 * total(intersect(slow, union(events.start_ns[at], events.end_ns[at]))) >= total(slow):

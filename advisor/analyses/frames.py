@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from enum import IntEnum
@@ -47,6 +48,7 @@ def parse(name: str) -> tuple[Source, Owner] | None:
     return Source(file, int(found["line"]), found["function"].strip(), "function"), owner(file)
 
 
+@functools.lru_cache(maxsize=1024)
 def owner(file: str) -> Owner:
     """Whose code a file is, by its path."""
     installed = _INSTALLED.split(file)

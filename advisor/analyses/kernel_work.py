@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.analyses.classify import is_communication, rows_named
+from advisor.analyses.classify import communication_rows, rows_named
 from advisor.analyses.device import Device
 from advisor.analyses.links import Links
 from advisor.analyses.matmuls import fp32_or_tf32
@@ -122,7 +122,7 @@ def least_us(work: Cost, precision: str, hardware: Hardware) -> tuple[float, boo
 def _computing(trace: Trace) -> Mask:
     """Kernels that are not communication."""
     events = trace.events
-    return events.of(Category.KERNEL) & ~rows_named(events, is_communication, Category.KERNEL)
+    return events.of(Category.KERNEL) & ~communication_rows(events)
 
 
 def _owners(events: Events, links: Links, nesting: Nesting, kernels: Ints) -> Ints:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.numbers import small
 
 HOST_ROWS = (Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
 
@@ -84,7 +85,7 @@ class _Tree:
         """The tree of the given rows."""
         chosen = np.flatnonzero(rows)
         thread = events.thread[chosen]
-        chosen = chosen[np.argsort(thread, kind="stable")]
+        chosen = chosen[np.argsort(small(thread), kind="stable")]
         bounds = np.cumsum(np.bincount(thread, minlength=len(events.threads)))
         return cls(events, chosen, events.end_ns[chosen], np.concatenate(([0], bounds)))
 

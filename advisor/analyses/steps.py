@@ -75,9 +75,18 @@ class Steps:
         return self._of_starts[0]
 
     def _step_of(self, time_ns: Ints) -> Ints:
-        index = _last_not_after(self.spans[:, 0], time_ns)
-        inside_window = _last_not_after(self.window[:, 0], time_ns)
-        inside = (inside_window >= 0) & (time_ns < self.window[np.maximum(inside_window, 0), 1])
+        edges = np.concatenate((self.spans[:, 0], self.window.ravel()))
+        if len(time_ns) <= len(edges) or (time_ns[1:] < time_ns[:-1]).any():
+            return self._looked_up(time_ns)
+        # Columns of events are in order of time: between two edges all belong to one step.
+        first = np.unique(np.append(np.searchsorted(time_ns, edges, side="left"), 0))
+        first = first[first < len(time_ns)]
+        return np.repeat(self._looked_up(time_ns[first]), np.diff(first, append=len(time_ns)))
+
+    def _looked_up(self, time_ns: Ints) -> Ints:
+        index = np.searchsorted(self.spans[:, 0], time_ns, side="right") - 1
+        window = np.searchsorted(self.window[:, 0], time_ns, side="right") - 1
+        inside = (window >= 0) & (time_ns < self.window[np.maximum(window, 0), 1])
         return np.where(inside, index, -1).astype(np.int64, copy=False)
 
     @classmethod
@@ -112,15 +121,6 @@ class Steps:
             cut_off=cut_off,
             starts_ns=events.start_ns,
         )
-
-
-def _last_not_after(edges: Ints, time_ns: Ints) -> Ints:
-    """Index of the last of some sorted edges that is not later than each instant; -1 where there is none."""
-    if len(time_ns) <= len(edges) or (time_ns[1:] < time_ns[:-1]).any():
-        return np.searchsorted(edges, time_ns, side="right") - 1
-    # Columns of events are in order of time: it is enough to look up the edges.
-    first = np.searchsorted(time_ns, edges, side="left")
-    return np.repeat(np.arange(-1, len(edges)), np.diff(first, prepend=0, append=len(time_ns)))
 
 
 def _step_rows(trace: Trace) -> Ints:
