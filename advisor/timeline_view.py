@@ -52,48 +52,51 @@ class _View:
         self.events, self.steps, self.nesting = trace.events, steps, nesting
         self.start, self.end = start, end
         events = self.events
-        self.inside = (events.start_ns < end) & (events.end_ns > start) & (events.dur_ns > 0)
-        self.work = trace.device_work & self.inside
+        before = slice(int(np.searchsorted(events.start_ns, end)))  # rows are in order of their starts
+        inside = np.flatnonzero((events.end_ns[before] > start) & (events.dur_ns[before] > 0))
+        self.inside, self.work = inside, inside[trace.device_work[inside]]
 
     def input(self) -> Iterator[Lane]:
         """Fetches of the loop."""
-        rows = np.flatnonzero(fetch_rows(self.events) & self.inside & (self.events.thread == self.steps.main_thread))
+        rows = self.inside[fetch_rows(self.events)[self.inside]]
+        rows = rows[self.events.thread[rows] == self.steps.main_thread]
         yield self._lane("input", rows, np.array(["input"] * len(rows)))
 
     def threads(self) -> Iterator[Lane]:
         """Outermost ops, optimizer spans and lone runtime calls of the busiest threads, the loop's first."""
         events = self.events
         kinds = self._host_kinds()
-        shown = self.inside & (kinds != _NOTHING)
+        shown, kinds = self.inside[kinds != _NOTHING], kinds[kinds != _NOTHING]
         threads, spent = np.unique(events.thread[shown], return_counts=True)
         order = np.lexsort((-spent, threads != self.steps.main_thread))
         for thread in threads[order][:_MOST_THREADS]:
-            rows = np.flatnonzero(shown & (events.thread == thread))
+            mine = events.thread[shown] == thread
             name = "main thread" if thread == self.steps.main_thread else _thread_name(events, int(thread))
-            yield self._lane(name, rows, _HOST_WORDS[kinds[rows]])
+            yield self._lane(name, shown[mine], _HOST_WORDS[kinds[mine]])
 
     def _host_kinds(self) -> npt.NDArray[np.int8]:
-        """The kind of each host row that is drawn (index into _HOST_WORDS): rows inside a drawn one are not."""
-        events = self.events
-        kinds = np.full(len(events), _NOTHING, np.int8)
-        kinds[events.of(Category.CPU_OP)] = 1
-        kinds[events.of(Category.RUNTIME)] = 2
-        kinds[optimizer_rows(events)] = 3
-        kinds[backward_rows(events)] = 4
-        kinds[events.of(Category.ANNOTATION, Category.CPU_OP) & communication_rows(events)] = 5
-        kinds[fetch_rows(events)] = _NOTHING
-        drawn = kinds != _NOTHING
-        parent = self.nesting.parent
-        covered = self.nesting.ancestor(drawn | fetch_rows(events))
-        inner = (parent >= 0) & (covered[np.maximum(parent, 0)] >= 0)
-        kinds[inner] = _NOTHING
+        """The kind of each row of the step (index into _HOST_WORDS): rows inside a drawn one are not drawn."""
+        events, inside = self.events, self.inside
+        category, fetches = events.category[inside], fetch_rows(events)[inside]
+        kinds = np.full(len(inside), _NOTHING, np.int8)
+        kinds[category == Category.CPU_OP] = 1
+        kinds[category == Category.RUNTIME] = 2
+        kinds[optimizer_rows(events)[inside]] = 3
+        kinds[backward_rows(events)[inside]] = 4
+        said = (category == Category.ANNOTATION) | (category == Category.CPU_OP)
+        kinds[said & communication_rows(events)[inside]] = 5
+        kinds[fetches] = _NOTHING
+        # What encloses a row of the step reaches into the step as well.
+        drawn = np.zeros(len(events), bool)
+        drawn[inside[(kinds != _NOTHING) | fetches]] = True
+        kinds[self.nesting.ancestor_of(self.nesting.parent[inside], drawn) >= 0] = _NOTHING
         return kinds
 
     def streams(self) -> Iterator[Lane]:
         """The busiest streams; communication has a lane of its own."""
         events = self.events
-        talking = self.work & events.of(Category.KERNEL) & communication_rows(events)
-        rest = np.flatnonzero(self.work & ~talking)
+        talking = communication_rows(events)[self.work] & (events.category[self.work] == Category.KERNEL)
+        rest = self.work[~talking]
         streams, stream_of = distinct_pairs(events.device[rest], events.stream[rest])
         spent = np.bincount(stream_of, minlength=len(streams))
         several = len(np.unique(streams[:, 0])) > 1
@@ -101,7 +104,7 @@ class _View:
             device, stream = streams[index].tolist()
             label = f"device {device}, stream {stream}" if several else f"stream {stream}"
             yield self._work_lane(label, rest[stream_of == index])
-        rows = np.flatnonzero(talking)
+        rows = self.work[talking]
         yield self._lane("communication", rows, np.full(len(rows), "communication"))
 
     def _work_lane(self, name: str, rows: Ints) -> Lane:
