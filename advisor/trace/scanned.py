@@ -22,8 +22,9 @@ from advisor.trace.tables import Table, Tables
 if _scan.LAYOUT != 1:
     raise ImportError("advisor.trace._scan was built from other sources; install torch-advisor again")
 
-# Rows take more bytes than this; where they do not, the slice is refused.
+# Rows take more bytes than this, and a slice has no more rows than that; others are refused.
 SHORTEST_ROW = 48
+MOST_ROWS = 1 << 16
 _FIELD = {name: index for index, name in enumerate(_scan.EVENT_FIELDS)}
 # MEMORY_FIELDS by the names of columns.
 _MEMORY = ("time_ns", "bytes", "total_allocated", "total_reserved", "device_type", "device")
@@ -67,7 +68,7 @@ class Scanner:
                 text.decode()
             except UnicodeDecodeError:
                 return None
-        rows = len(text) // SHORTEST_ROW + 1
+        rows = min(len(text) // SHORTEST_ROW + 1, MOST_ROWS)
         events = np.empty((len(_scan.EVENT_FIELDS), rows), np.int64)
         memory = np.empty((len(_scan.MEMORY_FIELDS), rows), np.int64)
         labels = np.empty((2, rows), np.int64)
