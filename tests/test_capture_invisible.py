@@ -243,6 +243,35 @@ def test_torch_compile_sees_nothing_of_us(tmp_path: Path) -> None:
     assert rank["settings"]["compiled"] is True
 
 
+_ON_A_THREAD = """
+import os, threading, torch
+def train():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(16, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for batch in torch.utils.data.DataLoader(torch.randn(480, 16), batch_size=4):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+        os.write(2, b"a step\\n")
+    print(model.weight.sum().item())
+thread = threading.Thread(target=train)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_loop_on_a_thread_hears_nothing(tmp_path: Path) -> None:
+    """Kineto complains, at every log level, of a thread that did not import torch."""
+    (tmp_path / "on_a_thread.py").write_text(_ON_A_THREAD)
+    plain, wrapped = both(tmp_path, "on_a_thread.py")
+    equal(plain, wrapped)
+    assert plain.err == b"a step\n" * 120
+    (rank,) = json.loads((tmp_path / "advisor-report" / "run.json").read_text())["ranks"]
+    assert {file["role"] for file in rank["files"]} == {"profile", "lines"}
+    assert rank["notes"] == []
+
+
 @pytest.mark.parametrize("words", [("fork", "0"), ("fork", "1"), ("spawn", "1"), ("forkserver", "0")])
 def test_loader_workers_of_every_start_method(tmp_path: Path, words: tuple[str, str]) -> None:
     """Batches, their order and the loss as bare; workers are never profiled, their times known where reached."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
 import torch
 import torch.profiler
 
+from .elsewhere import without_complaint
+
 # Kineto's level above all of its messages.
 SILENT = "99"
 
 
-def make(*, memory: bool, host_alone: bool) -> Any:
-    """A profiler that records shapes; memory: allocations, too; host_alone: no device and no allocations."""
+def make(*, memory: bool, host_alone: bool, first: bool) -> Any:
+    """A profiler that records shapes; memory: allocations, too; host_alone: no device and no allocations.
+
+    first: it is the first of this process that capture makes.
+    """
     activities = [torch.profiler.ProfilerActivity.CPU]
     options: dict[str, Any] = {"record_shapes": True}
     if not host_alone:
@@ -21,13 +27,21 @@ def make(*, memory: bool, host_alone: bool) -> Any:
         activities += _device_activities()
         if len(activities) > 1:
             options["experimental_config"] = _sync_events()
-    return _Profile(activities=activities, **options)
+    made = _Profile(activities=activities, **options)
+    made.starts_kineto = first
+    return made
 
 
 class _Profile(torch.profiler._KinetoProfile):  # type: ignore[misc]
     """torch.profiler without its import of torch._inductor, which costs seconds in a script that compiles nothing."""
 
+    starts_kineto = False
+
     def prepare_trace(self) -> None:
+        with without_complaint() if self.starts_kineto else contextlib.nullcontext():
+            self._prepare()
+
+    def _prepare(self) -> None:
         if "torch._inductor" in sys.modules:
             super().prepare_trace()
             return

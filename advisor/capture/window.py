@@ -220,8 +220,8 @@ class Window:
                 self._quietly(profiler.stop_trace)
 
     def _make(self, role: str) -> Any:
-        self.used = True
-        return make(memory=bool(self.settings.get("memory")), host_alone=role == "lines")
+        first, self.used = not self.used, True
+        return make(memory=bool(self.settings.get("memory")), host_alone=role == "lines", first=first)
 
     def _quietly(self, call: Callable[[], None]) -> None:
         """Calls the profiler; Kineto reads its log level from the environment when it starts, and only then."""
