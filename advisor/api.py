@@ -77,6 +77,7 @@ from advisor.drawn import (
     ZERO_GRAD,
     Ev,
 )
+from advisor.frozen import dataclass
 from advisor.hardware import Hardware, lookup
 from advisor.model import (
     SCHEMA,
@@ -237,6 +238,7 @@ __all__ = [
     "Waiting",
     "WorkGroup",
     "alike",
+    "dataclass",
     "dispatched",
     "draw",
     "edits",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from advisor import health, joint, merge, metrics, module_view, repeats, severity, timeline_view, what_if
 from advisor.analyses.breakdown import Breakdown
@@ -19,6 +19,7 @@ from advisor.asking import apply, choose, ignored, of_job
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.computed import Computed
 from advisor.config import Config
+from advisor.frozen import dataclass
 from advisor.model import (
     BreakdownItem,
     Health,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from advisor.errors import InputError
+from advisor.frozen import dataclass
 
 _TRACES = (".json", ".json.gz", ".json.zip", ".zip", ".trace.gz")
 # Other tools' files that lie beside traces: said, so that nobody wonders why they are not in the report.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from advisor.analyses.communication import Communication
@@ -22,6 +21,7 @@ from advisor.analyses.rates import Rates
 from advisor.analyses.scale import Scale
 from advisor.analyses.syncs import Syncs
 from advisor.computed import Computed, Missing
+from advisor.frozen import dataclass
 from advisor.model import Metric, Unit
 
 

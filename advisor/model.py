@@ -6,8 +6,10 @@ additive changes only, and a change of meaning raises `VERSION`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from advisor.frozen import dataclass
 
 SCHEMA = "torch-advisor/report"
 VERSION = 1

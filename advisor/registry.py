@@ -7,11 +7,11 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from advisor.errors import UsageError
+from advisor.frozen import dataclass
 from advisor.model import Report
 from advisor.rule import BadRuleError, Rule, from_module
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from advisor.api import dataclass
 
 from . import _words
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from advisor.api import Finding, Outcome, Report, Source
+from advisor.api import Finding, Outcome, Report, Source, dataclass
 
 from . import _labels, _words
 

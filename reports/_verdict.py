@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from advisor.api import BreakdownItem, Report, Times
+from advisor.api import BreakdownItem, Report, Times, dataclass
 
 from . import _labels, _words
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Missing, RankRecord, Steps, Trace, element_counts
+from advisor.api import Category, Events, Missing, RankRecord, Steps, Trace, dataclass, element_counts
 
 # A pass that reduces less than this part of what the last pass of its update reduces keeps its gradients to itself:
 # what it still sends are statistics of normalisation, or buffers.

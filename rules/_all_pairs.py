@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events
+from advisor.api import Events, dataclass
 
 from ._backward_passes import inside
 from ._enlarged import broadcast, originals

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Links, Nesting, Saving, Scale, Steps, Trace, Undilated
+from advisor.api import Links, Nesting, Saving, Scale, Steps, Trace, Undilated, dataclass
 
 from ._operands import backward_of
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import AUTOGRAD_NODE, FIRST_GRADIENT, Category, Events, Nesting, Steps, Trace
+from advisor.api import AUTOGRAD_NODE, FIRST_GRADIENT, Category, Events, Nesting, Steps, Trace, dataclass
 
 from ._operands import dims_of
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events, LineCosts, Missing, RankRecord, Steps, Trace, dispatched
+from advisor.api import Events, LineCosts, Missing, RankRecord, Steps, Trace, dataclass, dispatched
 
 from ._loop_places import LoopPlaces
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
-from advisor.api import RankRecord, Source
+from advisor.api import RankRecord, Source, dataclass
 
 # A message is one line; the reasons of the compiler go on for ten.
 _LONGEST = 90

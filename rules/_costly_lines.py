@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from advisor.api import Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, Undilated
+from advisor.api import Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, Undilated, dataclass
 
 from ._costs import refill_us
 from ._places import place

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from advisor.api import (
     Finding,
     Fix,
@@ -15,6 +13,7 @@ from advisor.api import (
     Scale,
     Source,
     Undilated,
+    dataclass,
 )
 
 from ._batches import Batch, respawned

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Lines, Links, Nesting, Source, Trace
+from advisor.api import Category, Lines, Links, Nesting, Source, Trace, dataclass
 
 from ._operands import backward_of, dims_of, sizes
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Meetings, Ranks
+from advisor.api import Meetings, Ranks, dataclass
 
 Floats = npt.NDArray[np.float64]
 # So much of the waiting is for the rank with the most numbers, or its numbers are not the reason.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from advisor.api import Device, Fix, Hardware, Missing, Settings, lookup
+from advisor.api import Device, Fix, Hardware, Missing, Settings, dataclass, lookup
 
 # How many times faster the matrix work becomes. TF32: at most 7, PyTorch's own figure for a 10240 x 10240 product on an
 # A100; at least little, because the same bytes move. Half precision: NVIDIA's published trainings on a V100 gain 1.1

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from advisor.api import Optimizer
+from advisor.api import Optimizer, dataclass
 
 
 @dataclass(frozen=True, slots=True)

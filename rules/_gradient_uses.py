@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Nesting, Optimizer, Trace
+from advisor.api import Category, Events, Nesting, Optimizer, Trace, dataclass
 
 from ._backward_passes import UPDATES, Pass
 from ._operands import dims_of, shapes_in

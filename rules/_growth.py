@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Missing, Steps, Trace, element_counts
+from advisor.api import Category, Events, Missing, Steps, Trace, dataclass, element_counts
 
 Ints = npt.NDArray[np.int64]
 

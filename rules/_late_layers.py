@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events
+from advisor.api import Events, dataclass
 
 from ._operands import dims_of, nodes_of, sizes
 from ._projections import (

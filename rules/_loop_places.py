@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from advisor.api import (
     Breakdown,
@@ -17,6 +17,7 @@ from advisor.api import (
     Stretch,
     Trace,
     Undilated,
+    dataclass,
 )
 
 from ._backward_passes import passes

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Breakdown, LineCost, LineCosts, Links, Nesting, Steps, Trace, shapes, starts_in
+from advisor.api import Breakdown, LineCost, LineCosts, Links, Nesting, Steps, Trace, dataclass, shapes, starts_in
 
 from ._backward_passes import NODE
 from ._blocks import TURNS, is_python

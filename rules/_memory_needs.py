@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from advisor.api import RankRecord
+from advisor.api import RankRecord, dataclass
 
 from ._words import size
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Links, Nesting, Trace
+from advisor.api import Category, Events, Links, Nesting, Trace, dataclass
 
 from ._backward_passes import Pass, Store, inside
 from ._gradient_uses import DROPPED, INPUT, MAYBE, UNREAD, USED

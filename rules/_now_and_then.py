@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from advisor.api import Intervals, Lines, Steps, intersect, total
+from advisor.api import Intervals, Lines, Steps, dataclass, intersect, total
 
 from ._blocks import Block
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.api import Category, Events, Links, Nesting, RankRecord, Steps, Trace
+from advisor.api import Category, Events, Links, Nesting, RankRecord, Steps, Trace, dataclass
 
 from ._operands import dims_of, dtypes_of, sizes
 

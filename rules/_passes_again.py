@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import FIRST_GRADIENT, Reused, Trace
+from advisor.api import FIRST_GRADIENT, Reused, Trace, dataclass
 
 from ._backward_passes import NODE, begins
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events
+from advisor.api import Events, dataclass
 
 from ._enlarged import COPIES, LOOKS, is_enlarged
 from ._operands import dims_of, sizes

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import AUTOGRAD_NODE, Events, Missing, Nesting, ObservedOps, Trace
+from advisor.api import AUTOGRAD_NODE, Events, Missing, Nesting, ObservedOps, Trace, dataclass
 
 Ints = npt.NDArray[np.int64]
 

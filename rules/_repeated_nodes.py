@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import FIRST_GRADIENT, Category, Events, Intervals, Nesting, Trace
+from advisor.api import FIRST_GRADIENT, Category, Events, Intervals, Nesting, Trace, dataclass
 
 from ._backward_passes import NODE, UPDATES, Pass, inside
 from ._operands import dims_of, shapes_in, sizes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +19,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    dataclass,
     edits,
     replayed_or,
     subtract,

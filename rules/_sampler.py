@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from advisor.api import Finding, Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source
+from advisor.api import Finding, Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, dataclass
 
 from ._costs import refill_us
 from ._words import percent, plural, time

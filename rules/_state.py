@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Intervals, Lines, LinesTrace, Missing, Nesting, Source, Steps, Trace
+from advisor.api import (
+    Category,
+    Events,
+    Intervals,
+    Lines,
+    LinesTrace,
+    Missing,
+    Nesting,
+    Source,
+    Steps,
+    Trace,
+    dataclass,
+)
 
 from ._operands import dims_of, dtypes_of, sizes
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
 
-from advisor.api import Fix, Ranks, Source
+from advisor.api import Fix, Ranks, Source, dataclass
 
 from ._words import count, time
 

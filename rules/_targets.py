@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events
+from advisor.api import Events, dataclass
 
 from ._backward_passes import inside
 from ._operands import backward_of, dims_of, nodes_of, sizes

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from advisor.api import LineCosts, Source
+from advisor.api import LineCosts, Source, dataclass
 
 from ._chains import Chains
 from ._loop_places import LoopPlaces

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Intervals, Lines, Missing, Nesting, Source, Steps, Trace
+from advisor.api import Category, Events, Intervals, Lines, Missing, Nesting, Source, Steps, Trace, dataclass
 
 from ._backward_passes import NODE
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Steps, Trace, is_communication
+from advisor.api import Category, Steps, Trace, dataclass, is_communication
 
 from ._operands import dims_of, sizes
 

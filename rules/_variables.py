@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from advisor.api import Environment, RankRecord
+from advisor.api import Environment, RankRecord, dataclass
 
 _OPS = ("forward", "backward", "other_ops", "optimizer")
 _COMMUNICATION = ("exposed_communication", "communication")

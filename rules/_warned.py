@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from advisor.api import Fix, RankRecord, Source
+from advisor.api import Fix, RankRecord, Source, dataclass
 
 # As capture writes it: file:line: Category: text
 _WRITTEN = re.compile(r"^(?P<file>.+?):(?P<line>\d+): (?P<kind>\w+): (?P<text>.*)$", re.DOTALL)

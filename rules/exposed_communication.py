@@ -31,7 +31,7 @@ models that the next layer needs at once, where prefetching is on already.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,7 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    dataclass,
     draw,
     edits,
     replayed_or,

@@ -19,7 +19,7 @@ offloading library may bring an optimizer of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    dataclass,
     draw,
     edits,
     replayed_or,

@@ -21,7 +21,6 @@ sort does; and few rows of some dozen elements take as long either way.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,6 +43,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    dataclass,
     draw,
 )
 

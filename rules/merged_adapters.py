@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,6 +42,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    dataclass,
     draw,
 )
 

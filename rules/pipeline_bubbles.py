@@ -23,7 +23,6 @@ Stages on a host with fewer cores than stages are not judged: what one waits for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from advisor.api import (
     Passes,
     Ranks,
     Saving,
+    dataclass,
     draw,
 )
 

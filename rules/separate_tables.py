@@ -21,7 +21,7 @@ fit into a cache. Tables of other widths.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    dataclass,
     draw,
     total,
     union,

@@ -21,7 +21,7 @@ cores of a host that other processes use, too: equal work that takes one of them
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from advisor.api import (
     Ranks,
     Saving,
     Waiting,
+    dataclass,
     draw,
 )
 

@@ -21,7 +21,6 @@ Overlap with communication that saves more than it costs: the kernels are slower
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +43,7 @@ from advisor.api import (
     Steps,
     Trace,
     alike,
+    dataclass,
     draw,
     intersect,
     is_communication,

@@ -25,7 +25,7 @@ each time; take a fixed number of them. On a GPU a mask makes the host wait for 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ from advisor.api import (
     Trace,
     Undilated,
     Unread,
+    dataclass,
     draw,
 )
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,6 +43,7 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    dataclass,
     draw,
     starts_in,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict, deque
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.classify import communication_rows
 from advisor.analyses.links import Links
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Trace
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from advisor.analyses.steps import Steps
 from advisor.analyses.undilated import Undilated
 from advisor.capture.record import RankRecord, Settings
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Mask, Trace
 
 # fp32 arithmetic of one CPU core in the convolutions and matrix products of a training step, 10^9 operations a second.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from advisor.analyses.gpu_busy import GpuBusy
 from advisor.analyses.gpu_idle import GpuIdle
 from advisor.analyses.phases import Phases
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.model import BreakdownItem
 from advisor.trace.intervals import Intervals, merge, subtract, total
 

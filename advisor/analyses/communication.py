@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from advisor.analyses.classify import communication_rows, is_communication
@@ -11,6 +9,7 @@ from advisor.analyses.gpu_busy import GpuBusy
 from advisor.analyses.links import Links
 from advisor.analyses.ops import by_name
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.model import OpRow
 from advisor.trace.events import Category, Collective, Events, Mask, Trace
 from advisor.trace.intervals import Intervals, subtract, total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from advisor.analyses.lines import Lines
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, merge, subtract, total

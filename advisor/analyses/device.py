@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, DeviceProperties, Trace
 from advisor.trace.numbers import numbered
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from advisor.analyses.classify import blocking_calls
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 
 # A wait shorter than a launch takes leaves the host no further behind than it was.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from advisor.analyses.drains import Drains
@@ -12,6 +10,7 @@ from advisor.analyses.lines import Lines
 from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each

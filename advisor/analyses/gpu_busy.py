@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from advisor.analyses.classify import communication_rows
 from advisor.analyses.device import Device
 from advisor.analyses.steps import Steps
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, total
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from advisor.analyses.host_activity import HostActivity
 from advisor.analyses.input_wait import fetch_rows
 from advisor.analyses.links import Links
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Events, Ints, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from advisor.analyses.classify import blocking_calls, launch_calls
 from advisor.analyses.links import Links
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, merge, subtract, union
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from advisor.analyses.classify import communication_rows
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Trace
 from advisor.trace.intervals import Intervals, intersect, total, union
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from advisor.analyses.input_wait import fetch_rows
 from advisor.analyses.lines import Lines, LineTime
 from advisor.analyses.phases import Phases, optimizer_rows
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Trace
 from advisor.trace.intervals import Intervals, subtract, total
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from advisor.analyses.gpu_busy import GpuBusy
 from advisor.analyses.lines import Lines
 from advisor.analyses.steps import Steps
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, subtract, total, union

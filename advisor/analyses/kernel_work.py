@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from advisor.analyses.precision import of_inputs, stated
 from advisor.analyses.steps import Steps
 from advisor.capture.record import Settings
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.hardware import Hardware, lookup
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 

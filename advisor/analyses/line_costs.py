@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from advisor.analyses.phases import backward_rows
 from advisor.analyses.steps import Steps
 from advisor.analyses.undilated import Stretch, Undilated
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from advisor.analyses.frames import innermost
 from advisor.analyses.nesting import parents
 from advisor.analyses.same_turns import SameTurns
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from advisor.analyses.frames import Owner, enclosing, frame_rows, innermost, par
 from advisor.analyses.line_records import line_spans
 from advisor.analyses.nesting import nearest, parents
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect

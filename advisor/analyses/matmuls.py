@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from advisor.analyses.precision import PRECISIONS, Precision, is_helper, is_matr
 from advisor.analyses.steps import Steps
 from advisor.capture.record import Settings
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.hardware import lookup
 from advisor.model import OpRow
 from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from advisor.analyses.device import Device
@@ -15,6 +13,7 @@ from advisor.analyses.precision import is_matrix_work, of_inputs
 from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.hardware import Hardware, lookup
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 

@@ -7,7 +7,7 @@ found again in every profiled step, so that profiled steps carry no range and no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import unquote
 
 import numpy as np
@@ -19,6 +19,7 @@ from advisor.analyses.phases import backward_rows
 from advisor.analyses.same_ops import ops_of_steps, placed
 from advisor.analyses.steps import Steps
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, starts_in
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from advisor.analyses.step_parts import BACKWARD
 from advisor.analyses.steps import Steps
 from advisor.analyses.undilated import Stretch, Undilated
 from advisor.capture.record import RankRecord, StepTimes
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Mask, Trace
 from advisor.trace.intervals import intersect, starts_in, total

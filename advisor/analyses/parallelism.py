@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
@@ -13,6 +12,7 @@ from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.communication import payload
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Group, Ints, Mask, Meta, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from advisor.analyses.classify import communication_rows
@@ -11,6 +9,7 @@ from advisor.analyses.closures import closure_spans
 from advisor.analyses.host_communication import HostCommunication
 from advisor.analyses.input_wait import fetch_rows
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from advisor.analyses.facts import LoaderFacts
 from advisor.analyses.scale import Scale
+from advisor.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from advisor.analyses.nesting import Nesting
 from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.model import ReplayCheck, Saving
 from advisor.replay.edits import Edit, Editor
 from advisor.replay.graph import Graph, build, longest_run

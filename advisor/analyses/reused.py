@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.observed_ops import ObservedOps
+from advisor.frozen import dataclass
 from advisor.trace.autograd import AUTOGRAD_NODE, FIRST_GRADIENT
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 

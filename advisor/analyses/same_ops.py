@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from advisor.analyses.nesting import parents
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.analyses.steps import Steps
 from advisor.capture.pace import pace
 from advisor.capture.record import RankRecord, StepTimes
+from advisor.frozen import dataclass
 from advisor.model import Basis, Saving, Times
 from advisor.repeats import repeatability
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from advisor.analyses.links import Links
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord
+from advisor.frozen import dataclass
 from advisor.model import Counter, OpRow, Source, Unit
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.numbers import small

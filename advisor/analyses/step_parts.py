@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from advisor.analyses.phases import backward_spans
 from advisor.analyses.scale import Scale, before_the_window, long_every
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from advisor.analyses.closures import closure_spans
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.model import StepSource
 from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each, total, union

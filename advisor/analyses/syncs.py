@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from advisor.analyses.gpu_idle import GpuIdle
 from advisor.analyses.lines import Lines
 from advisor.analyses.steps import Steps
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Trace
 from advisor.trace.intervals import overlap_of_each

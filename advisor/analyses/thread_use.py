@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from advisor.analyses.scale import Scale
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
+from advisor.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from advisor.analyses.host_gaps import HostGaps
 from advisor.analyses.phases import Phases
 from advisor.analyses.step_parts import Part, StepParts
 from advisor.analyses.steps import Steps
+from advisor.frozen import dataclass
 from advisor.trace.events import Category, Ints, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, starts_in, subtract, total, union
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from advisor import config
 from advisor.config import Config
 from advisor.errors import UsageError
+from advisor.frozen import dataclass
 
 # The suffix of a file picks its format; a folder takes every asked-for format under these names.
 SUFFIXES = {

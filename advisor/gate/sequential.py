@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from advisor.frozen import dataclass
 from advisor.gate import signed_rank
 from advisor.gate.model import Verdict
 from advisor.gate.student import quantile

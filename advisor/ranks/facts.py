@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -13,6 +11,7 @@ from advisor.analyses.op_work import flops, shapes
 from advisor.analyses.scale import Scale
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord
+from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.ranks.talks import Talks
 from advisor.trace.events import Category, Trace

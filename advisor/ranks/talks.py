@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from advisor.analyses.asked import Asked, elements, inputs
 from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.communication import element_bytes
 from advisor.analyses.parallelism import Parallelism
+from advisor.frozen import dataclass
 from advisor.trace.events import Collective, Events, Group, Ints, Meta, Trace
 
 # Spellings of one kind in the names of kernels, annotations and ops: ncclDevKernel_AllReduce_…, gloo:all_reduce,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from advisor.frozen import dataclass
 from advisor.replay.edges import Floats
 from advisor.replay.graph import Graph
 from advisor.replay.plan import Held, Plan

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from advisor.api import BreakdownItem, Finding, Lane, OpRow, Report, Segment, Timeline, Times
+from advisor.api import BreakdownItem, Finding, Lane, OpRow, Report, Segment, Timeline, Times, dataclass
 
 from .. import _labels, _words
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from advisor.api import ModuleCost, ModuleTable, Report
+from advisor.api import ModuleCost, ModuleTable, Report, dataclass
 
 from .. import _words
 from . import _charts

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from advisor.api import dataclass
 
 _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times
+from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times, dataclass
 
 from .. import _labels, _ranking, _verdict, _words
 from . import _charts, _modules
