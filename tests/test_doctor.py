@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor import cli
+from advisor import cli, trace
 from advisor.capture import checkup, cores, preflight
 from advisor.capture.preflight import Probe, Signs, ask, diagnose, signs
 
@@ -154,7 +154,7 @@ def test_doctor_on_this_machine(capsys: pytest.CaptureFixture[str], monkeypatch:
     pytest.importorskip("torch")
     assert cli.main(["doctor", "--json"]) == 0
     found = {one["id"]: one for one in json.loads(capsys.readouterr().out)}
-    assert set(found) == {"torch", "capture", "device", "cores", "output"}
+    assert set(found) == {"torch", "capture", "device", "cores", "output", "reader"}
     assert found["torch"]["status"] == found["capture"]["status"] == "ok"
     # A machine that shows a device which torch does not have: the real probe answers, in a process of its own.
     monkeypatch.setattr(preflight, "signs", lambda _environment: NVIDIA)
@@ -163,6 +163,15 @@ def test_doctor_on_this_machine(capsys: pytest.CaptureFixture[str], monkeypatch:
         line = next(line for line in capsys.readouterr().out.splitlines() if "device:" in line)
         assert line.startswith("warning")
         assert "torch" in line
+
+
+def test_a_missing_extension_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "advisor.trace.scanned", raising=False)
+    monkeypatch.delattr(trace, "_scan", raising=False)
+    monkeypatch.setitem(sys.modules, "advisor.trace._scan", None)
+    check = checkup._reader()
+    assert check.status == "note"
+    assert "C compiler" in check.message
 
 
 def test_doctor_without_torch(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,14 +19,14 @@ _ROOM_BYTES = 1 << 30
 
 
 def all_checks(python: str | None) -> list[Check]:
-    """Interpreter and torch, whether capture reaches the script, device events, cores, and room for traces."""
+    """Interpreter and torch, whether capture reaches the script, device events, cores, room, how traces are read."""
     try:
         path = interpreter.find(python)
     except UsageError as failure:
         return [Check("torch", "error", str(failure))]
     checks = [_torch(path), _reached(path)]
     checks += preflight.check(path, os.environ).checks
-    checks += [_cores(), _room(Path.cwd())]
+    checks += [_cores(), _room(Path.cwd()), _reader()]
     return checks
 
 
@@ -61,6 +61,20 @@ def _reached(path: str) -> Check:
 def _cores() -> Check:
     count, reason = cores.available()
     return Check("cores", "ok" if count > 1 else "note", f"{count} core{'s' * (count != 1)} may be used ({reason})")
+
+
+def _reader() -> Check:
+    """Whether the extension was built that reads ordinary rows."""
+    try:
+        import advisor.trace.scanned  # noqa: F401
+    except ImportError:
+        return Check(
+            "reader",
+            "note",
+            "installed without its C extension, so large traces take longer to read; install a C compiler, then "
+            "torch-advisor again",
+        )
+    return Check("reader", "ok", "large traces are read by the C extension")
 
 
 def _room(folder: Path) -> Check:
