@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import tempfile
 from pathlib import Path
 
 from advisor.errors import AdvisorError, UsageError
@@ -63,6 +62,8 @@ def _move_aside(path: Path) -> None:
 
 def write_file(path: Path, data: str | bytes, *, replace: bool) -> None:
     """Writes the whole file aside, then renames it. Without `replace` an older file is kept as path.1, path.2 …"""
+    import tempfile
+
     payload = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.gate import sequential, signed_rank, student
-from advisor.gate.sequential import Plan
+from advisor.gate.plan import Plan
 
 # Published table of Student's t, one-sided; four digits.
 TABLE = {

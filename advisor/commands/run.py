@@ -6,7 +6,6 @@ import argparse
 import os
 import shutil
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +70,8 @@ def split(words: list[str], with_value: set[str]) -> tuple[list[str], list[str]]
 
 def run(args: argparse.Namespace) -> int:
     """Runs the script, then reports. The status is the script's own."""
+    import tempfile
+
     from advisor.capture import launch, secrets
 
     target = target_of(args.target, args.python)

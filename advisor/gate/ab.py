@@ -18,6 +18,7 @@ from advisor.gate.difference import MOST_OF_A_KIND, causes
 from advisor.gate.model import Result, StepTime
 from advisor.gate.moved_lines import changed_lines
 from advisor.gate.pairs import Mode, Pair, Side
+from advisor.gate.plan import Plan
 from advisor.gate.profile import profile
 from advisor.gate.stored import findings_changed
 from advisor.model import Report
@@ -100,7 +101,7 @@ def _step_time(
     decided: sequential.Look,
     given: Sequence[Pair],
     alone: Sequence[Pair],
-    plan: sequential.Plan,
+    plan: Plan,
     layout: pairs.Layout,
     seconds: float,
 ) -> StepTime:

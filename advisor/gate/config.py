@@ -13,7 +13,7 @@ import msgspec
 from advisor.config import known
 from advisor.errors import UsageError
 from advisor.gate.counters import NEUTRAL, TOLERANCES
-from advisor.gate.sequential import Plan
+from advisor.gate.plan import Plan
 from advisor.model import Severity, Unit
 
 WHERE = "[tool.torch-advisor.gate]"

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from advisor.frozen import dataclass
 from advisor.gate import signed_rank
 from advisor.gate.model import Verdict
+from advisor.gate.plan import Plan
 from advisor.gate.student import quantile
 
 Floats = npt.NDArray[np.float64]
@@ -34,22 +35,6 @@ _NEAR_MARGIN = 1.5
 _HOPELESS = 5.0
 # Half of all normal values lie within 1 / 1.4826 of a standard deviation.
 _NORMAL = 1.4826
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is asked of the test. margin, tolerance: shares of the base's step time; looks: numbers of pairs."""
-
-    margin: float = 0.02
-    tolerance: float = 0.05
-    alpha: float = 0.01
-    power: float = 0.95
-    looks: tuple[int, ...] = (6, 10, 16)
-
-    @property
-    def alpha_per_look(self) -> float:
-        """An equal part of alpha for each look: the sum bounds the chance of any false alarm."""
-        return self.alpha / len(self.looks)
 
 
 @dataclass(frozen=True, slots=True)

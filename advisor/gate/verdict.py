@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from advisor.gate import counters, words
 from advisor.gate.model import Flagged, Row, StepTime, Verdict
-from advisor.gate.pairs import Mode, Pair
 from advisor.model import Severity
+
+if TYPE_CHECKING:
+    from advisor.gate.pairs import Mode, Pair
 
 Statement = tuple[Verdict, str]
 
