@@ -80,6 +80,8 @@ def output_of(args: argparse.Namespace) -> Output:
 
 
 def _check_formats(formats: tuple[str, ...]) -> None:
+    if not formats:
+        return  # the registry need not be asked
     from advisor import registry
 
     for name in formats:
