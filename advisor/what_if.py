@@ -107,7 +107,7 @@ def _work_of_device(trace: Trace, links: Links) -> Ints:
     events = trace.events
     kernels = events.of(Category.KERNEL) & ~communication_rows(events)
     inside = events.of(Category.MEMCPY) & events.named("DtoD")
-    found: Ints = np.flatnonzero((kernels | inside | events.of(Category.MEMSET)) & (links.step >= 0))
+    found: Ints = np.flatnonzero((kernels | inside | events.of(Category.MEMSET)) & links.inside)
     return found
 
 

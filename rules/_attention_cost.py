@@ -120,7 +120,7 @@ def _backward_us(
     mine = np.zeros(len(events), np.bool_)
     mine[np.concatenate(found)] = True
     inside = (nesting.ancestor(mine) >= 0) & (events.sequence >= 0)
-    nodes = events.named("autograd::engine::evaluate_function") & (events.sequence >= 0) & (links.step >= 0)
+    nodes = events.named("autograd::engine::evaluate_function") & (events.sequence >= 0) & links.inside
     if not inside.any() or not nodes.any():
         return None
     hit = nodes & np.isin(events.sequence, np.unique(events.sequence[inside]))

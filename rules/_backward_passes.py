@@ -45,7 +45,7 @@ class Pass:
 def passes(trace: Trace, steps: Steps, nesting: Nesting) -> list[Pass]:
     """The backward passes of the window, in order."""
     events = trace.events
-    outermost = nesting.outer_op == np.arange(len(events))
+    outermost = nesting.outermost
     stores = events.exactly(STORES)
     nodes = np.flatnonzero((events.named(NODE) | stores) & outermost & (steps.step_of(events.start_ns) >= 0))
     if not len(nodes):
@@ -92,9 +92,7 @@ def begins(events: Events, nodes: Ints) -> npt.NDArray[np.bool_]:
 def _marks(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
     """When something else than a backward pass begins on the loop's thread, ns: recorded ops, steps, a new root."""
     events = trace.events
-    ops = (
-        events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (events.thread == steps.main_thread)
-    )
+    ops = events.of(Category.CPU_OP) & nesting.outermost & (events.thread == steps.main_thread)
     recorded = ops & (events.sequence >= 0) & ~events.named(NODE) & (events.forward_thread <= 0)
     updates = events.of(Category.ANNOTATION) & events.named(UPDATES)
     found: Ints = np.sort(events.start_ns[recorded | updates | (ops & events.exactly(FIRST_GRADIENT))])

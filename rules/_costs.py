@@ -43,7 +43,7 @@ def launched(trace: Trace, nesting: Nesting, links: Links, rows: Ints) -> Ints:
     chosen = np.zeros(len(trace.events), bool)
     chosen[rows] = True
     inside = nesting.ancestor(chosen) >= 0
-    mine = trace.device_work & (links.launch >= 0) & (links.step >= 0) & inside[np.maximum(links.launch, 0)]
+    mine = trace.device_work & (links.launch >= 0) & links.inside & inside[np.maximum(links.launch, 0)]
     found: Ints = np.flatnonzero(mine)
     return found
 

@@ -28,7 +28,7 @@ class Table:
 def tables_of(trace: Trace, lines: Lines, nesting: Nesting, links: Links) -> dict[tuple[int, int], Table]:
     """Tables by shape, each with the rows that write its dense gradient and update all of it."""
     events = trace.events
-    inside = links.step >= 0
+    inside = links.inside
     dense = set(nesting.outer_op[events.exactly("aten::embedding_dense_backward")].tolist())
     tables: dict[tuple[int, int], Table] = defaultdict(Table)
     for row in np.flatnonzero(events.exactly("aten::embedding") & inside).tolist():
@@ -77,7 +77,7 @@ def _add_updates(
     updating = nesting.ancestor(
         events.of(Category.ANNOTATION) & events.named("Optimizer.step#", "Optimizer.zero_grad#")
     )
-    outermost = nesting.outer_op == np.arange(len(events))
+    outermost = nesting.outermost
     for row in np.flatnonzero(events.of(Category.CPU_OP) & outermost & inside & (updating >= 0)).tolist():
         shape = sizes(dims_of(events, row), 0)
         if len(shape) == 2 and (shape[0], shape[1]) in tables:

@@ -70,7 +70,7 @@ def is_causal(masks: list[Mask], tokens: int, trace: Trace, nesting: Nesting, ro
     spelling = "seen" if types == {"['bool']"} else "added"
     if spelling not in forms or "other" in forms or len(types) != 1:
         return False
-    combined = np.flatnonzero(events.exactly(*_COMBINED) & (nesting.outer_op == np.arange(len(events))))
+    combined = np.flatnonzero(events.exactly(*_COMBINED) & nesting.outermost)
     kinds, first = np.unique(events.dims[combined], return_index=True)
     shapes = (dims_of(events, int(row)) for row in combined[first[kinds >= 0]])
     return not any(sizes(dims, at)[-2:] == (tokens, tokens) for dims in shapes for at in range(len(dims)))

@@ -205,7 +205,7 @@ def forward_of(trace: Trace, nesting: Nesting, links: Links, nodes: Ints) -> Int
     """The outermost forward ops that recorded these nodes."""
     events = trace.events
     numbers = events.sequence[nodes]
-    ops = events.of(Category.CPU_OP) & (events.forward_thread <= 0) & ~events.named("Backward") & (links.step >= 0)
+    ops = events.of(Category.CPU_OP) & (events.forward_thread <= 0) & ~events.named("Backward") & links.inside
     rows = np.flatnonzero(ops & np.isin(events.sequence, numbers[numbers >= 0]))
     outer: Ints = np.unique(nesting.outer_op[rows])
     return outer[outer >= 0]

@@ -17,7 +17,7 @@ _NODE = "autograd::engine::evaluate_function"
 def outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> npt.NDArray[np.int64]:
     """The ops of the loop's thread in the profiled steps that no other is around, in order of start."""
     events = trace.events
-    mine = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (links.step >= 0)
+    mine = events.of(Category.CPU_OP) & nesting.outermost & links.inside
     return np.flatnonzero(mine & (events.thread == steps.main_thread))
 
 

@@ -88,7 +88,7 @@ def on_positions_us(
     events = trace.events
     lengths = {size for one in batches for size in (one.length, one.samples * one.length)}
     holds = [not lengths.isdisjoint(_numbers(dims)) for dims in events.dims_table]
-    rows = np.flatnonzero(events.of(Category.CPU_OP) & (links.step >= 0) & (events.dims >= 0))
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & links.inside & (events.dims >= 0))
     rows = rows[np.array(holds, bool)[events.dims[rows]]]
     own_us = nesting.self_ns[rows] / 1e3
     beyond = steps.per_step_us(float((own_us - _CALL_US).clip(0).sum()) * 1e3)

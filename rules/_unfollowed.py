@@ -147,7 +147,7 @@ def _edges(events: Events, nesting: Nesting, steps: Steps, nodes: Mask) -> tuple
 def _rows(events: Events, nesting: Nesting, steps: Steps, nodes: Mask) -> tuple[Ints, Ints]:
     """The outermost rows of the loop's thread by start, and what each is: 1 an op, 2 something that ends a run."""
     kind = np.zeros(len(events), np.int64)
-    outermost = nesting.outer_op == np.arange(len(events))
+    outermost = nesting.outermost
     kind[events.of(Category.CPU_OP) & outermost] = 1
     ends = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(NODE, *_OPTIMIZER, _FETCH, "ProfilerStep#")
     inside = nesting.ancestor(ends & ~events.named("ProfilerStep#"))

@@ -97,7 +97,7 @@ def _costs(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> tuple[
     """Checks of gradients, and storing of stack traces, µs per step; the second from the views among the ops."""
     events = trace.events
     nodes = events.named("autograd::engine::evaluate_function")
-    counted = links.step >= 0
+    counted = links.inside
     parent = nesting.parent
     direct = (parent >= 0) & nodes[np.maximum(parent, 0)]
     checks = np.flatnonzero(counted & direct & events.exactly(*_CHECKS))

@@ -71,7 +71,7 @@ def check(
     plain = events.exactly(_PLAIN)
     if not plain.any():
         return
-    rows = np.flatnonzero(plain & (links.step >= 0))
+    rows = np.flatnonzero(plain & links.inside)
     inside = nesting.ancestor(plain)
     dropping = np.unique(inside[events.exactly(*_DROPOUT) & (inside >= 0)])
     if not breakdown.on_device:

@@ -53,7 +53,7 @@ def check(
     min_blocking: float = 0.9,  # the variable concerns every launch; without it hardly one outlasts its kernel
 ) -> Iterator[Finding]:
     events = trace.events
-    kernels = np.flatnonzero(events.of(Category.KERNEL) & (links.launch >= 0) & (links.step >= 0))
+    kernels = np.flatnonzero(events.of(Category.KERNEL) & (links.launch >= 0) & links.inside)
     if len(kernels) < _KERNELS:
         return
     calls = links.launch[kernels]

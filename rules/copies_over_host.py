@@ -60,7 +60,7 @@ def check(
     min_share: float = 0.01,  # a call to leave out; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     events = trace.events
-    copies = events.of(Category.MEMCPY) & (links.step >= 0) & (events.bytes >= _LEAST_BYTES) & (events.device >= 0)
+    copies = events.of(Category.MEMCPY) & links.inside & (events.bytes >= _LEAST_BYTES) & (events.device >= 0)
     up, down = (np.flatnonzero(copies & events.named(way)) for way in ("HtoD", "DtoH"))
     if not len(up) or not len(down) or len(np.unique(events.device[np.concatenate((up, down))])) < 2:
         return

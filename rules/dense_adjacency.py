@@ -130,7 +130,7 @@ def _rows(trace: Trace, nesting: Nesting, links: Links, known: list[SparseProduc
         return
     events = trace.events
     backward = nesting.ancestor(events.named(_NODE)) >= 0
-    rows = np.flatnonzero(events.exactly("aten::mm", "aten::addmm") & (links.step >= 0))
+    rows = np.flatnonzero(events.exactly("aten::mm", "aten::addmm") & links.inside)
     forward: dict[_Factors, SparseProduct] = {((one.rows, one.columns), (one.columns, one.width)): one for one in known}
     turned: dict[_Factors, SparseProduct] = {((one.columns, one.rows), (one.rows, one.width)): one for one in known}
     for row in rows.tolist():

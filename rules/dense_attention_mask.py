@@ -158,7 +158,7 @@ def _on_device(
 
 def _masked(events: Events, links: Links, least: int) -> Ints:
     """Calls of attention on so many tokens whose mask is one matrix for all sequences and heads."""
-    inside = events.of(Category.CPU_OP) & (links.step >= 0) & (events.dims >= 0)
+    inside = events.of(Category.CPU_OP) & links.inside & (events.dims >= 0)
     rows = np.flatnonzero(inside & events.exactly(_ATTENTION))
     known: dict[int, bool] = {}
     for row in rows.tolist():

@@ -129,8 +129,8 @@ def check(
 def _attention_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> float:
     """Time of fused attention, forward and backward, µs per step."""
     events = trace.events
-    outermost = nesting.outer_op == np.arange(len(events))
-    rows = outermost & events.of(Category.CPU_OP) & (links.step >= 0)
+    outermost = nesting.outermost
+    rows = outermost & events.of(Category.CPU_OP) & links.inside
     rows &= events.named("aten::scaled_dot_product", "evaluate_function: ScaledDotProduct")
     if breakdown.on_device:
         return launched_us(trace, steps, nesting, links, np.flatnonzero(rows).astype(np.int64))

@@ -79,7 +79,7 @@ def check(
     # The narrower switch concerns convolutions alone.
     names = (*_CONVOLUTIONS, *_INDEXED) if settings.deterministic else _CONVOLUTIONS
     events = trace.events
-    rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*names) & (links.step >= 0))
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*names) & links.inside)
     if not len(rows) or not busy.busy_ns:
         return
     spent_us = launched_us(trace, steps, nesting, links, rows)

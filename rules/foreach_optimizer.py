@@ -132,7 +132,7 @@ def _lists(trace: Trace, work: OptimizerWork, nesting: Nesting, links: Links) ->
     listed = np.zeros(len(events), bool)
     listed[np.array(work.rows, np.int64)] = True
     listed &= events.named("_foreach_")
-    launched = np.flatnonzero(trace.device_work & (links.launch >= 0) & (links.step >= 0))
+    launched = np.flatnonzero(trace.device_work & (links.launch >= 0) & links.inside)
     owner = nesting.outer_op[links.launch[launched]]
     mine = (owner >= 0) & listed[np.maximum(owner, 0)]
     ops = np.unique(owner[mine])

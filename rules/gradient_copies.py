@@ -61,7 +61,7 @@ def check(
     copies = trace.events.named(_COPY)
     if not copies.any():
         return
-    rows = np.flatnonzero(copies & (links.step >= 0))
+    rows = np.flatnonzero(copies & links.inside)
     if breakdown.on_device:
         claims, spent_us = ("compute",), launched_us(trace, steps, nesting, links, rows)
     else:

@@ -65,7 +65,7 @@ def check(
     min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain drowns in the noise between steps
 ) -> Iterator[Finding]:
     events = trace.events
-    rows = np.flatnonzero(trace.device_work & events.named(*_TRANSPOSES) & (links.step >= 0))
+    rows = np.flatnonzero(trace.device_work & events.named(*_TRANSPOSES) & links.inside)
     spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
     if spent_us < min_share * steps.step_us:
         return

@@ -154,7 +154,7 @@ def _merged(trace: Trace, steps: Steps, nesting: Nesting) -> list[_Merged]:
     thin = _thin(events, stored) if stored - {()} else set()
     if not thin:
         return []
-    calls = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
+    calls = events.of(Category.CPU_OP) & nesting.outermost
     calls &= (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0) & (events.sequence >= 0)
     rows = np.flatnonzero(calls & ~events.named(NODE) & (events.forward_thread <= 0))
     nodes = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))

@@ -71,7 +71,7 @@ def check(
     events = trace.events
     if settings.autocast_dtype != "bfloat16":
         return
-    scaling = events.exactly(*_SCALING) & events.of(Category.CPU_OP) & (links.step >= 0)
+    scaling = events.exactly(*_SCALING) & events.of(Category.CPU_OP) & links.inside
     rows = _with_its_question(trace, nesting, np.flatnonzero(scaling).astype(np.int64))
     if not len(rows):
         return
@@ -109,7 +109,7 @@ def check(
 def _with_its_question(trace: Trace, nesting: Nesting, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The ops of the scaler, and the `.item()` that follows each check before any other op."""
     events = trace.events
-    ops = np.flatnonzero(events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))))
+    ops = np.flatnonzero(events.of(Category.CPU_OP) & nesting.outermost)
     questions = events.exactly("aten::item")
     found = set(rows.tolist())
     for row in rows[events.named("non_finite_check")[rows]].tolist():

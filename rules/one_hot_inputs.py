@@ -138,7 +138,7 @@ def _products(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> lis
     made = events.exactly("aten::one_hot")
     if not made.any():
         return []
-    outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (links.step >= 0)
+    outermost = events.of(Category.CPU_OP) & nesting.outermost & links.inside
     ops = np.flatnonzero(outermost & (events.thread == steps.main_thread))
     shapes = _made_shapes(trace, nesting)
     found = []

@@ -98,7 +98,7 @@ def check(
     *,
     min_share: float = 0.01,  # one argument or one call to leave out; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
-    again = _recomputed(trace, nesting) & (links.step >= 0)
+    again = _recomputed(trace, nesting) & links.inside
     spans = _spans(trace, again, nesting, steps)
     spent_us = _time_us(trace, steps, again, spans, nesting, links, breakdown.on_device)
     if spent_us < min_share * steps.step_us:

@@ -129,12 +129,12 @@ def check(
 
 def _copies(events: Events, nesting: Nesting, links: Links) -> tuple[Ints, Ints, int]:
     """The outermost ops that repeat keys or values for an attention that follows, those calls, the heads of a group."""
-    inside = (links.step >= 0) & events.of(Category.CPU_OP) & (events.dims >= 0)
+    inside = links.inside & events.of(Category.CPU_OP) & (events.dims >= 0)
     attention = np.flatnonzero(inside & events.exactly(_ATTENTION))
     clones = np.flatnonzero(inside & events.exactly("aten::clone"))
     if not len(attention) or not len(clones):
         return attention[:0], attention[:0], 0
-    calls = np.flatnonzero(inside & (nesting.outer_op == np.arange(len(events))))
+    calls = np.flatnonzero(inside & nesting.outermost)
     found, used, groups = [], [], []
     for row in clones.tolist():
         shape = sizes(dims_of(events, row), 0)

@@ -119,10 +119,10 @@ def check(
 def _tried_anew(trace: Trace, nesting: Nesting, links: Links) -> tuple[Ints, Ints, float] | None:
     """Convolutions that run many kernels, those kernels, and how many a call usually runs; None where none do."""
     events = trace.events
-    calls = events.exactly(*_CONVOLUTIONS) & (links.step >= 0) & (events.dims >= 0)
+    calls = events.exactly(*_CONVOLUTIONS) & links.inside & (events.dims >= 0)
     if not calls.any():
         return None
-    work = np.flatnonzero(events.of(Category.KERNEL) & (links.launch >= 0) & (links.step >= 0))
+    work = np.flatnonzero(events.of(Category.KERNEL) & (links.launch >= 0) & links.inside)
     owner = nesting.ancestor(calls)[links.launch[work]]
     work, owner = work[owner >= 0], owner[owner >= 0]
     rows, kernels = np.unique(owner, return_counts=True)

@@ -62,7 +62,7 @@ def check(
     events = trace.events
     host = events.of(Category.CPU_OP, Category.ANNOTATION)
     handed = host & (events.exactly(*_OPS) | events.named(*_NODES))
-    kernels = events.of(Category.KERNEL) & (links.step >= 0) & (events.device >= 0)
+    kernels = events.of(Category.KERNEL) & links.inside & (events.device >= 0)
     if not handed.any() or not kernels.any():
         return
     numbers, each = np.unique(events.device[kernels], return_counts=True)

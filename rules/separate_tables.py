@@ -124,7 +124,7 @@ def check(
 def _rows(trace: Trace, steps: Steps, nesting: Nesting) -> Iterator[Ints]:
     """Look-ups that follow each other with nothing but views between them: of one width, for equally many indices."""
     events = trace.events
-    ops = (nesting.outer_op == np.arange(len(events))) & (events.thread == steps.main_thread)
+    ops = nesting.outermost & (events.thread == steps.main_thread)
     ops &= events.of(Category.CPU_OP) & ~events.exactly(*_BETWEEN)
     rows = np.flatnonzero(ops & (steps.step_of(events.start_ns) >= 0))
     lookups = events.exactly("aten::embedding")

@@ -76,7 +76,7 @@ def check(
         raise Missing(f"how fast the bus of {device.name or 'this device'} is, is not known")
     events = trace.events
     pinned = events.of(Category.MEMCPY) & events.named("(Pinned -> Device)", "(Device -> Pinned)")
-    rows = np.flatnonzero(pinned & (events.bytes >= _LARGE) & (events.dur_ns > 0) & (links.step >= 0))
+    rows = np.flatnonzero(pinned & (events.bytes >= _LARGE) & (events.dur_ns > 0) & links.inside)
     if not len(rows):
         return
     moved, spent_ns = float(events.bytes[rows].sum()), float(events.dur_ns[rows].sum())

@@ -123,7 +123,7 @@ def _groups(
     """Outermost ops on the loop's thread that copy little to the device, in order, by line."""
     events = trace.events
     small = events.of(Category.MEMCPY) & events.named("HtoD") & (events.bytes >= 0) & (events.bytes <= _SMALL_BYTES)
-    rows = np.flatnonzero(small & (links.step >= 0) & (links.launch >= 0))
+    rows = np.flatnonzero(small & links.inside & (links.launch >= 0))
     call = links.launch[rows]
     outer = np.where(nesting.outer_op[call] >= 0, nesting.outer_op[call], call)
     outer = np.unique(outer[events.thread[call] == steps.main_thread])

@@ -131,7 +131,7 @@ def _kept(events: Events, one: _Uneven) -> float:
 
 def _uneven(events: Events, nesting: Nesting, links: Links) -> Iterator[_Uneven]:
     """Kernels of the same name, grid and shapes of which some calls take more than twice the median."""
-    kernels = events.of(Category.KERNEL) & (links.step >= 0) & (links.launch >= 0) & ~events.named(*_BY_DATA)
+    kernels = events.of(Category.KERNEL) & links.inside & (links.launch >= 0) & ~events.named(*_BY_DATA)
     kernels &= ~events.rows_with(events.names_where(is_communication))
     rows = np.flatnonzero(kernels & (events.dur_ns > 0))
     op = nesting.parent[links.launch[rows]]

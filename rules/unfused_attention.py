@@ -135,7 +135,7 @@ def _attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:
         return []
     backward = nesting.ancestor(events.named("autograd::engine::evaluate_function")) >= 0
     outer = nesting.outer_op
-    ops = events.of(Category.CPU_OP) & (links.step >= 0) & ~backward
+    ops = events.of(Category.CPU_OP) & links.inside & ~backward
     calls = np.flatnonzero(ops & (outer == np.arange(len(events))))
     calls = calls[np.argsort(events.thread[calls], kind="stable")]
     # For each call the product and the softmax in it, -1 where it has none.

@@ -104,7 +104,7 @@ def check(
 def _runs(trace: Trace, links: Links) -> tuple[Ints, Ints]:
     """Runs of at least two such kernels on one stream: (rows, one run after the other; the number of each row's)."""
     events = trace.events
-    work = np.flatnonzero(trace.device_work & (links.step >= 0))
+    work = np.flatnonzero(trace.device_work & links.inside)
     small = events.named(*_SMALL_WORK) & ~events.named(*_FILLS)
     stream, small = events.stream[work], small[work]
     order = np.argsort(stream, kind="stable")

@@ -65,7 +65,7 @@ def check(
     if settings.cudnn_benchmark or settings.deterministic or settings.compiled or device.kind != "cuda":
         return
     events = trace.events
-    rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*_CONVOLUTIONS) & (links.step >= 0))
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*_CONVOLUTIONS) & links.inside)
     if not len(rows) or steps.count < 2 or not _same_in_each_step(trace, steps, links, rows):
         return
     spent_us = launched_us(trace, steps, nesting, links, rows)

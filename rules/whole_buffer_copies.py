@@ -143,7 +143,7 @@ def _copying_us(events: Events, buffer: _Buffer, steps: Steps) -> tuple[float, f
 def _buffers(trace: Trace, steps: Steps, breakdown: Breakdown, nesting: Nesting, links: Links) -> Iterator[_Buffer]:
     """Those that nearly every step joins anew, in the same shapes."""
     events = trace.events
-    outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events))) & (links.step >= 0)
+    outermost = events.of(Category.CPU_OP) & nesting.outermost & links.inside
     rows = np.flatnonzero(outermost & (events.thread == steps.main_thread))
     for part in ("input", "optimizer"):
         if (spans := breakdown.intervals.get(part)) is not None:

@@ -118,7 +118,7 @@ def check(
 
 def _copies(events: Events, links: Links) -> Ints:
     """Conversions to fp32 of what a log-softmax reads next on the same thread."""
-    inside = events.of(Category.CPU_OP) & (links.step >= 0) & (events.dims >= 0)
+    inside = events.of(Category.CPU_OP) & links.inside & (events.dims >= 0)
     losses = np.flatnonzero(inside & events.exactly("aten::_log_softmax"))
     found = []
     for row in np.flatnonzero(inside & events.exactly("aten::_to_copy")).tolist():

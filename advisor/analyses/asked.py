@@ -33,7 +33,7 @@ class Asked:
         events = trace.events
         named = communication_rows(events)
         if breakdown.on_device:
-            rows = np.flatnonzero(named & events.of(Category.KERNEL) & (links.step >= 0))
+            rows = np.flatnonzero(named & events.of(Category.KERNEL) & links.inside)
             return cls(rows, links.step[rows], _launching(events, links.launch[rows]))
         rows = np.flatnonzero(named & events.of(Category.ANNOTATION))
         step = steps.step_of(events.start_ns[rows])

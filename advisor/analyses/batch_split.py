@@ -155,7 +155,7 @@ class Host:
         lines: LineCosts | None,
     ) -> Host:
         """The host's part of a trace."""
-        ops = trace.events.of(Category.CPU_OP) & (links.step >= 0)
+        ops = trace.events.of(Category.CPU_OP) & links.inside
         if lines is None:
             return cls(trace, steps, scale, nesting, ops, undilated.python_us)
         loops = sum(line.us - line.python_us for line in lines.lines if line.visits >= _TURNS)
@@ -260,7 +260,7 @@ def _on_device(
 ) -> BatchSplit:
     """Waits for launches stay; waits for input grow; kernels grow once they fill the device."""
     events = trace.events
-    kernels = events.of(Category.KERNEL) & (links.step >= 0)
+    kernels = events.of(Category.KERNEL) & links.inside
     whole = int(events.dur_ns[kernels].sum())
     if not whole:
         raise Missing("no kernel ran in the steps, so nothing tells what a sample costs")

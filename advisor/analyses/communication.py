@@ -48,7 +48,7 @@ class Communication:
         events = trace.events
         rows = events.of(Category.KERNEL) & communication_rows(events)
         exposed = subtract(busy.talking, busy.computing)
-        counted = rows & (links.step >= 0)
+        counted = rows & links.inside
         return cls(
             rows=rows,
             union=busy.talking,

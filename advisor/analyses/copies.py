@@ -75,7 +75,7 @@ class Copies:
     def compute(cls, trace: Trace, steps: Steps, busy: GpuBusy, links: Links, nesting: Nesting, lines: Lines) -> Copies:
         """Copies of this rank; zero where there are none. Missing without device work."""
         events = trace.events
-        copies = events.of(Category.MEMCPY) & (links.step >= 0)
+        copies = events.of(Category.MEMCPY) & links.inside
         to_device = copies & events.named("HtoD")
         to_host = copies & events.named("DtoH")
         pageable = to_device & events.named("pageable")

@@ -83,7 +83,7 @@ class Hosts:
     def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, lines: Lines, links: Links, drains: Drains) -> Hosts:
         """What names are looked up in."""
         events = trace.events
-        outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
+        outermost = events.of(Category.CPU_OP) & nesting.outermost
         fetches = fetch_rows(events) & (events.thread == steps.main_thread)
         garbage = events.of(Category.PYTHON) & events.exactly(GARBAGE)
         collecting = events.covered(garbage)

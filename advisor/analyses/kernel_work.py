@@ -93,7 +93,7 @@ class KernelWork:
         events = trace.events
         if (events.dims < 0).all():
             raise Missing("the trace holds no shapes; record with record_shapes=True, or capture with `advisor run`")
-        kernels = np.flatnonzero(_computing(trace) & (links.step >= 0))
+        kernels = np.flatnonzero(_computing(trace) & links.inside)
         owner = _owners(events, links, nesting, kernels)
         maker = _Maker(events, steps, device, settings, hardware)
         groups = sorted(maker.groups(kernels, owner), key=lambda group: (-group.us, group.op, group.dims))

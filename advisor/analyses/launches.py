@@ -40,7 +40,7 @@ class Launches:
     def compute(cls, trace: Trace, steps: Steps, busy: GpuBusy, links: Links) -> Launches:
         """Launch statistics. Missing without device work."""
         events = trace.events
-        inside = links.step >= 0
+        inside = links.inside
         calls = launch_calls(events) & inside
         kernels = events.of(Category.KERNEL) & inside
         linked = np.flatnonzero(kernels & (links.launch >= 0))

@@ -188,7 +188,7 @@ class _Places:
 
 def _rows(trace: Trace, links: Links, op_line: Ints) -> Mask:
     """Ops of the steps whose place is known."""
-    return (links.step >= 0) & trace.events.of(Category.CPU_OP) & (op_line >= 0)
+    return links.inside & trace.events.of(Category.CPU_OP) & (op_line >= 0)
 
 
 def _work(
@@ -212,7 +212,7 @@ def _spans(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting) -> tuple[
     if len(lines.spans):
         return lines.spans, lines.span_source
     events = trace.events
-    outermost = events.of(Category.CPU_OP) & (nesting.outer_op == np.arange(len(events)))
+    outermost = events.of(Category.CPU_OP) & nesting.outermost
     rows = np.flatnonzero(outermost & (events.thread == steps.main_thread) & (lines.op_source >= 0))
     return np.column_stack((events.start_ns[rows], events.end_ns[rows])), lines.op_source[rows]
 
@@ -235,7 +235,7 @@ def _node_lines(trace: Trace, links: Links, op_line: Ints) -> Ints:
     """
     events = trace.events
     nodes = backward_rows(events)
-    mine = (links.step >= 0) & (events.sequence >= 0)
+    mine = links.inside & (events.sequence >= 0)
     # Gradients of gradients: with create_graph the ops in a node make nodes, too. The node's own rows name a thread.
     makers = mine & ~nodes & (events.forward_thread <= 0)
     forward = np.flatnonzero(makers & events.of(Category.CPU_OP) & (op_line >= 0))
@@ -266,10 +266,10 @@ def _backward(
         return {"backward_us": np.zeros(places.count), "backward_rows": np.zeros(places.count)}
     ns = np.bincount(node_line[rows], weights=events.dur_ns[rows], minlength=places.count)
     whole_us = breakdown.us("backward")
-    numbered = nodes & (links.step >= 0) & (events.sequence >= 0)
+    numbered = nodes & links.inside & (events.sequence >= 0)
     covered_us = float(events.dur_ns[numbered].sum()) / steps.count / 1e3
     us = ns / steps.count / 1e3 * (whole_us / covered_us if covered_us else 0.0)
-    held = np.bincount(np.maximum(node_of, 0), weights=(node_of >= 0) & (links.step >= 0), minlength=len(events))
+    held = np.bincount(np.maximum(node_of, 0), weights=(node_of >= 0) & links.inside, minlength=len(events))
     inside = np.bincount(node_line[rows], weights=held[rows], minlength=places.count)
     return {"backward_us": us, "backward_rows": inside / steps.count}
 
@@ -278,7 +278,7 @@ def _beyond(
     trace: Trace, steps: Steps, nesting: Nesting, links: Links, op_line: Ints, node_line: Ints, places: _Places
 ) -> Floats | None:
     """µs per step by line that ops take beyond bare calls, those of the backward pass by the line that caused them."""
-    beyond_ns = beyond_calls(trace.events, nesting, links.step >= 0)
+    beyond_ns = beyond_calls(trace.events, nesting, links.inside)
     if beyond_ns is None:
         return None
     node_of = nesting.ancestor(backward_rows(trace.events))

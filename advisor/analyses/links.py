@@ -15,10 +15,12 @@ class Links:
 
     launch  row of the call that started each device event, -1 where the trace holds none (and for other rows)
     step    step of every event: device work belongs to that of its launch, else of its start; -1 outside the window
+    inside  which events belong to a step; not to be written to
     """
 
     launch: Ints
     step: Ints
+    inside: Mask
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps) -> Links:
@@ -28,11 +30,13 @@ class Links:
         step = steps.step_of(events.start_ns).copy()
         launched = np.flatnonzero(launch >= 0)
         step[launched] = step[launch[launched]]  # a launch is of the host, so nothing above has changed its step
-        return cls(launch, step)
+        inside = step >= 0
+        inside.setflags(write=False)
+        return cls(launch, step, inside)
 
     def per_step(self, rows: Mask, steps: Steps) -> float:
         """How many of these rows belong to steps, per step."""
-        return float((rows & (self.step >= 0)).sum()) / steps.count
+        return float((rows & self.inside).sum()) / steps.count
 
 
 def _launches(events: Events, work: Mask) -> Ints:

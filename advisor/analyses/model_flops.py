@@ -53,7 +53,7 @@ class ModelFlops:
             raise Missing(device.why or f"the peak rates of {device.name or 'this device'} are not known")
         events = trace.events
         ops = events.of(Category.CPU_OP) & events.exactly(*_COUNTED)
-        rows = np.flatnonzero(ops & (links.step >= 0) & ~_recomputed(events, nesting))
+        rows = np.flatnonzero(ops & links.inside & ~_recomputed(events, nesting))
         if not len(rows) or (events.dims[rows] < 0).any():
             raise Missing("the shapes of products are not recorded; record with record_shapes=True")
         unknown = _uncounted_share(trace, links, nesting, ops)
@@ -93,9 +93,7 @@ def _uncounted_share(trace: Trace, links: Links, nesting: Nesting, ops: Mask) ->
     """Share of the time of matrix kernels that were launched outside of counted ops."""
     events = trace.events
     names = events.names_where(is_matrix_work, Category.KERNEL)
-    kernels = np.flatnonzero(
-        events.of(Category.KERNEL) & events.rows_with(names) & (links.launch >= 0) & (links.step >= 0)
-    )
+    kernels = np.flatnonzero(events.of(Category.KERNEL) & events.rows_with(names) & (links.launch >= 0) & links.inside)
     inside = nesting.ancestor_of(links.launch[kernels], ops) >= 0
     whole = float(events.dur_ns[kernels].sum())
     return float(events.dur_ns[kernels[~inside]].sum()) / whole if whole else 0.0

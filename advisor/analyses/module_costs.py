@@ -134,7 +134,7 @@ class _Work:
         forward = np.full(len(events), -1, np.int64)
         forward[on_loop] = calls.chain_at(events.start_ns[on_loop])
         backward = np.full(len(events), -1, np.int64)
-        rows = np.flatnonzero(nodes & (outer == np.arange(len(events))) & (links.step >= 0))
+        rows = np.flatnonzero(nodes & (outer == np.arange(len(events))) & links.inside)
         backward[rows] = _made_by(events, on_loop & events.of(Category.CPU_OP), rows, forward)
         returned = np.zeros(steps.count, bool)
         returned[links.step[rows[backward[rows] >= 0]]] = True

@@ -24,6 +24,7 @@ class Nesting:
     parent    the innermost enclosing row of the same thread, -1 where there is none (and for all other categories)
     self_ns   duration that is in no child, ns
     outer_op  the outermost op around a row without an annotation in between: what the user's line called; -1 where none
+    outermost which rows are ops that no other op is around in this sense; not to be written to
     holders   the rows that are the parent of another
     tree      the rows of the tree by thread, then by start: what lies in a row follows it
     """
@@ -31,6 +32,7 @@ class Nesting:
     parent: Ints
     self_ns: Ints
     outer_op: Ints
+    outermost: Mask
     holders: Ints
     tree: _Tree
 
@@ -43,7 +45,10 @@ class Nesting:
         child = np.flatnonzero(parent >= 0)
         inside = np.bincount(parent[child], weights=events.dur_ns[child], minlength=len(events)).astype(np.int64)
         self_ns = np.maximum(events.dur_ns - inside, 0)
-        return cls(parent, self_ns, _outer_ops(events, parent), _holders(parent), tree)
+        outer_op = _outer_ops(events, parent)
+        outermost = outer_op == np.arange(len(events))
+        outermost.setflags(write=False)
+        return cls(parent, self_ns, outer_op, outermost, _holders(parent), tree)
 
     def ancestor(self, found: Mask) -> Ints:
         """For each event the nearest row, itself included, of those in `found`; -1 where there is none."""

@@ -34,7 +34,7 @@ class Ops:
     def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> Ops:
         """Ops of this rank."""
         events = trace.events
-        inside = links.step >= 0
+        inside = links.inside
         ops = events.of(Category.CPU_OP) & inside
         work = trace.device_work & inside
         busy_ns = total(intersect(trace.busy, steps.window))

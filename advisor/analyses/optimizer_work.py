@@ -63,9 +63,9 @@ class OptimizerWork:
         stepped = np.flatnonzero(rows & (steps.step_of(events.start_ns) >= 0))
         closures = closure_spans(events)
         inside = (nesting.ancestor(rows) >= 0) & ~starts_in(events.start_ns, closures)
-        ops = inside & events.of(Category.CPU_OP) & (links.step >= 0)
+        ops = inside & events.of(Category.CPU_OP) & links.inside
         has_device = bool(trace.device_work.any())
-        work = trace.device_work & (links.launch >= 0) & inside[np.maximum(links.launch, 0)] & (links.step >= 0)
+        work = trace.device_work & (links.launch >= 0) & inside[np.maximum(links.launch, 0)] & links.inside
         kernels = work & events.of(Category.KERNEL)
         widest = stepped[int(np.argmax(events.dur_ns[stepped]))] if len(stepped) else np.flatnonzero(rows)[0]
         return cls(
@@ -78,7 +78,7 @@ class OptimizerWork:
             tensors=_tensors(events, ops, max(len(stepped), 1), record),
             loop=_loops(events, ops),
             where=lines.where_op(int(widest)),
-            rows=tuple(np.flatnonzero(ops & (nesting.outer_op == np.arange(len(events)))).tolist()),
+            rows=tuple(np.flatnonzero(ops & nesting.outermost).tolist()),
         )
 
 

@@ -62,7 +62,7 @@ class StepParts:
         spans = _spans(trace, steps) if plain else {"step": steps.window}
         events = trace.events
         part_of = np.full(len(events), -1, np.int64)
-        on_loop = (events.thread == steps.main_thread) & (links.step >= 0)
+        on_loop = (events.thread == steps.main_thread) & links.inside
         for index, of in enumerate(spans.values()):
             part_of[np.flatnonzero(on_loop & starts_in(events.start_ns, of))] = index
         counted = part_of[np.flatnonzero(events.of(Category.CPU_OP) & (part_of >= 0))]
