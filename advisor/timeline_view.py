@@ -135,43 +135,49 @@ class _View:
                 Segment(low / 1e3, (high - low) / 1e3, str(kind), label)
                 for (low, high), kind, label in zip(edges.tolist(), kinds, labels, strict=True)
             )
+        names, number = np.unique(kinds, return_inverse=True)
+        kind = number.astype(np.int64)
         for bins in _BINS:
-            segments = _binned(edges, kinds, labels, self.end - self.start, bins)
-            if len(segments) <= MOST_SEGMENTS:
+            borders = np.linspace(0, self.end - self.start, bins + 1).astype(np.int64)
+            shown = _shown(edges, kind, len(names), borders)
+            first = np.flatnonzero(np.concatenate(([True], shown[1:] != shown[:-1])))
+            if (shown[first] < len(names)).sum() <= MOST_SEGMENTS:
                 break
-        return segments
+        return _labelled(edges, kind, labels, names.tolist(), borders, shown, first)
 
 
 # Equal parts of the step, finest first; runs of parts of one kind are one segment, so the last always fits.
 _BINS = (4800, 2400, 1200, 600, 300, MOST_SEGMENTS)
 
 
-def _binned(edges: Ints, kinds: Words, labels: list[str], step_ns: int, bins: int) -> tuple[Segment, ...]:
-    """The pieces seen at the width of `bins` parts: each part shows the kind (or the emptiness) that has most of it."""
-    borders = np.linspace(0, step_ns, bins + 1).astype(np.int64)
-    names = np.unique(kinds)
+def _shown(edges: Ints, kinds: Ints, count: int, borders: Ints) -> Ints:
+    """What each part shows: the kind that has most of it, `count` where it is mostly empty."""
     covered = np.array(
-        [overlap_of_each(borders[:-1], borders[1:], union(*edges[kinds == name].T)) for name in names], np.int64
+        [overlap_of_each(borders[:-1], borders[1:], union(*edges[kinds == kind].T)) for kind in range(count)], np.int64
     )
     empty = np.diff(borders) - np.minimum(covered.sum(axis=0), np.diff(borders))
-    shown = np.argmax(np.vstack((covered, empty)), axis=0)
-    first = np.flatnonzero(np.concatenate(([True], shown[1:] != shown[:-1])))
-    last = np.append(first[1:], bins)
-    # A run is labelled by its longest piece.
+    return np.asarray(np.argmax(np.vstack((covered, empty)), axis=0), np.int64)
+
+
+def _labelled(
+    edges: Ints, kinds: Ints, labels: list[str], names: list[str], borders: Ints, shown: Ints, first: Ints
+) -> tuple[Segment, ...]:
+    """One segment for each run of parts that show one kind, labelled by its longest piece. first: of each run."""
     length = edges[:, 1] - edges[:, 0]
     order = np.argsort(-length, kind="stable")
     middle = np.searchsorted(borders, edges.sum(axis=1) // 2, side="right") - 1
     run = np.searchsorted(first, middle, side="right") - 1
-    fits = shown[np.clip(middle, 0, bins - 1)] == np.searchsorted(names, kinds)
-    number = np.bincount(run[fits], minlength=len(first))
-    best = dict(reversed([(int(run[i]), int(i)) for i in order if fits[i]]))
+    fits = shown[np.clip(middle, 0, len(shown) - 1)] == kinds
+    number = np.bincount(run[fits], minlength=len(first)).tolist()
+    longest = order[fits[order]][::-1]
+    best = dict(zip(run[longest].tolist(), longest.tolist(), strict=True))
     segments = []
-    for i, (low, high) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+    for i, (low, high) in enumerate(zip(first.tolist(), [*first[1:].tolist(), len(shown)], strict=True)):
         if shown[low] < len(names):
-            start, end = int(borders[low]), int(borders[high])
-            label = labels[best[i]] if i in best else str(names[shown[low]])
+            start, end, name = int(borders[low]), int(borders[high]), names[shown[low]]
+            label = labels[best[i]] if i in best else name
             more = f" and {number[i] - 1} more" if number[i] > 1 else ""
-            segments.append(Segment(start / 1e3, (end - start) / 1e3, str(names[shown[low]]), label + more))
+            segments.append(Segment(start / 1e3, (end - start) / 1e3, name, label + more))
     return tuple(segments)
 
 
