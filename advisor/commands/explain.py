@@ -23,10 +23,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the page; a wrong id is a usage error that names the nearest one."""
-    from advisor import docs, registry
     from advisor.config import known
+    from advisor.uncollected import for_good
 
-    rules = registry.load_rules().by_id()
+    with for_good():
+        from advisor import docs, registry
+
+        rules = registry.load_rules().by_id()
     known(args.rule, rules, "rule")
     print(docs.page(rules[args.rule], _terminal.width()))
     return 0

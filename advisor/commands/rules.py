@@ -23,8 +23,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the list."""
-    from advisor import docs, registry
+    from advisor.uncollected import for_good
 
-    rules = registry.load_rules()
+    with for_good():
+        from advisor import docs, registry
+
+        rules = registry.load_rules()
     print(docs.table(rules) if args.markdown else docs.listing(rules, _terminal.width()))
     return 0
