@@ -94,6 +94,20 @@ def test_analysing_needs_no_torch_and_no_pandas() -> None:
     assert not heavy & {"torch", "pandas", "hta"}
 
 
+def test_a_script_is_started_before_anything_is_imported_that_reports() -> None:
+    heavy = loaded_after(
+        "from advisor.cli import build_parser; from advisor.commands import _options; import advisor.capture.launch\n"
+        "args = build_parser(['run']).parse_args(['run', 'train.py'])\n"
+        "_options.output_of(args); _options.config_of(args)"
+    )
+    assert not heavy & {"numpy", "pandas", "torch", "msgspec", "jinja2", "rich"}
+
+
+def test_stored_reports_are_compared_without_numpy() -> None:
+    heavy = loaded_after("import advisor.gate.config, advisor.gate.stored, advisor.gate.check, advisor.gate.outputs")
+    assert not heavy & {"numpy", "pandas", "torch", "jinja2", "rich"}
+
+
 def test_everything_public_says_what_it_is() -> None:
     silent = []
     for path in modules("advisor") + modules("rules") + modules("reports"):
