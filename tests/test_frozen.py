@@ -119,10 +119,8 @@ def test_nothing_can_be_changed(kind: Any) -> None:
 
 @BOTH
 def test_equality_is_that_of_the_compared_values(kind: Any) -> None:
-    nan = float("nan")
     assert kind(1) == kind(1, fourth={"left": 1})
     assert kind(1) != kind(2)
-    assert kind(1, nan) == kind(1, nan), "as tuples compare: one object is equal to itself"
     assert kind(1) != (1, 0.5, (1, 2), {}, "")
     assert len({kind(1), kind(1), kind(2)}) == 2
     assert kind(1).fourth is not kind(1).fourth
