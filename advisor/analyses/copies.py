@@ -99,7 +99,7 @@ class Copies:
         )
 
 
-def _bytes(events: Events, rows: Mask, steps: Steps) -> float | None:
+def _bytes(events: Events, rows: Mask | Ints, steps: Steps) -> float | None:
     """Bytes per step; None as soon as one row does not state its size."""
     sizes = events.bytes[rows]
     return float(sizes.sum()) / steps.count if (sizes >= 0).all() else None
@@ -126,7 +126,7 @@ def _sites(
             calls=len(members) / steps.count,
             us=steps.per_step_us(int(events.dur_ns[rows[members]].sum())),
             blocked_us=steps.per_step_us(int(blocked[members].sum())),
-            bytes=_bytes(events, np.isin(np.arange(len(events)), rows[members]), steps),
+            bytes=_bytes(events, rows[members], steps),
             pinned=_pinned({events.text(row) for row in rows[members]}),
             to_device=to_device,
             where=where,

@@ -176,20 +176,25 @@ class FullQueue:
 def full_queue(trace: Trace, work: Work, opens: int) -> FullQueue:
     """Launches behind a full queue: many calls return at one greatest depth, and take longer than others."""
     events = trace.events
-    streams, depths, linked_works = [], [], []
+    none = FullQueue(np.empty(0, np.int64), np.empty(0, np.int64), 0.0, 0)
+    streams, returned = [], []
     for queue in range(work.queues):
         mine = np.flatnonzero(work.queue == queue)
         rank = np.flatnonzero(work.launch[mine] >= 0)
-        begun = np.searchsorted(work.start[mine], events.end_ns[work.launch[mine[rank]]] - opens, side="right")
         streams.append((mine, rank))
-        depths.append(rank + 1 - begun)
-        linked_works.append(mine[rank])
-    depth_of = np.concatenate([*depths, np.empty(0, np.int64)])
-    took = events.dur_ns[work.launch[np.concatenate([*linked_works, np.empty(0, np.int64)]).astype(np.int64)]]
-    none = FullQueue(np.empty(0, np.int64), np.empty(0, np.int64), 0.0, 0)
-    depth = int(depth_of.max()) if len(depth_of) else 0
+        returned.append(events.end_ns[work.launch[mine[rank]]] - opens)
+    if not any(_ever_deep(work.start[mine], rank, ends) for (mine, rank), ends in zip(streams, returned, strict=True)):
+        return none
+    depth_of = np.concatenate(
+        [
+            rank + 1 - np.searchsorted(work.start[mine], ends, side="right")
+            for (mine, rank), ends in zip(streams, returned, strict=True)
+        ]
+    )
+    took = events.dur_ns[work.launch[np.concatenate([mine[rank] for mine, rank in streams])]]
+    depth = int(depth_of.max())
     full = depth_of >= depth - _DEPTH_JITTER
-    if depth < _SMALLEST_QUEUE or full.sum() < _OFTEN or full.all():
+    if full.sum() < _OFTEN or full.all():
         return none
     usual = float(np.median(took[~full]))
     if took[full].mean() < _LONGER * usual:
@@ -202,3 +207,12 @@ def full_queue(trace: Trace, work: Work, opens: int) -> FullQueue:
         usual,
         depth,
     )
+
+
+def _ever_deep(start: Ints, rank: Ints, returned: Ints) -> bool:
+    """Whether a queue ever held as many launches as the smallest queues take.
+
+    start: of its works in order;  rank, returned: places of the launched ones, and when their calls returned
+    """
+    deep = rank + 1 >= _SMALLEST_QUEUE
+    return bool((start[rank[deep] + 1 - _SMALLEST_QUEUE] > returned[deep]).any())
