@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from capture_runs import SCRIPTS, Captured, bare, capture
+from capture_runs import FOLLOWS_HOOKED_STEPS, SCRIPTS, Captured, bare, capture
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -218,6 +218,7 @@ def test_arguments_of_sharding(tmp_path: Path, how: str, expected: dict[str, Any
     assert done.rank["notes"] == []
 
 
+@FOLLOWS_HOOKED_STEPS
 @pytest.mark.parametrize("words", [("loader",), pytest.param((), marks=pytest.mark.slow)])
 def test_an_optimizer_inside_compiled_code_is_said(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Its steps cannot be counted: a note says so. A loader tells the steps apart, else time does."""

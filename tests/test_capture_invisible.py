@@ -14,7 +14,7 @@ from pathlib import Path
 
 import capture_runs
 import pytest
-from capture_runs import COMMAND, SCRIPTS, Done, advised, bare
+from capture_runs import COMMAND, FOLLOWS_HOOKED_STEPS, SCRIPTS, Done, advised, bare
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -227,10 +227,7 @@ def test_errors_inside_loader_backward_and_optimizer_look_as_bare(tmp_path: Path
     assert str(Path("advisor", "capture")) not in wrapped.out.decode()
 
 
-@pytest.mark.skipif(
-    sys.version_info[:3] == (3, 13, 0),
-    reason="on Python 3.13.0 PyTorch's compiler gives up the frame of a compiled optimizer step in which any hook runs",
-)
+@FOLLOWS_HOOKED_STEPS
 def test_torch_compile_sees_nothing_of_us(tmp_path: Path) -> None:
     """Graphs, graph breaks, warnings and weights as bare, through a window and a step whose lines are traced."""
     shutil.copy(SCRIPTS / "compiled.py", tmp_path)
