@@ -144,10 +144,11 @@ def _shown(trace: Trace) -> object:
     """Events and what is said of them. Not their threads: 1e308 as a pid is no number to the path of damaged events."""
     events, memory = trace.events, trace.memory
     names = [events.names[index] for index in events.name.tolist()]
+    threads = [events.threads[index] for index in events.thread.tolist()]
     dims = [events.dims_table[index] if index >= 0 else "" for index in events.dims.tolist()]
     columns = [events.dur_ns, events.category, events.stream, events.correlation, events.external_id]
     columns += [events.bytes, events.blocks, events.sequence, events.python_id, memory.time_ns, memory.bytes]
-    return names, dims, [column.tolist() for column in columns], trace.health, trace.meta
+    return names, threads, dims, [column.tolist() for column in columns], trace.health, trace.meta
 
 
 def _sound(trace: Trace) -> str:

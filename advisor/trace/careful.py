@@ -254,7 +254,11 @@ def _string(value: Any) -> str | None:
 
 def _label(event: Mapping[str, Any], key: str) -> Any:
     value = event.get(key)
-    return _string(value) if isinstance(value, str) else value if isinstance(value, int) else None
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, Decimal):  # as the fast paths show it, so that a thread has one label in a damaged file, too
+        return float(value)
+    return value if isinstance(value, int) else None
 
 
 def _number(value: Any) -> Any:
