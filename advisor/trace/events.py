@@ -6,13 +6,14 @@ import bisect
 import functools
 import itertools
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from advisor.frozen import dataclass
 from advisor.model import Health
 from advisor.trace.intervals import Intervals, union
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import InputError
+from advisor.frozen import dataclass
 from advisor.trace.careful import Careful
 from advisor.trace.heads import facts, no_events
 from advisor.trace.meta import base_ns, meta_of
