@@ -117,7 +117,7 @@ def check(
         saving=saving,
         where=(work.where,) if work.where else (),
         facts={"optimizer_us": work.us, "ops": work.ops, "kernels": work.kernels, "tensors": work.tensors},
-        fix=_fix(work.name, known),
+        fix=_fix(work.name, known, breakdown.on_device),
         claims=(claim,),
         # A loop that was asked for may have a reason, and so may one that we know nothing about.
         at_most="high" if known is not None and known.foreach is not False else "medium",
@@ -144,10 +144,11 @@ def _idle_us(phases: Phases, breakdown: Breakdown, steps: Steps) -> float:
     return steps.per_step_us(total(intersect(phases.optimizer, breakdown.intervals["idle_launch"])))
 
 
-def _fix(name: str, known: Optimizer | None) -> Fix:
+def _fix(name: str, known: Optimizer | None, on_device: bool) -> Fix:
     call = f"torch.optim.{name or 'AdamW'}(model.parameters(), ...)"
     before = call.replace("...", "..., foreach=False") if known and known.foreach is False else call
-    title = "Let one fused op update each parameter"
+    # An older one raises at the optimizer's first line or at its first step.
+    title = "Let one fused op update each parameter" + ("" if on_device else ", on a CPU from PyTorch 2.4 on")
     if known and known.foreach is False:
         title += " (foreach=False was set here: if that was to save memory, fused needs none extra)"
     return Fix(title, "numerics", before, call.replace("...", "..., fused=True"))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from typing import Any
 
 import pytest
 
+from advisor.rules import loop_optimizer
 from advisor.rules.foreach_optimizer import kept_share
 
 
@@ -39,3 +42,22 @@ def test_the_ops_of_torchs_updates_are_known(name: str, options: dict[str, Any],
 def test_ops_that_nobody_counted_leave_it_open() -> None:
     assert kept_share(["mul_", "addcdiv_", "maximum_of_another_kind"], "Adam") is None
     assert kept_share(["add_"], "SGD") is None  # no momentum
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", loop_optimizer._CPU_GAIN)
+def test_fused_updates_on_a_cpu_work_from_the_version_on_that_the_fix_names(name: str) -> None:
+    """Before, torch raises: when the optimizer is made, or when it steps."""
+    torch = pytest.importorskip("torch")
+    title = loop_optimizer._fix(name, None, on_device=False).title
+    since = re.search(r"on a CPU from PyTorch (\d+)\.(\d+) on", title)
+    assert since is not None
+    weight = torch.nn.Parameter(torch.ones(8))
+    weight.grad = torch.ones(8)
+    works = False
+    with contextlib.suppress(TypeError, RuntimeError):
+        getattr(torch.optim, name)([weight], lr=0.1, fused=True).step()
+        works = True
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    assert works == (version >= tuple(int(part) for part in since.groups()))
+    assert "PyTorch" not in loop_optimizer._fix(name, None, on_device=True).title
