@@ -115,6 +115,7 @@ class Collector:
         return {
             "loaders": [
                 {**one["facts"], **fetch_times(one["facts"], times, alone), **self._drawn(alone)}
+                | {"iterators": len(one["serials"] & trained)}
                 | draws.as_record(one["draws"], one["begun"])
                 for one in used
             ],

@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from . import again, chains, sameness, sorts, sparsity, unread
+from . import again, by_sample, chains, sameness, sorts, sparsity, unread
+from .features import Features
 from .observed_nodes import HELD, STEP, Reader, nodes
 
 # Two steps: one alone does not tell a constant from a number that is another one next time.
@@ -49,6 +50,7 @@ class Observer:
         self.unread: list[unread.Unread] = []
         self.waits: list[list[int]] = []
         self.sorted: list[sorts.Sorted] = []
+        self.features = Features()
 
     def look(self) -> None:
         """Takes note of the tensors that are alive some steps before those that are observed; weights come first."""
@@ -62,6 +64,7 @@ class Observer:
         for one in (weights + plain)[:_MOST_TENSORS]:
             with contextlib.suppress(Exception):  # one without storage: sparse, or not filled yet
                 self.alive[id(one)] = weakref.ref(one), one._version, one.data_ptr()
+        self.features.look()
 
     def start(self, rows: float, compiled: bool) -> bool:
         """Switches the observer on. rows: recorded ops of a step. False, with `why`, where nothing will be known."""
@@ -77,6 +80,7 @@ class Observer:
                 return False
             _profiler()._enable_execution_trace_observer()
         self._mark()
+        self.features.begin()
         return True
 
     def _mark(self) -> None:
@@ -108,6 +112,7 @@ class Observer:
             return
         self.on = False
         self.close()
+        self.features.end()
         with _silence():
             _profiler()._disable_execution_trace_observer()
             _profiler()._remove_execution_trace_observer()
@@ -143,6 +148,7 @@ class Observer:
             "unread": [(one.op, one.reader, one.read) for one in self.unread],
             "waits": self.waits,
             "sorted": [(one.op, one.read, one.of) for one in self.sorted],
+            "features": self.features.record(),
         }
 
     def _read(self) -> None:
@@ -174,6 +180,9 @@ class Observer:
         names = [[op.name for op in ops if op.place != "elsewhere"] for ops in steps]
         self.unread = unread.judge([unread.unread(ops) for ops in steps], names)
         self.sorted = sorts.judge([sorts.partly_read(ops) for ops in steps], names)
+        if self.features.calm:
+            found = by_sample.judge(steps, known, still)
+            self.features.keep(found, zip((ref.storage for ref in held), self.held, strict=True))
 
 
 def _reason(rows: float, compiled: bool) -> str:

@@ -21,7 +21,9 @@ _MOST_GENERATORS = 64
 # A step of the warm-up may be this much longer without anybody's noticing.
 _LONG_SEARCH_NS = 100_000_000
 # What makes a generator, or numbers without one, in the code that reads a sample.
-_MAKERS = frozenset({"default_rng", "RandomState", "SeedSequence", "SystemRandom", "urandom", "token_bytes"})
+_MAKERS = frozenset(
+    {"default_rng", "RandomState", "SeedSequence", "Generator", "Random", "SystemRandom", "urandom", "token_bytes"}
+)
 # Datasets that hold a dataset, and functions that functions call: more of them are no plain reading of a sample.
 _MOST_WITHIN, _MOST_FUNCTIONS = 8, 64
 
@@ -53,10 +55,21 @@ class Generators:
     def states(self) -> object:
         """Where all of them stand, to be compared; None where that cannot be read."""
         try:
-            return [random.getstate(), _torch_state(), _numpy_state(), *map(_state, self.own)]
+            return [_torch_state(), *self._beside_torch()]
         except Exception as failure:
             let_through(failure)
             return None  # one that the script put in their place; that it is not looked at must not be noticed
+
+    def beside_torch(self) -> object:
+        """Where all of them but torch's stand, as `states`."""
+        try:
+            return self._beside_torch()
+        except Exception as failure:
+            let_through(failure)
+            return None
+
+    def _beside_torch(self) -> list[object]:
+        return [random.getstate(), _numpy_state(), *map(_state, self.own)]
 
 
 def _kinds() -> frozenset[type]:

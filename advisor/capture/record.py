@@ -75,6 +75,7 @@ class Loader(msgspec.Struct, frozen=True):
     sampler_file: str = ""  # of the sampler's code, where it is none of torch's
     sampler_lines: list[list[int]] = []  # first and last line of each of its functions
     sampler_weighted: list[int] = []  # lines of it that name a function which draws by weight
+    iterators: int | None = None  # of it that gave batches to train on: epochs, where each goes through all samples
     file: str = ""
     line: int = 0
 
@@ -218,6 +219,27 @@ class SparseProduct(msgspec.Struct, frozen=True):
     sparse_backward_us: float | None = None  # and with it turned, as the backward pass takes it
 
 
+class Features(msgspec.Struct, frozen=True):
+    """What the observed steps computed of each sample by itself with weights that stay (`capture.by_sample`).
+
+    ops         those that did, indices into `Reused.ops`
+    samples     in a batch
+    kept_bytes  of one sample: what other ops read of their results
+    read_bytes  of one sample: what no other op reads of what the loader gave
+    layers      how many of the ops are products with weights, convolutions, lookups
+    frozen      none of the weights asks for a gradient
+    begun       iterators of loaders that began afterwards, when none of the weights had been written
+    """
+
+    ops: list[int]
+    samples: int
+    kept_bytes: int
+    read_bytes: int
+    layers: int
+    frozen: bool = False
+    begun: int = 0
+
+
 class Reused(msgspec.Struct, frozen=True):
     """What ops computed that was there already, as seen in two steps after the window (`capture.sameness`).
 
@@ -243,6 +265,7 @@ class Reused(msgspec.Struct, frozen=True):
     waits: list[list[int]] = []
     sorted: list[tuple[int, int, int]] = []
     casts: list[tuple[int, int, int, int]] = []
+    features: Features | None = None  # None: there are none, or nobody looked
     why: str = ""  # why nothing is known
 
 

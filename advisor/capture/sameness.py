@@ -139,7 +139,7 @@ def number(
     values = Values(known, still - changed, alike)
     made = Made()
     found: list[list[Seen]] = []
-    for ops, kept in zip(steps, _in_all(steps), strict=True):
+    for ops, kept in zip(steps, in_all(steps), strict=True):
         seen: list[Seen] = []
         for op, same in zip(ops, kept, strict=True):
             casts = tuple(_take(cast, values, same=False).value for cast in op.casts)
@@ -182,7 +182,7 @@ class Made:
         return replace(seen, value=value, constant=seen.constant and place not in self.lost)
 
 
-def _in_all(steps: list[list[Op]]) -> list[list[bool]]:
+def in_all(steps: list[list[Op]]) -> list[list[bool]]:
     """For each op of each step whether all other steps have it, in the same form."""
     forms = [[_form(op) for op in ops] for ops in steps]
     in_all: list[list[bool]] = []
@@ -221,6 +221,11 @@ def written(op: Op) -> list[Ref]:
 def reads_form(op: Op) -> bool:
     """Whether an op looks at the form of what it is given, and not at what it holds."""
     return op.name in _FORM_ALONE or bool(_LIKE.match(op.name))
+
+
+def tells_nothing(op: Op) -> bool:
+    """Whether no op says what the result of this one holds: Python put it there, or nobody did."""
+    return op.name in _FROM_PYTHON or bool(_UNDEFINED.match(op.name))
 
 
 def _arguments(schema: str) -> list[str]:

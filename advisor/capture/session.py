@@ -129,6 +129,11 @@ class Session(Ears):
         if self.live:
             self.notes.append(alone.NOTE)
 
+    def _given(self, iterator: Any, count: int) -> None:
+        super()._given(iterator, count)
+        if not count and self.live:
+            self._guard(self.window.observer.features.iterator_begins, self.collector.alive_optimizers())
+
     def _profiler_began(self) -> None:
         if self.live and not self.window.changing:
             self.window.theirs = True

@@ -1,0 +1,337 @@
+"""What two observed steps say of features that are the same whenever a sample comes: torch's observer on real steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from capture_runs import capture  # noqa: E402
+from observed_runs import observed  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+from advisor.capture import sample_dims  # noqa: E402
+from advisor.capture.observed import Observer  # noqa: E402
+from advisor.capture.sameness import Op, Ref  # noqa: E402
+
+Net = Callable[[Any], Any]
+SIDE, BATCH = 8, 4
+
+
+class Attention(nn.Module):
+    """One product for queries, keys and values, taken apart as vision transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch, self.mix, self.out = nn.Conv2d(3, 16, 4, 4), nn.Linear(16, 48), nn.Linear(16, 16)
+        self.token = nn.Parameter(torch.zeros(1, 1, 16))
+
+    def forward(self, x: Any) -> Any:
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], dim=1)
+        query, key, value = self.mix(x).reshape(len(x), 5, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
+        weights = ((query * 0.35) @ key.transpose(-2, -1)).softmax(-1)
+        return self.out((weights @ value).transpose(1, 2).reshape(len(x), 5, 16))[:, 0]
+
+
+def convolutions(drop: float = 0.0) -> Any:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Dropout(drop), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+    )  # fmt: skip
+
+
+def frozen(net: Any, train: bool = False) -> Any:
+    return net.requires_grad_(False).train(train)
+
+
+def batches() -> Iterator[Any]:
+    """Samples as a data set holds them, in an order of their own in each epoch."""
+    data = TensorDataset(torch.rand(40, 3, SIDE, SIDE), torch.randint(0, 5, (40,)))
+    while True:
+        yield from DataLoader(data, batch_size=BATCH, generator=torch.Generator(), shuffle=True)
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Callable[..., Observer]:
+    """Observes training of a head on what `features` makes of a batch."""
+
+    def run(features: Net, head: Any = None) -> Observer:
+        given, layer = batches(), head if head is not None else nn.Linear(16, 5)
+        optimizer = torch.optim.AdamW([one for one in layer.parameters() if one.requires_grad], fused=True)
+
+        def step() -> None:
+            pictures, labels = next(given)
+            loss = functional.cross_entropy(layer(features(pictures)), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+        step()
+        return observed(tmp_path, step)
+
+    return run
+
+
+def named(observer: Observer) -> list[str]:
+    """The ops that make features, in order."""
+    record, found = observer.features.record(), observer.found
+    assert found is not None
+    return [found.ops[at].removeprefix("aten::") for at in record["ops"]] if record else []
+
+
+CONVOLVED = ["conv2d", "batch_norm", "relu_", "max_pool2d", "conv2d", "relu", "adaptive_avg_pool2d"]
+
+
+def test_a_frozen_network_below_a_head(watch: Any) -> None:
+    """All of it, and what goes with it: how large a sample is, and how large its features are, in bytes."""
+    observer = watch(frozen(convolutions()))
+    assert named(observer) == CONVOLVED
+    record = observer.features.record()
+    assert (record["samples"], record["layers"], record["frozen"]) == (BATCH, 2, True)
+    assert (record["kept_bytes"], record["read_bytes"]) == (16 * 4, 3 * SIDE * SIDE * 4)
+
+
+def test_attention_keeps_samples_apart(watch: Any) -> None:
+    found = named(watch(frozen(Attention())))
+    assert [name for name in found if name in ("conv2d", "linear", "matmul", "softmax", "cat")] == (
+        ["conv2d", "cat", "linear", "matmul", "softmax", "matmul", "linear"]
+    )
+
+
+def test_noise_upon_features_leaves_them_alone(watch: Any) -> None:
+    net = frozen(convolutions())
+    assert named(watch(lambda x: net(x) + torch.randn(BATCH, 16))) == CONVOLVED
+
+
+class Taught(nn.Module):
+    """A teacher that stays, and a student that is trained on the same samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.teacher, self.student = frozen(convolutions()), nn.Conv2d(3, 16, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.student(x).mean((2, 3)) + self.teacher(x)
+
+
+def test_a_teacher_beside_a_student_that_sees_the_same_samples(watch: Any) -> None:
+    """The samples are loaded in any case."""
+    observer = watch(lambda x: x, Taught())
+    assert named(observer) == CONVOLVED
+    assert observer.features.record()["read_bytes"] == 0
+
+
+def half_flipped(x: Any) -> Any:
+    return x.flip(-1) if random.random() < 0.5 else x
+
+
+def tossed(x: Any) -> Any:
+    return x.flip(-1) if torch.rand(1) < 0.5 else x
+
+
+NET = frozen(convolutions())
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        lambda x: NET(half_flipped(x)),
+        lambda x: NET(tossed(x)),
+        lambda x: NET(x.flip(-1) if torch.randint(0, 2, (1,)).item() else x),
+        lambda x: NET(x + 0.1 * torch.randn_like(x)),
+        lambda x: NET(x[torch.randperm(BATCH)]),
+        lambda x: NET(0.7 * x + 0.3 * x.roll(1, 0)),
+        lambda x: NET((x - x.mean(0)) / (x.std(0) + 1)),
+        lambda x: NET(x - x.mean()),
+        lambda x: NET(x / x.max().item()),
+        lambda x: x.flatten(1)[:, :16] * 2,
+    ],
+    ids=["python", "branch", "item", "noise", "shuffled", "mixed", "per batch", "one mean", "a number", "no layer"],
+)
+def test_what_is_another_result_next_time(watch: Any, features: Net) -> None:
+    assert named(watch(features)) == []
+
+
+def test_a_network_that_is_not_at_rest(watch: Any) -> None:
+    """Statistics that are learnt and dropout end it: only what comes before them is the same again."""
+    assert named(watch(frozen(convolutions(), train=True))) == ["conv2d"]
+    dropping = frozen(convolutions(0.5))
+    dropping[3].train()
+    assert named(watch(dropping)) == ["conv2d", "batch_norm", "relu_"]
+
+
+def test_trained_weights_make_no_features(watch: Any) -> None:
+    net = convolutions()
+    assert named(watch(lambda x: x, nn.Sequential(net, nn.Linear(16, 5)))) == []
+
+
+def test_a_mean_of_weights_is_written_in_each_step(watch: Any) -> None:
+    net = frozen(convolutions())
+
+    def averaged(x: Any) -> Any:
+        for weight in net.parameters():
+            weight.mul_(0.999)
+        return net(x)
+
+    assert named(watch(averaged)) == []
+
+
+class Adapted(nn.Module):
+    """A frozen layer with a trained one of low rank beside it."""
+
+    def __init__(self, given: int) -> None:
+        super().__init__()
+        self.base = nn.Linear(given, 16).requires_grad_(False)
+        self.down, self.up = nn.Linear(given, 2), nn.Linear(2, 16)
+
+    def forward(self, x: Any) -> Any:
+        return self.base(x) + self.up(self.down(x))
+
+
+def test_adapters_inside_a_frozen_model(watch: Any) -> None:
+    """Their layers see what trained weights made; the first one alone sees the samples, which its adapter reads too."""
+    adapted = nn.Sequential(Adapted(3 * SIDE * SIDE), nn.ReLU(), Adapted(16), nn.Linear(16, 5))
+    assert named(watch(lambda x: x.flatten(1), adapted)) == []
+
+
+def test_weights_that_are_thawed_later(watch: Any) -> None:
+    """They are looked at when a loader is asked anew; a fused optimizer leaves no version behind, but has them."""
+    net = convolutions().eval()
+
+    def unrecorded(x: Any) -> Any:
+        with torch.no_grad():
+            return net(x)
+
+    features = watch(unrecorded).features
+    assert not features.record()["frozen"]
+    other = torch.optim.AdamW(nn.Linear(2, 2).parameters())
+    features.iterator_begins([other])
+    assert features.record()["begun"] == 1
+    features.iterator_begins([other, torch.optim.AdamW(net.parameters(), fused=True)])
+    assert features.record() is None
+
+
+def test_weights_that_are_written_later(watch: Any) -> None:
+    net = frozen(convolutions())
+    features = watch(net).features
+    features.iterator_begins([])
+    assert features.record() is not None
+    net[0].weight.mul_(0.5)
+    features.iterator_begins([])
+    assert features.record() is None
+
+
+def ref(tensor: int, sizes: list[int]) -> Ref:
+    return Ref(tensor, tensor, (0, str(sizes), "[]", "Tensor(float)", "cpu"))
+
+
+W, M = torch.randn(7, 6), torch.randn(6, 7)
+# An op: its name, the arguments that are no tensors, the samples (and where they lie), what else it reads, the call.
+KEPT_APART: list[tuple[str, str, list[int], int, list[Any], Callable[..., Any]]] = [
+    ("linear", "[]", [5, 4, 6], 0, [W], functional.linear),
+    ("linear", "[]", [4, 5, 6], 1, [W], functional.linear),
+    ("matmul", "[]", [4, 5, 6], 1, [M], torch.matmul),
+    ("softmax", '[-1, "<None>"]', [5, 3, 4], 1, [], lambda x: x.softmax(-1)),
+    ("mean", '[[0], false, "<None>"]', [3, 5, 2], 1, [], lambda x: x.mean(0)),
+    ("mean", '[[0, -1], true, "<None>"]', [3, 5, 2], 1, [], lambda x: x.mean((0, -1), True)),
+    ("permute", "[[2, 0, 1]]", [5, 3, 2], 0, [], lambda x: x.permute(2, 0, 1)),
+    ("transpose", "[0, 1]", [3, 5, 2], 1, [], lambda x: x.transpose(0, 1)),
+    ("reshape", "[[5, 6]]", [5, 3, 2], 0, [], lambda x: x.reshape(5, 6)),
+    ("reshape", "[[2, 5, 3]]", [2, 5, 3, 1], 1, [], lambda x: x.reshape(2, 5, 3)),
+    ("unsqueeze", "[0]", [5, 3], 0, [], lambda x: x.unsqueeze(0)),
+    ("select", "[0, 1]", [3, 5, 2], 1, [], lambda x: x.select(0, 1)),
+    ("chunk", "[2, 2]", [3, 5, 4], 1, [], lambda x: x.chunk(2, 2)[0]),
+    ("layer_norm", '[[6], 1e-05, true]', [4, 5, 6], 1, [], lambda x: functional.layer_norm(x, (6,))),
+    ("linalg_vector_norm", '[2.0, [-1], true, "<None>"]', [5, 3], 0, [], lambda x: x.norm(dim=-1, keepdim=True)),
+    ("add", "[1]", [5, 3, 6], 0, [torch.randn(6)], torch.add),
+    ("conv1d", "[[1], [0], [1], 1]", [5, 6, 9], 0, [torch.randn(2, 6, 3)], functional.conv1d),
+]  # fmt: skip
+
+
+def op_of(name: str, scalars: str, given: list[list[int]], made: list[int]) -> Op:
+    inputs = tuple((ref(at, sizes),) for at, sizes in enumerate(given))
+    return Op(f"aten::{name}", "", scalars, inputs, (ref(99, made),))
+
+
+@pytest.mark.parametrize("case", KEPT_APART, ids=lambda case: f"{case[0]} {case[1]}")
+def test_where_samples_lie_afterwards(case: Any) -> None:
+    """In another order the samples give the same results, in that order, along the dimension that is told."""
+    name, scalars, sizes, dim, others, call = case
+    x, order = torch.randn(sizes), torch.randperm(sizes[dim], generator=torch.Generator().manual_seed(3))
+    made = call(x, *others)
+    op = op_of(name, scalars, [sizes, *(list(one.shape) for one in others)], list(made.shape))
+    lies = [sample_dims.Lies(dim, sizes[dim]), *(None for _ in others)]
+    found = sample_dims.through(op, lies)
+    assert found is not None
+    [(after, size)] = found
+    assert size == sizes[dim] == made.shape[after]
+    torch.testing.assert_close(call(x.index_select(dim, order), *others), made.index_select(after, order))
+
+
+@pytest.mark.parametrize(
+    ("name", "scalars", "sizes", "dim", "made"),
+    [
+        ("softmax", "[0]", [5, 3], 0, [5, 3]),
+        ("mean", "[[0], false]", [5, 3], 0, [3]),
+        ("mean", '["<None>"]', [5, 3], 0, []),
+        ("select", "[0, 1]", [5, 3], 0, [3]),
+        ("slice", "[0, 0, 2, 1]", [5, 3], 0, [2, 3]),
+        ("linear", "[]", [3, 5], 1, [3, 7]),
+        ("layer_norm", "[[3, 6], 1e-05]", [5, 3, 6], 1, [5, 3, 6]),
+        ("reshape", "[[3, 5]]", [5, 3], 0, [3, 5]),
+        ("flip", "[[0]]", [5, 3], 0, [5, 3]),
+        ("cumsum", "[0]", [5, 3], 0, [5, 3]),
+    ],
+)
+def test_ops_that_mix_samples_or_are_unknown(name: str, scalars: str, sizes: list[int], dim: int, made: Any) -> None:
+    op = op_of(name, scalars, [sizes], made)
+    assert sample_dims.through(op, [sample_dims.Lies(dim, sizes[dim])]) is None
+
+
+def test_each_with_each_of_a_batch_mixes_samples() -> None:
+    both = [sample_dims.Lies(0, 5), sample_dims.Lies(1, 5)]
+    assert sample_dims.through(op_of("matmul", "[]", [[5, 3], [3, 5]], [5, 5]), both) is None
+
+
+SCRIPT = """import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten()).requires_grad_(False)
+head = nn.Linear(8 * 36, 3)
+loader = DataLoader(TensorDataset(torch.rand(96, 3, 8, 8), torch.arange(96) % 3), batch_size=8, shuffle=True)
+optimizer = torch.optim.AdamW(head.parameters(), fused=True)
+for epoch in range(8):
+    if epoch == THAWED:
+        net.requires_grad_(True)
+        optimizer.add_param_group({"params": list(net.parameters())})
+    for pictures, labels in loader:
+        loss = nn.functional.cross_entropy(head(net(pictures)), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("thawed", [9, 6])
+def test_a_script_from_its_begin_to_its_end(tmp_path: Path, thawed: int) -> None:
+    """Eight epochs, with the network thawed in the seventh of them or never."""
+    script = tmp_path / "frozen.py"
+    script.write_text(SCRIPT.replace("THAWED", str(thawed)))
+    rank = capture(tmp_path / "out", script).rank
+    [loader] = rank["loaders"]
+    assert (loader["iterators"], loader["random_samples"]) == (8, False)
+    features = rank["reused"]["features"]
+    assert (features is None) is (thawed < 8)
+    if features is not None:
+        assert (features["samples"], features["kept_bytes"], features["frozen"]) == (8, 8 * 36 * 4, True)
+        assert features["begun"] >= 1
