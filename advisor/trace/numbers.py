@@ -27,18 +27,17 @@ class TooLargeError(ValueError):
 def times(values: list[Any]) -> Ints:
     """µs (float, int, Decimal, None) as integer ns; ABSENT where it is no time.
 
-    Raises TooLargeError for floats with a fraction above EXACT_US.
+    Raises TooLargeError for floats above EXACT_US.
     """
     floats = _floats(values)
     whole = np.floor(floats)
     with np.errstate(invalid="ignore"):  # infinity is no time; it is marked below
         fraction = floats - whole
-    large = np.abs(floats) >= EXACT_US
-    if large.any():
-        if not all(type(value) is float for value in values):
+    if (np.abs(floats) >= EXACT_US).any():
+        if Decimal in set(map(type, values)):
             return np.array([nanoseconds(value) for value in values], np.int64)
-        if (fraction[large] > 0).any():
-            raise TooLargeError
+        if any(type(value) is float and abs(value) >= EXACT_US for value in values):
+            raise TooLargeError  # even without a fraction: it may be what is left of one
     bad = ~(np.abs(floats) < LATEST_NS / 1000)
     if bad.any():
         whole[bad] = fraction[bad] = 0

@@ -18,6 +18,8 @@ NO_JSON = Raw()
 # Numbers are decoded as floats because that is the cheapest way into numpy: integers up to 2**53 survive it exactly,
 # and larger ones are noticed (`advisor.trace.extract`).
 Number = float | None
+# Integers stay what they are: a large float may have lost what stood behind its point.
+Time = int | float | None
 Label = int | float | str | None
 
 
@@ -60,8 +62,8 @@ class Row(Struct, gc=False, tag_field="ph", tag="X"):
     name: str | None = ""
     pid: Label = None
     tid: Label = None
-    ts: Number = NAN
-    dur: Number = NAN
+    ts: Time = NAN
+    dur: Time = NAN
     args: RowArgs | None = None
 
 
@@ -86,7 +88,7 @@ class Instant(Struct, gc=False, tag_field="ph", tag="i"):
     """A point in time: `[memory]` is the only one that is kept."""
 
     name: str | None = ""
-    ts: Number = NAN
+    ts: Time = NAN
     args: InstantArgs | None = None
 
 
