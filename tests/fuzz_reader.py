@@ -139,11 +139,12 @@ def _read(path: Path) -> Trace | str:
 
 
 def _shown(trace: Trace) -> object:
-    """Events and what is said of them; shapes where nothing is damaged: the path of damaged events writes them anew."""
+    """Events and what is said of them. Shapes only where nothing is damaged, and not their spaces: they are written anew."""
     events, memory = trace.events, trace.memory
     names = [events.names[index] for index in events.name.tolist()]
     threads = [events.threads[index] for index in events.thread.tolist()]
-    dims = [events.dims_table[index] if index >= 0 else "" for index in events.dims.tolist() if not trace.health]
+    shapes = ["".join(text.split()) for text in events.dims_table]
+    dims = [shapes[index] if index >= 0 else "" for index in events.dims.tolist() if not trace.health]
     columns = [events.start_ns, events.dur_ns, events.category, events.stream, events.correlation, events.external_id]
     columns += [events.bytes, events.blocks, events.sequence, events.python_id, memory.time_ns, memory.bytes]
     return names, threads, dims, [column.tolist() for column in columns], trace.health, trace.meta
