@@ -72,15 +72,15 @@ class Rows:
     def add_scanned(self, scanner: Scanner, found: Slice) -> bool:
         """Adds the rows of a slice that was scanned; False, and nothing added, where they have to be read otherwise."""
         scanner.learn(found)
-        if self._is_careful():
-            return False
         try:
             tail = found.tail()
-            if tail is not None and not END.match("]" + tail):
+            if self._is_careful() or (tail is not None and not END.match("]" + tail)):
                 return False
             self.keep(scanner.columns(found))
         except REFUSED:
             return False
+        finally:
+            scanner.done(found)
         if tail is not None:
             self.careful.tail = [tail]
         return True

@@ -22,23 +22,26 @@ from advisor.trace.tables import Table, Tables
 if _scan.LAYOUT != 1:
     raise ImportError("advisor.trace._scan was built from other sources; install torch-advisor again")
 
-# Rows take more bytes than this, and a slice has no more rows than that; others are refused.
-SHORTEST_ROW = 48
-MOST_ROWS = 1 << 16
+# Slices of more rows are refused: those of 1 MB hold some thousand.
+MOST_ROWS = 1 << 15
+_ENDS = np.cumsum([len(_scan.EVENT_FIELDS), len(_scan.MEMORY_FIELDS), 2]).tolist()
 _FIELD = {name: index for index, name in enumerate(_scan.EVENT_FIELDS)}
 # MEMORY_FIELDS by the names of columns.
 _MEMORY = ("time_ns", "bytes", "total_allocated", "total_reserved", "device_type", "device")
 _PLACE = ("cat", "pid", "tid")
 # Tables of texts that few rows are asked for.
 LATER = ("strides", "values")
-_UNREADABLE = np.iinfo(np.int32).min
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What the extension found in `text`: events (field, row), memory (field, instant), labels (start and size)."""
+    """What the extension found in `text`: events (field, row), memory (field, instant), labels (start and size).
+
+    All three lie in `room`.
+    """
 
     text: bytes
+    room: Ints
     events: Ints
     memory: Ints
     labels: Ints
@@ -59,6 +62,8 @@ class Scanner:
         # By table of the file; the numbers of places are those of their threads.
         self._numbers = {name: _Numbers() for name in (*_scan.TABLES, *LATER)}
         self._kinds = _Numbers()
+        self._unreadable = False  # whether a text so far was
+        self._rooms: list[Ints] = []  # memory that was written to already; fresh memory is cleared by the system first
         self._row, self._label = msgspec.json.Decoder(Row, strict=False), msgspec.json.Decoder(LabelRow, strict=False)
 
     def scan(self, text: bytes) -> Slice | None:
@@ -68,24 +73,27 @@ class Scanner:
                 text.decode()
             except UnicodeDecodeError:
                 return None
-        rows = min(len(text) // SHORTEST_ROW + 1, MOST_ROWS)
-        events = np.empty((len(_scan.EVENT_FIELDS), rows), np.int64)
-        memory = np.empty((len(_scan.MEMORY_FIELDS), rows), np.int64)
-        labels = np.empty((2, rows), np.int64)
+        room = self._rooms.pop() if self._rooms else np.empty((_ENDS[-1], MOST_ROWS), np.int64)
+        events, memory, labels = np.split(room, _ENDS[:-1])
         counts = self._scanner.read(text, events, memory, labels)
         if counts is None:
+            self._rooms.append(room)
             return None
         complete, instants, named, end = counts
         fresh = dict(zip(_scan.TABLES, self._scanner.fresh(), strict=True))
-        return Slice(text, events[:, :complete], memory[:, :instants], labels[:, :named], fresh, end)
+        return Slice(text, room, events[:, :complete], memory[:, :instants], labels[:, :named], fresh, end)
+
+    def done(self, found: Slice) -> None:
+        """Takes the memory of a slice back for the next one: its columns must have been copied."""
+        self._rooms.append(found.room)
 
     def learn(self, found: Slice) -> None:
         """Gives new texts their numbers in the tables of the file: of every slice, in the order of scanning."""
         tables, fresh, numbers = self._tables, found.fresh, self._numbers
-        numbers["names"].add([_number(tables.names, text) for text in fresh["names"]])
-        numbers["stacks"].add([_number(tables.stacks, text) if text else -1 for text in fresh["stacks"]])
         for name in ("dims", "dtypes"):
             numbers[name].add([getattr(tables, name)[text] for text in fresh[name]])
+        numbers["names"].add([self._number(tables.names, text) for text in fresh["names"]])
+        numbers["stacks"].add([self._number(tables.stacks, text) if text else -1 for text in fresh["stacks"]])
         places = [self._place(text) for text in fresh["places"]]
         self._kinds.add([kind for kind, _ in places])
         numbers["places"].add([thread for _, thread in places])
@@ -93,8 +101,10 @@ class Scanner:
     def columns(self, found: Slice) -> tuple[Columns, Columns]:
         """The columns of a slice that was learned, as `extract` gives them.
 
-        Raises a MsgspecError where the rows have to be read otherwise.
+        Raises a MsgspecError where the rows have to be read otherwise, as all do after a text that cannot be read.
         """
+        if self._unreadable:
+            raise msgspec.ValidationError("half a character in a name, or a thread that is neither number nor text")
         labels = [self._label.decode(found.text[at : at + size]) for at, size in found.labels.T.tolist()]
         columns = columns_of(self._complete(found), self._tables)
         keep_labels(labels, self._tables)
@@ -103,11 +113,18 @@ class Scanner:
     def _complete(self, found: Slice) -> Complete:
         start, dur, name, place = (found.events[_FIELD[field]] for field in ("start", "dur", "name", "place"))
         names, threads = self.numbers("names", name), self.numbers("places", place)
-        stacks = self.numbers("stacks", found.events[_FIELD["stack"]])
-        if any((column == _UNREADABLE).any() for column in (names, threads, stacks)):
-            raise msgspec.ValidationError("half a character in a name, or a thread that is neither number nor text")
         fields = _Scanned(self, found, np.ones(len(name), np.bool_))
         return Complete(start, dur, names, self._kinds.of(place).astype(np.int8), threads, fields)
+
+    def _number(self, table: Table, text: bytes) -> int:
+        """The number of a text between two quotes."""
+        if b"\\" not in text:
+            return table[text.decode()]
+        try:
+            return table[msgspec.json.decode(b'"%s"' % text, type=str)]
+        except msgspec.MsgspecError:  # half of a surrogate pair
+            self._unreadable = True
+            return -1
 
     def _place(self, text: bytes) -> tuple[int, int]:
         """Category and thread of what the extension tells apart: category, pid and tid as they stand, a line each."""
@@ -117,7 +134,8 @@ class Scanner:
         try:
             row = self.row(b"{%s}" % b",".join([b'"ph":"X"', *stated]))
         except msgspec.MsgspecError:
-            return 0, _UNREADABLE
+            self._unreadable = True
+            return 0, -1
         return self._tables.categories[row.cat], self._tables.threads[row.pid, row.tid]
 
     def numbers(self, name: str, own: Ints) -> Int32s:
@@ -202,14 +220,4 @@ class _Numbers:
 
     def of(self, own: Ints) -> Int32s:
         """Those of rows."""
-        return self._numbers[own]
-
-
-def _number(table: Table, text: bytes) -> int:
-    """The number of a text between two quotes."""
-    if b"\\" not in text:
-        return table[text.decode()]
-    try:
-        return table[msgspec.json.decode(b'"%s"' % text, type=str)]
-    except msgspec.MsgspecError:  # half of a surrogate pair
-        return _UNREADABLE
+        return self._numbers.take(own)
