@@ -139,7 +139,7 @@ def _read(path: Path) -> Trace | str:
 
 
 def _shown(trace: Trace) -> object:
-    """Events and what is said of them. Shapes only where nothing is damaged, and not their spaces: they are written anew."""
+    """Events and what is said of them; shapes where nothing is damaged, without spaces: those are written anew."""
     events, memory = trace.events, trace.memory
     names = [events.names[index] for index in events.name.tolist()]
     threads = [events.threads[index] for index in events.thread.tolist()]
