@@ -18,11 +18,6 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's numbers of the two switches
 NUMPY_SETTINGS = {"NUMPY_MADVISE_HUGEPAGE": "0", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def numpy_environment() -> dict[str, str]:
-    """The environment for a process of our own that will import numpy; what the user has set stays."""
-    return NUMPY_SETTINGS | os.environ
-
-
 def import_numpy() -> None:
     """Imports numpy with these settings, where nobody has imported it yet; the environment is as before then."""
     added = NUMPY_SETTINGS.keys() - os.environ.keys()

@@ -1,4 +1,4 @@
-"""Slices of ordinary rows to columns by the extension `advisor.trace._scan`, several times as fast as by structs.
+"""Slices of ordinary rows to columns by the extension `advisor.trace._scan`, in less than half the time of structs.
 
 Other slices are refused and read by `advisor.trace.schema`, as all are where the extension was not built.
 """

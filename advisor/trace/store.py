@@ -31,10 +31,6 @@ class Store:
             self._filled[name] = self.rows + count
         self.rows += count
 
-    def values(self, name: str) -> npt.NDArray[Any] | None:
-        """A column as far as it is filled, to be changed in place; None where no slice holds it."""
-        return self._room[name][: self._filled[name]] if name in self._room else None
-
     def _grow(self, name: str, count: int) -> npt.NDArray[Any]:
         """The memory of a column, with room for more rows, and -1 in those that had no value."""
         room = self._room.get(name)
