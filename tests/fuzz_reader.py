@@ -139,15 +139,13 @@ def _read(path: Path) -> Trace | str:
 
 
 def _shown(trace: Trace) -> object:
-    """Events and what is said of them; shapes where nothing is damaged, without spaces: those are written anew."""
+    """Events and what is said of them. Not their shapes: the path of damaged events writes such texts anew."""
     events, memory = trace.events, trace.memory
     names = [events.names[index] for index in events.name.tolist()]
     threads = [events.threads[index] for index in events.thread.tolist()]
-    shapes = ["".join(text.split()) for text in events.dims_table]
-    dims = [shapes[index] if index >= 0 else "" for index in events.dims.tolist() if not trace.health]
     columns = [events.start_ns, events.dur_ns, events.category, events.stream, events.correlation, events.external_id]
     columns += [events.bytes, events.blocks, events.sequence, events.python_id, memory.time_ns, memory.bytes]
-    return names, threads, dims, [column.tolist() for column in columns], trace.health, trace.meta
+    return names, threads, [column.tolist() for column in columns], trace.health, trace.meta
 
 
 def _sound(trace: Trace) -> str:
