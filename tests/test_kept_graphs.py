@@ -14,7 +14,7 @@ from capture_runs import Captured, capture
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture import graphs, held, holders  # noqa: E402
+from advisor.capture import graphs, held, holders, live  # noqa: E402
 
 HERE = Path(__file__).name
 NET = torch.nn.Linear(64, 64)
@@ -96,7 +96,7 @@ class Trainer:
 def looked(marks: Any) -> dict[str, Any] | None:
     """What capture says; a frame of this file is the script's."""
     Meter.asked.clear()
-    found = graphs.kept(graphs.scalars(), marks, 14)
+    found = graphs.kept(live.scalars(), marks, 14)
     assert not Meter.asked
     return found
 

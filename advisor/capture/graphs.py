@@ -7,7 +7,6 @@ additions, and a meter that is read once an epoch either of them since the epoch
 
 from __future__ import annotations
 
-import gc
 import sys
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -32,11 +31,6 @@ def number() -> int | None:
     """Of the node that autograd makes next on this thread; None in a torch that does not tell."""
     read = getattr(torch._C._autograd, "_get_sequence_nr", None)
     return int(read()) if read is not None else None
-
-
-def scalars() -> list[Any]:
-    """The tensors of one number that have a graph, of all that are alive."""
-    return [one for one in gc.get_objects() if type(one) is torch.Tensor and not one.is_leaf and not one.dim()]
 
 
 def kept(alive: Sequence[Any], marks: Sequence[int | None], steps: int) -> dict[str, Any] | None:

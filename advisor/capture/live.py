@@ -50,13 +50,22 @@ def find() -> Live:
     return found
 
 
+def scalars() -> list[Any]:
+    """The tensors of one number that have a graph, of all that are alive."""
+    return [one for one in gc.get_objects() if type(one) is torch.Tensor and _is_scalar(one)]
+
+
+def _is_scalar(tensor: torch.Tensor) -> bool:
+    return not tensor.is_leaf and not tensor.dim()
+
+
 def _scaler(kind: type) -> str:
     return "scaler" if kind.__name__ == "GradScaler" and kind.__module__.startswith("torch.") else ""
 
 
 def _take(found: Live, one: Any, role: str) -> None:
     if role == "tensor":
-        if not one.is_leaf and not one.dim():
+        if _is_scalar(one):
             found.scalars.append(one)
         return
     if role == "optimizer":

@@ -248,7 +248,7 @@ class Session(Ears):
         else:
             self.exits.release()
         if phase == READY:
-            self.kept_before = self._kept(probe.attempt(graphs.scalars))
+            self.kept_before = self._kept(probe.attempt(live.scalars))
         if phase == DONE:
             self._write()
 

@@ -58,12 +58,10 @@ class Rows:
 
     def add(self, piece: bytes, last: bool = False) -> None:
         """Adds the rows of a slice of whole events."""
-        if self._is_careful():
-            return self.keep(extract(self.careful.read(piece[1:-1], last), self.tables))
-        found = self._scanner.scan(piece) if self._scanner else None
-        if found is None or self._scanner is None or not self.add_scanned(self._scanner, found):
+        scanner = None if self._is_careful() else self._scanner
+        found = scanner.scan(piece) if scanner else None
+        if scanner is None or found is None or not self.add_scanned(scanner, found):
             self.add_decoded(piece, last)
-        return None
 
     def _is_careful(self) -> bool:
         """Whether events are read one by one until further notice."""
@@ -87,10 +85,12 @@ class Rows:
 
     def add_decoded(self, piece: bytes, last: bool = False) -> None:
         """Adds the rows of a slice by decoding them; what cannot be decoded as a whole is cut into halves."""
-        try:
-            return self.keep(self._decoded(piece))
-        except REFUSED:
-            parts = halves(piece) if len(piece) > SMALL_BYTES else None
+        parts = None
+        if not self._is_careful():
+            try:
+                return self.keep(self._decoded(piece))
+            except REFUSED:
+                parts = halves(piece) if len(piece) > SMALL_BYTES else None
         if parts is None:
             return self.keep(extract(self.careful.read(piece[1:-1], last), self.tables))
         self.add(parts[0])
@@ -154,7 +154,7 @@ def _ahead(rows: Rows, pieces: Iterator[bytes], scanner: Scanner) -> None:
         piece, scanned = waiting.popleft()
         found = scanned.result()
         if found is None or not rows.add_scanned(scanner, found):
-            rows.add(piece, last)
+            rows.add_decoded(piece, last)
 
     with ThreadPoolExecutor(1) as threads:
         for piece in pieces:
