@@ -23,7 +23,7 @@ if _scan.LAYOUT != 1:
     raise ImportError("advisor.trace._scan was built from other sources; install torch-advisor again")
 
 # Slices of more rows are refused: those of 1 MB hold some thousand.
-MOST_ROWS = 1 << 15
+MOST_ROWS = 33_000
 _ENDS = np.cumsum([len(_scan.EVENT_FIELDS), len(_scan.MEMORY_FIELDS), 2]).tolist()
 _FIELD = {name: index for index, name in enumerate(_scan.EVENT_FIELDS)}
 # MEMORY_FIELDS by the names of columns.
