@@ -2,7 +2,7 @@
 
 The standard library writes and compiles six methods for each class that it makes: half a millisecond, and a command
 here makes two hundred classes before it does anything. Of those methods only `__init__` has to be compiled for each
-class. What is made here does the same, and `dataclasses.fields`, `replace` and `asdict`, pickling, matching and msgspec
+class, and that when the first instance is made: most commands make none of most classes. What is made here does the same, and `dataclasses.fields`, `replace` and `asdict`, pickling, matching and msgspec
 take it as what it is: to a type checker this is the standard library's decorator itself.
 """
 
@@ -23,12 +23,25 @@ def _frozen(cls: type, *, eq: bool) -> Any:
     cls.__doc__ = cls.__doc__ or cls.__name__
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     made.__dataclass_params__.frozen = True  # subclasses are asked to be frozen, too
-    methods = {"__init__": _init(made), "__repr__": _repr, "__setattr__": _refuse, "__delattr__": _refuse}
+    methods = {"__init__": _init_later(made), "__repr__": _repr, "__setattr__": _refuse, "__delattr__": _refuse}
     methods |= {"__getstate__": _state, "__setstate__": _restore}
     for name, method in (methods | (_comparing(made) if eq else {})).items():
         if name not in vars(cls):
             setattr(made, name, method)
     return made
+
+
+def _init_later(cls: Any) -> Callable[..., None]:
+    """Compiles the method when it is called first, and takes its own place with it."""
+    for field in dataclasses.fields(cls):
+        if field.kw_only:
+            raise TypeError(f"{cls.__qualname__}.{field.name}: such a field needs the standard library's decorator")
+
+    def __init__(self: Any, *values: Any, **named: Any) -> None:
+        cls.__init__ = _init(cls)
+        cls.__init__(self, *values, **named)
+
+    return __init__
 
 
 def _init(cls: Any) -> Callable[..., None]:
@@ -38,8 +51,6 @@ def _init(cls: Any) -> Callable[..., None]:
     for field in dataclasses.fields(cls):
         name = value = field.name
         default = ""
-        if field.kw_only:
-            raise TypeError(f"{cls.__qualname__}.{name}: such a field needs the decorator of the standard library")
         if field.default is not dataclasses.MISSING:
             default, scope[f"_default_{name}"] = f"_default_{name}", field.default
         elif field.default_factory is not dataclasses.MISSING:

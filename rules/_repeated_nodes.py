@@ -105,7 +105,7 @@ def _recorded_inside(trace: Trace, nesting: Nesting, found: Sequence[Pass]) -> s
     """Engine calls inside of which ops are recorded: of passes that are differentiated, or that compute layers anew."""
     events = trace.events
     ops = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
-    outer = nesting.outer_op[ops & ~events.named(NODE, "Backward")]
+    outer = nesting.outer_op.compress(ops & ~events.named(NODE, "Backward"))
     calls = np.zeros(len(events), bool)
     calls[[row for one in found for row in one.nodes]] = True
     return set(outer[calls[outer]].tolist())

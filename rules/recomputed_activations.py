@@ -208,8 +208,8 @@ def _time_us(
         return steps.per_step_us(total(spans))
     launch = links.launch
     above = nesting.ancestor(again)
-    mine = trace.device_work & (launch >= 0) & (above[np.maximum(launch, 0)] >= 0)
-    return steps.per_step_us(float(events.dur_ns[mine].sum()))
+    mine = trace.device_work & (launch >= 0) & (above.take(np.maximum(launch, 0)) >= 0)
+    return steps.per_step_us(float(events.dur_ns.compress(mine).sum()))
 
 
 def _room(memory: PeakMemory | None, device: Device) -> str:

@@ -260,14 +260,14 @@ def _on_device(
 ) -> BatchSplit:
     """Waits for launches stay; waits for input grow; kernels grow once they fill the device."""
     events = trace.events
-    kernels = events.of(Category.KERNEL) & links.inside
-    whole = int(events.dur_ns[kernels].sum())
+    kernels = np.flatnonzero(events.of(Category.KERNEL) & links.inside)
+    dur_ns, blocks = events.dur_ns.take(kernels), events.blocks.take(kernels)
+    whole = int(dur_ns.sum())
     if not whole:
         raise Missing("no kernel ran in the steps, so nothing tells what a sample costs")
-    blocks = events.blocks[kernels]
     # A kernel with a block for a part of the multiprocessors takes as long with as many blocks as there are.
     filled = (blocks < 0) | (blocks >= (device.multiprocessors or 1))
-    growing = float(events.dur_ns[kernels][filled].sum()) / whole
+    growing = float(dur_ns[filled].sum()) / whole
     busy_us = steps.step_us * (1 - idle.share)
     input_us, host_us = idle.by_cause_us["idle_input"], idle.by_cause_us["idle_host"]
     # What the host does of its own may be work per sample (a loop over the batch) or not.

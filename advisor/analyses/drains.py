@@ -61,7 +61,7 @@ class Drains:
 def _of_profiler(events: Events, call: Ints, nesting: Nesting) -> Mask:
     """The synchronisation with which the profiler ends a recording: outside all ops, after the last of them."""
     ops = events.of(Category.CPU_OP)
-    last_op = int(events.end_ns[ops].max()) if ops.any() else np.iinfo(np.int64).max
+    last_op = int(events.end_ns.compress(ops).max()) if ops.any() else np.iinfo(np.int64).max
     return (nesting.parent[call] < 0) & (events.start_ns[call] >= last_op)
 
 

@@ -47,8 +47,8 @@ class Neighbours:
 
     def launched_ns(self, rows: Ints) -> Ints:
         """When the host launched each work; -1 where unknown."""
-        launch = np.where(rows >= 0, self.launch[np.maximum(rows, 0)], -1)
-        return np.where(launch >= 0, self.events.start_ns[np.maximum(launch, 0)], -1)
+        launch = np.where(rows >= 0, self.launch.take(np.maximum(rows, 0)), -1)
+        return np.where(launch >= 0, self.events.start_ns.take(np.maximum(launch, 0)), -1)
 
 
 def _pick(rows: Ints, index: Ints) -> Ints:

@@ -237,4 +237,4 @@ def _gaps(
         parts.append((EMPTY, *(np.empty(0, np.int64) for _ in range(4))))
     spans, *rest = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(spans[:, 0], kind="stable")
-    return Gaps(tuple(names), trace.events, *spans[order].T, *(column[order] for column in rest))
+    return Gaps(tuple(names), trace.events, *spans[order].T, *(column.take(order) for column in rest))

@@ -43,14 +43,15 @@ class Launches:
         inside = links.inside
         calls = launch_calls(events) & inside
         kernels = events.of(Category.KERNEL) & inside
+        kernel_ns = events.dur_ns.compress(kernels)
         linked = np.flatnonzero(kernels & (links.launch >= 0))
-        delay = events.start_ns[linked] - events.start_ns[links.launch[linked]]
+        delay = events.start_ns.take(linked) - events.start_ns.take(links.launch.take(linked))
         return cls(
             per_step=float(calls.sum()) / steps.count,
-            launch_us=_median_us(events.dur_ns[calls]) or 0.0,
-            kernels_per_step=float(kernels.sum()) / steps.count,
-            kernel_us=_median_us(events.dur_ns[kernels]) or 0.0,
-            short_share=float((events.dur_ns[kernels] < SHORT_NS).mean()) if kernels.any() else 0.0,
+            launch_us=_median_us(events.dur_ns.compress(calls)) or 0.0,
+            kernels_per_step=len(kernel_ns) / steps.count,
+            kernel_us=_median_us(kernel_ns) or 0.0,
+            short_share=float((kernel_ns < SHORT_NS).mean()) if len(kernel_ns) else 0.0,
             # Host and device clocks may disagree by some µs: a kernel is never started before its launch.
             queue_delay_us=_median_us(np.maximum(delay, 0)),
             graphs=bool((graph_launches(events) & inside).any()),

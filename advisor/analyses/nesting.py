@@ -43,7 +43,7 @@ class Nesting:
         tree = _Tree.of(events, events.of(*HOST_ROWS))
         parent = _parents(tree, len(events))
         child = np.flatnonzero(parent >= 0)
-        inside = np.bincount(parent[child], weights=events.dur_ns[child], minlength=len(events)).astype(np.int64)
+        inside = np.bincount(parent.take(child), events.dur_ns.take(child), minlength=len(events)).astype(np.int64)
         self_ns = np.maximum(events.dur_ns - inside, 0)
         outer_op = _outer_ops(events, parent)
         outermost = outer_op == np.arange(len(events))
@@ -66,9 +66,9 @@ class Nesting:
         at = rows.copy()
         moving = np.flatnonzero(at >= 0)
         while len(moving):
-            moving = moving[~found[at[moving]]]
-            at[moving] = self.parent[at[moving]]
-            moving = moving[at[moving] >= 0]
+            moving = moving.compress(~found.take(at.take(moving)))
+            at[moving] = above = self.parent.take(at.take(moving))
+            moving = moving.compress(above >= 0)
         return at
 
 
@@ -89,10 +89,10 @@ class _Tree:
     def of(cls, events: Events, rows: Mask) -> _Tree:
         """The tree of the given rows."""
         chosen = np.flatnonzero(rows)
-        thread = events.thread[chosen]
-        chosen = chosen[np.argsort(small(thread), kind="stable")]
+        thread = events.thread.take(chosen)
+        chosen = chosen.take(np.argsort(small(thread), kind="stable"))
         bounds = np.cumsum(np.bincount(thread, minlength=len(events.threads)))
-        return cls(events, chosen, events.end_ns[chosen], np.concatenate(([0], bounds)))
+        return cls(events, chosen, events.end_ns.take(chosen), np.concatenate(([0], bounds)))
 
     def inside(self, found: Ints) -> Iterator[tuple[Ints, int]]:
         """Each of some rows with what lies in it, outer ones first: (the rows from it on, the row)."""
@@ -129,10 +129,10 @@ def _parents(tree: _Tree, count: int) -> Ints:
     short = np.flatnonzero(end[:-1] < end[1:]) + 1
     short = short[candidate[short] >= 0]
     while len(short):
-        candidate[short] = at = candidate[candidate[short]]
-        short = short[(at >= 0) & (end[at] < end[short])]  # nobody else's candidate changes any more
+        candidate[short] = at = candidate.take(candidate.take(short))
+        short = short.compress((at >= 0) & (end.take(at) < end.take(short)))  # nobody else's candidate changes any more
     held = np.flatnonzero(candidate >= 0)
-    parent[order[held]] = order[candidate[held]]
+    parent[order.take(held)] = order.take(candidate.take(held))
     return parent
 
 
@@ -156,12 +156,12 @@ def nearest(parent: Ints, found: Mask, holders: Ints | None = None) -> Ints:
     moving = holders[open_]
     settled[moving] = above = parent[moving]
     while True:
-        further = np.flatnonzero((above >= 0) & ~found[above])
-        moving, above = moving[further], above[further]
+        further = np.flatnonzero((above >= 0) & ~found.take(above))
+        moving, above = moving.take(further), above.take(further)
         if not len(moving):
             break
-        settled[moving] = above = settled[above]
-    at = settled[parent]
+        settled[moving] = above = settled.take(above)
+    at = settled.take(parent)
     chosen = np.flatnonzero(found)
     at[chosen] = chosen
     return at
@@ -169,17 +169,17 @@ def nearest(parent: Ints, found: Mask, holders: Ints | None = None) -> Ints:
 
 def _outer_ops(events: Events, parent: Ints) -> Ints:
     is_op = np.append(events.of(Category.CPU_OP), False)  # the last entry is looked at by rows without a parent
-    ops, inner = np.flatnonzero(is_op), np.flatnonzero(is_op[parent])
+    ops, inner = np.flatnonzero(is_op), np.flatnonzero(is_op.take(parent))
     above = np.arange(len(events))
-    above[inner] = parent[inner]
+    above[inner] = parent.take(inner)
     moving = inner
     while len(moving):
-        at = above[moving]
-        further = above[at]
+        at = above.take(moving)
+        further = above.take(at)
         moved = np.flatnonzero(further != at)
-        moving = moving[moved]
-        above[moving] = further[moved]
+        moving = moving.take(moved)
+        above[moving] = further.take(moved)
     outer = np.full(len(events), -1, np.int64)
     outer[ops] = ops
-    outer[inner] = above[inner]  # what is above another row is an op
+    outer[inner] = above.take(inner)  # what is above another row is an op
     return outer

@@ -51,11 +51,11 @@ def by_name(
     """The given rows summed by name, per step, most expensive first; share of `whole_ns`."""
     times = events.dur_ns if time_ns is None else time_ns
     chosen = np.flatnonzero(rows)
-    names = events.name[chosen].astype(np.intp)
-    total_ns = np.bincount(names, weights=times[chosen], minlength=len(events.names))
+    names = events.name.take(chosen).astype(np.intp)
+    total_ns = np.bincount(names, weights=times.take(chosen), minlength=len(events.names))
     calls = np.bincount(names, minlength=len(events.names))
     kind_of = np.zeros(len(events.names), np.int8)
-    kind_of[names] = events.category[chosen]
+    kind_of[names] = events.category.take(chosen)
     order = np.lexsort((np.arange(len(calls)), -total_ns))[:n]
     return tuple(
         OpRow(

@@ -77,8 +77,8 @@ class _Tally:
     def by_name(self, rows: Mask) -> Iterator[tuple[int, Ints]]:
         """Rows inside the steps, one name of the table after the other."""
         inside = np.flatnonzero(rows & (self.step >= 0))
-        inside = inside[np.argsort(small(self.events.name[inside]), kind="stable")]
-        names = self.events.name[inside]
+        inside = inside.take(np.argsort(small(self.events.name.take(inside)), kind="stable"))
+        names = self.events.name.take(inside)
         for part in np.split(inside, np.flatnonzero(names[1:] != names[:-1]) + 1) if len(inside) else ():
             yield int(self.events.name[part[0]]), part
 
@@ -142,7 +142,7 @@ def _device(tally: _Tally) -> Iterator[Counter]:
         ("h2d_pageable_bytes", copies & events.named("HtoD") & events.named("pageable")),
         ("d2h_bytes", copies & events.named("DtoH")),
     ):
-        if (events.bytes[rows] >= 0).all():
+        if (events.bytes.compress(rows) >= 0).all():
             yield tally.of(id_, rows, "bytes", events.bytes)
 
 

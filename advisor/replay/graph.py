@@ -129,7 +129,7 @@ class _Builder:
             short = start + int(full.usual_ns)
             since = np.where(np.isin(mine, blocked), np.minimum(short, end), since) if len(blocked) else since
             point_of_call[mine] = self.draft.add(queue, end, Kind.LAUNCH, mine, waits_from=since, begun=start)
-        works = np.flatnonzero(linked & (point_of_call[np.maximum(work.launch, 0)] >= 0))
+        works = np.flatnonzero(linked & (point_of_call.take(np.maximum(work.launch, 0)) >= 0))
         self.edges.add(
             Why.LAUNCH, point_of_call[work.launch[works]], works, self.delays.launch, from_point=True, to_point=False
         )

@@ -64,7 +64,7 @@ def _rows_in_leads(graph: Graph, events: Events, opens: int) -> Floats:
     recorded = events.of(Category.CPU_OP, Category.ANNOTATION, Category.PYTHON, Category.RUNTIME)
     count = np.zeros(len(points))
     for queue, thread in enumerate(graph.threads):
-        starts = events.start_ns[recorded & (events.thread == thread)] - opens
+        starts = events.start_ns.compress(recorded & (events.thread == thread)) - opens
         mine = points.thread == queue
         low = np.searchsorted(starts, points.lead_start[mine], side="left")
         high = np.searchsorted(starts, points.lead_end[mine], side="left")

@@ -97,8 +97,8 @@ class Draft:
         order = np.lexsort((begun, time, thread))
         index = np.empty(len(order), np.int64)
         index[order] = np.arange(len(order))
-        thread, time, kind, row = thread[order], time[order], kind[order], row[order]
-        waits_from, tail = waits_from[order], tail[order]
+        thread, time, kind, row = (column.take(order) for column in (thread, time, kind, row))
+        waits_from, tail = waits_from.take(order), tail.take(order)
         previous = np.concatenate(([0], time[:-1])).astype(np.int64)
         if len(thread):
             previous[np.concatenate(([True], thread[1:] != thread[:-1]))] = 0

@@ -95,7 +95,7 @@ class Sheet:
             some = plan.forward[np.flatnonzero(alive[plan.forward])]
             held = Held.by(some, plan.target - plan.queues, plan.source_slot, len(after))
         # What does not derive from a point has -1 for it: the entry behind the last.
-        lag = self.weights.lag + np.append(self.offset, 0.0)[plan.source_point]
+        lag = self.weights.lag + np.append(self.offset, 0.0).take(plan.source_point)
         other_lag = np.full(len(after), _NEVER)
         other_lag[held.node] = lag[held.edge]
         return Rows(plan.before, after, held.other, other_lag, own, held.more, held.more_slot, lag[held.more_edge])

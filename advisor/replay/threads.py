@@ -51,7 +51,7 @@ def bursts(trace: Trace, main: int, holders: Ints, calls: Mask, window: tuple[in
         for rows in (rows_of_loop, innermost)
     )
     pids = events.threads[main].pid if main >= 0 else ""
-    for thread in distinct(events.thread[host], len(events.threads)).tolist():
+    for thread in distinct(events.thread.compress(host), len(events.threads)).tolist():
         mine = events.thread == thread
         launches = events.threads[thread].pid == pids and (calls & mine).any()
         if thread == main or not (launches or _computes(mine, host, events.dur_ns, closes - opens)):

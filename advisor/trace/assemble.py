@@ -24,7 +24,7 @@ def assemble(store: Store, tables: Tables, base_ns: int) -> Events:
     if order is not None:
         for name in columns:
             if columns[name].strides != (0,):  # else it holds one value only
-                columns[name] = columns[name][order]
+                columns[name] = columns[name].take(order)
     columns["start_ns"] += base_ns
     names = tuple("" if name is None else name for name in tables.names)
     threads = _one_thread_per_label(columns, tables)
@@ -57,7 +57,7 @@ def sorted_order(start: npt.NDArray[np.int64], dur: npt.NDArray[np.int64]) -> np
     if len(start) < 2:
         return None
     order = np.argsort(start, kind="stable")
-    starts = start[order]
+    starts = start.take(order)
     same = starts[1:] == starts[:-1]
     if same.any():
         # Only the runs of equal starts need the second key.
@@ -82,10 +82,10 @@ def _apply_dialects(columns: Columns, names: tuple[str, ...], threads: tuple[Thr
     kinds = columns["category"]
     annotation = np.array([is_annotation(name) for name in names], bool)
     if annotation.any():
-        kinds[(kinds == Category.CPU_OP) & annotation[columns["name"]]] = Category.ANNOTATION
+        kinds[(kinds == Category.CPU_OP) & annotation.take(columns["name"])] = Category.ANNOTATION
     drawn = np.array([thread.tid.endswith("annotations") for thread in threads], bool)
     if drawn.any():
-        kinds[drawn[columns["thread"]]] = Category.DEVICE_ANNOTATION
+        kinds[drawn.take(columns["thread"])] = Category.DEVICE_ANNOTATION
     silent = (columns["stream"] == -1) & np.isin(kinds, np.array(_DEVICE_ROWS, np.int8))
     if silent.any():
         streams = np.array([integer(thread.tid.removeprefix("stream ").split(" ")[0]) for thread in threads], np.int64)

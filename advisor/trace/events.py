@@ -176,7 +176,7 @@ class Events:
 
         def look() -> Mask:
             used = np.zeros(len(self.names), bool)
-            used[self.name[np.flatnonzero(self.of(category))]] = True
+            used[self.name.compress(self.of(category))] = True
             return used
 
         return self._names(category, look)
@@ -201,7 +201,7 @@ class Events:
     def covered(self, rows: Mask) -> Intervals:
         """The union of the given rows, in time."""
         chosen = np.flatnonzero(rows)
-        return union(self.start_ns[chosen], self.end_ns[chosen])
+        return union(self.start_ns.take(chosen), self.end_ns.take(chosen))
 
     def text(self, row: int) -> str:
         """The name of one event."""

@@ -16,17 +16,17 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
     keep = ends > starts
     if not keep.all():
         some = np.flatnonzero(keep)
-        starts, ends = starts[some], ends[some]
+        starts, ends = starts.take(some), ends.take(some)
     if not len(starts):
         return EMPTY
     if (starts[1:] < starts[:-1]).any():  # rows of a trace are in order already
         order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], ends[order]
+        starts, ends = starts.take(order), ends.take(order)
     reach = np.maximum.accumulate(ends)
     last = np.flatnonzero(starts[1:] > reach[:-1])
     found = np.empty((len(last) + 1, 2), np.int64)
     found[0, 0], found[-1, 1] = starts[0], reach[-1]
-    found[1:, 0], found[:-1, 1] = starts[last + 1], reach[last]
+    found[1:, 0], found[:-1, 1] = starts.take(last + 1), reach.take(last)
     return found
 
 

@@ -47,10 +47,11 @@ def scanner_of(tables: Tables) -> Scanner | None:
 class Rows:
     """The rows of one file, slice after slice in file order."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: Callable[[], float] = float) -> None:
+        """share: asked how much of the file was read so far, 0 to 1; 0 is not known."""
         self.tables = Tables()
-        self.events = Store(COLUMNS, "start_ns")
-        self.memory = Store(MEMORY_COLUMNS, "time_ns")
+        self.events = Store(COLUMNS, "start_ns", share)
+        self.memory = Store(MEMORY_COLUMNS, "time_ns", share)
         self.careful = Careful()
         self._decoder = decoder(exact=False)
         self._exact = False
@@ -114,10 +115,17 @@ class Rows:
         self.memory.add(memory)
 
 
-def read_blocks(blocks: Iterator[bytes], path: str, cut_short: Callable[[], str] = str, ahead: bool = False) -> Trace:
+def read_blocks(
+    blocks: Iterator[bytes],
+    path: str,
+    cut_short: Callable[[], str] = str,
+    share: Callable[[], float] = float,
+    ahead: bool = False,
+) -> Trace:
     """The trace in a stream of JSON text. Raises InputError where it is no trace.
 
     cut_short: asked after the last block why the stream ended early; empty where it did not.
+    share: asked how much of the file was read so far, 0 to 1; 0 is not known.
     ahead: scan the next slices in a second thread.
     """
     with collector_off():
@@ -127,7 +135,7 @@ def read_blocks(blocks: Iterator[bytes], path: str, cut_short: Callable[[], str]
             what = f"{path}: {why} before the first event; copy it again"
             raise InputError(what if why else no_events(start.head, path))
         pieces = slices(start.rest, blocks, path)
-        rows = Rows()
+        rows = Rows(share)
         scanner = scanner_of(rows.tables) if ahead else None
         if scanner is None:
             _in_turn(rows, pieces)

@@ -24,7 +24,7 @@ def load(path: str | PathLike[str], progress: Progress | None = None) -> Trace:
     """
     with open_source(Path(path), progress) as source:
         ahead = source.size >= (AHEAD_PACKED_BYTES if source.packed else AHEAD_BYTES) and _cores() > 1
-        return read_blocks(source.blocks(), source.name, lambda: source.cut_short, ahead)
+        return read_blocks(source.blocks(), source.name, lambda: source.cut_short, source.share, ahead)
 
 
 def read_bytes(data: bytes, path: str) -> Trace:

@@ -119,7 +119,7 @@ def numbered(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np
     offset = (values - least).astype(np.intp)
     seen = np.zeros(int(offset.max()) + 1, np.bool_)
     seen[offset] = True
-    return (np.flatnonzero(seen) + least).astype(values.dtype), (np.cumsum(seen) - 1)[offset]
+    return (np.flatnonzero(seen) + least).astype(values.dtype), (np.cumsum(seen) - 1).take(offset)
 
 
 def order_by(first: npt.NDArray[Any], *ties: npt.NDArray[Any]) -> npt.NDArray[np.intp]:

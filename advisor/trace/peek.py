@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from advisor.errors import InputError
 from advisor.frozen import dataclass
@@ -34,7 +35,8 @@ class Peek:
 def peek(path: Path, whole: bool = True) -> Peek:
     """Reads the start and the end of a trace file. Raises InputError, one line, for what is no trace.
 
-    whole: unpack a compressed file up to its end, where rank and last time may stand; else look at its start only.
+    whole: look at the end, too, where rank and last time may stand, and unpack a compressed file up to there; else only
+    the start is looked at, and no times.
     """
     with open_source(path) as source:
         blocks = source.blocks()
@@ -51,7 +53,10 @@ def peek(path: Path, whole: bool = True) -> Peek:
             last = _tail(path) or first
             for block in blocks if last is first else ():
                 last = last[-BLOCK_BYTES:] + block
-    return _peek(path, start.head, first, last, start.shape)
+    known = _known(path, start.head, last, start.shape)
+    low, high = _window(first, last, base_ns(known)) if whole else (None, None)
+    meta = meta_of(known)
+    return Peek(path, meta.rank, meta.world_size, low, high)
 
 
 def _tail(path: Path) -> bytes:
@@ -63,24 +68,22 @@ def _tail(path: Path) -> bytes:
         return file.read()
 
 
-def _peek(path: Path, head: bytes, first: bytes, last: bytes, shape: str) -> Peek:
+def _known(path: Path, head: bytes, last: bytes, shape: str) -> dict[str, Any]:
+    """What the file states besides its events."""
     careful = Careful()
     known = facts(head, careful, str(path), "list")
     if shape == "object" and ("distributedInfo" not in known or "baseTimeNanoseconds" not in known):
         end = last.rfind(b"]", 0, last.find(b'"distributedInfo"') + 1 or None)
         careful.tail = [last[max(end, 0) :].decode("utf-8", "replace")]
         known = {**facts(b"", careful, str(path), "list"), **known}
-    meta, base = meta_of(known), base_ns(known)
+    return known
+
+
+def _window(first: bytes, last: bytes, base: int) -> tuple[int, int] | tuple[None, None]:
+    """The first and the last time, from both ends of the file."""
     times = [time for text in (first, last) if (time := _time(text)) is not None]
     # Rows stand roughly in time order; M rows repeat the first time, so both ends are looked at over many rows.
-    low, high = (min(t[0] for t in times), max(t[1] for t in times)) if times else (None, None)
-    return Peek(
-        path,
-        meta.rank,
-        meta.world_size,
-        low + base if low is not None else None,
-        high + base if high is not None else None,
-    )
+    return (min(t[0] for t in times) + base, max(t[1] for t in times) + base) if times else (None, None)
 
 
 def _time(text: bytes) -> tuple[int, int] | None:

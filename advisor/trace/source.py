@@ -46,6 +46,10 @@ class Source:
             return self._text(self._zip())
         return self._text(self._gzip(self._raw()) if kind == "gzip" else self._raw())
 
+    def share(self) -> float:
+        """How much of the file as it lies on disk was read so far, 0 to 1."""
+        return self._file.tell() / max(self.size, 1)
+
     def _raw(self) -> Iterator[bytes]:
         done = 0
         while block := self._file.read(BLOCK_BYTES):

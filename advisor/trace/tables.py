@@ -67,7 +67,7 @@ class Detailed:
         for back, name in enumerate(islice(reversed(names), fresh), 1):  # the latest are the last
             self._kept[len(names) - back] = self._NAMES.search(name or "") is not None
         self._looked_at = len(names)
-        return self._kept[indices]
+        return self._kept.take(indices)
 
 
 class Places(dict[Any, int]):
