@@ -184,6 +184,44 @@ def test_what_is_not_plain_is_refused(text: bytes) -> None:
     assert not check(text)
 
 
+AGAIN = [
+    {**ROW, "args": {"External id": 12345678, "Input Dims": [[8, 4], []], "Input type": ["float", ""], "Ev Idx": 5}},
+    {"ph": "X", "cat": "kernel", "name": "k" * 40, "pid": 0, "tid": 7, "ts": 1234567890123.456, "dur": 1.5,
+     "args": {"stream": 7, "grid": [1, 2, 3], "Concrete Inputs": ["", "[1]"], "Input Strides": [[4, 1]]}},
+    {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 2, "args": {"Bytes": -512, "Device Id": 0}},
+    {"ph": "s", "id": 3, "pid": 1, "tid": 1, "ts": 2.125, "cat": "ac2g", "name": "ac2g"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", AGAIN, ids=["op", "kernel", "memory", "flow"])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_what_comes_again_with_one_byte_changed_is_read_alike_or_refused(row: Any, indent: Any) -> None:
+    """Keys, lists, names and places that were seen are not read again, but compared."""
+    text = json.dumps(row, indent=indent).encode()
+    for at in range(len(text)):
+        for byte in b'"\\,:[]{}0 9x-':
+            changed = text[:at] + bytes([byte]) + text[at + 1 :]
+            check(b"[%s,%s,%s,%s]" % (text, text, changed, text))
+
+
+def test_numbers_of_all_lengths_are_exact() -> None:
+    numbers = [int("9876543219876543219"[:length]) for length in range(1, 17)]
+    rows = [{**ROW, "ts": number, "args": {"External id": number}} for number in numbers if number < 2**53]
+    rows += [{**ROW, "ts": number / 1000} for number in numbers[:13]]
+    assert check(json.dumps(rows).encode())
+    for at in range(12):
+        for byte in b"/:.e- \x00\xff":
+            digits = b"123456789012"
+            check(b'[{"ph":"X","ts":%s}]' % (digits[:at] + bytes([byte]) + digits[at + 1 :]))
+
+
+def test_more_keys_than_are_kept_in_mind_are_read_alike() -> None:
+    rows = [{**ROW, "ts": at, "args": {f"key {(at * 7 + k) % 90}": k for k in range(9)}} for at in range(200)]
+    rows += [{**ROW, "ts": at, "args": {"x" * (at % 60): 1, "External id": at}} for at in range(200)]
+    mixed = [json.dumps(row, indent=[None, 1, "\t"][at % 3]) for at, row in enumerate(rows)]
+    assert check(f"[{','.join(mixed)}]".encode())
+
+
 def test_every_beginning_of_a_slice_is_refused() -> None:
     whole = json.dumps(made.rows()[:12], indent=1).encode()
     scanner = scanned.Scanner(Tables())
