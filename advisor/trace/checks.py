@@ -46,7 +46,8 @@ def health(rows: Rows, shape: str, cut_short: str, events: Events) -> tuple[Heal
         found.append(Health("trace-encoding", "note", "text that is not UTF-8: its bytes were replaced, events kept"))
     if counts.get("head"):
         found.append(Health("trace-head", "note", "damaged text around the events: only the known keys were taken"))
-    for reason, number in [*rows.tables.dropped.items(), *_others(counts)]:
+    reasons = [*rows.tables.dropped.items(), *_others(counts)]
+    for reason, number in sorted(reasons, key=lambda one: (-one[1], one[0])):  # the most first, in any way of reading
         found.append(Health("trace-rows", "note", f"{number} {_events(number)} {reason}"))
     return (*found, *_overruns(events))
 
