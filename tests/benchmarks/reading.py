@@ -3,8 +3,9 @@
     python tests/benchmarks/reading.py --sizes 10 200 1000 --hta PATH_TO_PYTHON_WITH_HTA
 
 Prints a Markdown table. Each measurement is a process of its own: CPU seconds of its whole process tree (user and
-system, imports included), wall time, and the peak of the proportional set size over the tree (Linux), sampled.
-`analyze` is the whole command: read, analyse, rules, JSON report.
+system, imports included) and wall time; and in another process the peak of the proportional set size over the tree
+(Linux), sampled: looking at a process's memory holds its threads up. `analyze` is the whole command: read, analyse,
+rules, JSON report.
 """
 
 from __future__ import annotations
@@ -25,21 +26,37 @@ from made_traces import write
 
 SAMPLE_SECONDS = 0.05
 JSON = "import json, sys; json.load(open(sys.argv[1], 'rb'))"
-READ = "import sys; from advisor.trace.load import load; load(sys.argv[1])"
-ALONE = """
+# As the command imports numpy.
+NUMPY = "from advisor.trace.allocator import import_numpy; import_numpy()\n"
+READ = (
+    NUMPY
+    + """
+import sys
+from advisor.trace.load import load
+load(sys.argv[1])
+"""
+)
+ALONE = (
+    NUMPY
+    + """
 import sys
 from advisor.trace import load
 load.AHEAD_BYTES = load.AHEAD_PACKED_BYTES = 1 << 60
 load.load(sys.argv[1])
 """
-STRUCTS = """
+)
+STRUCTS = (
+    NUMPY
+    + """
 import sys
 from advisor.trace import kineto, load
+load.AHEAD_BYTES = load.AHEAD_PACKED_BYTES = 1 << 60
 kineto.scanner_of = lambda tables: None
 load.load(sys.argv[1])
 """
-START = "import advisor.trace.load"
-START_ALL = "import advisor.engine; from advisor import registry; registry.load_rules()"
+)
+START = NUMPY + "import advisor.trace.load"
+START_ALL = NUMPY + "import advisor.engine; from advisor import registry; registry.load_rules()"
 HTA = """
 import sys, warnings, logging
 warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)
@@ -56,27 +73,35 @@ class Cost:
 
     cpu_s: float
     wall_s: float
-    peak_bytes: int
     code: int
 
 
 def measured(command: list[str]) -> Cost:
     """Runs a command to its end."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    # As installed, with its byte code written: compiling is no part of any of these.
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    peak = [0]
-    ended = threading.Event()
-    sampler = threading.Thread(target=_sample, args=(process.pid, peak, ended))
-    sampler.start()
-    code = process.wait()
+    code = _started(command).wait()
     wall = time.monotonic() - started
-    ended.set()
-    sampler.join()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(cpu, wall, peak[0], code)
+    return Cost(cpu, wall, code)
+
+
+def peak_bytes(command: list[str]) -> int:
+    """Runs a command to its end; the most memory that its processes had at once."""
+    process = _started(command)
+    peak, ended = [0], threading.Event()
+    sampler = threading.Thread(target=_sample, args=(process.pid, peak, ended))
+    sampler.start()
+    process.wait()
+    ended.set()
+    sampler.join()
+    return peak[0]
+
+
+def _started(command: list[str]) -> subprocess.Popen[bytes]:
+    # As installed, with its byte code written: compiling is no part of any of these.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
 
 
 def _sample(pid: int, peak: list[int], ended: threading.Event) -> None:
@@ -155,10 +180,12 @@ def main() -> None:
                     continue
                 (Path(folder) / "out.json").unlink(missing_ok=True)
                 cost = measured(command)
+                (Path(folder) / "out.json").unlink(missing_ok=True)
+                peak = peak_bytes(command)
                 failed = "" if cost.code == 0 else f" (exit {cost.code})"
                 say(
                     f"| {real / 1e6:.0f} MB | {name}{failed} | {cost.cpu_s:.2f} | {cost.wall_s:.2f} | "
-                    f"{real / 1e6 / cost.cpu_s:.0f} | {cost.peak_bytes / 1e6:.0f} MB | {cost.peak_bytes / real:.2f} |\n"
+                    f"{real / 1e6 / cost.cpu_s:.0f} | {peak / 1e6:.0f} MB | {peak / real:.2f} |\n"
                 )
                 sys.stdout.flush()
 

@@ -1,7 +1,7 @@
 /* The keys of rows, foreseen.
 
    A writer puts the same key behind the same key, row after row: what stood between two values there the last time is
-   compared as a whole, which takes a third of the time of reading comma, blanks, key and colon. */
+   compared as a whole, instead of reading comma, blanks, key and colon each time. */
 
 #ifndef ADVISOR_KEYS_H
 #define ADVISOR_KEYS_H
