@@ -36,13 +36,13 @@ parts = st.lists(
 )
 
 
-@given(parts, st.integers(1, 8))
+@given(parts, st.integers(1, 8), st.sampled_from([0.0, 1e-12, 0.3, 1.0]))
 def test_columns_of_slices_are_joined_and_what_is_absent_is_minus_one(
-    made: list[tuple[int, set[str]]], room: int
+    made: list[tuple[int, set[str]]], room: int, share: float
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "FIRST_ROWS", room)
-        kept, expected = Store(COLUMNS, "start_ns"), {name: [] for name in COLUMNS}  # type: dict[str, list[int]]
+        kept, expected = Store(COLUMNS, "start_ns", lambda: share), {name: [] for name in COLUMNS}  # type: Any
         value = 0
         for count, names in made:
             part: dict[str, Any] = {}
@@ -56,6 +56,17 @@ def test_columns_of_slices_are_joined_and_what_is_absent_is_minus_one(
     assert {name: column.tolist() for name, column in taken.items()} == expected
     assert {name: column.dtype for name, column in taken.items()} == {n: np.dtype(kind) for n, kind in COLUMNS.items()}
     assert kept.take()["start_ns"].tolist() == []
+
+
+@pytest.mark.parametrize(("share", "room"), [(0.0, 2_000), (0.1, 12_500), (1e-12, 32_000), (1.0, 2_000)])
+def test_room_is_made_for_what_the_whole_file_will_hold(share: float, room: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "FIRST_ROWS", 1)
+        kept = Store({"start_ns": np.int64}, "start_ns", lambda: share)
+        kept.add({"start_ns": np.arange(1_000)})
+        whole = kept.take()["start_ns"].base
+    assert whole is not None
+    assert len(whole) == room
 
 
 @given(st.lists(st.integers(0, 60)), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4)), min_size=1, max_size=5))
