@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 
 from advisor.frozen import dataclass
-from advisor.trace.events import Category, DeviceProperties, Trace
+from advisor.trace.events import Category, Trace
+from advisor.trace.meta import DeviceProperties
 from advisor.trace.numbers import numbered
 
 Kind = Literal["cuda", "rocm", "xpu", "unknown", "foreign", "none"]

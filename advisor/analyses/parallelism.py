@@ -13,8 +13,9 @@ from advisor.analyses.communication import payload
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.steps import Steps
 from advisor.frozen import dataclass
-from advisor.trace.events import Category, Events, Group, Ints, Mask, Meta, Trace
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union
+from advisor.trace.meta import Group, Meta
 
 # The kinds, and what names of process groups and meshes call them. Kinds that wait for nothing else come first.
 KINDS: dict[str, re.Pattern[str]] = {

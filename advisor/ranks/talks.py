@@ -13,7 +13,8 @@ from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.communication import element_bytes
 from advisor.analyses.parallelism import Parallelism
 from advisor.frozen import dataclass
-from advisor.trace.events import Collective, Events, Group, Ints, Meta, Trace
+from advisor.trace.events import Collective, Events, Ints, Trace
+from advisor.trace.meta import Group, Meta
 
 # Spellings of one kind in the names of kernels, annotations and ops: ncclDevKernel_AllReduce_…, gloo:all_reduce,
 # c10d::allreduce_, _allgather_base. Longer words first: "reduce" stands in several of them.

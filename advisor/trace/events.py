@@ -16,6 +16,7 @@ import numpy.typing as npt
 from advisor.frozen import dataclass
 from advisor.model import Health
 from advisor.trace.intervals import Intervals, union
+from advisor.trace.meta import Meta
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,15 +67,6 @@ class Collective:
     group: str = ""
     sequence: int = -1
     purpose: str = ""  # what the process group was made for, in the words of who made it ("mesh_tp")
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A process group that this rank is in: its name, what it was made for ("mesh_tp"), and its ranks in order."""
-
-    name: str
-    purpose: str
-    ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,37 +237,6 @@ class MemoryEvents:
     total_reserved: Ints
     device_type: Ids
     device: Ids
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceProperties:
-    """One entry of `deviceProperties`; None where the trace is silent."""
-
-    name: str
-    major: int | None = None
-    minor: int | None = None
-    multiprocessors: int | None = None
-    total_memory: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """What the file says besides its events. Absent facts are None, never a guess.
-
-    accelerators: what those accelerators are called whose rows are there, but cannot be told apart (MTIA, HPU …)
-    """
-
-    rank: int | None = None
-    world_size: int | None = None
-    backend: str = ""
-    devices: tuple[DeviceProperties, ...] = ()
-    record_shapes: bool | None = None
-    with_stack: bool | None = None
-    profile_memory: bool | None = None
-    trace_id: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
-    accelerators: tuple[str, ...] = ()
-    groups: tuple[Group, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,10 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from typing import Any
 
-from advisor.trace.events import DeviceProperties, Group, Meta
+from advisor.frozen import dataclass
 from advisor.trace.numbers import integer
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group that this rank is in: its name, what it was made for ("mesh_tp"), and its ranks in order."""
+
+    name: str
+    purpose: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProperties:
+    """One entry of `deviceProperties`; None where the trace is silent."""
+
+    name: str
+    major: int | None = None
+    minor: int | None = None
+    multiprocessors: int | None = None
+    total_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What the file says besides its events. Absent facts are None, never a guess.
+
+    accelerators: what those accelerators are called whose rows are there, but cannot be told apart (MTIA, HPU …)
+    """
+
+    rank: int | None = None
+    world_size: int | None = None
+    backend: str = ""
+    devices: tuple[DeviceProperties, ...] = ()
+    record_shapes: bool | None = None
+    with_stack: bool | None = None
+    profile_memory: bool | None = None
+    trace_id: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    accelerators: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
 
 
 def meta_of(head: Mapping[str, Any], accelerators: tuple[str, ...] = ()) -> Meta:
