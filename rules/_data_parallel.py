@@ -1,0 +1,152 @@
+"""The finding about communication of data-parallel ranks: gradients, and whatever else nothing tells apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    Breakdown,
+    Communication,
+    Finding,
+    HostCommunication,
+    Parallelism,
+    RankRecord,
+    Replay,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    dataclass,
+    edits,
+    replayed_or,
+)
+
+from ._collectives import MANY, fewer_bytes
+from ._parallel_kinds import message
+
+# DistributedDataParallel's own default bucket.
+_BUCKET_BYTES = 25e6
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Communication of data-parallel ranks: µs, calls and bytes per step; bytes None where not stated."""
+
+    rows: npt.NDArray[np.int64]
+    us: float
+    calls: float
+    bytes: float | None
+
+    def scaled(self, kept: float) -> Side:
+        """That share of it."""
+        return replace(
+            self, us=kept * self.us, calls=kept * self.calls, bytes=None if self.bytes is None else kept * self.bytes
+        )
+
+
+def side_of(device: Communication | None, host: HostCommunication | None, mixed: Parallelism | None) -> Side:
+    """What travels between data-parallel ranks: everything, unless the job is `mixed`."""
+    if mixed is not None:
+        of_data = mixed.of("data")
+        if of_data is None:
+            return Side(np.empty(0, np.int64), 0.0, 0.0, None)
+        return Side(of_data.rows, of_data.us, of_data.calls, of_data.bytes if device else None)
+    if device is not None:
+        return Side(np.flatnonzero(device.rows), device.us, device.calls, device.bytes)
+    return Side(np.empty(0, np.int64), host.us if host else 0.0, host.calls if host else 0.0, None)
+
+
+def data_finding(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    side: Side,
+    exposed_us: float,
+    record: RankRecord | None,
+    replay: Replay | None,
+    mixed: bool,
+) -> Finding:
+    """The finding about gradients of data-parallel ranks, and whatever else nothing tells apart."""
+    hidden_us = max(0.0, side.us - exposed_us)
+    merged_us = _merged_us(trace, side, exposed_us) if breakdown.on_device else 0.0
+    # What is still exposed can hide behind computation that communication does not cover yet.
+    room_us = computing_us(breakdown) - hidden_us
+    # Half the bytes, or only every second step: half of the time, whatever computation can hide.
+    high_us = min(exposed_us, max(room_us, merged_us, exposed_us / 2))
+    saving = scale.saving(
+        min(merged_us, high_us),
+        high_us,
+        "low: start-up time that buckets of 25 MB merge away; high: what computation can hide, or half of it all",
+    )
+    if breakdown.on_device:
+        saving = _replayed(saving, replay, trace, steps, side, scale.scaled(exposed_us))
+    return Finding(
+        message=message(
+            breakdown.on_device,
+            scale.scaled(exposed_us),
+            exposed_us / steps.step_us,
+            exposed_us,
+            side.us,
+            side.calls,
+            side.bytes,
+            " between data-parallel ranks" if mixed else "",
+        ),
+        saving=saving,
+        facts={
+            "exposed_us": exposed_us,
+            "communication_us": side.us,
+            "collectives": side.calls,
+            "bytes": side.bytes,
+            "hidden_us": hidden_us,
+        },
+        fix=fewer_bytes(trace, record, side.calls, side.bytes, breakdown.on_device),
+        claims=("exposed_communication" if breakdown.on_device else "communication",),
+    )
+
+
+def computing_us(breakdown: Breakdown) -> float:
+    """What communication can hide beside: µs per step."""
+    return breakdown.us("compute") if breakdown.on_device else breakdown.us("forward") + breakdown.us("backward")
+
+
+def _replayed(
+    modelled: Saving, replay: Replay | None, trace: Trace, steps: Steps, side: Side, exposed_us: float
+) -> Saving:
+    """The step replayed with the collectives in buckets, and beside the computation or with half of their bytes.
+
+    Where that hardly shortens the step, something else would set the pace at once, and the range begins at nothing.
+    """
+    buckets = max(1.0, (side.bytes or 0.0) / _BUCKET_BYTES)
+    merged = []
+    if side.calls >= MANY and side.bytes is not None:
+        calls = np.flatnonzero(trace.events.named("c10d::"))
+        merged = [edits.fuse(calls, into=round(buckets * steps.count))]
+    how = "low: fewer, larger collectives; high: the step replayed with them beside computation, or half their bytes"
+    found = max(
+        (
+            replayed_or(modelled, replay, merged, [*merged, other], how, exposed_us)
+            for other in (edits.move(side.rows), edits.scale(side.rows, 0.5))
+        ),
+        key=lambda saving: saving.high_us,
+    )
+    if found.high_us >= 0.5 * modelled.high_us:
+        return found
+    how = "low: the replayed step stays as long, because the host's launches set its pace; high: once they do not"
+    return replace(modelled, low_us=min(found.low_us, modelled.low_us), how=how)
+
+
+def _merged_us(trace: Trace, side: Side, exposed_us: float) -> float:
+    """What fewer, larger collectives would save in start-up time alone: µs per step.
+
+    The start-up time is taken from the shortest tenth of the kernels: those that waited for nobody and carried little.
+    """
+    if side.calls < MANY or side.bytes is None:
+        return 0.0
+    durations = trace.events.dur_ns[side.rows] / 1e3
+    fewer = side.calls - max(1.0, side.bytes / _BUCKET_BYTES)
+    exposed_part = exposed_us / side.us if side.us else 0.0
+    return float(max(0.0, fewer) * np.quantile(durations, 0.1) * exposed_part)
