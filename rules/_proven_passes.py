@@ -5,11 +5,21 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Lines, Reused, Source, Steps, Trace
+from advisor.api import Finding, Fix, Lines, Reused, Saving, Scale, Source, Steps, Trace
 
+from ._places import often, place
+from ._reuse import Reuse
 from ._unfollowed import UnfollowedForwards, is_layer
+from ._words import percent, time
 
 Ints = npt.NDArray[np.int64]
+FIRST_OUTPUT = Fix(
+    "Use the output of the first pass",
+    "exact",
+    "logits = model(inputs)\nloss = criterion(logits, targets)\ncorrect += (model(inputs).argmax(1) == targets).sum()",
+    "logits = model(inputs)\nloss = criterion(logits, targets)\n"
+    "correct += (logits.detach().argmax(1) == targets).sum()",
+)
 
 
 def proven_again(trace: Trace, reused: Reused, forwards: UnfollowedForwards) -> tuple[Ints, Ints]:
@@ -49,6 +59,24 @@ def called(trace: Trace, lines: Lines | None, again: Ints, first: Ints) -> Sourc
         asked[found] = asked.get(found, 0) + 1
     most = max(asked, key=asked.__getitem__)
     return lines.sources[most] if most >= 0 else None
+
+
+def without_gradients(
+    steps: Steps, scale: Scale, work: Reuse, ran: int, asked: Source | None, saving: Saving, claims: tuple[str, ...]
+) -> Finding:
+    """The finding of passes that run again without gradients, each in one of the steps. asked: the line that called."""
+    return Finding(
+        message=(
+            f"A forward pass that is trained runs again without gradients {often(ran / steps.count)}{place(asked)}, on "
+            f"the same tensors with the same weights: {time(scale.scaled(work.us))} of each step "
+            f"({percent(work.us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=tuple(dict.fromkeys(one for one in (asked, *work.where) if one)),
+        facts={"forward_us": work.us, "per_step": ran / steps.count, "ops": len(work.rows) / steps.count},
+        fix=FIRST_OUTPUT,
+        claims=claims,
+    )
 
 
 def _begins(trace: Trace, again: Ints, first: Ints) -> Ints:

@@ -1,4 +1,4 @@
-"""Examples of forward passes without gradients beside the trained one, for second-forward."""
+"""Examples of forward passes without gradients beside the trained one, and the ops that second-forward draws."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from typing import Any
 
 from advisor.api import Ev, Example, draw
 
-_LAYER = [[64, 256], [1024, 256], [1024]]
-_FREE = Ev("aten::linear", dims=_LAYER)
+LAYER = [[64, 256], [1024, 256], [1024]]
+_FREE = Ev("aten::linear", dims=LAYER)
 
 
-def _linear(number: int) -> Ev:
-    return Ev("aten::linear", dims=_LAYER, args={"Sequence number": number, "Fwd thread id": 0})
+def linear(number: int, dims: list[list[int]] | None = None) -> Ev:
+    """A layer whose autograd node has this number."""
+    return Ev("aten::linear", dims=dims or LAYER, args={"Sequence number": number, "Fwd thread id": 0})
 
 
-def _backward(number: int) -> Ev:
+def backward(number: int) -> Ev:
+    """The node of that number."""
     name = "autograd::engine::evaluate_function: AddmmBackward0"
     return Ev(name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
 
 
 _TRAINED: dict[str, Any] = {
-    **{name: _linear(number) for name, number in zip("ABEF", (1, 2, 3, 4), strict=True)},
-    **{name: _backward(number) for name, number in zip("ZYXW", (2, 1, 4, 3), strict=True)},
+    **{name: linear(number) for name, number in zip("ABEF", (1, 2, 3, 4), strict=True)},
+    **{name: backward(number) for name, number in zip("ZYXW", (2, 1, 4, 3), strict=True)},
     **dict.fromkeys("CDGH", _FREE),
 }
 _FIGURES: dict[str, Any] = {

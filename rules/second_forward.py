@@ -34,7 +34,6 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
-    Fix,
     Lines,
     Links,
     Nesting,
@@ -42,7 +41,6 @@ from advisor.api import (
     Reused,
     Saving,
     Scale,
-    Source,
     Steps,
     Trace,
     Undilated,
@@ -55,15 +53,14 @@ from advisor.api import (
 
 from ._costs import calm, launched_us, widened
 from ._places import often, place
-from ._proven_passes import called, proven_again, times
-from ._reuse import Reuse, reuse, saving_of
-from ._second_forward_examples import WITHOUT_GRADIENTS
-from ._unfollowed import UnfollowedForwards
+from ._proven_passes import FIRST_OUTPUT, called, proven_again, times, without_gradients
+from ._reuse import reuse, saving_of
+from ._second_forward_examples import LAYER, WITHOUT_GRADIENTS, backward, linear
+from ._unfollowed import Unfollowed, UnfollowedForwards
 from ._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: an accuracy from a second forward pass against one from the first"
 
-_NONE = np.empty(0, np.int64)
 # Time in ops that the trained forward pass runs too, from which on the two are the same network on the same shapes.
 _THE_SAME = 0.8
 # A forward pass of fewer ops is a term of the loss, not a network.
@@ -86,17 +83,35 @@ def check(
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain drowns in the noise between steps
 ) -> Iterator[Finding]:
-    again, first = proven_again(trace, reused, forwards) if reused and undilated else (_NONE, _NONE)
-    if reused and undilated and times(trace, steps, again) >= min(_OFTEN, steps.count):
-        work = reuse(trace, steps, reused, nesting, lines, again, first)
-        asked = called(trace, lines, again, first)
-        whole = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
-        if whole[0].high_us >= min_share * scale.step_us:
-            yield _without_record(steps, scale, work, times(trace, steps, again), asked, *whole)
+    if reused and undilated:
+        again, first = proven_again(trace, reused, forwards)
+        ran = times(trace, steps, again)
+        if ran >= min(_OFTEN, steps.count):
+            work = reuse(trace, steps, reused, nesting, lines, again, first)
+            whole = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
+            if whole[0].high_us >= min_share * scale.step_us:
+                yield without_gradients(steps, scale, work, ran, called(trace, lines, again, first), *whole)
     runs = [run for run in forwards.runs if run.repeated >= _THE_SAME and len(run.rows) >= _OPS]
     # What runs once in a window of many steps may be an accident of where the window ends.
     if len(runs) < min(_OFTEN, steps.count):
         return
+    spent_us, saving, claims = _costs(trace, steps, breakdown, scale, nesting, links, undilated, replay, runs)
+    if saving.high_us >= min_share * scale.step_us:
+        yield _recorded(steps, scale, runs, spent_us, saving, claims)
+
+
+def _costs(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    runs: list[Unfollowed],
+) -> tuple[float, Saving, tuple[str, ...]]:
+    """(what these passes take, profiled µs per step; what leaving them out saves; the parts of the step it is of)."""
     rows = np.concatenate([run.rows for run in runs])
     spans = calm(union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs])))
     claims: tuple[str, ...]
@@ -113,11 +128,16 @@ def check(
     saving = replayed_or(modelled, replay, [], [gone], how, scale.scaled(bound_us))
     if not breakdown.on_device:
         saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
-    if saving.high_us < min_share * scale.step_us:
-        return
+    return spent_us, saving, claims
+
+
+def _recorded(
+    steps: Steps, scale: Scale, runs: list[Unfollowed], spent_us: float, saving: Saving, claims: tuple[str, ...]
+) -> Finding:
+    """The finding of passes that autograd recorded for no backward pass."""
     where = next((run.where for run in runs if run.where), None)
     per_step = len(runs) / steps.count
-    yield Finding(
+    return Finding(
         message=(
             f"A forward pass that is trained runs again {often(per_step)}{place(where)}, with the same ops "
             f"and shapes and no backward pass: {time(scale.scaled(spent_us))} of each step "
@@ -126,72 +146,30 @@ def check(
         saving=saving,
         where=(where,) if where else (),
         facts={"forward_us": spent_us, "per_step": per_step, "same_share": min(run.repeated for run in runs)},
-        fix=_FIRST_OUTPUT,
+        fix=FIRST_OUTPUT,
         claims=claims,
         # Equal shapes do not prove equal inputs.
         at_most="medium",
     )
 
 
-_FIRST_OUTPUT = Fix(
-    "Use the output of the first pass",
-    "exact",
-    "logits = model(inputs)\nloss = criterion(logits, targets)\ncorrect += (model(inputs).argmax(1) == targets).sum()",
-    "logits = model(inputs)\nloss = criterion(logits, targets)\n"
-    "correct += (logits.detach().argmax(1) == targets).sum()",
-)
-
-
-def _without_record(
-    steps: Steps, scale: Scale, work: Reuse, ran: int, asked: Source | None, saving: Saving, claims: tuple[str, ...]
-) -> Finding:
-    """The finding of passes that run again without gradients, each in one of the steps. asked: the line that called."""
-    return Finding(
-        message=(
-            f"A forward pass that is trained runs again without gradients {often(ran / steps.count)}{place(asked)}, on "
-            f"the same tensors with the same weights: {time(scale.scaled(work.us))} of each step "
-            f"({percent(work.us / steps.step_us)})."
-        ),
-        saving=saving,
-        where=tuple(dict.fromkeys(one for one in (asked, *work.where) if one)),
-        facts={"forward_us": work.us, "per_step": ran / steps.count, "ops": len(work.rows) / steps.count},
-        fix=_FIRST_OUTPUT,
-        claims=claims,
-    )
-
-
-_LAYER = [[64, 256], [1024, 256], [1024]]
-
-
-def _linear(number: int, dims: list[list[int]] | None = None) -> Ev:
-    return Ev("aten::linear", dims=dims or _LAYER, args={"Sequence number": number, "Fwd thread id": 0})
-
-
 def _dropout(number: int) -> Ev:
     return Ev("aten::native_dropout", dims=[[64, 1024]], args={"Sequence number": number, "Fwd thread id": 0})
-
-
-def _backward(number: int) -> Ev:
-    return Ev(
-        "autograd::engine::evaluate_function: AddmmBackward0",
-        launches="",
-        args={"Sequence number": number, "Fwd thread id": 1},
-    )
 
 
 _STEPS = """
     step   [1                             ][2                             ]
     cpu    [A ][B ][Z   ][Y   ][C ][D ]     [E ][F ][X   ][W   ][G ][H ]
     """
-_TRAINED: dict[str, Any] = {"A": _linear(1), "B": _linear(2), "Z": _backward(2), "Y": _backward(1)}
-_TRAINED_2: dict[str, Any] = {"E": _linear(5), "F": _linear(6), "X": _backward(6), "W": _backward(5)}
+_TRAINED: dict[str, Any] = {"A": linear(1), "B": linear(2), "Z": backward(2), "Y": backward(1)}
+_TRAINED_2: dict[str, Any] = {"E": linear(5), "F": linear(6), "X": backward(6), "W": backward(5)}
 _OTHER = [[512, 256], [1024, 256], [1024]]
 
 _SOLVER: dict[str, Any] = {
-    **{name: _linear(at + 1) for at, name in enumerate("ABCDIKP")},
-    **{name: _linear(at + 8) for at, name in enumerate("EFGHJMQ")},
-    **{name: _backward(5 - at) for at, name in enumerate("ZYXWL")},
-    **{name: _backward(12 - at) for at, name in enumerate("VUTSN")},
+    **{name: linear(at + 1) for at, name in enumerate("ABCDIKP")},
+    **{name: linear(at + 8) for at, name in enumerate("EFGHJMQ")},
+    **{name: backward(5 - at) for at, name in enumerate("ZYXWL")},
+    **{name: backward(12 - at) for at, name in enumerate("VUTSN")},
 }
 
 EXAMPLES = [
@@ -203,10 +181,10 @@ EXAMPLES = [
             us=100,
             **_TRAINED,
             **_TRAINED_2,
-            C=_linear(3),
-            D=_linear(4),
-            G=_linear(7),
-            H=_linear(8),
+            C=linear(3),
+            D=linear(4),
+            G=linear(7),
+            H=linear(8),
         ),
         saves_us=(0, 1000),
         says=("runs again once a step",),
@@ -220,12 +198,12 @@ EXAMPLES = [
             gpu 7   [K ][K     ][K       ][K  ][K]   [K ][K     ][K       ][K  ][K]
             """,
             us=100,
-            **(_TRAINED | {"Z": Ev(_backward(2).name, launches="kernel", args=_backward(2).args)}),
-            **(_TRAINED_2 | {"X": Ev(_backward(6).name, launches="kernel", args=_backward(6).args)}),
-            C=_linear(3),
-            D=_linear(4),
-            G=_linear(7),
-            H=_linear(8),
+            **(_TRAINED | {"Z": Ev(backward(2).name, launches="kernel", args=backward(2).args)}),
+            **(_TRAINED_2 | {"X": Ev(backward(6).name, launches="kernel", args=backward(6).args)}),
+            C=linear(3),
+            D=linear(4),
+            G=linear(7),
+            H=linear(8),
             K=GEMM,
         ),
         saves_us=(0, 1700),
@@ -237,10 +215,10 @@ EXAMPLES = [
             us=100,
             **_TRAINED,
             **_TRAINED_2,
-            C=_linear(3, _OTHER),
-            D=_linear(4, _OTHER),
-            G=_linear(7, _OTHER),
-            H=_linear(8, _OTHER),
+            C=linear(3, _OTHER),
+            D=linear(4, _OTHER),
+            G=linear(7, _OTHER),
+            H=linear(8, _OTHER),
         ),
         saves_us=None,
         near_miss=True,
@@ -252,8 +230,8 @@ EXAMPLES = [
             us=100,
             **_TRAINED,
             **_TRAINED_2,
-            C=_linear(3),
-            D=_linear(4),
+            C=linear(3),
+            D=linear(4),
         ),
         saves_us=None,
         near_miss=True,
@@ -265,10 +243,10 @@ EXAMPLES = [
             us=100,
             **_TRAINED,
             **_TRAINED_2,
-            C=Ev("aten::linear", dims=_LAYER),
-            D=Ev("aten::linear", dims=_LAYER),
-            G=Ev("aten::linear", dims=_LAYER),
-            H=Ev("aten::linear", dims=_LAYER),
+            C=Ev("aten::linear", dims=LAYER),
+            D=Ev("aten::linear", dims=LAYER),
+            G=Ev("aten::linear", dims=LAYER),
+            H=Ev("aten::linear", dims=LAYER),
         ),
         saves_us=None,
         near_miss=True,
@@ -283,10 +261,10 @@ EXAMPLES = [
             us=100,
             **_TRAINED,
             **_TRAINED_2,
-            C=_linear(3),
-            D=_linear(4),
-            G=_linear(7),
-            H=_linear(8),
+            C=linear(3),
+            D=linear(4),
+            G=linear(7),
+            H=linear(8),
             O=OPTIMIZER,
         ),
         saves_us=None,
@@ -300,17 +278,17 @@ EXAMPLES = [
             cpu    [A ][P ][B ][Z ][R ][Y ][C ][D ]    [E ][Q ][F ][X ][V ][W ][G ][H ]
             """,
             us=100,
-            **(_TRAINED | {"P": _dropout(2), "B": _linear(3), "Z": _backward(3), "R": _backward(2)}),
-            E=_linear(6),
+            **(_TRAINED | {"P": _dropout(2), "B": linear(3), "Z": backward(3), "R": backward(2)}),
+            E=linear(6),
             Q=_dropout(7),
-            F=_linear(8),
-            X=_backward(8),
-            V=_backward(7),
-            W=_backward(6),
-            C=_linear(4),
-            D=_linear(5),
-            G=_linear(9),
-            H=_linear(10),
+            F=linear(8),
+            X=backward(8),
+            V=backward(7),
+            W=backward(6),
+            C=linear(4),
+            D=linear(5),
+            G=linear(9),
+            H=linear(10),
         ),
         saves_us=None,
         near_miss=True,
