@@ -26,8 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from advisor.api import (
     BACKWARD,
     FORWARD,
@@ -52,21 +50,17 @@ from advisor.api import (
 
 from ._besides import BESIDES
 from ._blocks import MOST_KEPT, TURNS, Block
+from ._collected import collected_us
 from ._loop_places import LoopPlaces
 from ._now_and_then import now_and_then, python_ns
 from ._rising import end_of_rise
-from ._without_core import without_core
+from ._without_core import kept_waiting, without_core
 from ._words import percent, time
 
 CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hooks in Python"
 
 # How capture says that a step ran more lines than it records.
 _CUT = "the lines step ran more than"
-# Collections of the same objects take alike, within this factor.
-_PAUSED = 2.0
-# Of what makes un-profiled steps longer than the median, from here on it is waiting for a core that others have; of
-# the median step itself from here on it is more than what a quiet machine showed in nine of ten scripts.
-_WAITED, _WAITED_OF_STEP = 0.5, 0.05
 # What runs once in a step and is shorter than this is a call or two of a library: there is no loop to take away, and
 # tensor ops with their calls take as long.
 _SOMEBODYS_US = 100.0
@@ -92,11 +86,11 @@ def check(
     # Beside an accelerator, known or not, the loop may do without loss what the device hides.
     if breakdown.on_device or device.kind != "none":
         return
-    # Pauses of the garbage collector are Python too, and the rule garbage-collection owns them.
-    rare, once_us = now_and_then(undilated.python, steps, scale.every, _kept_waiting(record, scale))
+    rare, once_us = now_and_then(undilated.python, steps, scale.every, kept_waiting(record, scale))
     host_us = min(breakdown.us("host"), undilated.python_us) - once_us
     without_core_us = without_core(record, threads) * steps.step_us
-    bound_us = max(host_us - _collected_us(record, undilated, steps) - without_core_us, 0.0)
+    # Pauses of the garbage collector are Python too, and the rule garbage-collection owns them.
+    bound_us = max(host_us - collected_us(record, undilated, steps) - without_core_us, 0.0)
     if bound_us < min_share * steps.step_us:
         return
     end_us = end_of_rise(python_ns(undilated.python, steps), record) if record else None
@@ -125,34 +119,6 @@ def _is_work(line: LineCost, few: float) -> bool:
     few: the share of the steps in which it ran.
     """
     return line.inner or line.visits >= few * TURNS or line.python_us >= _SOMEBODYS_US * line.visits
-
-
-def _collected_us(record: RankRecord | None, undilated: Undilated, steps: Steps) -> float:
-    """Pauses of the garbage collector per profiled step, µs; nothing where they were not recorded.
-
-    Short ones are in every step alike. Those longer than what a step has of Python came in a few steps, of which the
-    window holds more or fewer than its share: they are told by what sticks out.
-    """
-    if record is None or not record.gc_pauses_us or not record.steps.unprofiled_us:
-        return 0.0
-    each_us = np.array(python_ns(undilated.python, steps)) / 1e3
-    excess_us = each_us - float(np.median(each_us))
-    pauses_us = np.array(record.gc_pauses_us)
-    long = pauses_us > _PAUSED * float(np.median(each_us))
-    alike_us = float(pauses_us[~long].sum()) / len(record.steps.unprofiled_us)
-    if not long.any():
-        return alike_us
-    paused = excess_us * _PAUSED >= float(np.median(pauses_us[long]))
-    return alike_us + float(excess_us[paused].sum()) / steps.count
-
-
-def _kept_waiting(record: RankRecord | None, scale: Scale) -> bool:
-    """Whether un-profiled steps that are longer than most waited for a core: then so did those of the window."""
-    vitals, times = record.vitals if record else None, scale.unprofiled
-    if vitals is None or not vitals.loop_queued_us or not vitals.timed_steps or not times.mean or not times.median:
-        return False
-    queued_us = vitals.loop_queued_us / vitals.timed_steps
-    return queued_us >= max(_WAITED * (times.mean - times.median), _WAITED_OF_STEP * times.median)
 
 
 def _saving(
