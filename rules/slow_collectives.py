@@ -41,6 +41,7 @@ from advisor.api import (
     Finding,
     Meetings,
     Ranks,
+    dataclass,
     draw,
 )
 
@@ -61,35 +62,50 @@ def check(
 ) -> Iterator[Finding]:
     if not ranks.on_device and _on_one_host(ranks):
         return
-    waiting = ranks.known_waiting()
-    worst: tuple[float, int, int, float, str] | None = None
-    for meeting, late in zip(ranks.meetings, waiting.late_us, strict=True):
-        sent = _sent_us(meeting, late)
-        for (kind, _), rows in _alike(meeting).items():
-            usual = float(np.median(sent[rows]))
-            slow = rows[sent[rows] > max(min_times * usual, usual + 2 * waiting.uncertain_us)]
-            if len(rows) < _FEWEST or not len(slow) or len(slow) > _FEW * len(rows):
-                continue
-            extra_us = float((sent[slow] - usual).sum()) / len(ranks.steps)
-            if worst is None or extra_us > worst[0]:
-                worst = (extra_us, len(slow), len(rows), float(sent[slow].max()) / max(usual, 1e-3), kind)
-    if worst is None or worst[0] < (min_share if ranks.on_device else min_host_share) * ranks.step_us:
+    worst = max(_slow(ranks, min_times), key=lambda one: one.extra_us, default=None)
+    if worst is None or worst.extra_us < (min_share if ranks.on_device else min_host_share) * ranks.step_us:
         return
-    extra_us, slow_ones, all_of_them, times, kind = worst
-    scale = ranks.facts[ranks.reference].scale
+    extra_us, scale = worst.extra_us, ranks.facts[ranks.reference].scale
     yield Finding(
         message=(
-            f"{slow_ones} of {all_of_them} collectives ({kind}) of one size send up to {count(round(times))} "
+            f"{worst.slow} of {worst.of} collectives ({worst.kind}) of one size send up to {count(round(worst.times))} "
             f"times as long as usual, with no rank late: {time(scale.scaled(extra_us))} of each step on average "
             f"({percent(extra_us / ranks.step_us)})."
         ),
         saving=scale.saving(
             0.0, extra_us, "high: all of this kind as fast as usual; low: the network is not the job's"
         ),
-        facts={"slow": slow_ones, "of": all_of_them, "times": times, "extra_us": extra_us, "kind": kind},
+        facts={"slow": worst.slow, "of": worst.of, "times": worst.times, "extra_us": extra_us, "kind": worst.kind},
         recoverable=False,
         at_most="medium",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Slow:
+    """Collectives of one kind and size of which a few are slow.
+
+    extra_us  what these take beyond the usual, per step;  times: how many times as long as usual the slowest sends
+    """
+
+    extra_us: float
+    slow: int
+    of: int
+    times: float
+    kind: str
+
+
+def _slow(ranks: Ranks, min_times: float) -> Iterator[_Slow]:
+    """Those of every kind and size."""
+    waiting = ranks.known_waiting()
+    for meeting, late in zip(ranks.meetings, waiting.late_us, strict=True):
+        sent = _sent_us(meeting, late)
+        for (kind, _), rows in _alike(meeting).items():
+            usual = float(np.median(sent[rows]))
+            slow = rows[sent[rows] > max(min_times * usual, usual + 2 * waiting.uncertain_us)]
+            if len(rows) >= _FEWEST and 0 < len(slow) <= _FEW * len(rows):
+                extra_us = float((sent[slow] - usual).sum()) / len(ranks.steps)
+                yield _Slow(extra_us, len(slow), len(rows), float(sent[slow].max()) / max(usual, 1e-3), kind)
 
 
 def _on_one_host(ranks: Ranks) -> bool:
