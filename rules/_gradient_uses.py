@@ -188,20 +188,28 @@ def _settled(one: Pass, verdicts: dict[str, tuple[int, int]], piled: set[int]) -
         by_node.setdefault(store.of, set()).add(fate)
     result = list(first)
     for shape, (verdict, times) in verdicts.items():
-        mine = [i for i, store in enumerate(one.stores) if store.shape == shape and first[i] == MAYBE]
-        if verdict != MAYBE or not mine:
-            continue
-        claimed = [i for i in mine if USED in by_node[one.stores[i].of]]
-        idle = [i for i in mine if i not in claimed and by_node[one.stores[i].of] & {NEVER, DROPPED}]
-        if len(claimed) > times or len(mine) - len(idle) < times:
-            continue
-        left = [i for i in mine if i not in claimed and i not in idle]
-        unread = DROPPED if any(DROPPED in by_node[one.stores[i].of] for i in idle) or DROPPED in first else NEVER
-        for i in claimed:
-            result[i] = USED
-        for i in idle:
-            result[i] = unread
-        if len(claimed) == times or len(left) == times - len(claimed):
-            for i in left:
-                result[i] = unread if len(claimed) == times else USED
+        if verdict == MAYBE:
+            open_ = [i for i, store in enumerate(one.stores) if store.shape == shape and first[i] == MAYBE]
+            beside = {i: by_node[one.stores[i].of] for i in open_}
+            for i, fate in _by_nodes(beside, times, DROPPED in first).items():
+                result[i] = fate
     return result
+
+
+def _by_nodes(beside: dict[int, set[int]], times: int, dropped: bool) -> dict[int, int]:
+    """Verdicts on stores of one shape by those on all that their nodes made (`beside`); none where they do not fit.
+
+    times: so many of the stores are applied;  dropped: other gradients of this pass are made and dropped.
+    """
+    claimed = [i for i, fates in beside.items() if USED in fates]
+    idle = [i for i, fates in beside.items() if USED not in fates and fates & {NEVER, DROPPED}]
+    if len(claimed) > times or len(beside) - len(idle) < times:
+        return {}
+    left = [i for i in beside if i not in claimed and i not in idle]
+    unread = DROPPED if dropped or any(DROPPED in beside[i] for i in idle) else NEVER
+    found = dict.fromkeys(claimed, USED) | dict.fromkeys(idle, unread)
+    if len(claimed) == times:
+        found |= dict.fromkeys(left, unread)
+    elif len(left) == times - len(claimed):
+        found |= dict.fromkeys(left, USED)
+    return found
