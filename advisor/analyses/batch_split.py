@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -200,15 +201,23 @@ def _sample_bytes(host: Host, batch: int) -> float:
     return max((NUMBER_BYTES * math.prod(shape) / batch for shape in sizes), default=0.0)
 
 
-def _work_us(host: Host, batch: int) -> tuple[float, float]:
-    """Time of the ops of a step that grows with the batch: (at the slow rates, at the fast ones), µs per step.
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """All calls of one kind in the steps: one op on inputs of the same shapes.
 
-    Slow: products at the lowest rate of a core, but never longer than they took beyond being called; of other ops on
-    the batch all of that; ops that come once per sample. Fast: work at the highest rates alone.
-    Raises Missing where products took far longer than their work explains: then the machine was busy with something
-    else, and what looks like fixed cost is waiting for a core.
+    outer  whether they hold other ops;  took_us: in all, without those
     """
-    events, steps = host.trace.events, host.steps
+
+    name: str
+    inputs: list[Shape]
+    outer: bool
+    number: int
+    took_us: float
+
+
+def _calls(host: Host) -> Iterator[_Calls]:
+    """The calls with known shapes by kind, but for those of an optimizer."""
+    events = host.trace.events
     holds_op = np.zeros(len(events), bool)
     above = host.nesting.parent[host.ops]
     holds_op[above[above >= 0]] = True
@@ -217,33 +226,46 @@ def _work_us(host: Host, batch: int) -> tuple[float, float]:
     every_dims = len(events.dims_table)
     keys = (events.name[rows].astype(np.int64) * every_dims + events.dims[rows]) * 2 + holds_op[rows]
     found, kind, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    kinds = np.column_stack((found // 2 // every_dims, found // 2 % every_dims, found % 2))
-    every = (shape for dims in set(kinds[:, 1].tolist()) for shape in shapes(events.dims_table[dims]))
-    sizes = _batch_sizes(batch, list(every))
     own_us = np.bincount(kind.ravel(), weights=host.nesting.self_ns[rows] / 1e3)
+    for key, number, took_us in zip(found.tolist(), counts.tolist(), own_us.tolist(), strict=True):
+        name, dims = divmod(key // 2, every_dims)
+        yield _Calls(events.names[name], shapes(events.dims_table[dims]), bool(key % 2), number, took_us)
+
+
+def _work_us(host: Host, batch: int) -> tuple[float, float]:
+    """Time of the ops of a step that grows with the batch: (at the slow rates, at the fast ones), µs per step.
+
+    Slow: products at the lowest rate of a core, but never longer than they took beyond being called; of other ops on
+    the batch all of that; ops that come once per sample. Fast: work at the highest rates alone.
+    Raises Missing where products took far longer than their work explains: then the machine was busy with something
+    else, and what looks like fixed cost is waiting for a core.
+    """
+    calls = list(_calls(host))
+    sizes = _batch_sizes(batch, [shape for one in calls for shape in one.inputs])
+    samples = batch * host.steps.count
     slow_us = fast_us = taken_us = explained_us = 0.0
-    for (name, dims, outer), number, took_us in zip(kinds.tolist(), counts.tolist(), own_us.tolist(), strict=True):
-        inputs: list[Shape] = shapes(events.dims_table[dims])
+    for one in calls:
+        inputs, number, took_us = one.inputs, one.number, one.took_us
         # The gradient of a weight sums over the batch, which then is an inner dimension of the product.
         if any(not sizes.isdisjoint(shape) for shape in inputs):
-            done = number * flops(events.names[name], inputs)
+            done = number * flops(one.name, inputs)
             if done:
                 taken_us += took_us
                 explained_us += done / _CORE_GFLOPS[0] / 1e3 + number * _OP_US
                 slow_us += min(done / _CORE_GFLOPS[0] / 1e3, max(took_us - number * _SMALL_OP_US, 0.0))
                 fast_us += done / _CORE_GFLOPS[1] / 1e3
             elif any(shape and shape[0] in sizes for shape in inputs):
-                inside = 0.0 if outer or not has_batch(inputs, batch) else number * traffic(events.names[name], inputs)
+                inside = 0.0 if one.outer or not has_batch(inputs, batch) else number * traffic(one.name, inputs)
                 slow_us += max(took_us - number * _SMALL_OP_US, min(inside / _CORE_GBS[0] / 1e3, took_us), 0.0)
                 fast_us += inside / _CORE_GBS[1] / 1e3
-        elif number >= batch * steps.count and number % (batch * steps.count) == 0:
+        elif number >= samples and number % samples == 0:
             slow_us += took_us
     if taken_us * host.scale.factor > _BUSY * explained_us > 0:
         raise Missing(
             f"matrix products took {taken_us * host.scale.factor / explained_us:.0f} times as long as their work "
             "explains: the machine was busy with something else; run again when it is not"
         )
-    return slow_us / steps.count, fast_us / steps.count
+    return slow_us / host.steps.count, fast_us / host.steps.count
 
 
 def _batch_sizes(batch: int, seen: list[Shape]) -> set[int]:
