@@ -171,18 +171,25 @@ def offsets(found: Sequence[Meetings], ranks: int) -> tuple[Ints, int] | None:
     while reached and len(known) < ranks:
         reached = False
         for one in sorted(found, key=lambda one: (-len(one.ranks), one.group)):
-            anchors = [(column, rank) for column, rank in enumerate(one.ranks) if rank in known]
-            if not anchors or len(one.step) < _FEWEST:
-                continue
-            column, anchor = anchors[0]
-            for other, rank in enumerate(one.ranks):
-                if rank not in known:
-                    middle, width = _closest_half(one.end_ns[:, other] - one.end_ns[:, column])
-                    known[rank] = (known[anchor][0] + middle, max(known[anchor][1], width))
-                    reached = True
+            met = _met(one, known)
+            known |= met
+            reached = reached or bool(met)
     if len(known) < ranks:
         return None
     return np.array([known[rank][0] for rank in range(ranks)], np.int64), max(width for _, width in known.values())
+
+
+def _met(one: Meetings, known: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Clocks of further ranks, by those of a rank that is known and often meets them: (offset, uncertainty), ns."""
+    column, anchor = next(((column, rank) for column, rank in enumerate(one.ranks) if rank in known), (-1, -1))
+    if column < 0 or len(one.step) < _FEWEST:
+        return {}
+    met: dict[int, tuple[int, int]] = {}
+    for other, rank in enumerate(one.ranks):
+        if rank not in known:
+            middle, width = _closest_half(one.end_ns[:, other] - one.end_ns[:, column])
+            met[rank] = (known[anchor][0] + middle, max(known[anchor][1], width))
+    return met
 
 
 def _closest_half(values: Ints) -> tuple[int, int]:
