@@ -33,7 +33,7 @@ def record(session: Session) -> dict[str, Any]:
         "pid": os.getpid(),
         "files": window.files,
         "steps": _steps(session),
-        **session.facts,
+        **session.facts.known,
         "vitals": session.vitals.record(not session.live),
         **session.collector.record(session.tracker.trained),
         "notes": [*session.notes, *window.notes, *clock],

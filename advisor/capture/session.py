@@ -9,18 +9,17 @@ import atexit
 import os
 import sys
 from _thread import get_ident
-from collections import deque
 from typing import Any
 
-from . import alone, choices, compiler, graphs, hooks, live, probe, rank_part, secrets
+from . import alone, choices, compiler, hooks, rank_part
 from .by_hand import PASSES
 from .clock import Clock
 from .ears import Ears
 from .exits import Exits, when_worker_ends
+from .facts import Facts
 from .phases import AFTER, DONE, LINES, OBSERVED, READY, RECORD, TIMING, Phases
 from .place import Place
 from .plan import plan
-from .saves import saves
 from .timewindow import TimeWindow
 from .vitals import Vitals
 from .window import Window
@@ -49,21 +48,17 @@ class Session(Ears):
         self.place = Place()
         self.alone = alone.Alone(settings)
         self.vitals = Vitals()
-        self.clock = Clock(self._device)
+        self.facts = Facts(self.collector, self.tracker)
+        self.clock = Clock(self.facts.device)
         self.window = Window(settings, self._file, self.clock)
         self.window.on_finished = self._write
         self.window.on_stop = self._look
         self.window.on_timed = lambda: self.vitals.timing_ends(self.tracker.count)
-        self.window.modules = self._modules
+        self.window.modules = self.facts.modules
         self.phases: Phases | None = None
-        self.facts: dict[str, Any] = {}
         self.time_window = TimeWindow(self._without_steps, self._open_time_window, self._close_time_window)
-        self.initial = probe.switches()
         self.end_choices = self.end_watch = _nothing
         self.forked = False
-        # The number of autograd's next node at each boundary.
-        self.marks: deque[int | None] = deque(maxlen=graphs.MOST_MARKS)
-        self.kept_before: dict[str, Any] | None = None
 
     def begin(self) -> None:
         """Starts to listen; once."""
@@ -200,12 +195,12 @@ class Session(Ears):
     def _keep_time_window(self) -> None:
         self.end_watch()
         self.exits.release()
-        self.facts.clear()  # a window before it may have seen a script that was still setting up
+        self.facts.known.clear()  # a window before it may have seen a script that was still setting up
         self.window.stop({}, partial=False)
         if self.window.files:
             self._write()
         else:
-            self.facts.clear()  # nothing was computed while this window was open
+            self.facts.known.clear()  # nothing was computed while this window was open
 
     # -- the phases
 
@@ -214,12 +209,12 @@ class Session(Ears):
             self.end_choices()  # a loop that runs has chosen; and the watch costs a little time in each call into torch
             self.window.forget()
             self.end_watch()
-            self.facts.clear()
+            self.facts.known.clear()
             self.exits.release()
             planned = plan(self.settings, self._known_length(), self.place.world_size())
             self.phases = Phases(self.window, planned, self.parts.cut)
             self.phases.left -= self.tracker.count
-        self.marks.append(graphs.number())
+        self.facts.boundary()
         before = self.phases.phase
         self.interrupts.hold(self.phases.at_length(now_ns))
         self.vitals.boundary(before, self.phases.left, self.tracker.count)
@@ -248,38 +243,14 @@ class Session(Ears):
         else:
             self.exits.release()
         if phase == READY:
-            self.kept_before = self._kept(probe.attempt(live.scalars))
+            self.facts.window_opens()
         if phase == DONE:
             self._write()
 
-    def _device(self) -> str:
-        """Type of the device that the model lies on, as far as is known."""
-        return probe.device_of(probe.parameters_of(self.collector.alive_optimizers())) or ""
-
     def _look(self) -> None:
         """Reads the settings as they stand in the window; once."""
-        if "settings" not in self.facts:
-            alive = probe.attempt(live.find)
-            self.facts.update(probe.look(self.initial, self.collector, alive))
-            self.facts["environment"] = secrets.allowed(os.environ)
-            self.facts["saves"] = probe.attempt(saves)
-            found = [self.kept_before, self._kept(alive.scalars if alive else None)]
-            self.facts["kept_graphs"] = max(filter(None, found), key=lambda one: int(one["steps"]), default=None)
-            note = probe.hidden_optimizer(self.collector, alive) if self.tracker.backwards else ""
-            self.notes += [note] if note and note not in self.notes else []
-
-    def _kept(self, alive: list[Any] | None) -> dict[str, Any] | None:
-        """Losses that the script keeps with their graphs, here and now. An epoch may end before the next look."""
-        if alive is None:
-            return None
-        found: dict[str, Any] | None = probe.attempt(lambda: graphs.kept(alive, self.marks, self.tracker.count))
-        return found
-
-    def _modules(self) -> dict[int, str]:
-        """Paths of the model's modules, for the step that records lines."""
-        alive = live.find()
-        optimizers = self.collector.alive_optimizers() or alive.optimizers
-        return live.paths(alive.modules, probe.parameters_of(optimizers))
+        note = self.facts.look()
+        self.notes += [note] if note and note not in self.notes else []
 
     def end(self) -> None:
         """The script ends: an open window is kept, the record is written. Safe to call twice."""
