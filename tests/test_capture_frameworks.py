@@ -86,9 +86,10 @@ def test_python_m_torch_distributed_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_mp_spawn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["spawn", "forkserver"])
+def test_mp_spawn(tmp_path: Path, how: str) -> None:
     """The named script only starts its ranks: it trains nothing and leaves nothing."""
-    two_ranks(capture(tmp_path / "out", SCRIPTS / "ddp.py", "spawn", env={"MASTER_PORT": port()}))
+    two_ranks(capture(tmp_path / "out", SCRIPTS / "ddp.py", how, env={"MASTER_PORT": port()}))
 
 
 @pytest.mark.slow

@@ -269,8 +269,10 @@ def test_a_loop_on_a_thread_hears_nothing(tmp_path: Path) -> None:
     assert rank["notes"] == []
 
 
-@pytest.mark.parametrize("words", [("fork", "0"), ("fork", "1"), ("spawn", "1"), ("forkserver", "0")])
-def test_loader_workers_of_every_start_method(tmp_path: Path, words: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "words", [("fork", "0"), ("fork", "1"), ("spawn", "1"), ("forkserver", "0"), ("forkserver", "1", "torch")]
+)
+def test_loader_workers_of_every_start_method(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Batches, their order and the loss as bare; workers are never profiled, their times known where reached."""
     shutil.copy(SCRIPTS / "contexts.py", tmp_path)
     plain, wrapped = both(tmp_path, "contexts.py", *words)

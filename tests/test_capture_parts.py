@@ -48,7 +48,16 @@ def test_everything_from_the_script_on_is_the_scripts(words: list[str], ours: in
             "distributed",
         ),
         (["python", "-c", "from multiprocessing.resource_tracker import main;main(4)"], "-c", "never"),
-        (["python", "-c", "from multiprocessing.forkserver import main; main(1)"], "-c", "never"),
+        (["python", "-c", "from multiprocessing.forkserver import main; main(1)"], "-c", "server"),
+        (
+            [
+                "python",
+                "-c",
+                "from multiprocessing.forkserver import main; main(7, 8, ['__main__'], '/compile_worker/t.py')",
+            ],
+            "-c",
+            "server",
+        ),
         (["python", "/x/torch/_inductor/compile_worker/__main__.py"], "/x/__main__.py", "never"),
         (["python"], "", "distributed"),
     ],

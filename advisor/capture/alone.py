@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from .by_hand import PASSES
+from .child import is_fork_server
 
 # The file by which processes of one run agree on who is recorded; it goes when run.json is put together.
 CLAIM = "recorded.claim"
@@ -50,8 +51,8 @@ class Alone:
 
 
 def started_by_script() -> bool:
-    """multiprocessing started this interpreter to run a function of the script."""
-    return "--multiprocessing-fork" in sys.orig_argv
+    """multiprocessing started this interpreter, or forked it from its fork server, to run a function of the script."""
+    return "--multiprocessing-fork" in sys.orig_argv or is_fork_server(sys.orig_argv)
 
 
 def _serves_a_loader() -> bool:

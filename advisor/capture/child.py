@@ -14,23 +14,31 @@ from types import ModuleType
 from typing import Any
 
 # Command lines of processes that other processes start to serve them; they never train.
-_SERVANTS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "compile_worker")
+_SERVANTS = ("multiprocessing.resource_tracker", "compile_worker")
+# How the code begins that multiprocessing's fork server runs, in all versions of Python.
+_FORK_SERVER = "from multiprocessing.forkserver import main;"
 
 
 def start(setting: str) -> None:
     """Reads the capture settings (JSON) and, where this process may be a rank, waits for its `import torch`."""
     settings = json.loads(setting)
     role = role_of(settings, list(sys.orig_argv), sys.argv[0] if sys.argv else "")
-    if role != "never":
+    if role == "server":
+        _await_forks(settings)
+    elif role != "never":
         sys.meta_path.insert(0, TorchWatcher(settings, role))
 
 
 def role_of(settings: dict[str, Any], command: Sequence[str], script: str) -> str:
     """rank: this process runs the named script. distributed: a rank once it joins a process group. never: a servant.
 
+    server: multiprocessing's fork server, which never trains itself, while each process that it forks may.
+
     settings["parent"] is the pid of `advisor run` when it started the script itself; settings["targets"] are the
     scripts (real paths) and modules that a launcher's command line names; empty targets mean that none was found there.
     """
+    if is_fork_server(command):
+        return "server"
     line = " ".join(command[1:])
     if any(word in line for word in _SERVANTS):
         return "never"
@@ -44,6 +52,28 @@ def role_of(settings: dict[str, Any], command: Sequence[str], script: str) -> st
     else:
         name = os.path.realpath(script) if script and script != "-c" else script
     return "rank" if name in settings.get("targets", ()) else "distributed"
+
+
+def is_fork_server(command: Sequence[str]) -> bool:
+    """Whether this is the command line of multiprocessing's fork server; what that forks keeps it."""
+    return "-c" in command and command[-1].startswith(_FORK_SERVER)
+
+
+def _await_forks(settings: dict[str, Any]) -> None:
+    """Arms what this fork server forks: such a process starts in the middle of it, and no sitecustomize runs there.
+
+    What such a process forks in turn has its hooks already, as after any fork.
+    """
+    watcher = TorchWatcher(settings, "server")
+    sys.meta_path.insert(0, watcher)
+
+    def forked() -> None:
+        if watcher.role == "server":
+            watcher.role = "distributed"
+            if watcher not in sys.meta_path:  # the server has loaded torch ahead (set_forkserver_preload)
+                _arm(settings, watcher.role)
+
+    os.register_at_fork(after_in_child=forked)
 
 
 class TorchWatcher:
@@ -106,7 +136,8 @@ def _arm(settings: dict[str, Any], role: str) -> None:
             return
         from . import session
 
-        session.arm(settings, role)
+        if role != "server":  # it only saves its children the import
+            session.arm(settings, role)
     except Exception as failure:
         _leave_note(settings, failure)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from . import alone, choices, compiler, hooks, rank_part
 from .by_hand import PASSES
+from .child import is_fork_server
 from .clock import Clock
 from .ears import Ears
 from .exits import Exits, when_worker_ends
@@ -68,6 +69,8 @@ class Session(Ears):
         if not self.forked:  # the hooks of a forked process are those of its parent, and this object is theirs
             self.listen(self._profiler_began, self._profiler_ended)
             atexit.register(self.end)
+            if is_fork_server(sys.orig_argv):  # this process was forked from it; before 3.13 such a one runs no atexit
+                when_worker_ends(self.end)
         self.collector.install()
         self.exits = Exits(self.end)
 

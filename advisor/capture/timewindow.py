@@ -18,8 +18,10 @@ from typing import Any
 # its first seconds on imports, data and compilation. The largest trace is kept.
 WAITS_S, LENGTH_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0), 0.5
 
-# The module whose `_compile` is on the stack for as long as torch.compile makes code of a function.
-_COMPILER = "torch._dynamo.convert_frame"
+# The function that is on the stack for as long as torch.compile makes code of another, with its module.
+_COMPILER = ("torch._dynamo.convert_frame", "_compile")
+# Where a process waits until another one, which it starts, is there: a fork server may load the script first.
+_STARTER = ("multiprocessing.process", "start")
 
 _Call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
@@ -77,7 +79,7 @@ class TimeWindow:
         def pending(_argument: Any) -> int:
             # A slow main thread may come to a call only after the next was asked for.
             try:
-                if not self.answered and self.asked is thunk and not _torch_is_busy(thunk is self.start):
+                if not self.answered and self.asked is thunk and not _is_busy(thunk is self.start):
                     self.answered = call()
             finally:
                 self.queued = False
@@ -87,18 +89,19 @@ class TimeWindow:
         return thunk
 
 
-def _torch_is_busy(starting: bool) -> bool:
+def _is_busy(starting: bool) -> bool:
     """Whether this thread is importing a part of torch: a profiler would find that part half made.
 
     starting: whether the thread is compiling counts, too. Compiled collectives end the process (torch 2.15) where a
-    profiler looks at what the compiler tries them out with.
+    profiler looks at what the compiler tries them out with. And whether it starts a process, which may be the one that
+    does the work.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if frame.f_code.co_name == "<module>" and module.partition(".")[0] == "torch":
             return True
-        if starting and module == _COMPILER and frame.f_code.co_name == "_compile":
+        if starting and (module, frame.f_code.co_name) in (_COMPILER, _STARTER):
             return True
         frame = frame.f_back
     return False

@@ -1,7 +1,8 @@
 """Time to read samples and to collate a batch: in the loop's own process, and in workers that were forked from it.
 
 Forked workers share a small anonymous map with the process that made them: each writes into a slot of its own. Spawned
-workers start from nothing and are not reached; their times are not known and the record says so.
+workers and those of a fork server start from nothing and are not reached; their times are not known and the record says
+so.
 """
 
 from __future__ import annotations

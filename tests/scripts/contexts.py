@@ -1,5 +1,9 @@
-"""A loader with one worker, started as the first argument says, persistent if the second is 1."""
+"""A loader with one worker, started as the first argument says, persistent if the second is 1.
 
+A third names what a fork server loads before it starts workers.
+"""
+
+import multiprocessing
 import sys
 import time
 
@@ -19,6 +23,7 @@ class Samples(Dataset):
 if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    multiprocessing.set_forkserver_preload(sys.argv[3:])
     model = torch.nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     loader = DataLoader(

@@ -1,6 +1,7 @@
 """Processes that train side by side on shared weights, without a process group; the first argument is how they start.
 
-A second argument says that this process trains itself, too.
+A second argument says that this process trains itself, too. `read HOW` trains nothing and reads from a loader whose
+workers start so; preloaded: from a fork server that has loaded torch already.
 """
 
 import json
@@ -32,15 +33,19 @@ class Gradients(torch.utils.data.Dataset):
         return point.grad
 
 
-def read():
-    total = sum(batch.sum() for batch in torch.utils.data.DataLoader(Gradients(), batch_size=4, num_workers=2))
+def read(how):
+    context = mp.get_context("forkserver" if how == "preloaded" else how)
+    if how == "preloaded":
+        context.set_forkserver_preload(["torch"])
+    loader = torch.utils.data.DataLoader(Gradients(), batch_size=4, num_workers=2, multiprocessing_context=context)
+    total = sum(batch.sum() for batch in loader)
     print(json.dumps({"codes": [], "total": float(total)}))
 
 
 def main(how, also=""):
     torch.set_num_threads(1)
     if how == "read":
-        read()
+        read(also)
         return
     model = nn.Linear(8, 1)
     model.share_memory()
