@@ -28,6 +28,14 @@ FOLLOWS_HOOKED_STEPS = pytest.mark.skipif(
 )
 
 
+def fully_shards_on_cpus(torch: Any) -> pytest.MarkDecorator:
+    """For tests that call fully_shard on a CPU. In torch 2.6 it fails there, though it can be imported."""
+    return pytest.mark.skipif(
+        not hasattr(torch.cpu.Stream, "record_event"),
+        reason="fully_shard of this torch asks streams of a CPU for events that they do not have",
+    )
+
+
 @dataclass(frozen=True)
 class Done:
     """What a finished process left."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from capture_runs import FOLLOWS_HOOKED_STEPS, SCRIPTS, Captured, bare, capture
+from capture_runs import FOLLOWS_HOOKED_STEPS, SCRIPTS, Captured, bare, capture, fully_shards_on_cpus
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -203,14 +203,16 @@ def test_work_by_module(plain: Captured) -> None:
     ("how", "expected"),
     [
         ("wrapper", {"kind": "FSDP", "units": 1, "use_orig_params": True, "forward_prefetch": True}),
-        ("fully", {"kind": "FSDP2", "units": 2, "param_dtype": "bfloat16", "reshard_after_forward": False}),
+        pytest.param(
+            "fully",
+            {"kind": "FSDP2", "units": 2, "param_dtype": "bfloat16", "reshard_after_forward": False},
+            marks=fully_shards_on_cpus(torch),
+        ),
     ],
 )
 def test_arguments_of_sharding(tmp_path: Path, how: str, expected: dict[str, Any]) -> None:
     if not hasattr(importlib.import_module("torch.distributed.fsdp"), "fully_shard"):
         pytest.skip("this torch shards on accelerators alone")
-    if how == "fully" and not hasattr(torch.cpu.Stream, "record_event"):
-        pytest.skip("fully_shard of this torch asks streams of a CPU for events that they do not have")
     done = capture(tmp_path / "out", SCRIPTS / "sharded.py", how, tmp_path / "store")
     assert (done.status, done.out) == (0, "trained\n"), done.err
     found = done.rank["settings"]["fsdp"]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from capture_runs import SCRIPTS, advised
+from capture_runs import SCRIPTS, advised, fully_shards_on_cpus
 
 from advisor.analyses.parallelism import Parallelism
 from advisor.computed import Computed
@@ -15,10 +15,16 @@ from advisor.ranks.facts import RankFacts
 from advisor.ranks.ranks import Ranks
 from advisor.trace.load import load
 
-pytest.importorskip("torch.distributed.pipelining")
+torch = pytest.importorskip("torch")
+schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]  # torchrun starts three interpreters
 
 SCRIPT = SCRIPTS / "parallel_kinds.py"
+# torch 2.6 keeps the last message of a batch alone, and gloo never sends one that nobody keeps.
+sends_all = pytest.mark.skipif(
+    not hasattr(schedules, "_wait_batch_p2p"),
+    reason="pipelines of this torch lose messages between CPUs and hang, without us too",
+)
 
 
 def ranks(how: str, folder: Path) -> list[Computed]:
@@ -35,7 +41,9 @@ def ranks(how: str, folder: Path) -> list[Computed]:
     return [Computed(trace=load(path)) for path in sorted(folder.glob("trace-rank*"))]
 
 
-@pytest.mark.parametrize(("how", "kind"), [("split", "tensor"), ("sharded", "sharded")])
+@pytest.mark.parametrize(
+    ("how", "kind"), [("split", "tensor"), pytest.param("sharded", "sharded", marks=fully_shards_on_cpus(torch))]
+)
 def test_what_ranks_communicate_for_is_told(how: str, kind: str, tmp_path: Path) -> None:
     for rank in ranks(how, tmp_path / "out"):
         found = rank.get(Parallelism)
@@ -44,6 +52,7 @@ def test_what_ranks_communicate_for_is_told(how: str, kind: str, tmp_path: Path)
         assert found.kinds[0].compiled == 0
 
 
+@sends_all
 def test_sends_are_matched_with_receives(tmp_path: Path) -> None:
     both = ranks("pipeline", tmp_path / "out")
     assert [[one.kind for one in rank.get(Parallelism).kinds] for rank in both] == [["stages"], ["stages"]]
