@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from advisor.capture.witness import witness
+from advisor.capture.witness import Witness, witness
 
 _BOOT = Path(__file__).parent / "boot"
 # Between two looks at a script that runs, for which the cost of a look must not matter.
@@ -121,14 +121,18 @@ def wait(process: subprocess.Popen[bytes], meanwhile: Callable[[], None] = lambd
                 meanwhile()
                 # SIGCHLD wakes us; the time limit is for a child that ended just before signals were blocked.
                 seen = signal.sigtimedwait(awaited | {signal.SIGCHLD}, _PAUSE_S)
-                if seen is None or seen.si_signo == signal.SIGCHLD or seen.si_code > 0:
-                    continue
-                with contextlib.suppress(ProcessLookupError):
-                    if not (_in_our_group(process) and standing_by.saw(seen.si_signo)):
-                        process.send_signal(seen.si_signo)
+                if seen is not None and seen.si_signo != signal.SIGCHLD and seen.si_code <= 0:
+                    _pass_on(process, seen.si_signo, standing_by)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return _ended(process.returncode)
+
+
+def _pass_on(process: subprocess.Popen[bytes], number: int, standing_by: Witness) -> None:
+    """Sends the process a signal that reached us, unless it reached our whole process group."""
+    with contextlib.suppress(ProcessLookupError):
+        if not (_in_our_group(process) and standing_by.saw(number)):
+            process.send_signal(number)
 
 
 def _in_our_group(process: subprocess.Popen[bytes]) -> bool:
