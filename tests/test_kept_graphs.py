@@ -6,6 +6,7 @@ import sys
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -14,7 +15,8 @@ from capture_runs import Captured, capture
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture import graphs, held, holders, live  # noqa: E402
+from advisor.capture import graphs, held, holders, live, probe  # noqa: E402
+from advisor.capture.facts import Facts  # noqa: E402
 
 HERE = Path(__file__).name
 NET = torch.nn.Linear(64, 64)
@@ -207,6 +209,28 @@ def test_saved_tensors_are_not_unpacked() -> None:
     roots = {number + 1: [one.grad_fn] for number, one in enumerate(kept)}
     assert held.held_bytes(roots, marks) == (LARGE if TELLS else None)  # type: ignore[arg-type]
     assert not asked
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({"steps": 23, "name": "meter.sum"}, {"steps": 38}, 23),
+        ({"steps": 23, "name": "meter.sum"}, {"steps": 38, "name": "meter.sum"}, 38),
+        ({"steps": 23}, {"steps": 38}, 38),
+        ({"steps": 23}, None, 23),
+    ],
+)
+def test_the_look_that_found_the_variable_goes_first(
+    before: dict[str, Any], after: dict[str, Any] | None, said: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a window of torch 2.6 on Python 3.12 what an epoch dropped lives on: more steps, in no variable."""
+    looks = iter([before, after])
+    monkeypatch.setattr(Facts, "_kept", lambda *_: next(looks))
+    monkeypatch.setattr(probe, "look", lambda *_: {"settings": {}})
+    facts = Facts(None, SimpleNamespace(backwards=0))  # type: ignore[arg-type]
+    facts.window_opens()
+    facts.look()
+    assert facts.known["kept_graphs"]["steps"] == said
 
 
 SCRIPT = """import torch
