@@ -14,7 +14,7 @@ from pathlib import Path
 
 import capture_runs
 import pytest
-from capture_runs import COMMAND, FOLLOWS_HOOKED_STEPS, SCRIPTS, Done, advised, bare
+from capture_runs import COMMAND, FOLLOWS_HOOKED_STEPS, SCRIPTS, Done, advised, bare, capture
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -301,3 +301,36 @@ def test_environment_names_nothing_else_of_us() -> None:
     assert set(made) == {"PATH", "PYTHONPATH", "TORCH_ADVISOR_CAPTURE"}
     assert made["PYTHONPATH"].split(os.pathsep)[1:] == ["/own"]
     assert capture_runs.environment(None)["PATH"] == os.environ["PATH"]
+
+
+DROPPED = """import gc, sys, weakref
+import torch
+gc.disable()
+torch.set_num_threads(1)
+class Epoch:
+    pass
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+dropped = []
+def epoch():
+    meter = Epoch()
+    dropped.append(weakref.ref(meter))
+    for _ in range(5):
+        loss = model(torch.randn(4, 8)).square().mean()
+        dropped.append(weakref.ref(loss))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+for number in range(60):
+    epoch()
+print(sum(one() is not None for one in dropped))
+"""
+
+
+def test_what_the_script_drops_is_gone(tmp_path: Path) -> None:
+    """Without Python's garbage collector, too: nothing of ours makes a cycle with the frames of the loop."""
+    script = tmp_path / "train.py"
+    script.write_text(DROPPED)
+    done = capture(tmp_path / "out", script)
+    assert (done.status, done.out) == (0, "0\n"), done.err
+    assert {file["role"] for file in done.rank["files"]} >= {"profile", "lines"}

@@ -223,7 +223,7 @@ def test_saved_tensors_are_not_unpacked() -> None:
 def test_the_look_that_found_the_variable_goes_first(
     before: dict[str, Any], after: dict[str, Any] | None, said: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a window of torch 2.6 on Python 3.12 what an epoch dropped lives on: more steps, in no variable."""
+    """What an epoch dropped may live on in a cycle that nobody has collected yet: more steps, in no variable."""
     looks = iter([before, after])
     monkeypatch.setattr(Facts, "_kept", lambda *_: next(looks))
     monkeypatch.setattr(probe, "look", lambda *_: {"settings": {}})

@@ -41,8 +41,8 @@ class Facts:
         self.known["environment"] = secrets.allowed(os.environ)
         self.known["saves"] = probe.attempt(saves)
         found = [self.kept_before, self._kept(alive.scalars if alive else None)]
-        # While it records, more than the script may hold what an epoch dropped (seen: torch 2.6 on Python 3.12), in no
-        # variable: a look that found the script's goes first.
+        # What an epoch dropped may live in a cycle until Python collects it: more steps, in no variable. A look that
+        # found the variable goes first.
         self.known["kept_graphs"] = max(
             filter(None, found), key=lambda one: ("name" in one, int(one["steps"])), default=None
         )

@@ -142,6 +142,8 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
     """What the threads did between two readings, µs."""
     queued = ended["queued"] - began["queued"] if None not in (began["queued"], ended["queued"]) else None
     frames = sys._current_frames()
+    # This frame would keep itself, and with it the variables of all that called it: a step's losses and their graphs.
+    frames.pop(threading.get_ident(), None)
     threads = []
     for native, (cpu_ns, thread) in ended["others"].items():
         before = began["others"].get(native, (0, None))[0]
