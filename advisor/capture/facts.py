@@ -32,6 +32,10 @@ class Facts:
         """An epoch may end before the next look, and what it kept with it."""
         self.kept_before = self._kept(probe.attempt(live.scalars))
 
+    def forget(self) -> None:
+        """What was read belongs to no window that is kept: the next look reads it anew."""
+        self.known.clear()
+
     def look(self) -> str:
         """Reads the settings as they stand in the window, once; what is to be noted of them."""
         if "settings" in self.known:

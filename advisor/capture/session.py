@@ -198,12 +198,12 @@ class Session(Ears):
     def _keep_time_window(self) -> None:
         self.end_watch()
         self.exits.release()
-        self.facts.known.clear()  # a window before it may have seen a script that was still setting up
+        self.facts.forget()  # a window before it may have seen a script that was still setting up
         self.window.stop({}, partial=False)
         if self.window.files:
             self._write()
         else:
-            self.facts.known.clear()  # nothing was computed while this window was open
+            self.facts.forget()  # nothing was computed while this window was open
 
     # -- the phases
 
@@ -212,7 +212,7 @@ class Session(Ears):
             self.end_choices()  # a loop that runs has chosen; and the watch costs a little time in each call into torch
             self.window.forget()
             self.end_watch()
-            self.facts.known.clear()
+            self.facts.forget()
             self.exits.release()
             planned = plan(self.settings, self._known_length(), self.place.world_size())
             self.phases = Phases(self.window, planned, self.parts.cut)
