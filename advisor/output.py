@@ -11,6 +11,8 @@ from advisor.errors import AdvisorError, UsageError
 
 # What we write into a folder of ours; anything else in it is the user's.
 _OUR_NAMES = ("report.", "run.json", "trace-rank", "lines-rank", "rank", "gate.")
+# Each try but the last fails only if two other runs meet in it; what stands in the way for good is then said.
+_MOST_TRIES = 20
 
 
 def claim_folder(folder: Path) -> Path:
@@ -24,10 +26,21 @@ def claim_folder(folder: Path) -> Path:
     elif names and names & {"report.json", "report.html", "run.json"}:
         raise UsageError(f"{folder} holds a report beside other files; name another folder with --output")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
     except OSError as failure:
         raise AdvisorError(f"cannot make {folder}: {failure.strerror}; name another folder with --output") from failure
     return folder
+
+
+def _make(folder: Path) -> None:
+    """Makes the folder where none is. Raises OSError."""
+    for _ in range(_MOST_TRIES - 1):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            continue  # another run made it first, and a third moved it aside before we saw that it is a folder
+        return
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _names(folder: Path) -> set[str]:
@@ -66,7 +79,7 @@ def write_file(path: Path, data: str | bytes, *, replace: bool) -> None:
 
     payload = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make(path.parent)
         handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:

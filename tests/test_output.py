@@ -12,7 +12,7 @@ from advisor.output import claim_folder, write_file
 
 
 def filled(folder: Path, mark: str) -> Path:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "report.json").write_text(mark)
     (folder / "trace-rank0-1.pt.trace.json.gz").write_text(mark)
     return folder
@@ -29,12 +29,18 @@ def test_the_newest_run_keeps_the_name(tmp_path: Path) -> None:
     assert (tmp_path / "advisor-report.2" / "report.json").read_text() == "second"
 
 
-def test_two_runs_at_once_never_mix(tmp_path: Path) -> None:
-    home = filled(tmp_path / "advisor-report", "old")
+def test_eight_runs_at_once_all_get_their_folder_and_lose_nothing(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: claim_folder(home), range(8)))
-    kept = [path for path in tmp_path.rglob("report.json") if path.read_text() == "old"]
-    assert len(kept) == 1
+        for number in range(100):  # threads met so that one of them failed in 2 of 100 such rounds
+            home = filled(tmp_path / str(number) / "advisor-report", "old")
+            list(pool.map(claim_folder, [home] * 8))
+            assert len(list((tmp_path / str(number)).rglob("report.json"))) == 1
+
+
+def test_a_dangling_link_in_the_way_is_said(tmp_path: Path) -> None:
+    (tmp_path / "advisor-report").symlink_to(tmp_path / "gone")
+    with pytest.raises(AdvisorError, match="File exists; name another folder"):
+        claim_folder(tmp_path / "advisor-report")
 
 
 def test_a_folder_of_the_user_stays_where_it_is(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Block(nn.Module):
         super().__init__()
         self.first = nn.Conv2d(inner, outer, 3, 2, 1, bias=False)
         self.second = nn.Conv2d(outer, outer, 3, 1, 1, bias=False)
-        self.short = nn.Conv2d(inner, outer, 1, 2, bias=False)
+        self.short = nn.Sequential(nn.AvgPool2d(2), nn.Conv2d(inner, outer, 1, bias=False))
         self.norms = nn.ModuleList([nn.BatchNorm2d(outer), nn.BatchNorm2d(outer)])
 
     def forward(self, x):
