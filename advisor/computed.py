@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -21,14 +22,19 @@ class Missing(Exception):  # noqa: N818 - an outcome, not a fault
 
 
 class Computed:
-    """The analyses of one trace: each is computed at most once, failures included."""
+    """The analyses of one trace: each is computed at most once, failures included.
+
+    Several threads may ask: what one of them is computing, the others wait for.
+    """
 
     def __init__(self, watch: Callable[[str], None] | None = None, **inputs: Any) -> None:
         """`inputs`: values given from outside; their types are what analyses ask for.
 
-        watch: told the name of each analysis when its turn comes.
+        watch: told the name of each analysis when its turn comes; never by two threads at once.
         """
         self._watch = watch
+        self._watching = threading.Lock()
+        self._turns: dict[type, _Turn] = {}
         self._known: dict[type, Any] = {type(value): value for value in inputs.values() if value is not None}
         self._failed: dict[type, Exception] = {}
 
@@ -41,16 +47,29 @@ class Computed:
         compute = getattr(kind, "compute", None)
         if compute is None:
             raise Missing(getattr(kind, "missing", f"{kind.__name__} was not recorded"))
+        mine = _Turn()
+        turn = self._turns.setdefault(kind, mine)
+        if turn is not mine:
+            turn.wait(kind)
+            return self.get(kind)
+        try:
+            # Another thread's turn may have ended between our looking and ours.
+            if kind not in self._known and kind not in self._failed:
+                self._work_out(kind, compute)
+        finally:
+            del self._turns[kind]
+            turn.over.set()
+        return self.get(kind)
+
+    def _work_out(self, kind: type, compute: Callable[..., Any]) -> None:
         try:
             arguments = self.arguments(compute)
             if self._watch is not None:
-                self._watch(kind.__name__)
-            value = compute(**arguments)
+                with self._watching:
+                    self._watch(kind.__name__)
+            self._known[kind] = compute(**arguments)
         except Exception as failure:
             self._failed[kind] = failure
-            raise
-        self._known[kind] = value
-        return typing.cast(T, value)
 
     def find(self, kind: type[T]) -> T | None:
         """The analysis of that type, or None where it is Missing."""
@@ -64,6 +83,20 @@ class Computed:
         return {
             name: self.find(kind) if optional else self.get(kind) for name, (kind, optional) in needs(function).items()
         }
+
+
+class _Turn:
+    """One thread's work on an analysis; `over` is set when it is known or has failed."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.over = threading.Event()
+
+    def wait(self, kind: type) -> None:
+        """Until it is over. Raises RecursionError for an analysis that is asked for in its own making."""
+        if self.thread == threading.get_ident() and not self.over.is_set():
+            raise RecursionError(f"{kind.__name__} needs itself")
+        self.over.wait()
 
 
 @functools.cache

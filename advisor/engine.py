@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from advisor import health, joint, merge, metrics, module_view, repeats, severity, timeline_view, what_if
+from advisor import health, joint, merge, metrics, module_view, repeats, severity, shared_out, timeline_view, what_if
 from advisor.analyses.breakdown import Breakdown
 from advisor.analyses.device import Device
 from advisor.analyses.lines import LinesTrace
@@ -163,6 +163,7 @@ def _of_job(
 def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence[str]) -> _RankResult:
     lines = LinesTrace(one.lines) if one.lines else None
     computed = Computed(one.watch, trace=one.trace, record=one.record, lines=lines)
+    outcomes = _outcomes(one, rules, computed, config)
     steps = computed.get(Steps)
     scale = computed.get(Scale)
     breakdown = computed.find(Breakdown)
@@ -171,7 +172,6 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
     ops = computed.find(Ops)
     factor = scale.factor
     known_us = {item.id: item.us * factor for item in items}
-    outcomes = tuple(apply(rule, computed, config.thresholds.get(rule.id, {}), one.rank) for rule in rules)
     replay = computed.find(Replay)
     replayed = _replayed_together(replay, outcomes)
     return _RankResult(
@@ -197,6 +197,17 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
         modules=module_view.modules(computed, one.rank, one.record),
         facts=computed.find(RankFacts) if _has_peers(one, computed) else None,
     )
+
+
+def _outcomes(one: RankInput, rules: Sequence[Rule], computed: Computed, config: Config) -> tuple[Outcome, ...]:
+    """What each rule says of a trace; of a large one two threads ask, unless only some rules were asked for."""
+
+    def ask(rule: Rule) -> Outcome:
+        return apply(rule, computed, config.thresholds.get(rule.id, {}), one.rank)
+
+    if not config.select and shared_out.is_worth_it(len(one.trace.events)):
+        return shared_out.outcomes(rules, computed, ask)
+    return tuple(map(ask, rules))
 
 
 def _has_peers(one: RankInput, computed: Computed) -> bool:

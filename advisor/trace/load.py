@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from os import PathLike
 from pathlib import Path
 
+from advisor.trace.allocator import cores
 from advisor.trace.events import Trace
 from advisor.trace.kineto import read_blocks
 from advisor.trace.source import BLOCK_BYTES, Progress, open_source
@@ -23,14 +23,10 @@ def load(path: str | PathLike[str], progress: Progress | None = None) -> Trace:
     Raises InputError, one line, for a file that cannot be read or holds no trace.
     """
     with open_source(Path(path), progress) as source:
-        ahead = source.size >= (AHEAD_PACKED_BYTES if source.packed else AHEAD_BYTES) and _cores() > 1
+        ahead = source.size >= (AHEAD_PACKED_BYTES if source.packed else AHEAD_BYTES) and cores() > 1
         return read_blocks(source.blocks(), source.name, lambda: source.cut_short, source.share, ahead)
 
 
 def read_bytes(data: bytes, path: str) -> Trace:
     """The trace in JSON text. `path` only names it in messages. Raises InputError where it is no trace."""
     return read_blocks((data[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES)), path)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
