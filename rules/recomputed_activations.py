@@ -155,23 +155,31 @@ def _recomputed(trace: Trace, nesting: Nesting) -> npt.NDArray[np.bool_]:
     sums: a node counts where one of its ops is such as only a forward pass calls.
     """
     events = trace.events
-    inside = nesting.ancestor(events.named(AUTOGRAD_NODE))
-    own = inside != np.arange(len(events))
+    nodes = events.named(AUTOGRAD_NODE)
     forward = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
-    again = forward & (inside >= 0) & own & ~events.named("Backward")
-    layers = np.unique(inside[again & events.named(*_LAYERS)])
-    return np.asarray(again & np.isin(inside, layers), bool)
+    forward &= ~events.named("Backward")
+
+    def inside(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The backward node around each row, -1 for the node itself and where none is."""
+        around = nesting.ancestor_of(rows, nodes)
+        return np.where(around == rows, -1, around)
+
+    layers = np.unique(inside(np.flatnonzero(forward & events.named(*_LAYERS))))
+    again = np.zeros(len(events), bool)
+    if (layers >= 0).any():  # few scripts compute anything again, and the rest takes a while
+        rows = np.flatnonzero(forward)
+        again[rows[np.isin(inside(rows), layers[layers >= 0])]] = True
+    return again
 
 
 def _spans(trace: Trace, again: npt.NDArray[np.bool_], nesting: Nesting, steps: Steps) -> Intervals:
     """From the start of each backward node that runs forward ops to the end of the last of them: Python included."""
     events = trace.events
-    node = nesting.ancestor(events.named(AUTOGRAD_NODE))
-    rows = np.flatnonzero(again & (node >= 0))
-    ends = np.zeros(len(events), np.int64)
-    np.maximum.at(ends, node[rows], events.end_ns[rows])
-    nodes = np.unique(node[rows])
-    return intersect(union(events.start_ns[nodes], ends[nodes]), steps.window)
+    rows = np.flatnonzero(again)
+    nodes, which = np.unique(nesting.ancestor_of(rows, events.named(AUTOGRAD_NODE)), return_inverse=True)
+    ends = np.zeros(len(nodes), np.int64)
+    np.maximum.at(ends, which, events.end_ns[rows])
+    return intersect(union(events.start_ns[nodes], ends), steps.window)
 
 
 def _kept_bytes(trace: Trace, again: npt.NDArray[np.bool_]) -> float:
@@ -206,10 +214,9 @@ def _time_us(
     events = trace.events
     if not on_device:
         return steps.per_step_us(total(spans))
-    launch = links.launch
-    above = nesting.ancestor(again)
-    mine = trace.device_work & (launch >= 0) & (above.take(np.maximum(launch, 0)) >= 0)
-    return steps.per_step_us(float(events.dur_ns.compress(mine).sum()))
+    work = np.flatnonzero(trace.device_work & (links.launch >= 0))
+    mine = work[nesting.ancestor_of(links.launch[work], again) >= 0]
+    return steps.per_step_us(float(events.dur_ns[mine].sum()))
 
 
 def _room(memory: PeakMemory | None, device: Device) -> str:

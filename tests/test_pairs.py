@@ -107,6 +107,10 @@ print(json.dumps(seen))
 """
 
 
+# What oneDNN says of bfloat16 on processors without AVX-512: the script runs on others.
+NO_BFLOAT16 = "could not create a primitive descriptor for the LSTM"
+
+
 @pytest.mark.torch
 @pytest.mark.slow  # nearly 200 scripts, each started, trained for two steps and ended
 def test_every_script_trains() -> None:
@@ -122,7 +126,9 @@ def test_every_script_trains() -> None:
         env=os.environ | {"OMP_NUM_THREADS": "1"},  # threads wait for each other where other tests run beside this one
     )
     steps = json.loads(done.stdout.splitlines()[-1])
-    assert steps == dict.fromkeys(alone, STEPS)
+    able = [path for path in alone if NO_BFLOAT16 not in str(steps[path])]
+    assert len(able) >= len(alone) - 1
+    assert {path: steps[path] for path in able} == dict.fromkeys(able, STEPS)
 
 
 @pytest.mark.torch

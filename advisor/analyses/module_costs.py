@@ -14,7 +14,7 @@ from advisor.analyses.module_calls import ModuleCalls
 from advisor.analyses.nesting import Nesting
 from advisor.analyses.phases import backward_rows
 from advisor.analyses.scale import before_the_window
-from advisor.analyses.step_parts import BACKWARD
+from advisor.analyses.step_parts import BACKWARD, PartOf
 from advisor.analyses.steps import Steps
 from advisor.analyses.undilated import Stretch, Undilated
 from advisor.capture.record import RankRecord, StepTimes
@@ -199,7 +199,7 @@ class _Work:
         rows = rows[self.forward[rows] >= 0]
         return self._by_chain(self.forward[rows], self.links.step[rows], operations(self.events, rows), self.calls.kept)
 
-    def rows_by_part(self, part_of: Ints, part: int) -> Floats:
+    def rows_by_part(self, part_of: PartOf, part: int) -> Floats:
         """Ops recorded in forwards, of those that lie in one part of the step."""
         rows = np.flatnonzero((self.forward >= 0) & (part_of == part) & self.events.of(Category.CPU_OP))
         return self._by_chain(self.forward[rows], self.links.step[rows], np.ones(len(rows)), self.calls.kept)

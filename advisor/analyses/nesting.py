@@ -76,13 +76,12 @@ class Nesting:
 class _Tree:
     """Rows of host threads in the order of a call tree: by thread, then by start, longer first.
 
-    rows, end_ns   event rows and their ends
-    bounds         where each thread starts in them, and the end
+    rows     event rows
+    bounds   where each thread starts in them, and the end
     """
 
     events: Events
     rows: Ints
-    end_ns: Ints
     bounds: Ints
 
     @classmethod
@@ -92,7 +91,7 @@ class _Tree:
         thread = events.thread.take(chosen)
         chosen = chosen.take(np.argsort(small(thread), kind="stable"))
         bounds = np.cumsum(np.bincount(thread, minlength=len(events.threads)))
-        return cls(events, chosen, events.end_ns.take(chosen), np.concatenate(([0], bounds)))
+        return cls(events, chosen, np.concatenate(([0], bounds)))
 
     def inside(self, found: Ints) -> Iterator[tuple[Ints, int]]:
         """Each of some rows with what lies in it, outer ones first: (the rows from it on, the row)."""
@@ -106,7 +105,7 @@ class _Tree:
             end = events.end_ns[row]
             last = int(np.searchsorted(events.start_ns, end, side="right"))
             stop = at + 1 + int(np.searchsorted(self.rows[at + 1 : high], last))
-            later = self.end_ns[at + 1 : stop] > end
+            later = events.end_ns.take(self.rows[at + 1 : stop]) > end
             first = int(later.argmax()) if later.any() else len(later)
             yield self.rows[at : at + 1 + first], row
 
@@ -118,7 +117,7 @@ def parents(events: Events, rows: Mask) -> Ints:
 
 def _parents(tree: _Tree, count: int) -> Ints:
     parent = np.full(count, -1, np.int64)
-    order, end = tree.rows, tree.end_ns
+    order, end = tree.rows, tree.events.end_ns.take(tree.rows)
     if not len(order):
         return parent
     # The parent is the nearest earlier row that ends no earlier. Start with the row before and jump along candidates:

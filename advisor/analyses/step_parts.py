@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.analyses.input_wait import fetch_rows
 from advisor.analyses.links import Links
@@ -13,8 +14,11 @@ from advisor.analyses.scale import Scale, before_the_window, long_every
 from advisor.analyses.steps import Steps
 from advisor.capture.record import RankRecord
 from advisor.frozen import dataclass
-from advisor.trace.events import Category, Ints, Mask, Trace
+from advisor.trace.events import Category, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
+
+# The index of a part for each event; there are only a few parts.
+PartOf = npt.NDArray[np.int8]
 
 # As capture names them (StepTimes.unprofiled_parts_us); of nested ones the earlier here has the instant.
 FETCH, BACKWARD, OPTIMIZER, REST = NAMES = ("fetch", "backward", "optimizer", "rest")
@@ -53,7 +57,7 @@ class StepParts:
     """
 
     parts: tuple[Part, ...]
-    part_of: Ints
+    part_of: PartOf
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, scale: Scale, links: Links, record: RankRecord | None) -> StepParts:
@@ -61,7 +65,7 @@ class StepParts:
         plain, recorded = _timed(record)
         spans = _spans(trace, steps) if plain else {"step": steps.window}
         events = trace.events
-        part_of = np.full(len(events), -1, np.int64)
+        part_of = np.full(len(events), -1, np.int8)
         on_loop = (events.thread == steps.main_thread) & links.inside
         for index, of in enumerate(spans.values()):
             part_of[np.flatnonzero(on_loop & starts_in(events.start_ns, of))] = index

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from advisor.analyses.host_gaps import HostGaps
 from advisor.analyses.phases import Phases
-from advisor.analyses.step_parts import Part, StepParts
+from advisor.analyses.step_parts import Part, PartOf, StepParts
 from advisor.analyses.steps import Steps
 from advisor.frozen import dataclass
 from advisor.trace.events import Category, Ints, Trace
@@ -63,7 +63,7 @@ class Undilated:
     rows: float
     parts: tuple[Part, ...]
     python_of: tuple[float, ...]  # µs of `python` per step in each part
-    part_of: Ints = field(repr=False)  # as in StepParts
+    part_of: PartOf = field(repr=False)  # as in StepParts
 
     def share(self, work: Stretch) -> tuple[float, float]:
         """(low, high) share of the un-profiled step that this work takes."""

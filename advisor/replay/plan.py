@@ -109,7 +109,7 @@ def prepare(graph: Graph) -> Plan:
     return Plan(
         graph=graph,
         order=order,
-        slot_of_work=position[:works],
+        slot_of_work=position[:works].copy(),  # not a view: the rest would be kept with it
         slot_of_point=slot_of_point,
         before=position[before_of[order]],
         target=target,

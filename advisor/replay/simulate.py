@@ -46,7 +46,7 @@ def weights_of(graph: Graph) -> Weights:
         gap=gap,
         lead=graph.points.lead.astype(float),
         tail=graph.points.tail.astype(float),
-        lag=graph.edges.lag.copy(),
+        lag=graph.edges.lag,
         alive=np.ones(len(graph.edges), bool),
     )
 
