@@ -1,4 +1,7 @@
-"""A rule: one module with a page (its docstring), a `check`, and `EXAMPLES`."""
+"""A rule: one module with a page (its docstring), a `check`, and `EXAMPLES`.
+
+A check keeps nothing from one call to the next: of a large trace two rules are asked at a time, each in a thread.
+"""
 
 from __future__ import annotations
 

@@ -55,6 +55,12 @@ kineto.scanner_of = lambda tables: None
 load.load(sys.argv[1])
 """
 )
+ONE_CORE = """
+import os, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from advisor.cli import main
+main(sys.argv[1:])
+"""
 START = NUMPY + "import advisor.trace.load"
 START_ALL = NUMPY + "import advisor.engine; from advisor import registry; registry.load_rules()"
 HTA = """
@@ -128,23 +134,13 @@ def _pss(pid: int) -> int:
 def commands(path: Path, hta: str | None, out: Path) -> dict[str, list[str]]:
     """What is compared, by name."""
     here = [sys.executable, "-c"]
-    analyze = [
-        sys.executable,
-        "-m",
-        "advisor",
-        "analyze",
-        str(path),
-        "--format",
-        "json",
-        "--output",
-        str(out),
-        "--quiet",
-    ]
+    analyze = ["analyze", str(path), "--format", "json", "--output", str(out), "--quiet"]
     rows = {
         "read (two threads where large)": [*here, READ, str(path)],
         "read (one thread)": [*here, ALONE, str(path)],
         "read (without the extension)": [*here, STRUCTS, str(path)],
-        "analyze, whole command": analyze,
+        "analyze, whole command": [sys.executable, "-m", "advisor", *analyze],
+        "analyze, on one core": [*here, ONE_CORE, *analyze],
         "json.load": [*here, JSON, str(path)],
     }
     if hta:
