@@ -147,6 +147,7 @@ def test_an_analysis_that_was_interrupted_is_made_when_it_is_asked_for_again() -
     assert computed.get(Stopped) == Stopped()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # it is what the test does
 def test_answers_come_in_the_order_of_the_rules_and_none_is_lost(tmp_path: Path, switching: None) -> None:
     """Also where a rule ends the thread that asks it, as `sys.exit` does: it is asked again, by the caller's thread."""
     rules = load_rules().rules
