@@ -6,8 +6,9 @@ import functools
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any
 
 from advisor.errors import UsageError
@@ -40,7 +41,7 @@ class Rules:
 
 
 def load_rules() -> Rules:
-    """Every public module of every package behind the entry point group `advisor.rules`."""
+    """Every public module of every package behind the entry point group `advisor.rules`, sub-packages included."""
     rules: dict[str, Rule] = {}
     broken: list[Broken] = []
     # Ours first, so that a pack cannot silently replace a built-in rule.
@@ -57,12 +58,32 @@ def load_rules() -> Rules:
 
 
 def _load_pack(entry: EntryPoint) -> list[Rule | Broken]:
+    """The rules of a pack, and what of it is broken."""
     try:
         package = importlib.import_module(entry.value)
-        names = [info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")]
     except Exception as failure:
         return [Broken(entry.name, f"the pack {entry.value} does not load: {_one_line(failure)}")]
-    return [_load_rule(f"{entry.value}.{name}", entry.name) for name in sorted(names)]
+    return list(_load_package(package, entry.name))
+
+
+def _load_package(package: ModuleType, pack: str) -> Iterator[Rule | Broken]:
+    """The rules of a package and of its public sub-packages. A sub-package with a `check` is a rule itself."""
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        if info.name.startswith("_"):
+            continue
+        name = f"{package.__name__}.{info.name}"
+        if not info.ispkg:
+            yield _load_rule(name, pack)
+            continue
+        try:
+            inner = importlib.import_module(name)
+        except Exception as failure:
+            yield Broken(info.name, f"the package {name} does not load: {_one_line(failure)}")
+            continue
+        if hasattr(inner, "check"):
+            yield _load_rule(name, pack)
+        else:
+            yield from _load_package(inner, pack)
 
 
 def _load_rule(module: str, pack: str) -> Rule | Broken:

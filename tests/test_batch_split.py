@@ -11,7 +11,7 @@ from advisor.analyses.scale import Scale
 from advisor.api import GEMM, Device, Ev, draw
 from advisor.computed import Missing
 from advisor.rule import Example
-from advisor.rules._batch_size import target_size
+from advisor.rules.batch._batch_size import target_size
 from advisor.testing import computed
 
 STEPS = """

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.torch
 
 data: Any = import_module("torch.utils.data")
 makers: Any = import_module("advisor.capture.makers")
-loader: Any = import_module("advisor.rules._cpu_loader")
+loader: Any = import_module("advisor.rules.input._cpu_loader")
 
 
 class Own(data.Dataset):  # type: ignore[misc]

@@ -11,8 +11,8 @@ import pytest
 from advisor.api import RankRecord, Saving, Source
 from advisor.capture.record import Vitals
 
-workers: Any = import_module("advisor.rules._workers")
-loader: Any = import_module("advisor.rules._cpu_loader")
+workers: Any = import_module("advisor.rules.input._workers")
+loader: Any = import_module("advisor.rules.input._cpu_loader")
 
 
 def record(timed_us: float | None, queued_us: float | None) -> RankRecord:

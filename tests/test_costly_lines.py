@@ -11,8 +11,8 @@ import pytest
 from advisor.api import Source
 from advisor.capture.record import Loader
 
-costly: Any = import_module("advisor.rules._costly_lines")
-loader: Any = import_module("advisor.rules._cpu_loader")
+costly: Any = import_module("advisor.rules.input._costly_lines")
+loader: Any = import_module("advisor.rules.input._cpu_loader")
 
 LOOP = ("train.py", 50)
 SCALE: Any = SimpleNamespace(step_us=10_000.0)

@@ -20,7 +20,7 @@ RULE = load_rules().by_id()["uneven-exchanges"]
 
 
 def uneven(ranks: Ranks, min_times: float = 1.3):
-    return importlib.import_module("advisor.rules._exchanges").uneven(ranks, min_times)
+    return importlib.import_module("advisor.rules.distributed._exchanges").uneven(ranks, min_times)
 
 
 def test_sums_of_the_drawn_job() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from advisor.rules import loop_optimizer
-from advisor.rules.foreach_optimizer import kept_share
+from advisor.rules.optimizer import loop_optimizer
+from advisor.rules.optimizer.foreach_optimizer import kept_share
 
 
 # Counted by hand: lists read and written by each op of the update, beside those of one fused update.

@@ -34,7 +34,7 @@ _STATES = {"Adam": 2, "AdamW": 2, "SGD": 1, "Adagrad": 1}
 
 
 def kept_share(name: str, optimizers: Sequence[Optimizer], threads: int) -> tuple[float, float] | None:
-    found: tuple[float, float] | None = importlib.import_module("advisor.rules._fused_steps").kept_share(
+    found: tuple[float, float] | None = importlib.import_module("advisor.rules.optimizer._fused_steps").kept_share(
         name, optimizers, threads
     )
     return found

@@ -11,7 +11,7 @@ import pytest
 from advisor.api import RankRecord, Source
 from advisor.capture.record import Loader
 
-anew: Any = import_module("advisor.rules._made_anew")
+anew: Any = import_module("advisor.rules.input._iterator_recreated")
 
 SCALE: Any = SimpleNamespace(step_us=10_000.0)
 # Recording doubled nothing: what was recorded is what it takes.

@@ -129,6 +129,6 @@ def test_scores_that_the_kernel_computes_with_the_flag(tokens: int) -> None:
     for first in range(0, tokens, 256):
         rows = min(256, tokens - first)
         computed += rows * min(-(-(first + rows) // 512) * 512, tokens)
-    kept = import_module("advisor.rules._masks").kept_on_cpu(tokens)
+    kept = import_module("advisor.rules.cheaper_equivalents._masks").kept_on_cpu(tokens)
     assert kept == pytest.approx(computed / tokens**2, rel=1e-9)
     assert 0.5 < kept <= 0.75

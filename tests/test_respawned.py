@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from advisor.capture.record import Loader, StepTimes
-from advisor.rules._batches import respawned
+from advisor.rules.shared._batches import respawned
 
 LOADER = Loader(batch_size=16, num_workers=2, persistent_workers=False, dataset_size=160)
 

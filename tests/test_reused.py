@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.api import BACKWARD, FORWARD, Ev, Example, Missing, Nesting, Reused, Steps, Trace, draw
-from advisor.rules._reuse import reuse
+from advisor.rules.needless_work._reuse_saving import reuse
 from advisor.testing import computed
 
 COS, SIN = Ev("aten::cos"), Ev("aten::sin")

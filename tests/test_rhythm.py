@@ -7,7 +7,7 @@ import importlib
 import numpy as np
 import pytest
 
-rhythm = importlib.import_module("advisor.rules._rhythm").rhythm
+rhythm = importlib.import_module("advisor.rules.run._rhythm").rhythm
 
 
 def test_one_step_in_five_is_longer() -> None:

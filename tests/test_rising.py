@@ -8,7 +8,7 @@ from advisor.asking import apply
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
 from advisor.registry import load_rules
-from advisor.rules._rising import end_of_rise, grown_in_rounds
+from advisor.rules.shared._rising_steps import end_of_rise, grown_in_rounds
 from advisor.trace.load import read_bytes
 
 RISING_US = [2000.0 + 10.0 * k for k in range(160)]

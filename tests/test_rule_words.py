@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.rules._words import plural, size, time
-from advisor.rules.small_batch import _per_second
+from advisor.rules.batch.small_batch import _per_second
+from advisor.rules.shared._words import plural, size, time
 
 
 @pytest.mark.parametrize(

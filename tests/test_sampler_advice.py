@@ -11,7 +11,7 @@ import pytest
 from advisor.api import Source
 from advisor.capture.record import Loader
 
-sampler: Any = import_module("advisor.rules._sampler")
+sampler: Any = import_module("advisor.rules.input._sampler")
 
 
 def scale(step_us: float, mean_us: float | None = None) -> Any:

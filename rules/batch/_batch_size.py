@@ -1,0 +1,75 @@
+"""The batch size to try where the present one is too small, and what else of the training has to follow it."""
+
+from __future__ import annotations
+
+import math
+
+from advisor.api import BatchSplit, Device, Fix, Loader, OptimizerWork, PeakMemory, RankRecord
+
+from ..shared._words import count, loader_call
+
+# A split seen at one batch size says little about one far away, and so does the rule for the learning rate.
+_MOST_TIMES = 16
+# With fewer steps an epoch has hardly room for a learning-rate schedule.
+_LEAST_STEPS = 20
+# Activations grow with the batch and are not all of the memory, so this leaves room for the allocator.
+_MEMORY_USED = 0.8
+# The fixed cost should be a fifth of the step at the new size: from there on doubling gains less than a tenth.
+_TARGET_FIXED = 0.2
+# What a core finds in caches of its own or its part of a shared one: 1 to 4 MB. A tensor that no longer fits costs each
+# sample more than it does now: 32 maps of 48 x 48 from batch 8 to 64 gained nothing, though half of the step was fixed.
+_CACHE_BYTES = 4e6
+
+
+def steps_per_update(work: OptimizerWork | None, record: RankRecord | None) -> float | None:
+    """Steps whose gradients are added up for one update, from 1 on; None where no optimizer steps."""
+    if work is not None and work.calls > 0:
+        return max(1 / work.calls, 1.0)
+    # A window of few steps may lie between two updates; capture counted all of them.
+    steps = record.steps if record else None
+    return max(steps.count / steps.optimizer_steps, 1.0) if steps and steps.optimizer_steps and steps.count else None
+
+
+def optimizer_name(work: OptimizerWork | None, record: RankRecord | None) -> str:
+    """Class of the optimizer that steps, as the trace or capture names it; empty where neither does."""
+    if work:
+        return work.name
+    return record.optimizers[0].name if record and record.optimizers else ""
+
+
+def target_size(
+    split: BatchSplit, facts: Loader | None, device: Device, memory: PeakMemory | None, added_up: float
+) -> int:
+    """The batch size to try: a power of two times the present one."""
+    fixed = math.sqrt(max(split.fixed_us[0], 1.0) * max(split.fixed_us[1], 1.0))
+    sample = math.sqrt(max(split.per_sample_us[0], 0.1) * max(split.per_sample_us[1], 0.1))
+    wanted = fixed / sample * (1 - _TARGET_FIXED) / _TARGET_FIXED
+    most = float(split.batch_size * max(_MOST_TIMES, added_up))
+    if facts and facts.dataset_size:
+        most = min(most, max(facts.dataset_size / _LEAST_STEPS, split.batch_size * added_up))
+    if memory and device.memory_bytes:
+        most = min(most, split.batch_size * _MEMORY_USED * device.memory_bytes / max(memory.bytes, 1.0))
+    if split.sample_bytes:
+        most = min(most, _CACHE_BYTES / split.sample_bytes)
+    doublings = math.floor(math.log2(max(min(wanted, most) / split.batch_size, 1.0)) + 1e-9)
+    return int(split.batch_size * 2**doublings)
+
+
+def larger_batch(batch: int, target: int, facts: Loader | None, optimizer: str, added_up: float) -> Fix:
+    """The larger batch with fewer gradients added up, or with a learning rate to match."""
+    times = target // batch
+    before, after = f"batch_size = {batch}", f"batch_size = {target}"
+    if facts:
+        before = loader_call(facts, **({} if facts.batch_size else {"batch_size": batch}))
+        after = loader_call(facts, batch_size=target)
+    if times <= added_up:
+        left = added_up / times
+        added = f"  # and add up {count(left)} batches instead of {count(added_up)}: the updates stay what they are"
+        if left < 2:
+            added = "  # and update after each batch: the updates stay what they are"
+        return Fix(f"Train with batch_size={target} and add up fewer gradients", "numerics", before, after + added)
+    if "Adam" in optimizer:
+        rate = f"lr = lr * {times**0.5:.3g}  # Adam: the square root of {times}; check the loss"
+    else:
+        rate = f"lr = lr * {times}  # SGD: as much as the batch, after a warm-up; check the loss"
+    return Fix(f"Train with batch_size={target} and a learning rate to match", "semantics", before, f"{after}\n{rate}")

@@ -1,0 +1,268 @@
+"""Token batches are padded beyond their longest sample.
+
+## What it looks at
+Batches of token indices that are padded on the loop's thread, and the length at which the model then looks them up.
+Where the padding was done elsewhere (the data set, a tokenizer, loader workers), `advisor run` reads the indices that
+an embedding looks up in one step: padding is one index at the end, or at the beginning, of all samples of a batch and
+nowhere else in them. What padding to the longest sample of the batch costs is not counted: only what was added beyond
+it.
+
+## Why it costs time
+A model computes every position of a batch, padding included. With a fixed length of 256 and samples of 60 tokens,
+three quarters of all work is for positions that are thrown away; in attention it is more, because its work grows with
+the square of the length.
+
+## How to fix it
+Pad each batch to its own longest sample: `pad_sequence(samples, batch_first=True)`, or `padding="longest"` in Hugging
+Face tokenizers. Batches of samples of similar length (a sampler that sorts by length in buckets) save more.
+
+## When to leave it
+Compiled models and CUDA graphs want equal shapes: pad to a few lengths there (64, 128, 256) rather than to one. A
+model that attends to padding, or normalises over it, gives other numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    ELEMENTWISE,
+    Breakdown,
+    Category,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    RankRecord,
+    Scale,
+    Settings,
+    Source,
+    Steps,
+    Trace,
+    draw,
+)
+
+from ..shared._costs import launched_us
+from ..shared._places import place
+from ..shared._words import count, percent, time
+from ._padding import Batch, came_padded, on_positions_us, padded_here
+
+CONFIRMED = "measured pair on a CPU: a small transformer, padded to 256 against the longest of each batch"
+
+# On a device, of the work on positions: kernels that do not fill it take as long for fewer of them.
+_AT_LEAST = 0.5
+
+
+_AFTERWARDS = Fix(
+    "Pad to the longest sample of each batch",
+    "exact",
+    "tokens = pad_sequence(samples, batch_first=True)\ntokens = F.pad(tokens, (0, longest - tokens.shape[1]))",
+    "tokens = pad_sequence(samples, batch_first=True)",
+)
+_AT_ONCE = Fix(
+    "Pad to the longest sample of each batch",
+    "numerics",
+    "return ids + [0] * (max_length - len(ids))  # in the data set",
+    "return ids\n\ntokens = pad_sequence(samples, batch_first=True)  # in the loader's collate_fn",
+)
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    lines: Lines,
+    nesting: Nesting,
+    links: Links,
+    settings: Settings | None,
+    record: RankRecord | None,
+    *,
+    min_share: float = 0.05,  # a few positions more, up to a multiple of 8, are padding that pays
+) -> Iterator[Finding]:
+    batches = padded_here(trace, steps) or came_padded(trace, steps, record)
+    if not batches or (settings is not None and settings.compiled):
+        return
+    seen = sum(batch.samples * batch.length for batch in batches)
+    empty = 1 - sum(batch.samples * batch.longest for batch in batches) / seen
+    claims = ("compute",) if breakdown.on_device else ("forward", "backward")
+    concerned_us = sum(breakdown.us(part) for part in claims)
+    attention_us = _attention_us(trace, steps, nesting, links, breakdown)
+    least_us = _AT_LEAST * concerned_us
+    if not breakdown.on_device:
+        least_us, seen_us = on_positions_us(trace, steps, nesting, links, batches)
+        # What is strided or merged has another length in its shapes; it is no more than what has this one.
+        concerned_us = min(concerned_us, 2 * seen_us)
+    # Attention shrinks with the square of the length: with it goes this much more.
+    high_us = min(concerned_us * empty + attention_us * empty * (1 - empty), concerned_us)
+    low_us = min(least_us * empty, high_us)
+    if high_us < min_share * steps.step_us:
+        return
+    where = _where(lines, batches)
+    longest, length = max(batch.longest for batch in batches), max(batch.length for batch in batches)
+    yield Finding(
+        message=(
+            f"Batches of at most {count(longest)} tokens are padded to {count(length)}{place(where)}: "
+            f"{percent(empty)} of the positions that the model computes are padding beyond the longest sample, in "
+            f"{time(scale.scaled(concerned_us))} of forward and backward pass a step."
+        ),
+        saving=scale.saving(
+            low_us,
+            high_us,
+            "low: ops on all positions shrink with them, but for what a call takes anyway; high: forward and backward "
+            "pass shrink, attention with the square of the positions",
+        ),
+        where=(where,) if where else (),
+        facts={"longest": longest, "length": length, "empty_share": empty, "batches": len(batches) / steps.count},
+        fix=_AT_ONCE if batches[0].came_padded else _AFTERWARDS,
+        claims=claims,
+        at_most="high" if settings is not None else "medium",  # a compiled model may want one length
+    )
+
+
+def _attention_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> float:
+    """Time of fused attention, forward and backward, µs per step."""
+    events = trace.events
+    outermost = nesting.outermost
+    rows = outermost & events.of(Category.CPU_OP) & links.inside
+    rows &= events.named("aten::scaled_dot_product", "evaluate_function: ScaledDotProduct")
+    if breakdown.on_device:
+        return launched_us(trace, steps, nesting, links, np.flatnonzero(rows).astype(np.int64))
+    return steps.per_step_us(float(events.dur_ns[rows].sum()))
+
+
+def _where(lines: Lines, batches: list[Batch]) -> Source | None:
+    return next((found for batch in batches if (found := lines.where_op(batch.row))), None)
+
+
+def _padded(dims: list[list[int]], dtype: str = "long int") -> Ev:
+    return Ev("aten::constant_pad_nd", dims=dims, dtypes=[dtype, "ScalarList", "Scalar"], launches="")
+
+
+def _looked_up(length: int) -> Ev:
+    return Ev("aten::embedding", dims=[[1000, 64], [8, length], [], [], []], launches="kernel")
+
+
+_STEPS = """
+    step   [1                         ][2                         ]
+    cpu    [P ][E ][F    ][B         ]  [P ][E ][F    ][B         ]
+    """
+_PADDED_BEFORE = """
+    step   [1                         ][2                         ]
+    cpu        [E ][F    ][B         ]      [E ][F    ][B         ]
+    """
+_F = Ev("aten::linear", dims=[[8, 256, 64], [64, 64], [64]])
+
+EXAMPLES = [
+    Example(
+        "64 tokens padded to 256",
+        draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F, B=BACKWARD),
+        saves_us=(750, 2100),
+        says=("at most 64 tokens are padded to 256", "75 %"),
+    ),
+    Example(
+        "the same on a GPU",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [P ][E ][F    ][B         ]  [P ][E ][F    ][B         ]
+            gpu 7       [K ][K    ][K        ]       [K ][K    ][K        ]
+            """,
+            us=100,
+            P=_padded([[8, 64], [], []]),
+            E=_looked_up(256),
+            F=_F,
+            B=Ev(BACKWARD.name, launches="kernel"),
+            K=ELEMENTWISE,
+        ),
+        saves_us=(600, 1700),
+    ),
+    Example(
+        "the data set pads 60 tokens to 256, as their indices tell",
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
+        facts={"lookups": [{"samples": 8, "length": 256, "longest": 60}]},
+        saves_us=(750, 1800),
+        says=("at most 60 tokens are padded to 256", "77 %"),
+    ),
+    Example(
+        "another embedding of that shape shows that the batch is full",
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
+        facts={
+            "lookups": [
+                {"samples": 8, "length": 256, "longest": 60},
+                {"samples": 8, "length": 256, "longest": 256},
+            ]
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "every sample of 16 begins with the same mark",
+        draw(
+            _PADDED_BEFORE,
+            us=100,
+            E=_looked_up(16),
+            F=Ev("aten::linear", dims=[[8, 16, 64], [64, 64], [64]]),
+            B=BACKWARD,
+        ),
+        facts={"lookups": [{"samples": 8, "length": 16, "longest": 15}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "61 tokens padded to a multiple of 8",
+        draw(_STEPS, us=100, P=_padded([[8, 61], [], []]), E=_looked_up(64), F=_F, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a decoder's inputs, moved by one place",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [S][P ][E ][F    ][B      ]  [S][P ][E ][F    ][B      ]
+            """,
+            us=100,
+            S=Ev("aten::slice", dims=[[8, 16], [], [], [], []], dtypes=["long int"] + 4 * ["Scalar"]),
+            P=_padded([[8, 15], [], []]),
+            E=_looked_up(16),
+            F=Ev("aten::linear", dims=[[8, 16, 64], [64, 64], [64]]),
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "pictures padded for a convolution",
+        draw(_STEPS, us=100, P=_padded([[8, 64], [], []], "float"), E=_looked_up(256), F=_F, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one length for a compiled model",
+        draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F, B=BACKWARD),
+        facts={"settings": {"compiled": True}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "as long as the longest",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu        [E ][F    ][B         ]      [E ][F    ][B         ]
+            """,
+            us=100,
+            E=_looked_up(64),
+            F=_F,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+    ),
+]

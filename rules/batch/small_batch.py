@@ -1,0 +1,264 @@
+"""The batch is too small to pay for the step's fixed cost.
+
+## What it looks at
+The part of a step that does not depend on the batch (Python, op by op overhead, the optimizer, kernel launches)
+against the time that each sample adds. The second is worked out from the shapes of the ops and, where capture
+reached the loader's workers, from the time to load a sample; on a GPU from the kernels and how far they fill the
+device.
+
+## Why it costs time
+Every step pays the fixed cost once. With a batch of four it is shared by four samples, with a batch of 64 by 64.
+
+## How to fix it
+Raise `batch_size` to the number given, and the learning rate with it: for SGD by the same factor (with some epochs
+of warm-up), for Adam by its square root. The number of epochs stays; there are fewer, larger steps. If memory runs
+out, half the number still gets most of the gain. Where gradients of several batches are added up for one update, a
+larger batch and fewer of them are the same training.
+
+## When to leave it
+A batch size that belongs to the method or to a published result. Small data sets, where larger batches leave too
+few steps per epoch. A task whose accuracy falls with large batches: compare the loss after the change, not only the
+speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    ELEMENTWISE,
+    GEMM,
+    BatchSplit,
+    Breakdown,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    LoaderFacts,
+    Missing,
+    OptimizerWork,
+    PeakMemory,
+    RankRecord,
+    Saving,
+    Scale,
+    Source,
+    draw,
+)
+
+from ..shared._words import count, percent, plural, time
+from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
+
+CONFIRMED = "measured pair: a small CNN on two cores, batch 4 against the number given"
+
+
+def check(
+    split: BatchSplit,
+    work: OptimizerWork | None,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    loader: LoaderFacts | None,
+    memory: PeakMemory | None,
+    record: RankRecord | None,
+    *,
+    min_gain: float = 0.3,  # share of the step, at the low end of the range: the training changes, so it has to pay
+    most_batch: int = 8,  # without a device: who trains on 16 or more has chosen that for the loss, not for the speed
+) -> Iterator[Finding]:
+    added_up = steps_per_update(work, record)
+    batch = split.batch_size
+    if added_up is None or (breakdown.on_device is False and batch > most_batch):
+        return
+    facts = loader.loader if loader else None
+    target = target_size(split, facts, device, memory, added_up)
+    low_us, high_us = split.saving_us(target)
+    # Communication belongs to the rule exposed-communication.
+    talk_us = scale.scaled(breakdown.us("communication")) * (1 - batch / target)
+    low_us, high_us = max(low_us - talk_us, 0.0), max(high_us - talk_us, 0.0)
+    if target <= batch or low_us < min_gain * scale.step_us:
+        return
+    if not split.loader_known:
+        asked = "" if record else "; use `advisor run`"
+        raise Missing(f"what loading a sample costs is not known, so no batch size promises anything{asked}")
+    slow, fast = split.samples_per_second(target)
+    mean_us = scale.unprofiled.mean or scale.step_us
+    # A tail that the present steps have may stay.
+    slow *= min(1.0, scale.step_us / mean_us)
+    now = batch / mean_us * 1e6
+    least, most = (percent(share) for share in _fixed(split, scale))
+    memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
+    yield Finding(
+        message=(
+            f"A step of {time(scale.step_us)} trains on {plural(batch, 'sample')}"
+            f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, though {least} to {most} of it "
+            f"do not depend on them: batch_size={target} promises {_per_second(slow)} to {_per_second(fast)} "
+            f"samples/s instead of {_per_second(now)}"
+            f"{'' if memory_known else ', if the memory of the device allows'}."
+        ),
+        saving=Saving(
+            min(low_us, scale.step_us),
+            min(high_us, scale.step_us),
+            "modelled",
+            f"time of {count(batch)} samples now less their part of a step of {count(target)}; {split.how}",
+        ),
+        where=(Source(facts.file, facts.line),) if facts and facts.file else (),
+        facts={
+            "batch_size": batch,
+            "suggested_batch_size": target,
+            "samples_per_second": now,
+            "promised_samples_per_second": [slow, fast],
+            "fixed_us": list(split.fixed_us),
+            "per_sample_us": list(split.per_sample_us),
+        },
+        fix=larger_batch(batch, target, facts, optimizer_name(work, record), added_up),
+        claims=_claims(breakdown.on_device),
+        at_most="high" if memory_known else "medium",
+    )
+
+
+def _fixed(split: BatchSplit, scale: Scale) -> tuple[float, float]:
+    """The fixed share of the step, low and high."""
+    return max(0.0, split.fixed_us[0] / scale.step_us), min(1.0, split.fixed_us[1] / scale.step_us)
+
+
+def _per_second(rate: float) -> str:
+    """A rate with two digits that count."""
+    rounded = float(f"{rate:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+
+
+def _claims(on_device: bool) -> tuple[str, ...]:
+    if on_device:
+        return ("idle_launch", "idle_sync", "idle_host", "idle_unknown", "compute")
+    return ("forward", "backward", "optimizer", "other_ops", "host")
+
+
+def _layer(batch: int, width: int) -> Ev:
+    return Ev("aten::addmm", dims=[[width], [batch, width], [width, width]], dtypes=["float"] * 3)
+
+
+def _backward(batch: int, width: int) -> Ev:
+    return Ev("aten::mm", dims=[[width, batch], [batch, width]], dtypes=["float"] * 2)
+
+
+_STEPS = """
+    step   [1                         ][2                         ]
+    cpu    [F        ]        [O     ] [F        ]        [O     ]
+    cpu 2             [B     ]                    [B     ]
+    """
+_OPTIMIZER = Ev("Optimizer.step#SGD.step", "user_annotation")
+
+
+def _known(batch: int) -> dict[str, object]:
+    loader = {"batch_size": batch, "num_workers": 0, "sample_us": 20.0, "dataset_size": 2000}
+    return {"settings": {"cores": 2, "threads": 2}, "loaders": [loader]}
+
+
+EXAMPLES = [
+    Example(
+        "four samples of a small model on a CPU",
+        draw(_STEPS, us=25, F=_layer(4, 256), B=_backward(4, 256), O=_OPTIMIZER),
+        facts=_known(4),
+        saves_us=(480, 650),
+        says=("batch_size=", "samples/s instead of"),
+    ),
+    Example(
+        "one sample of a small model on a CPU",
+        draw(_STEPS, us=25, F=_layer(1, 256), B=_backward(1, 256), O=_OPTIMIZER),
+        facts=_known(1),
+        saves_us=(400, 700),
+        says=("trains on 1 sample, though",),
+    ),
+    Example(
+        "products that take far longer than their work explains: somebody else had the cores",
+        draw(_STEPS, us=1000, F=_layer(4, 256), B=_backward(4, 256), O=_OPTIMIZER),
+        facts=_known(4),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the same with 512 samples: the samples are the cost",
+        draw(_STEPS, us=100, F=_layer(512, 256), B=_backward(512, 256), O=_OPTIMIZER),
+        facts=_known(512),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "four samples of a model that is large enough to need the whole step",
+        draw(_STEPS, us=100, F=_layer(4, 4096), B=_backward(4, 4096), O=_OPTIMIZER),
+        facts=_known(4),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "gradients of 32 batches of two are added up, and no update lies in the window",
+        draw(_STEPS.replace("[O     ]", "        "), us=25, F=_layer(2, 256), B=_backward(2, 256)),
+        facts=_known(2) | {"steps": {"count": 640, "optimizer_steps": 20}},
+        saves_us=(300, 650),
+        says=("an update on 64",),
+    ),
+    Example(
+        "sixteen samples: a size that people choose for the loss",
+        draw(_STEPS, us=25, F=_layer(16, 256), B=_backward(16, 256), O=_OPTIMIZER),
+        facts=_known(16),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "four sequences whose tokens are merged into the rows of each layer: the tokens are the cost",
+        draw(
+            _STEPS,
+            us=100,
+            F=Ev("aten::addmm", dims=[[512], [4 * 256, 512], [512, 512]], dtypes=["float"] * 3),
+            B=Ev("aten::gelu", dims=[[4, 256, 512]], dtypes=["float"]),
+            O=_OPTIMIZER,
+        ),
+        facts=_known(4),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a GPU that waits for launches",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F        ]        [O     ] [F        ]        [O     ]
+            cpu 2             [B     ]                    [B     ]
+            gpu 7  [K        ][K     ]         [K        ][K     ]
+            """,
+            us=100,
+            F=_layer(4, 256),
+            B=_backward(4, 256),
+            O=_OPTIMIZER,
+            K=Ev(ELEMENTWISE.name, "kernel", fill=0.2),
+        ),
+        facts=_known(4),
+        saves_us=(1300, 2200),
+        says=("if the memory of the device allows",),
+    ),
+    Example(
+        "a GPU that is busy all the time",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F  ]        [O     ]       [F  ]        [O     ]
+            cpu 2       [B     ]                    [B     ]
+            gpu 7   [K               ][K       ][K               ][K      ]
+            """,
+            us=100,
+            F=_layer(4, 256),
+            B=_backward(4, 256),
+            O=_OPTIMIZER,
+            K=GEMM,
+        ),
+        facts=_known(4),
+        saves_us=None,
+    ),
+    Example(
+        "inference: no optimizer steps",
+        draw(_STEPS.replace("[O     ]", "        "), us=100, F=_layer(4, 256), B=BACKWARD),
+        facts=_known(4),
+        saves_us=None,
+        near_miss=True,
+    ),
+]

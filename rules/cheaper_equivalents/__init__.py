@@ -1,0 +1,1 @@
+"""Cheaper equivalents."""

@@ -1,0 +1,141 @@
+"""Comparisons of all pairs of two sets of rows that are made by broadcasting, and what a product of them takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Events, dataclass
+
+from ..shared._backward_passes import inside
+from ..shared._operands import dims_of, sizes
+from ._broadcast_origins import broadcast, originals
+from ._readers import Readers
+
+Ints = npt.NDArray[np.int64]
+Shape = tuple[int, ...]
+Kind = Literal["cosine", "product", "square", "absolute", "norm"]
+# Ops that compare all pairs by themselves.
+_WHOLE: dict[str, Kind] = {"aten::cosine_similarity": "cosine", "aten::pairwise_distance": "norm"}
+# What makes a number for each number of each pair, and what may follow before the sum.
+_FIRST = frozenset(("aten::sub", "aten::mul", "aten::mse_loss", "aten::l1_loss"))
+_BY_ITSELF: dict[str, Kind] = {"aten::mul": "product", "aten::mse_loss": "square", "aten::l1_loss": "absolute"}
+_SECOND: dict[str, Kind] = {"aten::pow": "square", "aten::square": "square", "aten::mul": "square"}
+_SECOND |= {"aten::abs": "absolute"}
+_SUMS = frozenset(f"aten::{name}" for name in ("sum", "mean", "nansum"))
+_NORMS = frozenset(f"aten::{name}" for name in ("norm", "linalg_vector_norm", "linalg_norm", "frobenius_norm"))
+# Tensors of fewer numbers take no longer than the calls.
+_LEAST_NUMBERS = 4096
+# What comes instead, as measured on a CPU for seven sizes (64 to 1,000 rows, 2 to 128 numbers each): calls, and so many
+# times what an elementwise op takes for the table of pairs; with the backward pass, and without.
+_CALLS_US, _CALLS_ALONE_US = (30.0, 150.0), (5.0, 40.0)
+_PASSES, _PASSES_ALONE = (1.0, 6.0), (0.5, 1.5)
+# Absolute distances are no product: of a pass over the numbers of all pairs.
+_ABSOLUTE = (0.4, 7.0)
+
+
+@dataclass(frozen=True, slots=True)
+class AllPairs:
+    """One comparison. rows: the forward ops that go; shape: what is broadcast to; width: numbers of each pair."""
+
+    kind: Kind
+    rows: tuple[int, ...]
+    shape: Shape
+    pairs: int
+    width: int
+
+
+def all_pairs(events: Events, ops: Ints, readers: Readers | None) -> Iterator[AllPairs]:
+    """The comparisons of all pairs among these ops."""
+    wanted = events.exactly(*_WHOLE, *(_FIRST if readers else ()))[ops]
+    for at in np.flatnonzero(wanted).tolist():
+        row = int(ops[at])
+        left, right = originals(events, ops[: at + 1], 2)
+        shape = broadcast(left, right)
+        kinds = _dimensions(left, right, shape) if math.prod(shape) >= _LEAST_NUMBERS else None
+        if kinds is None:
+            continue
+        if (kind := _WHOLE.get(events.text(row))) is not None:
+            yield AllPairs(kind, (row,), shape, math.prod(shape) // kinds[-1], kinds[-1])
+        elif readers is not None and (chain := _chain(events, readers, row, shape)) is not None:
+            kind, rows = chain
+            width = _width(events, readers, rows[-1], shape, kinds)
+            if width:
+                yield AllPairs(kind, rows, shape, math.prod(shape) // width, width)
+
+
+def _dimensions(left: Shape, right: Shape, shape: Shape) -> list[int] | None:
+    """Sizes of the dimensions that both have, the likeliest to be summed last; None where these are not all pairs."""
+    ours, theirs = _padded(left, len(shape)), _padded(right, len(shape))
+    pairs = list(zip(ours, theirs, strict=True))
+    if not any(a > 1 == b for a, b in pairs) or not any(b > 1 == a for a, b in pairs):
+        return None
+    return [a for a, b in pairs if a == b > 1] or None
+
+
+def _padded(shape: Shape, length: int) -> Shape:
+    return (1,) * (length - len(shape)) + shape
+
+
+def _chain(events: Events, readers: Readers, row: int, shape: Shape) -> tuple[Kind, tuple[int, ...]] | None:
+    """What is made of the numbers, and the ops from the first to the sum; None where something else reads them."""
+    kind = _BY_ITSELF.get(events.text(row))
+    rows = [row]
+    for _ in range(2):
+        behind = readers.of(rows[-1])
+        name = events.text(behind[0]) if len(behind) == 1 else ""
+        if kind is None and name in _NORMS:
+            return "norm", (*rows, *behind)
+        if kind is not None and name in _SUMS:
+            return kind, (*rows, *behind)
+        if kind is not None or name not in _SECOND:
+            return None
+        dims = dims_of(events, behind[0])
+        if name == "aten::mul" and not sizes(dims, 0) == sizes(dims, 1) == shape:
+            return None
+        kind = _SECOND[name]
+        rows += behind
+    return None
+
+
+def _width(events: Events, readers: Readers, row: int, shape: Shape, shared: Sequence[int]) -> int:
+    """How many numbers of each pair the sum takes together, by the shape of what is read of it; 0 where not all."""
+    seen = {
+        sizes(dims, at)
+        for reader in readers.looks(row)
+        for dims in [dims_of(events, reader)]
+        for at in range(min(len(dims), 3))
+    }
+    for at in reversed([at for at, size in enumerate(shape) if size in shared]):
+        without, kept = (*shape[:at], *shape[at + 1 :]), (*shape[:at], 1, *shape[at + 1 :])
+        if without in seen or kept in seen:
+            return shape[at]
+    return 0
+
+
+def instead_us(events: Events, one: AllPairs, trained: bool) -> tuple[float, float]:
+    """(least, most) that a product takes in its place, profiled µs."""
+    first = one.rows[0]
+    took = float(events.dur_ns[first])
+    if events.text(first) in _WHOLE:
+        # Ops of the full size within it: the quickest of them reads and writes that many numbers.
+        whole = [
+            int(events.dur_ns[row])
+            for row in inside(events, first)
+            if one.shape in (sizes(dims_of(events, row), 0), sizes(dims_of(events, row), 1))
+            and events.text(row) in ("aten::mul", "aten::div", "aten::div_", "aten::sub")
+        ]
+        # Where these were not recorded: two norms, a product, a quotient and a sum are five of them.
+        took = float(min(whole, default=took / 5))
+    if one.kind == "absolute":
+        calls, passes, took = _CALLS_ALONE_US, _ABSOLUTE, took * one.width
+    elif trained:
+        calls, passes = _CALLS_US, _PASSES
+    else:
+        calls, passes = _CALLS_ALONE_US, _PASSES_ALONE
+    ends = [call + each * took / one.width / 1e3 for call, each in zip(calls, passes, strict=True)]
+    return ends[0], ends[1]

@@ -1,0 +1,121 @@
+"""Layers that work on each position by itself and come after what makes the positions many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Events, dataclass
+
+from ..shared._operands import dims_of, nodes_of, sizes
+from ._projections import (
+    LEAST_GROWTH,
+    PROJECTIONS,
+    Operand,
+    Projection,
+    in_channels_last,
+    only_reader,
+    operands,
+    projection,
+)
+from ._readers import Readers
+
+Ints = npt.NDArray[np.int64]
+Kind = Literal["enlarged", "joined"]
+# What is left of a layer, and of an enlargement, takes up to twice its share. Of 48 enlargements before a layer (16 to
+# 256 channels to 1 to 32, two- and fourfold, two precisions, two layouts, on a CPU) all gained at least the rest.
+_LEFT = 2.0
+# Adding by broadcasting writes as many numbers as joining, or fewer; it may read them once more.
+_ADDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LateLayer:
+    """One layer that comes late.
+
+    where   rows of what enlarges, and of the layer
+    parts   rows, and the share of their time that goes when the layer comes first: (rows, least, most)
+    calls   layers more that there are then
+    growth  so many times as many positions as there were
+    """
+
+    kind: Kind
+    layer: Projection
+    where: tuple[int, ...]
+    parts: tuple[tuple[Ints, float, float], ...]
+    calls: int
+    growth: float
+
+
+def late_layers(events: Events, ops: Ints, readers: Readers) -> Iterator[LateLayer]:
+    """The layers among these ops that come late."""
+    wanted = events.named("aten::upsample_", "aten::_upsample_") & ~events.named("backward")
+    wanted |= events.exactly("aten::cat")
+    for at in np.flatnonzero(wanted[ops]).tolist():
+        row = int(ops[at])
+        reader = only_reader(events, readers, row)
+        layer = projection(events, reader) if reader >= 0 and events.text(reader) in PROJECTIONS else None
+        if layer is None:
+            continue
+        if events.text(row) != "aten::cat":
+            late = _enlarged(events, ops, row, layer)
+        else:
+            each = operands(events, ops[: at + 1], layer, readers)
+            late = _joined(events, ops, row, layer, each) if each else None
+        if late is not None:
+            yield late
+
+
+def _enlarged(events: Events, ops: Ints, row: int, layer: Projection) -> LateLayer | None:
+    small = sizes(dims_of(events, row), 0)
+    channels = small[1] if len(small) > 2 else 0
+    pixels = int(np.prod(small)) // max(channels, 1)
+    growth = layer.positions / max(pixels, 1)
+    if channels != layer.before or growth < LEAST_GROWTH:
+        return None
+    kept, left = layer.after / layer.before, 1 / growth
+    # Where the channels of a pixel lie side by side a few take as long as many.
+    least = min(1 - kept, 0.0) if in_channels_last(events, layer.row) else 1 - _LEFT * kept
+    return LateLayer(
+        "enlarged",
+        layer,
+        (row, layer.row),
+        (
+            (_both(events, ops, layer.row), max(1 - _LEFT * left, 0.0), 1 - left),
+            (_both(events, ops, row), least, 1 - kept),
+        ),
+        0,
+        growth,
+    )
+
+
+def _joined(events: Events, ops: Ints, row: int, layer: Projection, each: list[Operand]) -> LateLayer | None:
+    again = [one for one in each if one.growth >= LEAST_GROWTH]
+    if not again:
+        return None
+    width = sum(one.width for one in each)
+    alone = sum(one.width for one in each if one not in again)
+    groups = len(again) + (alone > 0)
+    # Those that are not enlarged stay joined where they are several.
+    stays = alone / width if len(each) - len(again) > 1 else 0.0
+    added = max(groups - 1, 0 if groups > 1 else 1) * layer.after / width
+    left = sum(one.width / one.growth for one in again) / width + alone / width
+    parts = [
+        (_both(events, ops, layer.row), 1 - min(left + (left - alone / width), 1.0), 1 - left),
+        (np.array([row], np.int64), 1 - stays - _ADDS * added, 1 - stays - added),
+        (nodes_of(events, ops, np.array([row], np.int64)), 1 - stays, 1 - stays),
+    ]
+    for one in again:
+        behind = nodes_of(events, ops, np.array(one.rows, np.int64)) if one.rows else np.empty(0, np.int64)
+        made = np.array([each for each in one.rows if events.text(each) == "aten::repeat"], np.int64)
+        parts += [(behind, 1 - layer.after / one.width, 1 - layer.after / one.width), (made, 1.0, 1.0)]
+    return LateLayer("joined", layer, (row, layer.row), tuple(parts), groups - 1, max(one.growth for one in again))
+
+
+def _both(events: Events, ops: Ints, row: int) -> Ints:
+    """The op and its nodes of the backward pass."""
+    rows = np.array([row], np.int64)
+    return np.concatenate((rows, nodes_of(events, ops, rows)))

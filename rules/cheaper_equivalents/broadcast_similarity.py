@@ -1,0 +1,225 @@
+"""All pairs are compared by broadcasting, where one product does it.
+
+## What it looks at
+Tensors that two others are broadcast to (`x[:, None] - y[None]`, `x[:, None] * y[None]`) and that nothing reads but a
+sum over the numbers of each pair: similarities, cosines, squared, Euclidean and absolute distances of all pairs, by
+hand or by `cosine_similarity` and `pairwise_distance`. That nothing else reads them `advisor run` sees in a step that
+it observes; the last two are told by their shapes alone.
+
+## Why it costs time
+For 128 rows of 64 numbers, compared with each other, every op on the way reads and writes a million numbers, and the
+backward pass does it again for each of them; 16 thousand are wanted. A product of two matrices makes these without any
+tensor of that size, in an order that suits the caches.
+
+## How to fix it
+`x @ y.T` for products, `F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).T` for cosines, `torch.cdist(x, y)` for
+distances.
+
+## When to leave it
+Where the differences themselves are needed, as for directions. Sums come in another order, so results differ in the
+last digits; distances of rows that are nearly equal lose more of them
+(`compute_mode="donot_use_mm_for_euclid_dist"` keeps them, and takes longer).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._costs import launched_us, less_by, taken_us
+from ..shared._operands import nodes_of, outermost
+from ..shared._places import first_line, place
+from ..shared._words import count, percent, time
+from ._all_pairs import Kind, all_pairs, instead_us
+from ._readers import Readers
+
+CONFIRMED = "measured pair on a CPU: cosines of all pairs of a batch by broadcasting against a product of matrices"
+
+Ints = npt.NDArray[np.int64]
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    lines: Lines | None,
+    readers: Readers | None,
+    *,
+    min_share: float = 0.03,  # one line to change; below 3 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    events = trace.events
+    ops = outermost(trace, steps, nesting, links)
+    found = list(all_pairs(events, ops, readers))
+    if not found:
+        return
+    backward = [nodes_of(events, ops, np.array(one.rows, np.int64)) for one in found]
+    rows = np.unique(np.concatenate([*(np.array(one.rows, np.int64) for one in found), *backward]))
+    if breakdown.on_device:
+        claims: tuple[str, ...] = ("compute",)
+        spent_us = launched_us(trace, steps, nesting, links, rows)
+        saving = scale.saving(
+            0.0, spent_us, "low: nothing, since no device has been timed; high: all of the comparisons"
+        )
+    else:
+        claims = ("forward", "backward", "other_ops")
+        spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
+        low_us, high_us = taken_us(trace, steps, scale, undilated, rows)
+        how = "these ops and their backward pass, less what a product of matrices takes beside an elementwise op, as "
+        how += "measured for seven sizes on a CPU"
+        instead = [instead_us(events, one, bool(len(nodes))) for one, nodes in zip(found, backward, strict=True)]
+        least_us, most_us = (scale.factor * sum(ends) / steps.count for ends in zip(*instead, strict=True))
+        saving = less_by(Saving(low_us, high_us, "modelled", how), (least_us, most_us))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    largest = max(found, key=lambda one: math.prod(one.shape))
+    firsts = [one.rows[0] for one in sorted(found, key=lambda one: -math.prod(one.shape))]
+    where = first_line(lines, np.array(firsts, np.int64)) if lines else None
+    yield Finding(
+        message=(
+            f"{count(largest.pairs)} pairs of {count(largest.width)} numbers are compared{place(where)} by way of a "
+            f"tensor of {count(math.prod(largest.shape))}: {time(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)}), backward pass included."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"comparisons": len(found) / steps.count, "numbers": math.prod(largest.shape), "spent_us": spent_us},
+        fix=_FIXES[largest.kind],
+        claims=claims,
+        at_most="low" if breakdown.on_device else "high",  # what a device takes for the product nobody has timed
+    )
+
+
+_DISTANCE = "distance = torch.cdist(x, y)"
+_FIXES: dict[Kind, Fix] = {
+    "cosine": Fix(
+        "Normalise, then multiply",
+        "numerics",
+        "similarity = F.cosine_similarity(x[:, None], y[None], dim=2)",
+        "similarity = F.normalize(x, dim=1) @ F.normalize(y, dim=1).T",
+    ),
+    "product": Fix("Multiply as matrices", "numerics", "scores = (x[:, None] * y[None]).sum(-1)", "scores = x @ y.T"),
+    "square": Fix(
+        "Let cdist compute the distances",
+        "numerics",
+        "distance = (x[:, None] - y[None]).pow(2).sum(-1)",
+        "distance = torch.cdist(x, y).pow(2)",
+    ),
+    "absolute": Fix(
+        "Let cdist compute the distances",
+        "numerics",
+        "distance = (x[:, None] - y[None]).abs().sum(-1)",
+        "distance = torch.cdist(x, y, p=1)",
+    ),
+    "norm": Fix(
+        "Let cdist compute the distances", "numerics", "distance = (x[:, None] - y[None]).norm(dim=-1)", _DISTANCE
+    ),
+}
+
+
+def _op(name: str, *dims: list[int], **args: Any) -> Ev:
+    return Ev(f"aten::{name}", dims=[*dims], **args)
+
+
+_LEFT, _RIGHT, _BOTH, _RESULT = [128, 1, 64], [1, 128, 64], [128, 128, 64], [128, 128]
+# Layers (F), the comparison (A, P, S), what reads it (R), the backward pass (B).
+_STEPS = """
+    step   [1                                     ][2                                     ]
+    cpu    [F][A       ][P     ][S     ][R][B   ]   [F][A       ][P     ][S     ][R][B   ]
+    """
+_OPS: dict[str, Any] = {
+    "F": FORWARD,
+    "A": _op("sub", _LEFT, _RIGHT),
+    "P": _op("pow", _BOTH),
+    "S": _op("sum", _BOTH),
+    "R": _op("cross_entropy_loss", _RESULT),
+    "B": BACKWARD,
+}
+
+
+def _seen(*names: str, waits: list[list[int]]) -> dict[str, Any]:
+    known = [f"aten::{name}" for name in names]
+    index = list(dict.fromkeys(known))
+    return {"reused": {"names": index, "ops": [index.index(name) for name in known], "waits": waits}}
+
+
+_DISTANCES = _seen("linear", "sub", "pow", "sum", "cross_entropy_loss", waits=[[], [1], [1], [1], [1]])
+_WHOLE_OPS = {"P": _op("cosine_similarity", _LEFT, _RIGHT), "A": FORWARD, "S": FORWARD}
+
+EXAMPLES = [
+    Example(
+        "squared distances of all pairs",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_DISTANCES,
+        saves_us=(2000, 2700),
+        says=("16,384 pairs of 64 numbers", "a tensor of 1,048,576"),
+    ),
+    Example("cosines, of a trace alone", draw(_STEPS, us=100, **(_OPS | _WHOLE_OPS)), saves_us=(600, 900)),
+    Example(
+        "the same beside a GPU",
+        draw(
+            """
+            step   [1                                     ][2                                     ]
+            cpu    [F][P     ][B   ]                        [F][P     ][B   ]
+            gpu 7    [K         ][L            ]              [K         ][L            ]
+            """,
+            us=100,
+            F=Ev(FORWARD.name, launches="kernel"),
+            P=_op("cosine_similarity", _LEFT, _RIGHT, launches="kernel"),
+            B=BACKWARD,
+            K=GEMM,
+            L="reduce_kernel",
+        ),
+        saves_us=(0, 800),
+    ),
+    Example(
+        "the differences are read once more, as directions",
+        draw(_STEPS, us=100, **(_OPS | {"R": _op("mul", _BOTH, _RESULT)})),
+        facts=_seen("linear", "sub", "pow", "sum", "mul", waits=[[], [1], [1], [1], [1, 3]]),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "each row is compared with its own partner",
+        draw(_STEPS, us=100, **(_OPS | {"A": _op("sub", [16384, 64], [16384, 64])})),
+        facts=_DISTANCES,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "weights of channels: nothing is compared with all",
+        draw(_STEPS, us=100, **(_OPS | {"A": _op("mul", _BOTH, [64])})),
+        facts=_seen("linear", "mul", "pow", "sum", "cross_entropy_loss", waits=[[], [1], [1], [1], [1]]),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("nobody looked what reads them", draw(_STEPS, us=100, **_OPS), saves_us=None, near_miss=True),
+    Example("cdist", draw(_STEPS, us=100, **(_OPS | {"A": _op("cdist", [128, 64], [128, 64])})), saves_us=None),
+]

@@ -1,0 +1,237 @@
+"""Each write into a slice of a tensor copies its whole gradient.
+
+## What it looks at
+Backward passes in which the node of a write in place (`CopySlices`) runs three times or more on a tensor of one shape,
+each time for another part of it: a loop that fills a table, row by row, with `outputs[:, t] = scores`. Writes through
+masks, which may be anywhere, are left out. Shapes have to be recorded.
+
+## Why it costs time
+Autograd cannot tell that the rest of the tensor stays as it is. For each write the backward pass takes a copy of the
+whole gradient, fills the written part with zeros, and hands the part on: a table of 32 columns is copied 32 times.
+
+## How to fix it
+Collect the results in a list, and put them together once with `torch.stack` (or `torch.cat`): its backward pass only
+looks at parts of one gradient.
+
+## When to leave it
+Tables of which later turns read what earlier ones wrote in many places at once. Where a turn only needs the last ones,
+it finds them in the list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    OPTIMIZER,
+    Breakdown,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    dataclass,
+    draw,
+)
+
+from ..shared._backward_passes import inside, passes
+from ..shared._costs import launched_us, taken_us
+from ..shared._operands import dims_of, sizes
+from ..shared._places import first_line, place
+from ..shared._words import percent, plural, time
+
+CONFIRMED = "measured pair on a CPU: scores of a decoder written word by word into a table, and stacked at the end"
+
+Ints = npt.NDArray[np.int64]
+Shape = tuple[int, ...]
+_WRITE = "torch::autograd::CopySlices"
+# A write that does not read what stood there.
+_PLAIN = "torch::autograd::CopyBackwards"
+# One or two writes are no loop, and what stacks two parts copies them, too.
+_LEAST = 3
+# Between a write and its node's number lie those of the views that autograd makes anew.
+_NUMBERS = 2
+# Writes whose line is asked for; where these have none, neither have others.
+_TRIED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A tensor that one backward pass takes apart. calls: engine calls; copies: the copy of the gradient in each."""
+
+    shape: Shape
+    part: Shape
+    calls: tuple[int, ...]
+    copies: tuple[int, ...]
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # a list in place of a table: below 3 % of the step the gain drowns in the noise
+) -> Iterator[Finding]:
+    tables = [
+        table
+        for one in passes(trace, steps, nesting)
+        for table in _tables(trace.events, one.nodes)
+        if _is_filled(table)
+    ]
+    if not tables:
+        return
+    events = trace.events
+    calls = np.array([row for table in tables for row in table.calls], np.int64)
+    claims: tuple[str, ...] = ("compute",) if breakdown.on_device else ("backward",)
+    if breakdown.on_device:
+        spent_us = launched_us(trace, steps, nesting, links, calls)
+        saving = scale.saving(spent_us, spent_us, "what the nodes of these writes launch")
+    else:
+        spent_us = steps.per_step_us(float(events.dur_ns[calls].sum()))
+        low_us, high_us = taken_us(trace, steps, scale, undilated, calls)
+        quick_ns = sum(_quickest_ns(events, table) * len(table.calls) for table in tables)
+        quick = quick_ns / int(events.dur_ns[calls].sum())
+        how = "low: each node takes as long as the quickest of the copies, into memory that was there already; "
+        how += "high: as long as it took, much of it into memory fetched anew"
+        saving = Saving(low_us * min(quick, 1.0), high_us, "modelled", how)
+    if saving.high_us < min_share * scale.step_us:
+        return
+    largest = max(tables, key=lambda one: len(one.calls) * math.prod(one.shape))
+    writes = len(calls) / steps.count
+    where = first_line(lines, _writers(events, calls)) if lines else None
+    yield Finding(
+        message=(
+            f"{plural(round(writes), 'write')} a step{place(where)} into parts of a tensor of "
+            f"{' x '.join(f'{one:,}' for one in largest.shape)} numbers make the backward pass copy its whole gradient "
+            f"each time: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"writes": writes, "numbers": math.prod(largest.shape)},
+        fix=Fix(
+            "Collect the results and stack them",
+            "exact",
+            "outputs = torch.zeros(batch, length, words)\nfor t in range(length):\n    outputs[:, t] = scores",
+            "outputs = []\nfor t in range(length):\n    outputs.append(scores)\noutputs = torch.stack(outputs, 1)",
+        ),
+        claims=claims,
+        at_most="medium" if breakdown.on_device else "high",  # no device has confirmed it
+    )
+
+
+def _tables(events: Events, nodes: Sequence[int]) -> Iterator[_Table]:
+    """The tensors into parts of which a forward pass wrote, by their shape and that of the parts."""
+    found: dict[tuple[Shape, Shape], list[tuple[int, int]]] = defaultdict(list)
+    for call in nodes:
+        if not events.text(call).endswith(_WRITE):
+            continue
+        rows = inside(events, call)
+        shape = next((sizes(dims_of(events, row), 0) for row in rows if events.text(row) == _WRITE), ())
+        part = next((sizes(dims_of(events, row), 0) for row in rows if events.text(row) == _PLAIN), ())
+        copies = [row for row in rows if events.text(row) == "aten::copy_" and sizes(dims_of(events, row), 0) == shape]
+        if shape and part and copies:
+            found[shape, part].append((call, copies[0]))
+    for (shape, part), pairs in found.items():
+        yield _Table(shape, part, tuple(call for call, _ in pairs), tuple(copy for _, copy in pairs))
+
+
+def _is_filled(table: _Table) -> bool:
+    """Whether several writes share the tensor among them, none over another."""
+    return len(table.calls) >= _LEAST and len(table.calls) * math.prod(table.part) <= math.prod(table.shape)
+
+
+def _quickest_ns(events: Events, table: _Table) -> int:
+    return int(events.dur_ns[list(table.copies)].min())
+
+
+def _writers(events: Events, calls: Ints) -> Ints:
+    """The first forward ops that wrote such parts."""
+    numbers = np.unique(events.sequence[calls][:, None] - np.arange(_NUMBERS + 1))
+    copies = events.exactly("aten::copy_") & (events.forward_thread <= 0)
+    rows: Ints = np.flatnonzero(copies & np.isin(events.sequence, numbers[numbers > 0]))
+    return rows[:_TRIED]
+
+
+# Three writes (V) and their nodes (W), in each the copy of the whole gradient (C) and the part (P); then the update.
+_STEPS = """
+    step   [1                                              ][2                                              ]
+    cpu    [V][V][V][A ][B        ][C        ][D        ][O]  [V][V][V][E ][F        ][G        ][H        ][O]
+    cpu                  [Y       ] [Y       ] [Y       ]                   [Y       ] [Y       ] [Y       ]
+    cpu                   [K   ][P]  [K   ][P]  [K   ][P]                    [K   ][P]  [K   ][P]  [K   ][P]
+    """
+_DEVICE = """
+    gpu 7                  [L   ]     [L   ]     [L   ]                       [L   ]     [L   ]     [L   ]
+    """
+# The number of each engine call.
+_NUMBERED = {"A": 9, "B": 8, "C": 6, "D": 4, "E": 19, "F": 18, "G": 16, "H": 14}
+
+
+def _ops(shape: list[int], part: list[int], plain: bool = True, node: str = _WRITE) -> dict[str, Any]:
+    called = "autograd::engine::evaluate_function: "
+    return {
+        "V": Ev("aten::copy_", dims=[part, part, []], args={"Sequence number": 7, "Fwd thread id": 0}),
+        **{
+            letter: Ev(
+                called + ("MeanBackward0" if letter in "AE" else node), args={"Sequence number": at, "Fwd thread id": 1}
+            )
+            for letter, at in _NUMBERED.items()
+        },
+        "Y": Ev(node, dims=[shape]),
+        "K": Ev("aten::copy_", dims=[shape, shape, []]),
+        "P": Ev(_PLAIN if plain else "AddBackward0", dims=[part]),
+        "O": OPTIMIZER,
+    }
+
+
+_TABLE, _PART = [16, 32, 1200], [16, 1200]
+
+EXAMPLES = [
+    Example(
+        "scores written word by word",
+        draw(_STEPS, us=100, **_ops(_TABLE, _PART)),
+        saves_us=(1700, 3400),
+        says=("3 writes a step", "16 x 32 x 1,200"),
+    ),
+    Example(
+        "the same beside a GPU",
+        draw(
+            _STEPS + _DEVICE,
+            us=100,
+            **(_ops(_TABLE, _PART) | {"K": Ev("aten::copy_", dims=[_TABLE, _TABLE, []], launches="kernel")}),
+            L="vectorized_elementwise_kernel",
+        ),
+        saves_us=(800, 1900),
+    ),
+    Example(
+        "written through a mask, each time all of it",
+        draw(_STEPS, us=100, **_ops(_PART, _PART)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "added to what stood there, without an assignment",
+        draw(_STEPS, us=100, **_ops(_TABLE, _PART, plain=False)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("stacked", draw(_STEPS, us=100, **_ops(_TABLE, _PART, node="StackBackward0")), saves_us=None),
+]

@@ -1,0 +1,200 @@
+"""A matrix that is mostly zeros is multiplied as if it were full.
+
+## What it looks at
+Products of two matrices of which the left one is mostly zeros (nine tenths at least), as large as 512 x 512, and the
+same in each step: the adjacency matrix of a graph, a fixed mask of weights. What stands in a matrix no trace tells:
+`advisor run` counts the zeros of those that nothing writes, after the profiled steps, and on a CPU it times the same
+product by the matrix in sparse form.
+
+## Why it costs time
+The product reads every zero and multiplies with it, and so does its backward pass. A graph of thousands of nodes has a
+few neighbours for each of them: of a thousand multiplications one or two count.
+
+## How to fix it
+Build the matrix as a sparse one (`torch.sparse_coo_tensor(...).coalesce()`, or `matrix.to_sparse()` once before the
+loop) and multiply with `torch.sparse.mm(matrix, x)`; or add up rows by edges with `index_add`, as PyTorch Geometric
+does.
+
+## When to leave it
+Matrices that are trained, and small ones beside a GPU, whose dense products are quick. Sums come in another order, so
+results differ in the last digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    RankRecord,
+    Scale,
+    SparseProduct,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._costs import launched_us, less_by, of_long_ops, refill_us
+from ..shared._operands import dims_of, sizes
+from ..shared._places import first_line, place
+from ..shared._words import percent, plural, time
+
+CONFIRMED = "measured pair on a CPU: a graph network on a dense adjacency matrix against a sparse one"
+
+_NODE = "autograd::engine::evaluate_function"
+# Beside the product itself a sparse one has its calls, and in the backward pass the matrix is turned and checked: in
+# the measured pair the four nodes took 1.2 to 1.5 times as long as the products in them.
+_AROUND = 1.5
+
+# Row of a product, and whether it stands in the backward pass, where the matrix is turned.
+_Row = tuple[int, SparseProduct, bool]
+# The shapes of what is multiplied.
+_Factors = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    lines: Lines,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    record: RankRecord,
+    *,
+    min_share: float = 0.05,  # another form of a matrix, and other calls with it: less does not repay that
+) -> Iterator[Finding]:
+    found = list(_rows(trace, nesting, links, record.sparse_products))
+    if not found:
+        return
+    rows = np.array([row for row, _, _ in found], np.int64)
+    if breakdown.on_device:
+        dense_us = launched_us(trace, steps, nesting, links, rows)
+        claims: tuple[str, ...] = ("compute",)
+    else:
+        dense_us = steps.per_step_us(float(trace.events.dur_ns[rows].sum()))
+        claims = ("forward", "backward", "other_ops")
+    dense_us = min(dense_us, sum(breakdown.us(part) for part in claims))
+    saving, sparse_us = None, _sparse_us(found, steps)
+    if not breakdown.on_device and sparse_us is not None:
+        how = (
+            "the products less the same ones by the sparse matrix, as timed in this run; low: what is around them "
+            "takes half as long again; high: the matrix no longer pushes everything else out of the caches"
+        )
+        saving = less_by(of_long_ops(scale, undilated, dense_us, dense_us, how), (sparse_us, _AROUND * sparse_us))
+        high_us = min(saving.high_us + refill_us(scale.step_us - saving.high_us), scale.step_us)
+        saving = replace(saving, high_us=high_us) if saving.high_us else saving
+    if (saving.high_us if saving else scale.scaled(dense_us)) < min_share * scale.step_us:
+        return
+    largest = max((one for _, one, _ in found), key=lambda one: one.rows * one.columns)
+    where = first_line(lines, np.array([row for row, _, backward in found if not backward] or rows[:1], np.int64))
+    yield Finding(
+        message=(
+            f"{plural(len(found) / steps.count, 'product')} a step{place(where)} multiply by a matrix of "
+            f"{largest.rows:,} x {largest.columns:,} numbers of which {percent(largest.filled)} are not zero: "
+            f"{time(scale.scaled(dense_us))} of each step ({percent(dense_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"products": len(found) / steps.count, "dense_us": dense_us, "filled": largest.filled},
+        fix=Fix(
+            "Keep the matrix in sparse form",
+            "numerics",
+            "adjacency = torch.zeros(nodes, nodes)\nadjacency[target, source] = weight\nx = adjacency @ x",
+            "adjacency = torch.sparse_coo_tensor(torch.stack([target, source]), weight, (nodes, nodes)).coalesce()\n"
+            "x = torch.sparse.mm(adjacency, x)",
+        ),
+        claims=claims,
+        at_most="low" if breakdown.on_device else "high",  # what a device takes for a sparse product nobody has timed
+    )
+
+
+def _rows(trace: Trace, nesting: Nesting, links: Links, known: list[SparseProduct]) -> Iterator[_Row]:
+    """The products with such a matrix within the steps, innermost ops."""
+    if not known:
+        return
+    events = trace.events
+    backward = nesting.ancestor(events.named(_NODE)) >= 0
+    rows = np.flatnonzero(events.exactly("aten::mm", "aten::addmm") & links.inside)
+    forward: dict[_Factors, SparseProduct] = {((one.rows, one.columns), (one.columns, one.width)): one for one in known}
+    turned: dict[_Factors, SparseProduct] = {((one.columns, one.rows), (one.rows, one.width)): one for one in known}
+    for row in rows.tolist():
+        dims = dims_of(events, row)
+        first = 1 if events.text(row) == "aten::addmm" else 0
+        factors = (sizes(dims, first), sizes(dims, first + 1))
+        one = (turned if backward[row] else forward).get(factors)
+        if one is not None:
+            yield row, one, bool(backward[row])
+
+
+def _sparse_us(found: list[_Row], steps: Steps) -> float | None:
+    """What the sparse products take per step; None where one of them was not timed."""
+    each = [one.sparse_backward_us if backward else one.sparse_us for _, one, backward in found]
+    known = [us for us in each if us is not None]
+    return sum(known) / steps.count if len(known) == len(each) else None
+
+
+def _mm(rows: int, columns: int, width: int, **args: Any) -> Ev:
+    return Ev("aten::mm", dims=[[rows, columns], [columns, width]], **args)
+
+
+_STEPS = """
+    step   [1                                        ][2                                        ]
+    cpu    [F   ][A           ][N             ][O   ]  [F   ][A           ][N             ][O   ]
+    cpu                         [B           ]                              [B           ]
+    """
+_OPS: dict[str, Any] = {
+    "F": FORWARD,
+    "A": _mm(2700, 2700, 32),
+    "N": Ev(f"{_NODE}: MmBackward0"),
+    "B": _mm(2700, 2700, 32),
+    "O": BACKWARD,
+}
+_SPARSE = {"rows": 2700, "columns": 2700, "width": 32, "filled": 0.002}
+_TIMED = {"sparse_us": 100.0, "sparse_backward_us": 150.0}
+
+EXAMPLES = [
+    Example(
+        "a graph of 2,700 nodes with a few neighbours each",
+        draw(_STEPS, us=100, **_OPS),
+        facts={"sparse_products": [_SPARSE | _TIMED]},
+        saves_us=(2100, 3000),
+        says=("2 products a step", "2,700 x 2,700", "0.2 % are not zero"),
+    ),
+    Example(
+        "the same where the sparse product was not timed",
+        draw(_STEPS, us=100, **_OPS),
+        facts={"sparse_products": [_SPARSE]},
+        saves_us="unknown",
+    ),
+    Example(
+        "products of other matrices",
+        draw(_STEPS, us=100, **(_OPS | {"A": _mm(2700, 300, 32), "B": _mm(300, 2700, 32)})),
+        facts={"sparse_products": [_SPARSE | _TIMED]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the sparse product would take as long",
+        draw(_STEPS, us=100, **_OPS),
+        facts={"sparse_products": [_SPARSE | {"sparse_us": 1400.0, "sparse_backward_us": 1400.0}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("no such matrix was seen", draw(_STEPS, us=100, **_OPS), facts={"sparse_products": []}, saves_us=None),
+]

@@ -1,0 +1,284 @@
+"""A mask for all pairs of tokens is given to attention as a tensor.
+
+## What it looks at
+Calls of `scaled_dot_product_attention` with a mask of `[tokens, tokens]` that is the same for all sequences and heads,
+and the time of these calls and of their backward pass: on a GPU from 512 tokens on, on a CPU from 1,024 on where
+capture saw what stands in the mask. It reads masks that modules hold, after the step that gives lines. A bare trace
+tells only that a mask has the shape of a causal one.
+
+## Why it costs time
+The fastest kernels take no mask but a flag. With a tensor PyTorch chooses another kernel, or gives the mask another
+type first, computes the scores that the mask then removes, half of them for a causal mask, and reads the mask for each
+head.
+
+## How to fix it
+`is_causal=True` instead of the mask. For other patterns (windows, documents of one sequence)
+`torch.nn.attention.flex_attention` compiles a kernel that leaves out what the mask removes.
+
+## When to leave it
+Masks that hold numbers to be added to the scores. On a CPU the kernel leaves out blocks of 512 tokens: below 1,024
+tokens the flag gained little or nothing when it was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    SYNC,
+    Breakdown,
+    Category,
+    Device,
+    Drawing,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Missing,
+    Nesting,
+    RankRecord,
+    Replay,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ..shared._costs import launched, launched_us
+from ..shared._operands import backward_of, dims_of, sizes
+from ..shared._places import often, place
+from ..shared._words import percent, time
+from ._masks import FLASH_ON_CPU, is_causal, on_cpu
+
+CONFIRMED = "measured pair on a CPU: a causal mask of 1,024 tokens as a tensor, and is_causal=True"
+
+Ints = npt.NDArray[np.int64]
+_ATTENTION = "aten::scaled_dot_product_attention"
+# Shorter sequences have few scores to leave out.
+_TOKENS, _TOKENS_ON_CPU = 512, 1024
+# A causal mask removes half of the scores; nothing is gained where the kernel is limited by something else.
+_SAVED = (0.0, 0.5)
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    nesting: Nesting,
+    links: Links,
+    record: RankRecord | None,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # of the step: one argument, but only for who knows what the mask holds
+) -> Iterator[Finding]:
+    masks = record.masks if record else []
+    if not device.measured and (breakdown.on_device or not masks):
+        raise Missing(device.why)
+    events = trace.events
+    if (events.dims < 0).all():
+        raise Missing("the trace holds no shapes; record with record_shapes=True, or capture with `advisor run`")
+    rows = _masked(events, links, _TOKENS if breakdown.on_device else _TOKENS_ON_CPU)
+    if not len(rows):
+        return
+    tokens = sizes(dims_of(events, int(rows[0])), 0)[-2]
+    known = is_causal(masks, tokens, trace, nesting, rows)
+    if breakdown.on_device:
+        saving, spent_us = _on_device(trace, steps, breakdown, scale, nesting, links, replay, rows)
+    elif known:
+        rows = rows[events.dims[rows] == events.dims[rows[0]]]
+        saving, spent_us = on_cpu(trace, steps, breakdown, scale, nesting, undilated, rows, tokens)
+    else:
+        return
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = lines.where_op(int(rows[0])) if lines else None
+    yield Finding(
+        message=(
+            f"Attention gets a mask of {tokens:,} x {tokens:,} as a tensor {often(len(rows) / steps.count)}"
+            f"{place(where)}, and takes {time(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)}); {'it' if known else 'if it'} is causal, "
+            f"{'which a flag says without one' if known else 'a flag says the same'}."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"calls": len(rows) / steps.count, "tokens": tokens, "attention_us": spent_us, "causal": known or None},
+        fix=Fix(
+            "Say that attention is causal instead of giving a mask",
+            "numerics",
+            "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+        ),
+        claims=("compute",) if breakdown.on_device else ("forward", "backward"),
+        at_most="medium" if breakdown.on_device else "high",  # what a kernel with the flag takes there is not known
+    )
+
+
+def _on_device(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    replay: Replay | None,
+    rows: Ints,
+) -> tuple[Saving, float]:
+    """What the flag gives back on a device, and what these calls and their backward pass take there, µs per step."""
+    both = np.concatenate((rows, backward_of(trace.events, rows)))
+    bound_us = breakdown.us("compute")
+    spent_us = launched_us(trace, steps, nesting, links, both)
+    how = "high: half of the scores are left out, as a causal mask removes them; low: nothing, for another mask"
+    least, most = (min(spent_us * share, bound_us) for share in _SAVED)
+    saving = replayed_or(
+        scale.saving(least, most, how),
+        replay,
+        [],
+        [edits.scale(launched(trace, nesting, links, both), 1 - _SAVED[1])],
+        how,
+        scale.scaled(bound_us),
+    )
+    return saving, spent_us
+
+
+def _masked(events: Events, links: Links, least: int) -> Ints:
+    """Calls of attention on so many tokens whose mask is one matrix for all sequences and heads."""
+    inside = events.of(Category.CPU_OP) & links.inside & (events.dims >= 0)
+    rows = np.flatnonzero(inside & events.exactly(_ATTENTION))
+    known: dict[int, bool] = {}
+    for row in rows.tolist():
+        kind = int(events.dims[row])
+        if kind not in known:
+            dims = dims_of(events, row)
+            known[kind] = _is_one_matrix(sizes(dims, 0), sizes(dims, 1), sizes(dims, 3), least)
+    return np.array([row for row in rows.tolist() if known[int(events.dims[row])]], np.int64)
+
+
+def _is_one_matrix(query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...], least: int) -> bool:
+    if len(query) < 3 or len(key) < 3 or len(mask) < 2:
+        return False
+    square = mask[-2:] == (query[-2], key[-2]) and query[-2] == key[-2] >= least
+    return square and all(size == 1 for size in mask[:-2])
+
+
+_SHAPE = [8, 12, 1024, 64]
+
+
+def _attention(*mask: int) -> Ev:
+    return Ev(_ATTENTION, dims=[_SHAPE, _SHAPE, _SHAPE, list(mask), [], [], [], []], launches="")
+
+
+_INNER = Ev("aten::_scaled_dot_product_efficient_attention", dims=[_SHAPE] * 3)
+_KERNEL = Ev("fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", "kernel")
+_STEPS = """
+    step   [1                           ][2                           ]
+    cpu    [F][A  ][B][S               ] [F][A  ][B][S               ]
+    cpu       [I ]                          [I ]
+    gpu 7   [L ][K           ][M       ]  [L ][K           ][M       ]
+    """
+
+
+def _drawn(attention: Ev) -> Drawing:
+    other = Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")
+    return draw(_STEPS, us=100, A=attention, I=_INNER, F=FORWARD, B=BACKWARD, S=SYNC, K=_KERNEL, L=other, M=other)
+
+
+def _on_a_cpu(tokens: int, before: str = "aten::linear") -> Drawing:
+    """A step that spends 1,000 µs in attention, 300 of them on its mask, and 800 in its backward pass."""
+    matrix = [8, 12, tokens, 64]
+    dims = [matrix, matrix, matrix, [tokens, tokens], [], [], [], []]
+    types = {"Input type": ["float", "float", "float", "bool", "Scalar", "Scalar", "", "Scalar"]}
+    number = {"Sequence number": 3, "Fwd thread id": 0}
+    return draw(
+        """
+        step   [1                           ][2                           ]
+        cpu    [F][A        ][N     ]         [F][A        ][N     ]
+        cpu       [C][I    ]                     [C][I    ]
+        """,
+        us=100,
+        F=Ev(before, dims=[[tokens, tokens], [tokens, tokens]]),
+        A=Ev(_ATTENTION, dims=dims, args=types),
+        C="aten::masked_fill_",
+        I=Ev(FLASH_ON_CPU, dims=[matrix] * 3, args=number),
+        N=Ev("autograd::engine::evaluate_function: AttentionBackward", args=number | {"Fwd thread id": 1}),
+    )
+
+
+EXAMPLES = [
+    Example(
+        "a mask of all pairs of 1,024 tokens",
+        _drawn(_attention(1024, 1024)),
+        saves_us=(0, 750),
+        says=("1,024 x 1,024", "if it is causal"),
+    ),
+    Example(
+        "a mask for each sequence: padding, which no flag says",
+        _drawn(_attention(8, 1, 1024, 1024)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a bias for each head",
+        _drawn(_attention(1, 12, 1024, 1024)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("no mask", _drawn(_attention()), saves_us=None),
+    Example(
+        "without a GPU, a mask of flags that was seen to be causal: a quarter of the scores goes, and their conversion",
+        _on_a_cpu(1024),
+        facts={"masks": [{"tokens": 1024, "form": "seen"}]},
+        saves_us=(600, 1000),
+        says=("1,024 x 1,024", "it is causal"),
+    ),
+    Example(
+        "without a GPU, a mask of which nothing is known",
+        _on_a_cpu(1024),
+        facts={"masks": []},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, a causal mask beside one of a sliding window, either of which may be the one",
+        _on_a_cpu(1024),
+        facts={"masks": [{"tokens": 1024, "form": "seen"}, {"tokens": 1024, "form": "other"}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, a causal mask that a second one is added to before attention gets it",
+        _on_a_cpu(1024, before="aten::logical_and"),
+        facts={"masks": [{"tokens": 1024, "form": "seen"}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, flags for what is hidden where attention takes flags for what is seen",
+        _on_a_cpu(1024),
+        facts={"masks": [{"tokens": 1024, "form": "hidden"}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, a causal mask of 512 tokens: the kernel leaves nothing out",
+        _on_a_cpu(512),
+        facts={"masks": [{"tokens": 512, "form": "seen"}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+]

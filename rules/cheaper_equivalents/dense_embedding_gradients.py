@@ -1,0 +1,263 @@
+"""The gradient of a large embedding is dense, though a batch touches few rows.
+
+## What it looks at
+Embedding tables of which a step looks up at most a tenth of the rows, the backward op that writes a gradient as large
+as the whole table, and the optimizer's ops on that table. Tables that a product uses too, as in language models with
+tied weights, have dense gradients by nature and are left out.
+
+## Why it costs time
+The gradient of rows that were not looked up is zero. The dense form writes all those zeros to memory, and the
+optimizer then reads them, the table and its own state, and writes the table back: time that grows with the table, not
+with the batch.
+
+## How to fix it
+`nn.Embedding(rows, width, sparse=True)`: the gradient holds the rows of the batch, and the update touches no other.
+Plain SGD and Adagrad take such gradients. For Adam give the table an optimizer of its own, `torch.optim.SparseAdam`.
+
+## When to leave it
+SparseAdam updates the state of a row only when the row occurs, so training goes another way than with Adam. Weight
+decay and momentum are not defined for rows that do not occur. `DistributedDataParallel` exchanges sparse gradients
+with some back ends only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    ELEMENTWISE,
+    FORWARD,
+    OPTIMIZER,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    OptimizerFacts,
+    Replay,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+    edits,
+    replayed_or,
+    union,
+)
+
+from ..shared._costs import launched_us, less_by, refill_us, widened
+from ..shared._places import place
+from ..shared._words import count, percent, time
+from ._embedding_tables import Table, tables_of
+
+CONFIRMED = "measured pair on a CPU: 200,000 rows with SGD, dense against sparse gradients"
+
+# With at most a tenth of the rows, sparse gradients gave back 51 to 99.8 % of backward and update with SGD (8 tables of
+# 2,000 to 200,000 rows, one thread), 58 and 97 % with Adagrad; SparseAdam instead of fused Adam 3 to 94 %.
+_LEAST = {"SGD": 0.5, "Adagrad": 0.5}
+# What backward and update of a sparse gradient took instead on one core, without the profiler: µs for each look-up
+# (index, sort, one update) and ns for each number in it, lowest and highest of 36 tables of 5,000 to 200,000 rows, 16
+# to 256 wide, with 32 to 4,096 of their rows looked up.
+_CALL_US = {"SGD": (40.0, 100.0), "Adagrad": (110.0, 250.0)}
+_NUMBER_NS = {"SGD": (0.6, 5.0), "Adagrad": (4.0, 20.0)}
+# Numbers of four bytes that fill the cache of a core.
+_CACHED = 500_000
+_MEASURED = "low: the least that sparse gradients gave in measurements; high: all work on the whole table"
+# Where the work that comes instead is known, all of the present work goes.
+_KNOWN = (
+    "all work on the whole table, less the most and the least that the rows looked up take instead; high: "
+    "and what the table pushes out of the caches, and giving back its gradient"
+)
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    lines: Lines,
+    nesting: Nesting,
+    links: Links,
+    facts: OptimizerFacts | None,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.03,  # an optimizer to think over; below 3 % of the step that does not repay it
+    max_touched: float = 0.1,  # a sparse row costs several times a dense one, so above a tenth nothing is sure
+) -> Iterator[Finding]:
+    names = [one.name for one in facts.optimizers] if facts else _optimizers(trace)
+    for (height, width), table in tables_of(trace, lines, nesting, links).items():
+        touched = table.looked_up / steps.count / height
+        if touched > max_touched or not table.rows:
+            continue
+        rows = np.array(sorted(set(table.rows)), np.int64)
+        claims: tuple[str, ...]
+        if breakdown.on_device:
+            claims = ("compute",)
+            spent_us = launched_us(trace, steps, nesting, links, rows)
+        else:
+            spent_us, claims = steps.per_step_us(float(trace.events.dur_ns[rows].sum())), ("backward", "optimizer")
+        bound_us = sum(breakdown.us(part) for part in claims)
+        instead = None if breakdown.on_device else _instead_us(table, width, names, steps)
+        high_us = min(spent_us, bound_us)
+        least = 1.0 if instead else min((_LEAST.get(name, 0.0) for name in names), default=0.0)
+        how = _KNOWN if instead else _MEASURED
+        less = edits.scale(rows, 1 - least)
+        modelled = scale.saving(high_us * least, high_us, how)
+        saving = replayed_or(modelled, replay, [less], [edits.remove(rows)], how, scale.scaled(bound_us))
+        if not breakdown.on_device:
+            spans = union(trace.events.start_ns[rows], trace.events.end_ns[rows])
+            saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
+            saving = less_by(saving, instead or (0.0, 0.0))
+            if instead:
+                saving = _with_memory(saving, height * width, scale, undilated)
+        if saving.high_us < min_share * scale.step_us:
+            continue
+        yield Finding(
+            message=(
+                f"A step looks up at most {count(table.looked_up / steps.count)} of the {count(height)} rows of an "
+                f"embedding{place(table.where)}, but makes and applies a gradient of all rows: "
+                f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            ),
+            saving=saving,
+            where=(table.where,) if table.where else (),
+            facts={"rows": height, "width": width, "touched_share": touched, "dense_us": spent_us},
+            fix=_fix(height, width, names),
+            claims=claims,
+            at_most="medium" if _needs_other_optimizer(names) else "high",
+        )
+
+
+def _instead_us(table: Table, width: int, names: list[str], steps: Steps) -> tuple[float, float] | None:
+    """(least, most) that sparse gradients of the rows looked up take, un-profiled µs per step; None where not known."""
+    if not names or any(name not in _CALL_US for name in names):
+        return None
+    calls, numbers = table.calls / steps.count, table.looked_up / steps.count * width
+    ends = [
+        max(calls * _CALL_US[name][end] + numbers * _NUMBER_NS[name][end] / 1e3 for name in names) for end in (0, 1)
+    ]
+    return ends[0], ends[1]
+
+
+def _with_memory(saving: Saving, numbers: int, scale: Scale, undilated: Undilated | None) -> Saving:
+    """The saving with a high end that holds what a gradient as large as the table does to memory."""
+    more_us = refill_us(scale.step_us - saving.high_us) if numbers >= _CACHED else 0.0
+    # Giving so much memory back takes the loop time in no op, and less while the profiler keeps its own memory there.
+    rest = [part for part in undilated.parts if part.name == "rest"] if undilated else []
+    more_us += sum(max(part.plain_us - part.recorded_us, 0.0) for part in rest)
+    return replace(saving, high_us=min(saving.high_us + more_us, scale.step_us))
+
+
+def _needs_other_optimizer(names: list[str]) -> bool:
+    return not names or any(name not in ("SGD", "Adagrad") for name in names)
+
+
+def _optimizers(trace: Trace) -> list[str]:
+    """Classes of the optimizers that stepped, as the trace names them."""
+    steps = {name for name in trace.events.names if name.startswith("Optimizer.step#")}
+    return sorted(name.removeprefix("Optimizer.step#").removesuffix(".step") for name in steps)
+
+
+def _fix(height: int, width: int, names: list[str]) -> Fix:
+    before = f"nn.Embedding({height}, {width})"
+    after = f"nn.Embedding({height}, {width}, sparse=True)"
+    if not _needs_other_optimizer(names):
+        return Fix("Let the gradient hold only the rows that occur", "numerics", before, after)
+    name = names[0] if names else "AdamW"
+    return Fix(
+        "Let the gradient hold only the rows that occur, with an optimizer for such gradients",
+        "semantics",
+        f"{before}\noptimizer = torch.optim.{name}(model.parameters(), ...)",
+        f"{after}\nsparse = torch.optim.SparseAdam([model.items.weight], ...)  # the embedding's weight\n"
+        f"optimizer = torch.optim.{name}([p for p in model.parameters() if p is not model.items.weight], ...)",
+    )
+
+
+def _looked_up(height: int) -> Ev:
+    return Ev("aten::embedding", dims=[[height, 32], [64], [], [], []], args={"Sequence number": 3, "Fwd thread id": 0})
+
+
+_NODE = Ev("autograd::engine::evaluate_function: EmbeddingBackward0", args={"Sequence number": 3, "Fwd thread id": 1})
+_WRITES = Ev("aten::embedding_dense_backward", dims=[[64, 32], [64], [], [], []])
+_UPDATES = Ev("aten::add_", dims=[[200000, 32], [200000, 32], []])
+_STEPS = """
+    step   [1                                 ][2                                 ]
+    cpu    [F  ][B      ][N       ][O        ]  [F  ][B      ][N       ][O        ]
+    cpu                  [W       ][U       ]                 [W       ][U       ]
+    """
+
+EXAMPLES = [
+    Example(
+        "a table of 200,000 rows for a batch of 64",
+        draw(_STEPS, us=100, F=_looked_up(200_000), B=BACKWARD, N=_NODE, W=_WRITES, O=OPTIMIZER, U=_UPDATES),
+        saves_us=(1800, 2300),
+        says=("at most 64 of the 200,000 rows",),
+    ),
+    Example(
+        "the same on a GPU",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [F  ][B      ][N       ][O        ]  [F  ][B      ][N       ][O        ]
+            cpu                  [W       ][U       ]                 [W       ][U       ]
+            gpu 7   [E  ][E      ][E       ][E      ]    [E  ][E      ][E       ][E      ]
+            """,
+            us=100,
+            F=_looked_up(200_000),
+            B=BACKWARD,
+            N=_NODE,
+            W=_WRITES,
+            O=OPTIMIZER,
+            U=_UPDATES,
+            E=ELEMENTWISE,
+        ),
+        saves_us=(0, 2000),
+    ),
+    Example(
+        "a small vocabulary, most of which occurs in a batch",
+        draw(
+            _STEPS,
+            us=100,
+            F=_looked_up(100),
+            B=BACKWARD,
+            N=_NODE,
+            W=_WRITES,
+            O=OPTIMIZER,
+            U=Ev("aten::add_", dims=[[100, 32], [100, 32], []]),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a language model that multiplies with the same table",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [F  ][P      ][N       ][O        ]  [F  ][P      ][N       ][O        ]
+            cpu                  [W       ][U       ]                 [W       ][U       ]
+            """,
+            us=100,
+            F=_looked_up(200_000),
+            P=Ev("aten::linear", dims=[[64, 32], [200_000, 32], []]),
+            N=_NODE,
+            W=_WRITES,
+            O=OPTIMIZER,
+            U=_UPDATES,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no embedding",
+        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+    ),
+]

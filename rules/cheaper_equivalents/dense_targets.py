@@ -1,0 +1,271 @@
+"""Labels are spread out to a number for each class, which a loss multiplies.
+
+## What it looks at
+Cross entropies by hand, or on probabilities, whose targets the step makes of class indices (`one_hot`, `scatter_`),
+smoothed or not: what makes the targets, the product with the log-probabilities, its sum, and their part of the backward
+pass. That nothing else reads them `advisor run` sees in a step that it observes.
+
+## Why it costs time
+For 1,024 words and a vocabulary of 2,000 the targets are two million numbers, of which one in 2,000 says something. To
+make them, smooth them and multiply them takes five or six passes over tensors as large as the logits, each of them in
+new memory, and one more in the backward pass. From the indices a loss takes the numbers that it needs.
+
+## How to fix it
+`F.cross_entropy(logits, labels, label_smoothing=0.1)`, or without smoothing `F.cross_entropy(logits, labels)`. Where a
+model gives log-probabilities, `F.nll_loss(log_p, labels)`; smoothed, `0.9 * F.nll_loss(log_p, labels) - 0.1 *
+log_p.mean(1).mean()`.
+
+## When to leave it
+Targets that are dense by themselves: a teacher's probabilities, mixtures of two labels. `label_smoothing` gives its
+share to all classes, the true one among them: a share `e` that only the others got is `e * classes / (classes - 1)`.
+Sums come in another order, so results differ in the last digits; `kl_div` lies apart by a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    ELEMENTWISE,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._costs import launched_us, less_by, taken_us
+from ..shared._operands import outermost
+from ..shared._places import first_line, place
+from ..shared._words import count, percent, time
+from ._readers import Readers
+from ._targets import DenseTargets, dense_targets, instead_ns, quickest_ns
+
+CONFIRMED = "measured pair on a CPU: labels smoothed by hand against cross_entropy(label_smoothing=0.1)"
+
+Ints = npt.NDArray[np.int64]
+# Targets of fewer numbers take no longer than the calls.
+_LEAST_NUMBERS = 16_384
+# What the calls of such a loss and of its backward pass take beside its softmax, of 16 to 12,800 numbers on one core.
+_CALLS_US, _CALLS_PLAIN_US = (80.0, 150.0), (0.0, 30.0)
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    lines: Lines | None,
+    readers: Readers,
+    *,
+    min_share: float = 0.03,  # one call to change; below 3 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    events = trace.events
+    ops = outermost(trace, steps, nesting, links)
+    found = [one for one in dense_targets(events, ops, readers) if math.prod(one.shape) >= _LEAST_NUMBERS]
+    if not found:
+        return
+    rows = np.unique(np.array([row for one in found for row in (*one.rows, *one.nodes)], np.int64))
+    if breakdown.on_device:
+        claims: tuple[str, ...] = ("compute",)
+        spent_us = launched_us(trace, steps, nesting, links, rows)
+        saving = scale.saving(0.0, spent_us, "low: nothing, since no device has been timed; high: all of these ops")
+    else:
+        claims = ("forward", "backward", "other_ops")
+        spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
+        saving = _on_host(trace, steps, scale, undilated, found, rows)
+    if saving.high_us < min_share * scale.step_us:
+        return
+    largest = max(found, key=lambda one: math.prod(one.shape))
+    where = first_line(lines, np.array([largest.first, *largest.rows], np.int64)) if lines else None
+    yield Finding(
+        message=(
+            f"{count(math.prod(largest.shape) // largest.classes)} labels are spread out{place(where)} to "
+            f"{count(largest.classes)} numbers each{', smoothed' * largest.smoothed} and multiplied with "
+            f"log-probabilities: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})"
+            f"{', backward pass included' if largest.nodes else ''}."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={
+            "losses": len(found) / steps.count,
+            "classes": largest.classes,
+            "numbers": math.prod(largest.shape),
+            "spent_us": spent_us,
+        },
+        fix=_SMOOTHED if largest.smoothed else _PLAIN,
+        claims=claims,
+        at_most="low" if breakdown.on_device else "high",  # what the loss takes on a device nobody has timed
+    )
+
+
+_SMOOTHED = Fix(
+    "Let the loss smooth the labels",
+    "numerics",
+    "wanted = F.one_hot(labels, classes) * (1 - smoothing) + smoothing / classes\n"
+    "loss = -(wanted * F.log_softmax(logits, dim=1)).sum(1).mean()",
+    "loss = F.cross_entropy(logits, labels, label_smoothing=smoothing)",
+)
+_PLAIN = Fix(
+    "Give the loss the indices",
+    "numerics",
+    "loss = -(F.one_hot(labels, classes) * F.log_softmax(logits, dim=1)).sum(1).mean()",
+    "loss = F.cross_entropy(logits, labels)",
+)
+
+
+def _on_host(
+    trace: Trace, steps: Steps, scale: Scale, undilated: Undilated | None, found: Sequence[DenseTargets], rows: Ints
+) -> Saving:
+    """What these ops take, less what the loss does instead.
+
+    Large tensors are new memory again and again, and who asks for it first in a step waits for the system. low: that
+    waiting stays, with other ops, as where each of these is as quick as its quickest; high: it goes with them.
+    """
+    events = trace.events
+    quick_ns = quickest_ns(events, rows)
+    fewest_ns, most_ns = instead_ns(events, found)
+    low_us, high_us = taken_us(trace, steps, scale, undilated, rows)
+    all_ns = max(float(events.dur_ns[rows].sum()), 1.0)
+    low_us *= max(quick_ns - most_ns, 0.0) / all_ns
+    high_us *= max(all_ns - fewest_ns, 0.0) / all_ns
+    how = "high: these ops and their backward pass, less the passes over the logits that the loss makes instead; low: "
+    how += "each as quick as its quickest, since what waits for new memory may be another op then"
+    calls = [_CALLS_US if one.smoothed else _CALLS_PLAIN_US for one in found]
+    least_us, most_us = (sum(ends) / steps.count for ends in zip(*calls, strict=True))
+    return less_by(Saving(min(low_us, high_us), high_us, "modelled", how), (least_us, most_us))
+
+
+def _op(name: str, *dims: list[int], **args: Any) -> Ev:
+    return Ev(f"aten::{name}", dims=[*dims], **args)
+
+
+_WIDE, _LABELS = [512, 1000], [512]
+# Layers (F), the targets (H, T, A), the loss (L, P, S) with the product's node (N), the backward pass (B).
+_STEPS = """
+    step   [1                                       ][2                                       ]
+    cpu    [F][H    ][T   ][A ][L ][P   ][S ][N ][B   ] [F][H    ][T   ][A ][L ][P   ][S ][N ][B   ]
+    """
+_NUMBERED = {"Sequence number": 5, "Fwd thread id": 0}
+_OPS: dict[str, Any] = {
+    "F": FORWARD,
+    "H": _op("one_hot", _LABELS, []),
+    "T": _op("to", _WIDE),
+    "A": _op("add", _WIDE, []),
+    "L": _op("log_softmax", _WIDE),
+    "P": Ev("aten::mul", dims=[_WIDE, _WIDE], args=_NUMBERED),
+    "S": _op("sum", _WIDE),
+    "N": Ev("autograd::engine::evaluate_function: MulBackward0", args=_NUMBERED | {"Fwd thread id": 1}),
+    "B": BACKWARD,
+}
+
+
+def _seen(*names: str, waits: list[list[int]]) -> dict[str, Any]:
+    known = [f"aten::{name}" for name in names]
+    index = list(dict.fromkeys(known))
+    return {"reused": {"names": index, "ops": [index.index(name) for name in known], "waits": waits}}
+
+
+_FEW = {"H": _op("one_hot", [64], []), "P": _op("mul", [64, 10], [64, 10])}
+_WAITS: list[list[int]] = [[], [], [1], [1], [4], [1, 2], [1]]
+_SMOOTH = _seen("linear", "one_hot", "to", "add", "log_softmax", "mul", "sum", waits=_WAITS)
+
+EXAMPLES = [
+    Example(
+        "labels smoothed by hand",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_SMOOTH,
+        saves_us=(1500, 2700),
+        says=("512 labels", "1,000 numbers each, smoothed"),
+    ),
+    Example(
+        "plain labels",
+        draw(_STEPS, us=100, **(_OPS | {"A": _op("neg", _WIDE)})),
+        facts=_seen("linear", "one_hot", "to", "neg", "log_softmax", "mul", "sum", waits=_WAITS),
+        saves_us=(2600, 3100),
+        says=("1,000 numbers each and",),
+    ),
+    Example(
+        "labels scattered into a tensor beside a GPU",
+        draw(
+            """
+            step   [1                                ][2                                ]
+            cpu    [F][Z ][H ][L ][P ][S ][B   ]       [F][Z ][H ][L ][P ][S ][B   ]
+            gpu 7    [K ][k  ][k ][K  ][k   ][k ][K ]    [K ][k  ][k ][K  ][k   ][k ][K ]
+            """,
+            us=100,
+            F=Ev(FORWARD.name, launches="kernel"),
+            Z=_op("full_like", _WIDE, launches="kernel"),
+            H=_op("scatter_", _WIDE, [], [512, 1], launches="kernel"),
+            L=_op("log_softmax", _WIDE, launches="kernel"),
+            P=_op("kl_div", _WIDE, _WIDE, launches="kernel"),
+            S=_op("div", [], launches="kernel"),
+            B=Ev(BACKWARD.name, launches="kernel"),
+            K=GEMM,
+            k=ELEMENTWISE,
+        ),
+        facts=_seen(
+            "linear", "full_like", "scatter_", "log_softmax", "kl_div", "div", waits=[[], [], [1], [3], [1, 2], [1]]
+        ),
+        saves_us=(0, 1500),
+    ),
+    Example(
+        "a teacher's probabilities",
+        draw(_STEPS, us=100, **(_OPS | {"H": _op("softmax", _WIDE)})),
+        facts=_seen("linear", "softmax", "to", "add", "log_softmax", "mul", "sum", waits=_WAITS),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "two labels are mixed",
+        draw(_STEPS, us=100, **(_OPS | {"A": _op("add", _WIDE, _WIDE)})),
+        facts=_SMOOTH,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the targets are read once more",
+        draw(_STEPS, us=100, **(_OPS | {"B": _op("argmax", _WIDE)})),
+        facts=_seen(*("linear", "one_hot", "to", "add", "log_softmax", "mul", "sum", "argmax"), waits=[*_WAITS, [4]]),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "ten classes",
+        draw(
+            _STEPS,
+            us=100,
+            **(_OPS | {name: Ev(_OPS[name].name, dims=[[64, 10]]) for name in "TALS"} | _FEW),
+        ),
+        facts=_SMOOTH,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("nobody looked what reads them", draw(_STEPS, us=100, **_OPS), saves_us=None, near_miss=True),
+    Example(
+        "indices",
+        draw(_STEPS, us=100, **(_OPS | {"P": _op("cross_entropy_loss", _WIDE, _LABELS), "H": FORWARD})),
+        facts=_seen("linear", "to", "add", "cross_entropy_loss", waits=[[], [], [1], [1]]),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,215 @@
+"""All elements are sorted where the first few are read.
+
+## What it looks at
+`sort` and `argsort` of which only the first elements, or the last ones, are read: a quarter of them at most. What is
+read of a tensor stands in no profile; `advisor run` looks at it in steps of its own. What Python reads of a whole order
+without an op of PyTorch's (`order.tolist()` besides a part of it) is not seen.
+
+## Why it costs time
+Of a thousand distances a sort puts all in order, ten comparisons for each and more. To find the eight smallest takes
+one pass, and an order among eight.
+
+## How to fix it
+`values, index = x.topk(k)` for the largest in falling order, `x.topk(k, largest=False)` for the smallest;
+`x.topk(k).values[..., -1]` for the k-th alone, `x.min(-1)` or `x.max(-1)` for one.
+
+## When to leave it
+Where the rest of the order is wanted in steps that were not observed. Of equal elements `topk` may take others than a
+sort does; and few rows of some dozen elements take as long either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    ObservedOps,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    dataclass,
+    draw,
+)
+
+from ..shared._costs import launched_us, taken_us
+from ..shared._places import first_line, place
+from ..shared._words import count, percent, plural, time
+
+CONFIRMED = "measured pair on a CPU: nearest neighbours by argsort against topk"
+
+Ints = npt.NDArray[np.int64]
+# What topk took of a sort's time on one core of a CPU, least and most: 32 to 100,000 elements in one row and in many.
+# (most of the elements that are read, shares); of more than a quarter topk gains little, or loses.
+_LEFT = ((1 / 64, (0.02, 0.10)), (1 / 32, (0.03, 0.15)), (1 / 8, (0.05, 0.35)), (1 / 4, (0.15, 0.70)))
+# Of fewer elements, or in a call of some microseconds, both take their time whatever the number that is read.
+_FEW, _LEFT_OF_FEW = 100, (0.5, 0.85)
+_CALL_US, _LEFT_OF_CALL = 20.0, (0.25, 0.6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sort:
+    """A sort of which a part is read. rows: where it stands in the profiled steps; read, of: elements."""
+
+    rows: Ints
+    read: int
+    of: int
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    lines: Lines | None,
+    observed: ObservedOps,
+    *,
+    min_share: float = 0.02,  # one call to change; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    found = [one for one in _sorts(observed) if one.read <= _LEFT[-1][0] * one.of]
+    if not found:
+        return
+    rows = np.concatenate([one.rows for one in found])
+    if breakdown.on_device:
+        claims: tuple[str, ...] = ("compute",)
+        spent_us = launched_us(trace, steps, nesting, links, rows)
+        saving = scale.saving(0.0, spent_us, "low: nothing, since no device has been timed; high: all of the sort")
+    else:
+        claims = ("forward", "other_ops")
+        spent_us = steps.per_step_us(float(trace.events.dur_ns[rows].sum()))
+        low, high = taken_us(trace, steps, scale, undilated, rows)
+        least, most = _left(trace, found)
+        how = "the sorts, less the most and the least that topk took of a sort's time on a CPU, for as large a part"
+        saving = Saving(low * (1 - most), high * (1 - least), "modelled", how)
+    if saving.high_us < min_share * scale.step_us:
+        return
+    largest = max(found, key=lambda one: int(trace.events.dur_ns[one.rows].sum()))
+    where = first_line(lines, largest.rows) if lines else None
+    yield Finding(
+        message=(
+            f"{plural(round(len(rows) / steps.count, 1), 'sort')} a step{place(where)}: {count(largest.of)} elements "
+            f"are put in order, of which {count(largest.read)} are read: {time(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"sorts": len(rows) / steps.count, "read": largest.read, "of": largest.of, "spent_us": spent_us},
+        fix=Fix(
+            "Ask for the first ones",
+            "numerics",
+            f"index = distance.argsort(dim=-1)[..., :{largest.read}]",
+            f"index = distance.topk({largest.read}, dim=-1, largest=False).indices",
+        ),
+        claims=claims,
+        at_most="low" if breakdown.on_device else "high",  # what topk takes on a device nobody has timed
+    )
+
+
+def _sorts(observed: ObservedOps) -> Iterator[_Sort]:
+    for op, read, of in observed.seen.sorted:
+        rows = np.array([int(at[op]) for at in observed.places if at[op] >= 0], np.int64)
+        if len(rows):
+            yield _Sort(rows, read, of)
+
+
+def _left(trace: Trace, found: list[_Sort]) -> tuple[float, float]:
+    """(least, most) share of the sorts' time that topk takes."""
+    took = [float(trace.events.dur_ns[one.rows].sum()) / 1e3 for one in found]
+    ends = []
+    for end in (0, 1):
+        left = sum(us * _share(one, us / len(one.rows))[end] for one, us in zip(found, took, strict=True))
+        ends.append(left / max(sum(took), 1e-9))
+    return ends[0], ends[1]
+
+
+def _share(one: _Sort, each_us: float) -> tuple[float, float]:
+    if one.of < _FEW:
+        return _LEFT_OF_FEW
+    least, most = next(ends for part, ends in _LEFT if one.read <= part * one.of)
+    if each_us < _CALL_US:
+        return max(least, _LEFT_OF_CALL[0]), max(most, _LEFT_OF_CALL[1])
+    return least, most
+
+
+# Layers (F), the sort (S), the part of it (P), what reads it (R), the backward pass (B).
+_STEPS = """
+    step   [1                               ][2                               ]
+    cpu    [F    ][S        ][P][R  ][B   ]   [F    ][S        ][P][R  ][B   ]
+    """
+_OPS: dict[str, Any] = {
+    "F": FORWARD,
+    "S": Ev("aten::argsort", dims=[[6, 192, 192], [], []]),
+    "P": Ev("aten::slice", dims=[[6, 192, 192]]),
+    "R": Ev("aten::index", dims=[[6, 192, 3]]),
+    "B": BACKWARD,
+}
+_NAMES = ["aten::linear", "aten::argsort", "aten::slice", "aten::index"]
+
+
+def _seen(*parts: tuple[int, int, int]) -> dict[str, Any]:
+    waits = [[], [1], [1], [2]]
+    return {"reused": {"names": _NAMES, "ops": [0, 1, 2, 3], "waits": waits, "sorted": [list(one) for one in parts]}}
+
+
+EXAMPLES = [
+    Example(
+        "eight nearest of 192 points",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_seen((1, 8, 192)),
+        saves_us=(700, 1100),
+        says=("1 sort a step", "192 elements", "8 are read"),
+    ),
+    Example(
+        "the same of 32 points: either takes long",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_seen((1, 8, 32)),
+        saves_us=(100, 600),
+    ),
+    Example(
+        "the same beside a GPU",
+        draw(
+            """
+            step   [1                               ][2                               ]
+            cpu    [F    ][S        ][P][R  ][B   ]   [F    ][S        ][P][R  ][B   ]
+            gpu 7          [K        ]                        [K        ]
+            """,
+            us=100,
+            **(_OPS | {"S": Ev("aten::argsort", dims=[[6, 192, 192]], launches="kernel")}),
+            K="void at::native::bitonicSortKVInPlace",
+        ),
+        facts=_seen((1, 8, 192)),
+        saves_us=(0, 1200),
+    ),
+    Example(
+        "most of the elements are read",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_seen((1, 150, 192)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("all of the order is read", draw(_STEPS, us=100, **_OPS), facts=_seen(), saves_us=None, near_miss=True),
+    Example(
+        "topk",
+        draw(_STEPS, us=100, **(_OPS | {"S": Ev("aten::topk", dims=[[6, 192, 192]])})),
+        facts={"reused": {"names": ["aten::linear", "aten::topk"], "ops": [0, 1], "waits": [[], [1]]}},
+        saves_us=None,
+    ),
+]

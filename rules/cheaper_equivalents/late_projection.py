@@ -1,0 +1,301 @@
+"""Tensors are enlarged before a layer that could come first.
+
+## What it looks at
+Linear layers and convolutions of one pixel (stride 1, no padding) that alone read what was enlarged before them:
+maps by `interpolate` (nearest, linear, cubic), and tensors that were expanded or repeated and then joined with
+others by `cat`, as all pairs of elements are, or a summary with each position. What reads a tensor `advisor run` sees
+in a step that it observes. Whatever stands between the two (an activation, a normalisation, dropout) ends it.
+
+## Why it costs time
+Such a layer works on each position by itself, so that it makes of the same numbers the same result again and again:
+twenty times for the pairs of twenty elements, sixteen times for pixels of a map enlarged fourfold. And what is enlarged
+has the many channels of what comes before the layer, not the few behind it.
+
+## How to fix it
+Maps: `F.interpolate(classify(x), size)` in place of `classify(F.interpolate(x, size))`; weights of an interpolation sum
+to one, so that a bias stays right. Joined tensors: take the layer apart, `first, second = layer.weight.chunk(2, 1)`,
+let each part work on its own tensor, and add the results by broadcasting.
+
+## When to leave it
+Where the enlarged tensor is wanted for something else as well. Sums come in another order: results differ in the last
+digits, in bfloat16 a little more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._costs import launched_us, less_by, taken_us
+from ..shared._operands import backward_of, outermost
+from ..shared._places import first_line, place
+from ..shared._words import count, percent, time
+from ._late_layers import Kind, LateLayer, late_layers
+from ._readers import Readers
+
+CONFIRMED = "two measured pairs on a CPU: classes of enlarged maps, and a layer over all pairs of a scene"
+
+Ints = npt.NDArray[np.int64]
+# A layer more where the script has no other to tell what a small one takes, un-profiled µs: with its backward pass.
+_CALL_US = 60.0
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    lines: Lines | None,
+    readers: Readers,
+    *,
+    min_share: float = 0.03,  # two lines to exchange; below 3 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    events = trace.events
+    by_kind: dict[Kind, list[LateLayer]] = defaultdict(list)
+    for one in late_layers(events, outermost(trace, steps, nesting, links), readers):
+        by_kind[one.kind].append(one)
+    claims: tuple[str, ...] = ("compute",) if breakdown.on_device else ("forward", "backward", "other_ops")
+    for kind, found in by_kind.items():
+        parts = [part for one in found for part in one.parts]
+        rows = np.unique(np.concatenate([part for part, _, _ in parts]))
+        if breakdown.on_device:
+            spent_us = launched_us(trace, steps, nesting, links, rows)
+            least_us, most_us = (_launched_us(trace, steps, nesting, links, parts, end) for end in (0, 1))
+            how = "in proportion to what is left to do; low: what is left takes twice its share"
+            saving = scale.saving(max(least_us, 0.0), max(most_us, 0.0), how)
+        else:
+            spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
+            saving = _saving(trace, steps, scale, undilated, found, rows)
+        if saving.high_us < min_share * scale.step_us:
+            continue
+        largest = max(found, key=lambda one: one.layer.positions * one.layer.before)
+        firsts = [row for one in sorted(found, key=lambda one: -one.layer.positions) for row in one.where]
+        where = first_line(lines, np.array(firsts, np.int64)) if lines else None
+        yield Finding(
+            message=(
+                f"{_WHAT[kind]}{place(where)}, and then a layer from {count(largest.layer.before)} to "
+                f"{count(largest.layer.after)} channels works on each of {count(largest.layer.positions)} positions, "
+                f"{count(round(largest.growth, 1))} times as many as there were: {time(scale.scaled(spent_us))} of "
+                f"each step ({percent(spent_us / steps.step_us)}) with the backward pass."
+            ),
+            saving=saving,
+            where=(where,) if where else (),
+            facts={"layers": len(found) / steps.count, "growth": largest.growth, "spent_us": spent_us},
+            fix=_FIXES[kind],
+            claims=claims,
+            at_most="medium" if breakdown.on_device else "high",  # no device has confirmed the proportions
+        )
+
+
+_WHAT: dict[Kind, str] = {"enlarged": "Maps are enlarged", "joined": "Tensors are expanded and joined"}
+_FIXES: dict[Kind, Fix] = {
+    "enlarged": Fix(
+        "Let the layer come first",
+        "numerics",
+        "return classify(F.interpolate(x, size=size, mode=mode))",
+        "return F.interpolate(classify(x), size=size, mode=mode)",
+    ),
+    "joined": Fix(
+        "Take the layer apart and add its results",
+        "numerics",
+        "mine, theirs = x.unsqueeze(2).expand(shape), x.unsqueeze(1).expand(shape)\n"
+        "y = layer(torch.cat([mine, theirs], dim=-1))",
+        "of_mine, of_theirs = layer.weight.chunk(2, dim=1)\n"
+        "y = F.linear(x, of_mine, layer.bias).unsqueeze(2) + F.linear(x, of_theirs).unsqueeze(1)",
+    ),
+}
+
+
+def _saving(
+    trace: Trace, steps: Steps, scale: Scale, undilated: Undilated | None, found: list[LateLayer], rows: Ints
+) -> Saving:
+    """What goes of these ops of the loop's thread, less the calls that come."""
+    took = trace.events.dur_ns
+    goes = [sum(float(took[part].sum()) * ends[end] for one in found for part, *ends in one.parts) for end in (0, 1)]
+    shares = [max(ns / float(took[rows].sum()), 0.0) for ns in goes]
+    low_us, high_us = taken_us(trace, steps, scale, undilated, rows)
+    how = "these ops and their backward pass in proportion to what is left to do; low: what is left takes twice its "
+    how += "share, and each layer more as long as the quickest other one"
+    most_us = sum(one.calls * _call_us(trace, one, found, scale) for one in found) / steps.count
+    return less_by(Saving(low_us * min(shares), high_us * shares[1], "modelled", how), (0.0, most_us))
+
+
+def _call_us(trace: Trace, late: LateLayer, found: list[LateLayer], scale: Scale) -> float:
+    """What one more small layer takes with its backward pass: the quickest of its kind in this script."""
+    events, own = trace.events, late.layer.row
+    known = np.array([one.layer.row for one in found], np.int64)
+    others = np.flatnonzero(events.name == events.name[own])
+    others = others[~np.isin(others, known)]
+    forward, backward = float(events.dur_ns[own]), float(events.dur_ns[backward_of(events, np.array([own]))].sum())
+    if not len(others) or not forward:
+        return _CALL_US if backward else _CALL_US / 4
+    quickest = float(events.dur_ns[others].min())
+    return min(quickest * (1 + backward / forward), forward + backward) / 1e3 * scale.factor
+
+
+def _launched_us(
+    trace: Trace, steps: Steps, nesting: Nesting, links: Links, parts: list[tuple[Ints, float, float]], end: int
+) -> float:
+    """Device time that goes, at one end."""
+    by_share: dict[float, list[Ints]] = defaultdict(list)
+    for rows, *ends in parts:
+        by_share[ends[end]].append(rows)
+    return sum(
+        share * launched_us(trace, steps, nesting, links, np.concatenate(rows)) for share, rows in by_share.items()
+    )
+
+
+def _op(name: str, number: int, dims: list[Any], values: list[str] | None = None, strides: Any = None) -> Ev:
+    known: dict[str, Any] = {"Sequence number": number, "Fwd thread id": 0}
+    known |= {"Concrete Inputs": ["", "", "", *values]} if values else {}
+    return Ev(f"aten::{name}", dims=dims, args=known | ({"Input Strides": strides} if strides else {}))
+
+
+def _node(number: int) -> Ev:
+    return Ev(BACKWARD.name, args={"Sequence number": number, "Fwd thread id": 1})
+
+
+def _seen(*names: str, waits: list[list[int]]) -> dict[str, Any]:
+    known = [f"aten::{name}" for name in names]
+    index = list(dict.fromkeys(known))
+    return {"reused": {"names": index, "ops": [index.index(name) for name in known], "waits": waits}}
+
+
+# A layer (F), what enlarges or joins (U), the late layer (A), a loss (L), and the nodes of the three.
+_STEPS = """
+    step   [1                                        ][2                                        ]
+    cpu    [F][U    ][A      ][L][X][Y      ][Z    ]   [G][V    ][B      ][M][W][P      ][Q    ]
+    """
+_SMALL, _LARGE, _WEIGHT = [8, 48, 16, 16], [8, 48, 64, 64], [5, 48, 1, 1]
+_ONE, _LINES = ["[1, 1]", "[0, 0]"], [[196608, 4096, 64, 1], [48, 1, 1, 1]]
+
+
+def _both_steps(layer: Any, before: Any) -> dict[str, Any]:
+    """Both steps of the drawing; layer, before: of a number the late layer, and what it reads."""
+    nodes = {"X": 3, "Y": 2, "Z": 1, "W": 6, "P": 5, "Q": 4}
+    return {
+        **{"F": FORWARD, "U": before(1), "A": layer(2), "L": _op("cross_entropy_loss", 3, [[8, 5], [8]])},
+        **{"G": FORWARD, "V": before(4), "B": layer(5), "M": _op("cross_entropy_loss", 6, [[8, 5], [8]])},
+        **{letter: _node(number) for letter, number in nodes.items()},
+    }
+
+
+def _maps(weight: list[int] = _WEIGHT, values: list[str] = _ONE, strides: Any = _LINES) -> dict[str, Any]:
+    return _both_steps(
+        lambda number: _op("conv2d", number, [_LARGE, weight, weight[:1]], values, strides),
+        lambda number: _op("upsample_bilinear2d", number, [_SMALL, [], [], []]),
+    )
+
+
+def _pairs(expanded: bool = True, width: int = 64) -> dict[str, Any]:
+    each = [16, 20, 20, width]
+    strides = [[400 * width, 20 * width, width, 1]] * 2
+    strides = [[20 * width, width, 0, 1], [20 * width, 0, width, 1]] if expanded else strides
+    return _both_steps(
+        lambda number: _op("linear", number, [[16, 20, 20, 2 * width], [64, 2 * width], [64]]),
+        lambda number: _op("cat", number, [[each, each], []], strides=[strides, []]),
+    )
+
+
+_CHAIN = [[], [1], [1], [1]]
+_OF_MAPS = _seen("linear", "upsample_bilinear2d", "conv2d", "cross_entropy_loss", waits=_CHAIN)
+_OF_PAIRS = _seen("linear", "cat", "linear", "cross_entropy_loss", waits=_CHAIN)
+
+EXAMPLES = [
+    Example(
+        "classes of enlarged maps",
+        draw(_STEPS, us=100, **_maps()),
+        facts=_OF_MAPS,
+        saves_us=(2600, 3000),
+        says=("from 48 to 5 channels", "16 times as many"),
+    ),
+    Example(
+        "the same with channels side by side: fewer of them may take as long",
+        draw(_STEPS, us=100, **_maps(strides=[[196608, 1, 3072, 48], [48, 1, 1, 1]])),
+        facts=_OF_MAPS,
+        saves_us=(1500, 3000),
+    ),
+    Example(
+        "all pairs of a scene",
+        draw(_STEPS, us=100, **_pairs()),
+        facts=_OF_PAIRS,
+        saves_us=(1500, 2900),
+        says=("are expanded and joined", "from 128 to 64 channels"),
+    ),
+    Example(
+        "a convolution of 3 x 3 pixels mixes them",
+        draw(_STEPS, us=100, **_maps([5, 48, 3, 3], ["[1, 1]", "[1, 1]"])),
+        facts=_OF_MAPS,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "an activation stands between",
+        draw(
+            _STEPS, us=100, **(_maps() | {"F": _op("upsample_bilinear2d", 1, [_SMALL]), "U": _op("relu", 1, [_LARGE])})
+        ),
+        facts=_seen("upsample_bilinear2d", "relu", "conv2d", "cross_entropy_loss", waits=_CHAIN),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the enlarged maps are read once more",
+        draw(_STEPS, us=100, **_maps()),
+        facts=_seen("linear", "upsample_bilinear2d", "conv2d", "cross_entropy_loss", waits=[[], [1], [1], [1, 2]]),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "two tensors of which none was expanded are joined",
+        draw(_STEPS, us=100, **_pairs(expanded=False)),
+        facts=_OF_PAIRS,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "coordinates of all pairs: adding the results would write 64 numbers for 4",
+        draw(_STEPS, us=100, **_pairs(width=2)),
+        facts=_OF_PAIRS,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the layer comes first",
+        draw(
+            _STEPS,
+            us=100,
+            **_both_steps(
+                lambda number: _op("upsample_bilinear2d", number, [[8, 5, 16, 16], [], [], []]),
+                lambda number: _op("conv2d", number, [_SMALL, _WEIGHT, [5]], _ONE),
+            ),
+        ),
+        facts=_seen("linear", "conv2d", "upsample_bilinear2d", "cross_entropy_loss", waits=_CHAIN),
+        saves_us=None,
+    ),
+]

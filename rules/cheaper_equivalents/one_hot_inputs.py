@@ -1,0 +1,252 @@
+"""One-hot vectors are multiplied where rows could be looked up.
+
+## What it looks at
+`one_hot` tensors that a linear layer takes as its input, found by their shape: the tensor, its conversion to floats,
+the product, and the product's part of the backward pass.
+
+## Why it costs time
+A product with a one-hot vector copies one row of the weights. Made as a product it fills a tensor with as many zeros
+as there are classes, converts it, and multiplies all of them with all weights: work that grows with the number of
+classes, for a result that a look-up gives at once.
+
+## How to fix it
+`nn.Embedding(classes, width)` in place of `nn.Linear(classes, width, bias=False)`, called with the indices
+themselves. To keep trained weights: `embedding.weight = nn.Parameter(linear.weight.T.contiguous())`.
+
+## When to leave it
+Inputs that are mixtures of several classes, or soft labels. The two layers start from different random weights: set
+them alike where a training has to be repeated exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    GEMM,
+    Breakdown,
+    Category,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+    edits,
+    replayed_or,
+    union,
+)
+
+from ..shared._costs import launched_us, less_by, widened
+from ..shared._operands import backward_of, dims_of, sizes
+from ..shared._places import place
+from ..shared._words import count, percent, time
+
+CONFIRMED = "measured pair on a CPU: word vectors as a product with one-hot vectors against a look-up"
+
+# Between the one-hot tensor and its product stand a conversion and at most a few views.
+_NEAR = 6
+# What a look-up on one core takes besides its copy, and the rate of that (streaming, and in small pieces).
+_CALL_US = (5.0, 50.0)
+_GB_PER_S = (20.0, 4.0)
+# (rows from the one-hot op to its product, classes, width of the weights, vectors)
+_Product = tuple[list[int], int, int, int]
+_PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    lines: Lines,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    found = _products(trace, steps, nesting, links)
+    if not found:
+        return
+    events = trace.events
+    made = np.array(sorted({row for rows, *_ in found for row in rows[:-1]}), np.int64)
+    products = np.array(sorted({rows[-1] for rows, *_ in found}), np.int64)
+    whole = np.concatenate((made, products, backward_of(events, products)))
+    # The weights' gradient is as large with a look-up; without a device it is known what a look-up takes at most.
+    surely = made if breakdown.on_device else np.concatenate((made, products))
+    if breakdown.on_device:
+        claims: tuple[str, ...] = ("compute",)
+        surely_us, whole_us = (launched_us(trace, steps, nesting, links, rows) for rows in (surely, whole))
+    else:
+        claims = ("forward", "backward", "other_ops")
+        surely_us, whole_us = (steps.per_step_us(float(events.dur_ns[rows].sum())) for rows in (surely, whole))
+    bound_us = sum(breakdown.us(part) for part in claims)
+    how = "low: making the one-hot tensor; high: its product and that product's backward pass as well"
+    if not breakdown.on_device:
+        how = "low: making the one-hot tensor and its product, less a look-up; high: the backward pass as well"
+    modelled = scale.saving(min(surely_us, bound_us), min(whole_us, bound_us), how)
+    saving = replayed_or(modelled, replay, [edits.remove(surely)], [edits.remove(whole)], how, scale.scaled(bound_us))
+    if not breakdown.on_device:
+        spans = union(events.start_ns[whole], events.end_ns[whole])
+        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
+        saving = less_by(saving, _look_up_us(found, steps))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    _, classes, width, _ = max(found, key=lambda one: one[1])
+    where = lines.where_op(int(made[0]))
+    yield Finding(
+        message=(
+            f"One-hot vectors of {count(classes)} classes are multiplied{place(where)} to pick rows of the weights: "
+            f"{time(scale.scaled(whole_us))} of each step ({percent(whole_us / steps.step_us)}) with the backward pass."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"classes": classes, "surely_us": surely_us, "whole_us": whole_us, "products": len(found) / steps.count},
+        fix=Fix(
+            "Look the rows up",
+            "numerics",
+            f"self.vectors = nn.Linear({classes}, {width}, bias=False)\n"
+            f"y = self.vectors(F.one_hot(index, {classes}).float())",
+            f"self.vectors = nn.Embedding({classes}, {width})\ny = self.vectors(index)",
+        ),
+        claims=claims,
+    )
+
+
+def _look_up_us(found: list[_Product], steps: Steps) -> tuple[float, float]:
+    """(least, most) that looking the rows up takes instead, un-profiled µs per step."""
+    gigabytes = [4e-9 * number * width for _, _, width, number in found]
+    ends = [sum(_CALL_US[end] + 1e6 * size / _GB_PER_S[end] for size in gigabytes) / steps.count for end in (0, 1)]
+    return ends[0], ends[1]
+
+
+def _products(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> list[_Product]:
+    """Each one-hot tensor that a weight multiplies."""
+    events = trace.events
+    made = events.exactly("aten::one_hot")
+    if not made.any():
+        return []
+    outermost = events.of(Category.CPU_OP) & nesting.outermost & links.inside
+    ops = np.flatnonzero(outermost & (events.thread == steps.main_thread))
+    shapes = _made_shapes(trace, nesting)
+    found = []
+    for at in np.flatnonzero(made[ops]).tolist():
+        shape = shapes.get(int(ops[at]), ())
+        for near in range(at + 1, min(at + 1 + _NEAR, len(ops))) if len(shape) > 1 else ():
+            row = int(ops[near])
+            dims = dims_of(events, row)
+            if events.text(row) in _PRODUCTS and (width := _width(events.text(row), dims, shape)):
+                found.append((ops[at : near + 1].tolist(), shape[-1], width, int(np.prod(shape[:-1]))))
+                break
+    return found
+
+
+def _made_shapes(trace: Trace, nesting: Nesting) -> dict[int, tuple[int, ...]]:
+    """Row of a one_hot op -> shape of what it makes, read off the scatter inside it."""
+    events = trace.events
+    scatter = events.exactly("aten::scatter_")
+    owner = nesting.ancestor(events.exactly("aten::one_hot"))
+    rows = np.flatnonzero(scatter & (owner >= 0))
+    return {int(owner[row]): sizes(dims_of(events, int(row)), 0) for row in rows.tolist()}
+
+
+def _width(op: str, dims: list[object], shape: tuple[int, ...]) -> int:
+    """Width of the weights that the tensor of this shape is multiplied with; 0 where it is not the left factor."""
+    first = 1 if op == "aten::addmm" else 0
+    left, right = sizes(dims, first), sizes(dims, first + 1)
+    rows = int(np.prod(shape[:-1]))
+    if left not in (shape, (rows, shape[-1])) or len(right) != 2:
+        return 0
+    if op == "aten::linear":
+        return right[0] if right[1] == shape[-1] else 0
+    return right[1] if right[0] == shape[-1] else 0
+
+
+def _numbered(name: str, number: int, dims: list[list[int]]) -> Ev:
+    return Ev(name, dims=dims, args={"Sequence number": number, "Fwd thread id": 0})
+
+
+_SCATTER = Ev("aten::scatter_", dims=[[128, 10000], [], [128, 1], []])
+_ONE_HOT = Ev("aten::one_hot", dims=[[128], []])
+_NODE_OF_IT = Ev("autograd::engine::evaluate_function: MmBackward0", args={"Sequence number": 5, "Fwd thread id": 1})
+_STEPS = """
+    step   [1                                 ][2                                 ]
+    cpu    [H    ][T   ][L   ][Z   ][B    ]     [H    ][T   ][L   ][Z   ][B    ]
+    cpu     [S ]                                 [S ]
+    """
+
+EXAMPLES = [
+    Example(
+        "a linear layer picks word vectors",
+        draw(
+            _STEPS,
+            us=100,
+            H=_ONE_HOT,
+            S=_SCATTER,
+            T=Ev("aten::to", dims=[[128, 10000]]),
+            L=_numbered("aten::linear", 5, [[128, 10000], [64, 10000], []]),
+            Z=_NODE_OF_IT,
+            B=BACKWARD,
+        ),
+        saves_us=(1200, 2500),
+        says=("10,000 classes",),
+    ),
+    Example(
+        "the same on a GPU",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [H    ][T   ][L   ][Z   ][B    ]     [H    ][T   ][L   ][Z   ][B    ]
+            cpu     [S ]                                 [S ]
+            gpu 7    [E   ][E   ][K   ][K   ][K    ]     [E   ][E   ][K   ][K   ][K    ]
+            """,
+            us=100,
+            H=_ONE_HOT,
+            S=_SCATTER,
+            T=Ev("aten::to", dims=[[128, 10000]], launches="kernel"),
+            L=_numbered("aten::linear", 5, [[128, 10000], [64, 10000], []]),
+            Z=Ev(_NODE_OF_IT.name, args=_NODE_OF_IT.args, launches="kernel"),
+            B=Ev(BACKWARD.name, launches="kernel"),
+            E="one_hot_kernel",
+            K=GEMM,
+        ),
+        saves_us=(500, 2700),
+    ),
+    Example(
+        "one-hot labels of a loss are not multiplied with weights",
+        draw(
+            _STEPS,
+            us=100,
+            H=_ONE_HOT,
+            S=_SCATTER,
+            T=Ev("aten::to", dims=[[128, 10000]]),
+            L=_numbered("aten::mul", 5, [[128, 10000], [128, 10000]]),
+            Z=_NODE_OF_IT,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "an embedding",
+        draw(
+            "step [1              ][2              ]\ncpu  [F   ][B       ] [F   ][B       ]",
+            us=100,
+            F=Ev("aten::embedding", dims=[[10000, 64], [128], [], [], []]),
+            B=BACKWARD,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,217 @@
+"""Keys and values are copied for groups of heads that share them.
+
+## What it looks at
+Copies of a tensor with an axis for the heads of a group, `[batch, shared heads, group, tokens, width]`, whose result
+has the shape of the keys of the next `scaled_dot_product_attention`: `repeat_interleave`, or `expand` and `reshape`,
+before grouped-query attention. Their part of the backward pass counts, too: it adds the groups up again.
+
+## Why it costs time
+Keys and values are written once per head of a group and read back by each head, though all of them are the same, and
+as many gradients are written and added up. The attention kernels of PyTorch 2.5 and later take the shared heads as
+they are.
+
+## How to fix it
+`scaled_dot_product_attention(q, k, v, enable_gqa=True)` with `k` and `v` as they came out of the projection.
+
+## When to leave it
+GPUs on which PyTorch then falls back to the plain form of attention: only its flash and cuDNN kernels share heads.
+`torch.backends.cuda.can_use_flash_attention(params, debug=True)` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Category,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ..shared._costs import launched_us
+from ..shared._operands import backward_of, dims_of, sizes
+from ..shared._places import often, place
+from ..shared._words import percent, time
+
+CONFIRMED = "measured pair on a CPU: a language model with grouped-query attention; attention of ten shapes by itself"
+
+Ints = npt.NDArray[np.int64]
+_ATTENTION = "aten::scaled_dot_product_attention"
+# With shared heads attention, the copies before it and the backward pass of both took 17 to 32 % less time in ten
+# shapes on a CPU (128 to 1,024 tokens, groups of 2 to 8 heads, one thread): the kernel, too, reads and writes less.
+_SAVED = (0.15, 0.32)
+# Calls between the copies and their attention: those of keys and values, rotations, masks, casts.
+_NEAR = 40
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    replay: Replay | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.02,  # one argument, and two lines less; below 2 % noise between steps hides it
+) -> Iterator[Finding]:
+    events = trace.events
+    rows, users, group = _copies(events, nesting, links)
+    if not len(rows):
+        return
+    both = np.concatenate((rows, backward_of(events, rows)))
+    on_device = breakdown.on_device
+    claims = ("compute",) if on_device else ("forward", "backward")
+    bound_us = sum(breakdown.us(part) for part in claims)
+    if on_device:
+        spent_us = most_us = launched_us(trace, steps, nesting, links, both)
+        shares = (0.5, 1.0)
+        how = "low: half of the copies, for gradients are still added up; high: all of them and their backward pass"
+    else:
+        spent_us = steps.per_step_us(float(events.dur_ns[both].sum()))
+        both = np.concatenate((both, users, backward_of(events, users)))
+        most_us = steps.per_step_us(float(events.dur_ns[both].sum()))
+        shares = _SAVED
+        how = "as much less as copies and attention took with shared heads in measurements on a CPU"
+    least, most = (min(most_us * share, bound_us) for share in shares)
+    saving = replayed_or(
+        scale.saving(least, most, how),
+        replay,
+        [edits.scale(both, 1 - shares[0])],
+        [edits.scale(both, 1 - shares[1])],
+        how,
+        scale.scaled(bound_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = lines.where_op(int(rows[0])) if lines else None
+    calls = len(rows) / steps.count
+    yield Finding(
+        message=(
+            f"Keys or values are copied {often(calls)}{place(where)} so that each is there for {group} heads: "
+            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"copies": calls, "heads_in_group": group, "copies_us": spent_us},
+        fix=Fix(
+            "Let attention share the heads (PyTorch 2.5 and later)",
+            "numerics",
+            "k = k.repeat_interleave(groups, dim=1)\nv = v.repeat_interleave(groups, dim=1)\n"
+            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)",
+        ),
+        claims=claims,
+        at_most="medium" if on_device else "high",
+    )
+
+
+def _copies(events: Events, nesting: Nesting, links: Links) -> tuple[Ints, Ints, int]:
+    """The outermost ops that repeat keys or values for an attention that follows, those calls, the heads of a group."""
+    inside = links.inside & events.of(Category.CPU_OP) & (events.dims >= 0)
+    attention = np.flatnonzero(inside & events.exactly(_ATTENTION))
+    clones = np.flatnonzero(inside & events.exactly("aten::clone"))
+    if not len(attention) or not len(clones):
+        return attention[:0], attention[:0], 0
+    calls = np.flatnonzero(inside & nesting.outermost)
+    found, used, groups = [], [], []
+    for row in clones.tolist():
+        shape = sizes(dims_of(events, row), 0)
+        if len(shape) != 5 or shape[2] < 2:
+            continue
+        call = int(nesting.outer_op[row])
+        after = attention[np.searchsorted(attention, row) :]
+        user = next((one for one in after.tolist() if events.thread[one] == events.thread[row]), -1)
+        if user < 0 or np.searchsorted(calls, user) - np.searchsorted(calls, call) > _NEAR:
+            continue
+        if sizes(dims_of(events, user), 1) == (shape[0], shape[1] * shape[2], *shape[3:]):
+            found.append(call)
+            used.append(user)
+            groups.append(shape[2])
+    return np.unique(np.array(found, np.int64)), np.unique(np.array(used, np.int64)), max(groups, default=0)
+
+
+_REPEAT = Ev("aten::repeat_interleave", dims=[[8, 2, 256, 64]])
+_CLONE = Ev("aten::clone", dims=[[8, 2, 4, 256, 64]])
+_SHARED = Ev(_ATTENTION, dims=[[8, 8, 256, 64], [8, 8, 256, 64], [8, 8, 256, 64]])
+_STEPS = """
+    step   [1                               ][2                               ]
+    cpu    [F  ][R    ][R    ][A  ][B      ]  [F  ][R    ][R    ][A  ][B      ]
+    cpu         [C   ] [C   ]                      [C   ] [C   ]
+    """
+
+EXAMPLES = [
+    Example(
+        "keys and values repeated for groups of four heads",
+        draw(_STEPS, us=100, F=FORWARD, R=_REPEAT, C=_CLONE, A=_SHARED, B=BACKWARD),
+        saves_us=(200, 800),
+        says=("for 4 heads", "2 times a step"),
+    ),
+    Example(
+        "the same on a GPU",
+        draw(
+            """
+            step   [1                               ][2                               ]
+            cpu    [F  ][R    ][R    ][A  ][B      ]  [F  ][R    ][R    ][A  ][B      ]
+            cpu         [C   ] [C   ]                      [C   ] [C   ]
+            gpu 7   [K ] [E     ][E     ][K   ][K  ]   [K ] [E     ][E     ][K   ][K  ]
+            """,
+            us=100,
+            F=FORWARD,
+            R=_REPEAT,
+            C=_CLONE,
+            A=_SHARED,
+            B=BACKWARD,
+            K=GEMM,
+            E=Ev("void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cuda>", "kernel"),
+        ),
+        saves_us=(0, 1700),
+        says=("for 4 heads",),
+    ),
+    Example(
+        "a copy of five axes that is no group of heads: windows of pictures",
+        draw(
+            _STEPS,
+            us=100,
+            F=FORWARD,
+            R=Ev("aten::reshape", dims=[[8, 4, 8, 256, 64]]),
+            C=Ev("aten::clone", dims=[[8, 4, 8, 256, 64]]),
+            A=_SHARED,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "shared heads as they are",
+        draw(
+            "step [1              ][2              ]\ncpu  [F   ][A     ][B] [F   ][A     ][B]",
+            us=100,
+            F=FORWARD,
+            A=Ev(_ATTENTION, dims=[[8, 8, 256, 64], [8, 2, 256, 64], [8, 2, 256, 64]]),
+            B=BACKWARD,
+        ),
+        saves_us=None,
+    ),
+]

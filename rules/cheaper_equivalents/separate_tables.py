@@ -1,0 +1,220 @@
+"""Many small embedding tables are looked up one by one.
+
+## What it looks at
+Look-ups of eight or more embedding tables in a row, of equal width and for equally many indices, each with a gradient
+of its own: a table for each column of categories. Only tables that together take no more than 2 MB; and only without a
+device, where small kernels are the matter of `launch-bound`.
+
+## Why it costs time
+Each look-up is a call of a module, an op, a node of the backward pass and a parameter for the optimizer. For a few
+hundred rows of a few numbers, that is most of what it takes.
+
+## How to fix it
+One table with all rows, where the indices of each column begin behind those of the column before:
+`self.table(categories + self.first)` with `first = sizes.cumsum(0) - sizes`.
+
+## When to leave it
+Large tables: the gradient of a dense table is as large as the table, and one large gradient is slower than many that
+fit into a cache. Tables of other widths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    OPTIMIZER,
+    Breakdown,
+    Category,
+    Drawing,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Intervals,
+    Lines,
+    Nesting,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    dataclass,
+    draw,
+    total,
+    union,
+)
+
+from ..shared._backward_passes import NODE, STORES, UPDATES
+from ..shared._costs import share_of
+from ..shared._operands import dims_of, sizes
+from ..shared._places import first_line, place
+from ..shared._words import count, percent, time
+
+CONFIRMED = "measured pair on a CPU: thirty columns of a table, each with an embedding, and one for all"
+
+Ints = npt.NDArray[np.int64]
+# Of the time of the calls, what one call for all rows took: five sets of 10 to 40 tables on a CPU.
+_STAYS = (0.14, 0.55)
+# With 8 MB of tables one call for all was slower than one for each; with half a megabyte it took a third.
+_MOST_BYTES = 2e6
+# What lies between two look-ups of one row of them: how a column is taken and made an index.
+_BETWEEN = ("aten::select", "aten::slice", "aten::unbind", "aten::squeeze", "aten::to", "aten::long", "aten::view")
+# Python between two of them takes less.
+_LONGEST_GAP_NS = 200_000
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    undilated: Undilated,
+    lines: Lines | None,
+    *,
+    min_tables: int = 8,  # of fewer, one table saves less than it costs to write
+    min_share: float = 0.03,  # a model's tables to put together: below 3 % of the step that is no matter of speed
+) -> Iterator[Finding]:
+    if breakdown.on_device:
+        return
+    rows = [one for one in _rows(trace, steps, nesting) if len(one) >= min_tables]
+    found = [one for one in rows if _bytes(trace.events, one) <= _MOST_BYTES]
+    work = _Work.of(trace, nesting, found)
+    if work is None or work.stores < min_tables * len(found):
+        return
+    events = trace.events
+    low, high = share_of(trace, steps, undilated, work.spans)
+    optimizer_us = steps.per_step_us(float(events.dur_ns[events.named(UPDATES) & events.of(Category.ANNOTATION)].sum()))
+    per_step = sum(map(len, found)) / steps.count
+    how = "of five sets of tables on a CPU, the least and the most that one call for all rows was shorter; high: and "
+    how += "what the optimizer takes for these tables"
+    least, most = 1 - _STAYS[1], 1 - _STAYS[0]
+    updates = scale.saving(0.0, optimizer_us * work.of_parameters, how)
+    high_us = min(most * high * scale.step_us + updates.high_us, scale.step_us)
+    saving = replace(updates, low_us=min(least * low * scale.step_us, high_us), high_us=high_us)
+    if saving.high_us < min_share * scale.step_us:
+        return
+    spent_us = steps.per_step_us(total(work.spans))
+    where = first_line(lines, found[0]) if lines else None
+    yield Finding(
+        message=(
+            f"{count(per_step)} embedding tables are looked up one by one in each step{place(where)}: with their part "
+            f"of the backward pass {time(scale.scaled(spent_us))} ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"look_ups": per_step, "calls_us": spent_us},
+        fix=Fix(
+            "One table for all columns",
+            "numerics",
+            "embedded = [table(columns[:, i]) for i, table in enumerate(self.tables)]\nx = torch.cat(embedded, 1)",
+            "# self.table = nn.Embedding(sum(sizes), width); self.first = cumsum of sizes, less sizes\n"
+            "x = self.table(columns + self.first).flatten(1)",
+        ),
+        claims=("forward", "backward", "optimizer", "other_ops", "host"),
+    )
+
+
+def _rows(trace: Trace, steps: Steps, nesting: Nesting) -> Iterator[Ints]:
+    """Look-ups that follow each other with nothing but views between them: of one width, for equally many indices."""
+    events = trace.events
+    ops = nesting.outermost & (events.thread == steps.main_thread)
+    ops &= events.of(Category.CPU_OP) & ~events.exactly(*_BETWEEN)
+    rows = np.flatnonzero(ops & (steps.step_of(events.start_ns) >= 0))
+    lookups = events.exactly("aten::embedding")
+    run: list[int] = []
+    form: object = None
+    for row in rows.tolist():
+        mine = _form(events, row) if lookups[row] else None
+        if run and (mine != form or events.start_ns[row] - events.end_ns[run[-1]] > _LONGEST_GAP_NS):
+            yield np.array(run, np.int64)
+            run = []
+        if mine is not None:
+            run.append(row)
+        form = mine
+    if run:
+        yield np.array(run, np.int64)
+
+
+def _form(events: Events, row: int) -> object:
+    dims = dims_of(events, row)
+    table = sizes(dims, 0)
+    return (table[1], sizes(dims, 1)) if len(table) == 2 else None
+
+
+def _bytes(events: Events, rows: Ints) -> float:
+    """What the tables of these look-ups take, counted as fp32."""
+    return float(sum(4 * np.prod(sizes(dims_of(events, row), 0)) for row in rows.tolist()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """What look-ups one by one take.
+
+    spans    from the first to the last look-up of each row of them, and of their nodes in the backward pass
+    stores   gradients of these tables that are stored;  of_parameters: their share of all that are stored
+    """
+
+    spans: Intervals
+    stores: int
+    of_parameters: float
+
+    @classmethod
+    def of(cls, trace: Trace, nesting: Nesting, found: list[Ints]) -> _Work | None:
+        events = trace.events
+        if not found:
+            return None
+        rows = np.concatenate(found)
+        nodes = np.flatnonzero(events.named(NODE) & np.isin(events.sequence, events.sequence[rows]))
+        calls = np.flatnonzero(events.named(NODE) | events.exactly(STORES))
+        calls = calls[nesting.outer_op[calls] == calls]
+        stores = nesting.outer_op[events.exactly(STORES)]
+        at = np.searchsorted(calls, nodes) + 1
+        behind = calls[np.minimum(at, len(calls) - 1)] if len(calls) else calls
+        behind = behind[np.isin(behind, stores)]
+        # Engine calls one behind the other, with what the engine does between them.
+        mine = np.flatnonzero(np.isin(calls, np.concatenate((nodes, behind))))
+        runs = [calls[one] for one in np.split(mine, np.flatnonzero(np.diff(mine) > 1) + 1) if len(one)]
+        starts = np.array([events.start_ns[one[0]] for one in (*found, *runs)], np.int64)
+        spans = union(starts, np.array([events.end_ns[one[-1]] for one in (*found, *runs)], np.int64))
+        return cls(spans, len(behind), len(behind) / max(len(np.unique(stores)), 1))
+
+
+def _lookup(number: int, rows: int, width: int) -> Ev:
+    return Ev("aten::embedding", dims=[[rows, width], [256]], args={"Sequence number": number, "Fwd thread id": 0})
+
+
+def _drawn(*, tables: int = 8, rows: int = 50, width: int = 8, other: int = 8) -> Drawing:
+    """Two steps of look-ups. other: the width of every second table."""
+    names = "BCDEFGHIJK"[:tables]
+    forward = "".join(f"[{name}]" for name in names)
+    backward = "".join(f"[{name.lower()}][S]" for name in reversed(names))
+    one = f"{forward}[A ][Z ]{backward}[O ]"
+    text = f"step [1{' ' * (len(one) - 2)}][2{' ' * (len(one) - 2)}]\ncpu  {one} {one}"
+    found: dict[str, Any] = {name: _lookup(at + 1, rows, other if at % 2 else width) for at, name in enumerate(names)}
+    nodes: dict[str, Any] = {
+        name.lower(): Ev(f"{NODE}: EmbeddingBackward0", args={"Sequence number": at + 1, "Fwd thread id": 1})
+        for at, name in enumerate(names)
+    }
+    layer: dict[str, Any] = {"A": Ev("aten::linear"), "Z": Ev(f"{NODE}: AddmmBackward0")}
+    return draw(text, us=50, **found, **nodes, **layer, S=Ev(STORES), O=OPTIMIZER)
+
+
+EXAMPLES = [
+    Example(
+        "eight columns, each with a small table of its own",
+        _drawn(),
+        saves_us=(1600, 3300),
+        says=("8 embedding tables are looked up one by one",),
+    ),
+    Example("one table for all columns", _drawn(tables=1), saves_us=None),
+    Example("three columns", _drawn(tables=3), saves_us=None, near_miss=True),
+    Example("tables of two widths in turns", _drawn(other=16), saves_us=None, near_miss=True),
+    Example("eight large tables", _drawn(rows=100_000), saves_us=None, near_miss=True),
+]

@@ -1,0 +1,300 @@
+"""Rows are computed that nothing reads.
+
+## What it looks at
+Layers that work on each row (each position, each sample) by itself, and of whose results later ops take half of the
+rows or fewer: `logits[:, -1]`, `scores[mask]`, a cross entropy whose `ignore_index` leaves out most labels. Which
+tensors an op reads, and what labels say, stands in no profile; `advisor run` looks at it in steps of its own. All that
+reads a result is looked at: scores that are also counted, printed or kept are read in full. Layers that mix rows
+(attention, recurrent layers, convolutions) and those before them are never counted, nor are columns: a network's value
+for an action that was not taken.
+
+## Why it costs time
+The head of a language model is often its largest layer. Computed for all of 64 positions where ten are hidden and
+guessed, five sixths of its forward and backward pass, of the softmax over all words and of the memory for both are for
+nothing.
+
+## How to fix it
+Take the rows first, then compute: `head(x[:, -1])`, `head(x[mask])`. In a loss with ignored labels:
+`asked = labels.ne(-100); loss = cross_entropy(head(x[asked]), labels[asked])`.
+
+## When to leave it
+Where the shapes must stay equal from step to step (compiled models, CUDA graphs): rows of a mask are another number
+each time; take a fixed number of them. On a GPU a mask makes the host wait for how many rows it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    GEMM,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    LossLabels,
+    Nesting,
+    RankRecord,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    Unread,
+    dataclass,
+    draw,
+)
+
+from ..shared._costs import launched_us, of_long_ops
+from ..shared._operands import backward_of, dims_of, sizes
+from ..shared._places import first_line, place
+from ..shared._words import percent, time
+
+CONFIRMED = "measured pair on a CPU: scores of all words of a protein, and of the hidden ones"
+
+Ints = npt.NDArray[np.int64]
+Shares = npt.NDArray[np.float64]
+_LOSS = "aten::cross_entropy_loss"
+# Layers whose line is asked for, the longest first; where these have none, neither have others.
+_TRIED = 8
+# A normalisation or an activation before the rows are taken costs about as much as taking them.
+_PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm")
+# A result of which more is read is not worth another indexing; as capture judges it.
+_MOST_READ = 0.5
+# What an op takes whatever the number of rows, recorded, µs: for fewer of them only the rest shrinks.
+_CALL_US = 15.0
+# Of the rest: a product reads or writes all of its weights however few its rows are. Assumed.
+_AT_LEAST = 0.5
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    unread: Unread,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    record: RankRecord | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # an indexing to move: below 3 % of the step that is no matter of speed
+) -> Iterator[Finding]:
+    work = _unread(trace, unread, record.loss_labels if record else [])
+    if not len(work.rows):
+        return
+    claims: tuple[str, ...]
+    if breakdown.on_device:
+        claims, spent_us = ("compute",), _launched_us(trace, steps, nesting, links, work)
+        least_us = _AT_LEAST * spent_us
+    else:
+        claims = ("forward", "backward", "other_ops")
+        took = trace.events.dur_ns[work.rows] / 1e3
+        spent_us = steps.per_step_us(float((took * work.unread).sum()) * 1e3)
+        beyond = (took - _CALL_US).clip(0) * work.unread
+        least_us = _AT_LEAST * steps.per_step_us(float(beyond.sum()) * 1e3)
+    bound_us = sum(breakdown.us(part) for part in claims)
+    how = "low: half of that work, beyond what a call takes anyway: weights are read and written however few the rows; "
+    how += "high: it shrinks with the rows"
+    saving = of_long_ops(scale, undilated, min(least_us, bound_us), min(spent_us, bound_us), how)
+    if saving.high_us < min_share * scale.step_us:
+        return
+    products = work.ops[trace.events.exactly(*_PRODUCTS)[work.ops]]
+    longest = products[np.argsort(-trace.events.dur_ns[products], kind="stable")]
+    where = first_line(lines, longest[:_TRIED]) if lines else None
+    yield Finding(
+        message=(
+            f"Of the rows that layers{place(where)} compute, {percent(work.read)} are read: "
+            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}), backward pass "
+            f"included, {work.reason}."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"read_share": work.read, "unread_us": spent_us},
+        fix=_IGNORED if work.ignored else _TAKEN,
+        claims=claims,
+    )
+
+
+_TAKEN = Fix(
+    "Take rows before the layer",
+    "numerics",
+    "scores = head(x)\nloss = cross_entropy(scores[:, -1], labels)",
+    "loss = cross_entropy(head(x[:, -1]), labels)",
+)
+_IGNORED = Fix(
+    "Compute the scores of labelled rows only",
+    "numerics",
+    "scores = head(x)\nloss = cross_entropy(scores.flatten(0, 1), labels.flatten(), ignore_index=-100)",
+    "asked = labels != -100\nloss = cross_entropy(head(x[asked]), labels[asked])",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """Rows of the trace that work on rows nobody reads.
+
+    ops      the layers;  rows: these, the losses that ignore their rows, and the backward nodes of both
+    unread   for each of `rows` the share of its work that goes
+    read     the largest share of a layer's rows that is read
+    """
+
+    ops: Ints
+    rows: Ints
+    unread: Shares
+    read: float
+    ignored: bool
+
+    @property
+    def reason(self) -> str:
+        """Why rows are not read."""
+        if self.ignored:
+            return "is for rows whose labels the loss ignores"
+        return "is for rows that no op takes"
+
+
+def _unread(trace: Trace, unread: Unread, labels: list[LossLabels]) -> _Work:
+    """The layers whose rows are read by half or less, with what goes with them."""
+    of_loss = trace.events.exactly(_LOSS)[unread.readers]
+    kept = np.array([_kept(trace, row, labels) for row in unread.readers[of_loss].tolist()])
+    read = unread.read.copy()
+    read[of_loss] *= kept
+    chosen = read <= _MOST_READ
+    by_row: dict[int, float] = {}
+    for op, share in zip(unread.ops[chosen].tolist(), read[chosen].tolist(), strict=True):
+        by_row[op] = max(share, by_row.get(op, 0.0))
+    ops = np.array(sorted(by_row), np.int64)
+    # A loss works on the rows that it ignores, too; on those that are taken before it, it does not.
+    for row, share in zip(unread.readers[of_loss].tolist(), kept.tolist(), strict=True):
+        if share <= _MOST_READ:
+            by_row[row] = share
+    for row in list(by_row):
+        for node in backward_of(trace.events, np.array([row], np.int64)).tolist():
+            by_row[node] = max(by_row[row], by_row.get(node, 0.0))
+    rows = np.array(sorted(by_row), np.int64)
+    if not trace.events.exactly(*_PRODUCTS)[ops].any():
+        rows = ops = rows[:0]
+    return _Work(
+        ops,
+        rows,
+        np.array([1 - by_row[row] for row in rows.tolist()]),
+        max((by_row[row] for row in ops.tolist()), default=1.0),
+        bool(len(kept) and kept.min() <= _MOST_READ),
+    )
+
+
+def _kept(trace: Trace, row: int, labels: list[LossLabels]) -> float:
+    """The largest share of labels that a loss of this form was seen to count; all of them where none was seen."""
+    dims = dims_of(trace.events, row)
+    scores, count = sizes(dims, 0), int(np.prod(sizes(dims, 1)))
+    classes = scores[1] if len(scores) > 1 else 0
+    alike = [one for one in labels if one.classes == classes and one.labels]
+    same = [one for one in alike if one.labels == count] or alike
+    return max((1 - one.ignored / one.labels for one in same), default=1.0)
+
+
+def _launched_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, work: _Work) -> float:
+    return sum(
+        float(share) * launched_us(trace, steps, nesting, links, work.rows[work.unread == share])
+        for share in np.unique(work.unread)
+    )
+
+
+# A layer (A), the op that takes rows of its scores (R), the loss (L), and their nodes.
+_STEPS = """
+    step   [1                                ][2                                ]
+    cpu    [F  ][A   ][R][L  ][X ][Z      ]    [G  ][B   ][R][M  ][W ][Y      ]
+    """
+_SCORES, _LABELS = [64, 4000], [64]
+_NAMES = ["aten::linear", "aten::index", "aten::cross_entropy_loss"]
+
+
+def _op(name: str, number: int, dims: list[list[int]]) -> Ev:
+    return Ev(name, dims=dims, args={"Sequence number": number, "Fwd thread id": 0})
+
+
+def _node(number: int) -> Ev:
+    return Ev(BACKWARD.name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
+
+
+def _linear(number: int) -> Ev:
+    return _op("aten::linear", number, [[64, 96], [4000, 96], [4000]])
+
+
+_OPS: dict[str, Any] = {
+    **{"F": _linear(1), "A": _linear(2), "L": _op(_LOSS, 3, [_SCORES, _LABELS]), "X": _node(3), "Z": _node(2)},
+    **{"G": _linear(4), "B": _linear(5), "M": _op(_LOSS, 6, [_SCORES, _LABELS]), "W": _node(6), "Y": _node(5)},
+    "R": Ev("aten::index", dims=[_SCORES, _LABELS]),
+}
+
+
+def _facts(unread: list[tuple[int, int, float]], ignored: int | None = None, **more: Any) -> dict[str, Any]:
+    seen = {"names": _NAMES, "ops": [0, 0, 1, 2], "unread": unread} | more
+    labels = [] if ignored is None else [{"labels": 64, "ignored": ignored, "classes": 4000}]
+    return {"reused": seen, "loss_labels": labels}
+
+
+EXAMPLES = [
+    Example(
+        "scores of all positions, of which an index takes a quarter",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_facts([(1, 2, 0.25)]),
+        saves_us=(550, 1150),
+        says=("25 % are read", "that no op takes"),
+    ),
+    Example(
+        "a loss that ignores 54 of 64 labels",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_facts([(1, 3, 1.0)], 54),
+        saves_us=(950, 2050),
+        says=("16 % are read", "whose labels the loss ignores"),
+    ),
+    Example(
+        "the same beside a GPU",
+        draw(
+            """
+            step   [1                                ][2                                ]
+            cpu    [F  ][A   ][R][L  ][X ][Z      ]    [G  ][B   ][R][M  ][W ][Y      ]
+            gpu 7     [K][K   ]   [K ][K  ][K     ]      [K][K   ]   [K ] [K  ][K     ]
+            """,
+            us=100,
+            **{name: replace(one, launches="kernel" if name != "R" else "") for name, one in _OPS.items()},
+            K=GEMM,
+        ),
+        facts=_facts([(1, 3, 1.0)], 54),
+        saves_us=(950, 2050),
+    ),
+    Example(
+        "a loss that ignores the padding of a batch: most labels count",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_facts([(1, 3, 1.0)], 16),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the scores are counted in full, too",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_facts([], 54),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "rows are taken before the layer, and after a normalisation",
+        draw(_STEPS, us=100, **(_OPS | {"A": Ev("aten::layer_norm", dims=[_SCORES])})),
+        facts=_facts(
+            [(1, 2, 0.25)], names=["aten::linear", "aten::layer_norm", "aten::index", _LOSS], ops=[0, 1, 2, 3]
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None),
+]

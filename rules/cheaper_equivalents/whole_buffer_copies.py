@@ -1,0 +1,261 @@
+"""A large buffer is copied whole to put a few rows into it.
+
+## What it looks at
+`torch.cat` of a large tensor (256 kB or more) with a tenth of its rows or fewer, outside of autograd's graph and of the
+loader, with the same shapes in every step: a queue of keys (MoCo), a replay memory, a history of fixed length. Copies
+of the result that follow at once belong to it. Shapes have to be recorded. A tensor that grows with each `cat` is no
+such buffer.
+
+## Why it costs time
+The new rows are few, and all the others are read and written again, into memory that is often fetched anew from the
+system.
+
+## How to fix it
+Keep one tensor, and write the new rows over the oldest ones at a place that moves round: `queue[at : at + n] = keys`.
+
+## When to leave it
+Where the order of the rows matters to what reads them, and cannot be told from the place where the oldest one stands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Breakdown,
+    Category,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Scale,
+    Steps,
+    Trace,
+    dataclass,
+    draw,
+    starts_in,
+)
+
+from ..shared._costs import launched_us, less_by
+from ..shared._operands import dims_of, sizes
+from ..shared._places import place
+from ..shared._words import percent, plural, size, time
+
+CONFIRMED = (
+    "measured pair on a CPU: a queue of 16,384 keys joined anew in each step against one that is written in place"
+)
+
+_NODE = "autograd::engine::evaluate_function: CatBackward"
+_COPIES = ("aten::clone", "aten::contiguous", "aten::copy_")
+# Between a cat and the copy of what it made stand views of it.
+_VIEWS = ("aten::slice", "aten::narrow", "aten::detach", "aten::select", "aten::as_strided", "aten::view")
+# Copying less than this takes no longer than the calls themselves.
+_LEAST_BYTES = 256 << 10
+_BYTES = 4  # of a number, as most are; what a type says more is not needed to tell large from small
+_MOST_NEW = 0.1
+# A step that has it now and then is an evaluation or an epoch's end.
+_MOSTLY = 0.8
+# What writes the rows in its place: two or three small ops of 2 to 10 µs each.
+_WRITE_US = (5.0, 30.0)
+
+Ints = npt.NDArray[np.int64]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """A buffer that is joined anew: its shape, rows that are new each time, and the ops: the cat, then each copy."""
+
+    shape: Shape
+    new: int
+    rows: tuple[tuple[int, ...], ...]  # one for each time
+
+    @property
+    def moved_bytes(self) -> int:
+        """What one step copies, for numbers of four bytes."""
+        return len(self.rows[0]) * math.prod(self.shape) * _BYTES
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    lines: Lines,
+    nesting: Nesting,
+    links: Links,
+    *,
+    min_share: float = 0.03,  # two lines to change; below 3 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    for buffer in _buffers(trace, steps, breakdown, nesting, links):
+        rows = np.array([row for each in buffer.rows for row in each], np.int64)
+        claims: tuple[str, ...] = ("compute",) if breakdown.on_device else ("other_ops", "forward")
+        low_us, high_us = _copying_us(trace.events, buffer, steps)
+        if breakdown.on_device:
+            low_us = high_us = launched_us(trace, steps, nesting, links, rows)
+        bound_us = sum(breakdown.us(part) for part in claims)
+        how = (
+            "low: as long as the quickest of the copies took; high: as the mean, some into memory that was fetched anew"
+        )
+        saving = less_by(scale.saving(min(low_us, bound_us), min(high_us, bound_us), how), _WRITE_US)
+        if saving.high_us < min_share * scale.step_us:
+            continue
+        where = lines.where_op(buffer.rows[0][0])
+        yield Finding(
+            message=(
+                f"A tensor of {' x '.join(f'{one:,}' for one in buffer.shape)} numbers is copied whole"
+                f"{place(where)} to put {plural(buffer.new, 'row')} into it, {size(buffer.moved_bytes)} in all: "
+                f"{time(scale.scaled(high_us))} of each step ({percent(high_us / steps.step_us)})."
+            ),
+            saving=saving,
+            where=(where,) if where else (),
+            facts={"rows": buffer.shape[0], "new_rows": buffer.new, "copy_us": high_us},
+            fix=Fix(
+                "Write the new rows over the oldest ones",
+                "numerics",
+                "queue = torch.cat([keys, queue])[:size].clone()",
+                "queue[at : at + len(keys)] = keys\nat = (at + len(keys)) % size",
+            ),
+            claims=claims,
+            at_most="medium",  # something may read the rows in their order
+        )
+
+
+def _copying_us(events: Events, buffer: _Buffer, steps: Steps) -> tuple[float, float]:
+    """(least, mean) µs per step of the copies."""
+    took_us = events.dur_ns[np.array(buffer.rows, np.int64)] / 1e3
+    per_step = len(buffer.rows) / steps.count
+    return float(np.quantile(took_us, 0.1, axis=0).sum()) * per_step, float(took_us.mean(axis=0).sum()) * per_step
+
+
+def _buffers(trace: Trace, steps: Steps, breakdown: Breakdown, nesting: Nesting, links: Links) -> Iterator[_Buffer]:
+    """Those that nearly every step joins anew, in the same shapes."""
+    events = trace.events
+    outermost = events.of(Category.CPU_OP) & nesting.outermost & links.inside
+    rows = np.flatnonzero(outermost & (events.thread == steps.main_thread))
+    for part in ("input", "optimizer"):
+        if (spans := breakdown.intervals.get(part)) is not None:
+            rows = rows[~starts_in(events.start_ns[rows], spans)]
+    graph = set(events.sequence[events.named(_NODE)].tolist())
+    found: dict[tuple[Shape, int], list[tuple[int, ...]]] = defaultdict(list)
+    cats = events.exactly("aten::cat")[rows]
+    for at in np.flatnonzero(cats).tolist():
+        row = int(rows[at])
+        known = _joined(dims_of(events, row))
+        if known is not None and int(events.sequence[row]) not in graph:
+            found[known].append((row, *_copies(events, rows[at + 1 :], known)))
+    for (shape, new), each in found.items():
+        grows = any(other[1:] == shape[1:] and abs(other[0] - shape[0]) == new for other, _ in found)
+        alike = {len(one) for one in each}
+        if len(each) >= _MOSTLY * steps.count and len(alike) == 1 and not grows:
+            yield _Buffer(shape, new, tuple(each))
+
+
+def _joined(dims: list[Any]) -> tuple[Shape, int] | None:
+    """The large tensor among those that are joined, and how many rows the others have; None where none is large."""
+    shapes = [tuple(one) for one in dims[0]] if dims and isinstance(dims[0], list) else []
+    if len(shapes) < 2 or not all(shape and all(isinstance(one, int) for one in shape) for shape in shapes):
+        return None
+    largest = max(shapes, key=math.prod)
+    new = sum(shape[0] for shape in shapes) - largest[0]
+    if any(shape[1:] != largest[1:] for shape in shapes) or not 0 < new <= _MOST_NEW * largest[0]:
+        return None
+    return (largest, new) if math.prod(largest) * _BYTES >= _LEAST_BYTES else None
+
+
+def _copies(events: Events, after: Ints, known: tuple[Shape, int]) -> Iterator[int]:
+    """The copies of what was joined that follow at once, nothing but views of it between them."""
+    shape, new = known
+    for row in after.tolist():
+        its: Shape = sizes(dims_of(events, row), 0)
+        if events.text(row) not in (*_COPIES, *_VIEWS) or its[1:] != shape[1:]:
+            return
+        if not (1 - _MOST_NEW) * shape[0] <= its[0] <= shape[0] + new:
+            return
+        if events.text(row) in _COPIES:
+            yield row
+
+
+def _cat(*shapes: list[int], **args: Any) -> Ev:
+    joined: list[Any] = [*shapes]
+    return Ev("aten::cat", dims=[joined, []], **args)
+
+
+_STEPS = """
+    step   [1                              ][2                              ]
+    cpu    [F   ][B     ][C     ][V][D    ]  [F   ][B     ][C     ][V][D    ]
+    """
+_OPS: dict[str, Any] = {
+    "F": FORWARD,
+    "B": BACKWARD,
+    "C": _cat([32, 64], [16384, 64]),
+    "V": Ev("aten::slice", dims=[[16416, 64], [], [], [], []]),
+    "D": Ev("aten::clone", dims=[[16384, 64], []]),
+}
+
+EXAMPLES = [
+    Example(
+        "a queue of keys",
+        draw(_STEPS, us=100, **_OPS),
+        saves_us=(1100, 1700),
+        says=("16,384 x 64", "32 rows"),
+    ),
+    Example(
+        "the same beside a GPU",
+        draw(
+            """
+            step   [1                              ][2                              ]
+            cpu    [F   ][B     ][C     ]           [F   ][B     ][C     ]
+            gpu 7       [K          ][L       ]          [K          ][L       ]
+            """,
+            us=100,
+            F=Ev(FORWARD.name, launches="kernel"),
+            B=BACKWARD,
+            C=_cat([32, 64], [16384, 64], launches="kernel"),
+            K=Ev("ampere_sgemm_128x64_tn", "kernel"),
+            L=Ev("void at::native::CatArrayBatchedCopy<float>", "kernel"),
+        ),
+        saves_us=(500, 1100),
+    ),
+    Example(
+        "two views of a batch",
+        draw(_STEPS, us=100, **(_OPS | {"C": _cat([8192, 64], [8192, 64])})),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a token in front of each picture's",
+        draw(_STEPS, us=100, **(_OPS | {"C": _cat([64, 1, 256], [64, 196, 256])})),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "scores that grow by a batch each time",
+        draw(_STEPS, us=100, **(_OPS | {"C": _cat([16384, 64], [32, 64]), "D": _cat([16416, 64], [32, 64])})),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a short queue",
+        draw(_STEPS, us=100, **(_OPS | {"C": _cat([4, 64], [512, 64]), "D": Ev("aten::clone", dims=[[512, 64], []])})),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "new rows are written over the oldest ones",
+        draw(_STEPS, us=100, **(_OPS | {"C": Ev("aten::copy_", dims=[[32, 64], [32, 64], []]), "D": FORWARD})),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,177 @@
+"""Compiled code runs in many small pieces, with checks and Python before each.
+
+## What it looks at
+Compiled regions of torch.compile that follow one another in a step: the look-ups before each, which check whether
+its guards still hold (types, shapes, attributes, values from Python), and the Python from the end of one region to the
+look-up of the next. What a region spends inside is not counted.
+
+## Why it costs time
+A look-up and the call around it take ten to thirty microseconds. One model compiled as a whole pays that once; thirty
+layers compiled one by one pay it thirty times, and nothing is fused from one layer to the next.
+
+## How to fix it
+Compile the whole model, or the blocks that repeat, rather than each layer. Remove graph breaks (rule graph-breaks).
+Once a training runs without recompilations, `torch.compiler.set_stance(skip_guard_eval_unsafe=True)` leaves out most
+checks.
+
+## When to leave it
+Blocks that are compiled by themselves so that compiling takes minutes instead of hours, beside a GPU that is behind
+anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Category,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Intervals,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    intersect,
+    replayed_or,
+    subtract,
+    total,
+    union,
+)
+
+from ..shared._words import count, percent, time
+
+CONFIRMED = "measured pair on a CPU: thirty layers compiled one by one against one model, which saved 22 and 24 %"
+
+_LOOKUP, _REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region"
+# Longer than that is not the way from one piece to the next but something that somebody wrote between them.
+_LONGEST_NS = 200_000
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.03,  # a model compiled as a whole spends 1 to 2 % of a small step on its one check
+    min_pieces: float = 4.0,  # two or three pieces are a model and its loss, or a model with one break
+) -> Iterator[Finding]:
+    events = trace.events
+    if not events.exactly(_LOOKUP).any():
+        return
+    mine = (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0)
+    lookups, regions = events.exactly(_LOOKUP) & mine, events.named(_REGION) & mine & events.of(Category.CPU_OP)
+    pieces = float(regions.sum()) / steps.count
+    if pieces < min_pieces:
+        return
+    spans = _around(trace, steps, lookups, regions)
+    spent_us = steps.per_step_us(total(spans))
+    if spent_us < min_share * steps.step_us:
+        return
+    how = "low: they cannot be one; high: the checks and the Python between pieces, without what fusing would give"
+    left = 1 - 1 / pieces
+    # Beside a device only the replay knows whether the host's time matters.
+    modelled = scale.saving(0.0, 0.0 if breakdown.on_device else spent_us * left, how)
+    saving = replayed_or(modelled, replay, [], [edits.remove_time(spans)], how, scale.scaled(spent_us * left))
+    if not breakdown.on_device:
+        # Hardly a row is recorded in these stretches, so the profiler may have slowed them less than the rest, or not.
+        as_recorded_us = min(spent_us, scale.step_us) * left
+        saving = replace(saving, high_us=max(saving.high_us, as_recorded_us))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    yield Finding(
+        message=(
+            f"Compiled code runs in {count(pieces)} pieces a step: checking their guards and the Python from one to "
+            f"the next take {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        facts={"pieces": pieces, "around_us": spent_us},
+        fix=Fix(
+            "Compile the model as a whole",
+            "numerics",
+            "for layer in model.layers:\n    layer.compile()",
+            "model.compile()",
+        ),
+        at_most="medium",
+    )
+
+
+def _around(trace: Trace, steps: Steps, lookups: npt.NDArray[np.bool_], regions: npt.NDArray[np.bool_]) -> Intervals:
+    """Look-ups outside of regions, and the ways from a region to the next look-up in which no op runs."""
+    events = trace.events
+    checks = union(events.start_ns[lookups], events.end_ns[lookups])
+    inside = union(events.start_ns[regions], events.end_ns[regions])
+    compiled = union(np.concatenate((checks[:, 0], inside[:, 0])), np.concatenate((checks[:, 1], inside[:, 1])))
+    ways = np.column_stack((compiled[:-1, 1], compiled[1:, 0]))
+    same = steps.step_of(ways[:, 0]) == steps.step_of(ways[:, 1])
+    ways = ways[same & (ways[:, 1] - ways[:, 0] <= _LONGEST_NS) & (ways[:, 1] > ways[:, 0])]
+    ops = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & ~lookups & ~regions
+    busy = union(events.start_ns[ops], events.end_ns[ops])
+    idle = subtract(ways, busy)
+    both = np.concatenate((subtract(checks, inside), idle))
+    return intersect(union(both[:, 0], both[:, 1]), steps.window)
+
+
+_CHECK = Ev(_LOOKUP, launches="")
+_PIECE = Ev("Torch-Compiled Region: 0/0", launches="")
+_STEPS = """
+    step   [1                                          ][2                                          ]
+    cpu    [L][P ] [L][P ] [L][P ] [L][P ] [B      ]     [L][P ] [L][P ] [L][P ] [L][P ] [B      ]
+    """
+
+EXAMPLES = [
+    Example(
+        "four layers, each compiled by itself",
+        draw(_STEPS, us=20, L=_CHECK, P=_PIECE, B=BACKWARD),
+        saves_us=(0, 300),
+        says=("4 pieces a step",),
+    ),
+    Example(
+        "the same beside a GPU that is behind",
+        draw(
+            """
+            step   [1                                          ][2                                          ]
+            cpu    [L][P ] [L][N ] [L][N ] [L][N ]             [L][P ] [L][N ] [L][N ] [L][N ]
+            gpu 7      [K                                          ][K                                          ]
+            """,
+            us=20,
+            L=_CHECK,
+            P=Ev(_PIECE.name, launches="kernel"),
+            N=_PIECE,
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one model compiled as a whole",
+        draw(
+            "step [1              ][2              ]\ncpu  [L][R  ][B     ]  [L][R  ][B     ]",
+            us=100,
+            L=_CHECK,
+            R=_PIECE,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no torch.compile",
+        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,122 @@
+"""The compiled model is cut into pieces by code that cannot be compiled.
+
+## What it looks at
+The reasons for which torch.compile ended a graph, as capture recorded them, and how many compiled pieces run in a
+step. A trace alone does not tell pieces of one model from several models.
+
+## Why it costs time
+Between two pieces the step is back in Python: results go through memory instead of through one fused kernel, each
+piece checks its guards, and no CUDA graph can cover the whole. What breaks a graph is often a `print`, an `.item()`
+or a branch on a value.
+
+## How to fix it
+`torch.compile(model, fullgraph=True)` stops with the place of the first break. Move logging out of the model, compute
+on tensors (`torch.where`) where a branch looks at a value, and wrap what must stay in Python at the edges of the model
+rather than in its middle.
+
+## When to leave it
+A break between two large parts, or in code that runs once in a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import BACKWARD, FORWARD, Ev, Example, Finding, Fix, Missing, RankRecord, Steps, Trace, draw
+
+from ..shared._words import count, plural
+from ._compiled import graph_breaks, marks_regions
+
+CONFIRMED = "real trace: torch.compile on a CPU, a model with a print and an .item() in its middle"
+
+_REGION = "Torch-Compiled Region"
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    record: RankRecord | None,
+    *,
+    min_pieces: float = 2.0,  # one piece a step is a whole model: a break elsewhere does not cut it
+) -> Iterator[Finding]:
+    if record is None:
+        raise Missing("reasons of graph breaks stand in no trace; capture the script with `advisor run`")
+    if steps.labels == ("window",):
+        raise Missing("no steps were found, so how many compiled pieces one of them has is not known")
+    breaks = graph_breaks(record)
+    events = trace.events
+    if breaks and not marks_regions(record):
+        raise Missing(
+            f"graphs end because of `{next(iter(breaks))}`, but torch before 2.6 writes no rows of compiled code, so "
+            "how many pieces run in a step is not known; `torch.compile(model, fullgraph=True)` stops where one ends"
+        )
+    pieces = float((events.named(_REGION) & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
+    if not breaks or pieces < min_pieces:
+        return
+    reason = next(iter(breaks))
+    more = f" and {plural(len(breaks) - 1, 'more reason')}" if len(breaks) > 1 else ""
+    yield Finding(
+        message=f"The compiled code runs in {count(pieces)} pieces a step: graphs end because of `{reason}`{more}.",
+        # What one piece would save nobody can say before it is one.
+        saving=None,
+        facts={"pieces": pieces, "reasons": len(breaks), "breaks": sum(breaks.values())},
+        fix=Fix(
+            "Find the breaks and move them out of the model",
+            "exact",
+            "net = torch.compile(model)",
+            "net = torch.compile(model, fullgraph=True)  # stops with the line of the first break",
+        ),
+        at_most="medium",
+    )
+
+
+_PIECE = Ev("Torch-Compiled Region: 0/0", launches="")
+_SECOND = Ev("Torch-Compiled Region: 2/0", launches="")
+_REASONS = {"Failed to trace builtin operator\n  Explanation: Dynamo does not know `print`.": 4}
+
+EXAMPLES = [
+    Example(
+        "a print in the middle of the model",
+        draw(
+            "step [1                 ][2                 ]\ncpu  [R  ][S  ][B      ] [R  ][S  ][B      ]",
+            us=1000,
+            R=_PIECE,
+            S=_SECOND,
+            B=BACKWARD,
+        ),
+        facts={"compile": {"graph_breaks": _REASONS}},
+        saves_us="unknown",
+        says=("2 pieces a step", "Failed to trace builtin operator"),
+    ),
+    Example(
+        "two compiled models, and no break",
+        draw(
+            "step [1                 ][2                 ]\ncpu  [R  ][S  ][B      ] [R  ][S  ][B      ]",
+            us=1000,
+            R=_PIECE,
+            S=_SECOND,
+            B=BACKWARD,
+        ),
+        facts={"compile": {"graph_breaks": {}}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a break before the model, which is one piece",
+        draw(
+            "step [1            ][2            ]\ncpu  [R  ][B      ] [R  ][B      ]",
+            us=1000,
+            R=_PIECE,
+            B=BACKWARD,
+        ),
+        facts={"compile": {"graph_breaks": _REASONS}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no torch.compile",
+        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
+        facts={"compile": {}},
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,232 @@
+"""torch.compile compiles again while the training runs.
+
+## What it looks at
+Compilations inside the profiled steps, after the warm-up; and functions that PyTorch compiled as often as it allows
+and has run uncompiled since. The reasons come from what capture recorded; a trace alone holds the compilations.
+
+## Why it costs time
+Compiled code holds for the shapes, types and numbers that it was compiled for. Where one of them differs, PyTorch
+compiles again, which takes as long as hundreds of steps. After eight times it stops compiling that function and says
+so in one line of the log: from then on it runs as if torch.compile were not there, and checks in vain each time.
+
+## How to fix it
+The reason names what differed. A size: `torch._dynamo.mark_dynamic(x, 0)` or `torch.compile(model, dynamic=True)`, or
+padding to a few lengths; for the last, smaller batch `drop_last=True`. A number from Python, such as the result of
+`.item()` or a learning rate: pass it as a tensor, or keep it out of the compiled function.
+
+## When to leave it
+The first steps of a training, and a new length that comes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Missing,
+    RankRecord,
+    Source,
+    Steps,
+    Trace,
+    draw,
+    intersect,
+    total,
+    union,
+)
+
+from ..shared._places import often, place
+from ..shared._words import count, percent, plural
+from ._compiled import Recompile, given_up, marks_regions, recompiles
+
+CONFIRMED = "real traces: torch.compile on a CPU with lengths that change and with a number from .item()"
+
+_COMPILES = "compile_inner (dynamo_timed)"
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    record: RankRecord | None,
+    *,
+    min_per_step: float = 0.1,  # one compilation in ten steps is no longer warm-up: it took as long as all of them
+) -> Iterator[Finding]:
+    events = trace.events
+    compiled = events.named(_COMPILES)
+    known = recompiles(record)
+    if not known and not compiled.any():
+        return
+    # Capture has warmed up before it profiles; somebody else's first profiled step may be the warm-up.
+    compiled &= steps.step_of(events.start_ns) >= (0 if record else 1)
+    if still := compiled.sum() >= min_per_step * steps.count:
+        yield _still_compiling(trace, steps, breakdown, compiled, known)
+    lost = given_up(record)
+    if lost and not marks_regions(record):
+        if still:
+            return
+        raise Missing(
+            f"torch.compile gave up {plural(len(lost), 'function')}, the last time because of `{known[-1].reason}`, "
+            "but torch before 2.6 writes no rows of compiled code, so whether a step runs it uncompiled is not known"
+        )
+    lookups = _per_step(trace, steps, "TorchDynamo Cache Lookup")
+    regions = _per_step(trace, steps, "Torch-Compiled Region")
+    # Every look-up that finds compiled code is followed by that code's region.
+    if lost and lookups > regions:
+        yield _stopped_compiling(lost, lookups - regions, breakdown, [one for one in known if one.frame in lost])
+
+
+def _per_step(trace: Trace, steps: Steps, name: str) -> float:
+    events = trace.events
+    return float((events.named(name) & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
+
+
+def _still_compiling(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    compiled: npt.NDArray[np.bool_],
+    known: list[Recompile],
+) -> Finding:
+    events = trace.events
+    spans = intersect(union(events.start_ns[compiled], events.end_ns[compiled]), steps.window)
+    share = total(spans) / steps.window_ns
+    last = known[-1] if known else None
+    why = f", the last time because of `{last.reason}`" if last else ""
+    where = last.where if last else None
+    return Finding(
+        message=(
+            f"torch.compile compiled {_times(int(compiled.sum()))} in {plural(steps.count, 'profiled step')}"
+            f"{why}{place(where)}: {percent(share)} of their time, in which the profiler slows it down as well."
+        ),
+        # The profiler makes a compilation some ten times slower, so its time there says little about a step without.
+        saving=None,
+        where=(where,) if where else (),
+        facts={"per_step": float(compiled.sum()) / steps.count, "profiled_share": share, "recompiles": len(known)},
+        fix=_fix(last),
+        claims=() if breakdown.on_device else ("forward",),
+        at_most="medium",
+    )
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{count(number)} times"
+
+
+def _stopped_compiling(
+    lost: dict[str, int], uncompiled: float, breakdown: Breakdown, known: list[Recompile]
+) -> Finding:
+    last = known[-1]
+    where: Source | None = last.where
+    return Finding(
+        message=(
+            f"torch.compile gave up {plural(len(lost), 'function')} after {count(max(lost.values()))} recompilations "
+            f"and runs {'it' if len(lost) == 1 else 'them'} uncompiled {often(uncompiled)}, the last time because of "
+            f"`{last.reason}`{place(where)}."
+        ),
+        saving=None,
+        where=(where,) if where else (),
+        facts={"functions": len(lost), "uncompiled_calls": uncompiled, "recompiles": len(known)},
+        fix=_fix(last),
+        claims=() if breakdown.on_device else ("forward",),
+        at_most="medium",
+    )
+
+
+def _fix(last: Recompile | None) -> Fix:
+    if last is not None and "size mismatch" not in last.reason:
+        return Fix(
+            "Keep numbers that change out of the compiled function",
+            "exact",
+            "scale = x.abs().max().item()\ny = net(x, scale)",
+            "scale = x.abs().max()  # a tensor: its value is no guard\ny = net(x, scale)",
+        )
+    return Fix(
+        "Compile for sizes that change",
+        "exact",
+        "net = torch.compile(model)",
+        "net = torch.compile(model, dynamic=True)  # or torch._dynamo.mark_dynamic(x, 0) before the first call",
+    )
+
+
+_RECOMPILE = Ev("_compile.compile_inner (dynamo_timed)", launches="")
+_LOOKUP = Ev("TorchDynamo Cache Lookup", launches="")
+_REGION = Ev("Torch-Compiled Region: 0/0", launches="")
+_SIZES = [f"0/{i}: tensor 'x' size mismatch at index 0. expected {i + 4}, actual {i + 5}" for i in range(8)]
+_STEPS = """
+    step   [1                             ][2                             ]
+    cpu    [L][C        ][F     ][B      ]  [L][C        ][F     ][B      ]
+    """
+
+EXAMPLES = [
+    Example(
+        "a new length in each step",
+        draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE, F=FORWARD, B=BACKWARD),
+        facts={"compile": {"recompiles": _SIZES[:3]}, "settings": {"compiled": True}},
+        saves_us="unknown",
+        says=("compiled 2 times in 2 profiled steps", "size mismatch at index 0. expected 6"),
+    ),
+    Example(
+        "the same in a trace without a record, whose first step may be the warm-up",
+        draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE, F=FORWARD, B=BACKWARD),
+        saves_us="unknown",
+        says=("compiled once",),
+    ),
+    Example(
+        "compiled in the first step of such a trace",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [L][C        ][F     ][B      ]  [L]           [F     ][B      ]
+            """,
+            us=1000,
+            L=_LOOKUP,
+            C=_RECOMPILE,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "eight recompilations later it runs uncompiled",
+        draw(
+            "step [1              ][2              ]\ncpu  [L][F    ][B    ] [L][F    ][B    ]",
+            us=1000,
+            L=_LOOKUP,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        facts={"compile": {"recompiles": _SIZES}, "settings": {"compiled": True}},
+        saves_us="unknown",
+        says=("gave up 1 function after 8 recompilations",),
+    ),
+    Example(
+        "recompiled during the warm-up, compiled since",
+        draw(
+            "step [1                 ][2                 ]\ncpu  [L][R  ][F    ][B    ] [L][R  ][F    ][B    ]",
+            us=1000,
+            L=_LOOKUP,
+            R=_REGION,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        facts={"compile": {"recompiles": _SIZES[:2]}, "settings": {"compiled": True}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no torch.compile",
+        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,200 @@
+"""Findings about communication that is not of data-parallel ranks: what it is for, and what shortens it."""
+
+from __future__ import annotations
+
+from advisor.api import (
+    Breakdown,
+    Finding,
+    Fix,
+    KindOfTalk,
+    RankRecord,
+    Replay,
+    Saving,
+    Scale,
+    Steps,
+    edits,
+    replayed_or,
+)
+
+from ..shared._words import count, percent, size, time
+
+# What else is said of these kinds; "stages" has a rule of its own.
+WORDS = {
+    "tensor": "for layers that are split over {ranks}",
+    "context": "for sequences that are split over {ranks}",
+    "experts": "with experts on other ranks",
+    "sharded": "to gather and reduce shards of the model",
+}
+# Parameters that stay between forward and backward pass are gathered once instead of twice, beside one reduction.
+_GATHERED_ONCE = 1 / 3
+# Of one gather and one reduction in each step, the reduction is left out in every second one.
+_REDUCED_SELDOM = 1 / 4
+_HALF_THE_BYTES = 1 / 2
+_MOSTLY = 0.5
+
+
+def said(kind: KindOfTalk) -> str:
+    """What the loop, or the device, communicates for."""
+    ranks = f"{kind.ranks} ranks" if kind.ranks else "ranks"
+    return WORDS[kind.kind].format(ranks=ranks)
+
+
+def finding(
+    kind: KindOfTalk,
+    others_us: float,
+    room_us: float,
+    breakdown: Breakdown,
+    scale: Scale,
+    steps: Steps,
+    record: RankRecord | None,
+    replay: Replay | None,
+) -> Finding:
+    """What is exposed of one kind of parallelism, and the change that shortens that kind.
+
+    others_us: exposed µs of gradients;  room_us: computation that nothing travels beside yet, µs; both per step.
+    """
+    share, fix, how = _change(kind, others_us, room_us, breakdown, record, scale)
+    saving: Saving | None = None
+    if fix is not None:
+        bound_us = scale.scaled(kind.exposed_us)
+        saving = scale.saving(0.0, kind.exposed_us * share, how)
+        if breakdown.on_device:
+            shorter = [edits.scale(kind.rows, 1 - share)]
+            saving = replayed_or(saving, replay, [], shorter, how, min(bound_us, saving.high_us))
+    asked = ", asked for by compiled code" if kind.compiled >= _MOSTLY else ""
+    return Finding(
+        message=message(
+            breakdown.on_device,
+            scale.scaled(kind.exposed_us),
+            kind.exposed_us / steps.step_us,
+            kind.exposed_us,
+            kind.us,
+            kind.calls,
+            kind.bytes,
+            f" {said(kind)}",
+            asked,
+        ),
+        saving=saving,
+        facts={
+            "parallelism": kind.kind,
+            "exposed_us": kind.exposed_us,
+            "communication_us": kind.us,
+            "collectives": kind.calls,
+            "bytes": kind.bytes,
+            "compiled_share": kind.compiled,
+            "ranks": kind.ranks,
+        },
+        fix=fix,
+        at_most="medium",
+        claims=("exposed_communication" if breakdown.on_device else "communication",),
+    )
+
+
+def _change(
+    kind: KindOfTalk,
+    others_us: float,
+    room_us: float,
+    breakdown: Breakdown,
+    record: RankRecord | None,
+    scale: Scale,
+) -> tuple[float, Fix | None, str]:
+    """(share of the exposed time that goes at most, the change, what both ends of the range stand for)."""
+    gathers = kind.kind == "sharded" or (kind.kind == "tensor" and not kind.sums)
+    if gathers and kind.compiled >= _MOSTLY:
+        how = "high: what computation can hide; low: where each gather waits for what comes before it"
+        return min(1.0, max(0.0, room_us) / kind.exposed_us), _REORDERED, how
+    # What is gathered and never summed may be weights as well as what layers pass on.
+    if kind.kind == "tensor" and kind.sums:
+        spared_us = kind.exposed_us * _spared(kind.ranks) - others_us
+        how = "high: half as many ranks for a layer, gradients twice as long; low: where a rank cannot hold that much"
+        return max(0.0, spared_us / kind.exposed_us), _narrower(kind.ranks, record, breakdown.on_device), how
+    if kind.kind == "sharded":
+        fsdp = (record.settings.fsdp if record else None) or {}
+        if breakdown.on_device:
+            return _HALF_THE_BYTES, _IN_16_BIT, "high: half the bytes; low: where ranks wait for each other"
+        if fsdp.get("reshard_after_forward") is True:
+            return (
+                _GATHERED_ONCE,
+                _KEPT,
+                "high: one of three equal messages of each layer is gone; low: ranks that wait",
+            )
+        return _REDUCED_SELDOM, _SELDOM, "high: half of the reductions are gone; low: ranks that wait for each other"
+    return 0.0, None, ""
+
+
+def _spared(ranks: int | None) -> float:
+    """What half as many ranks for each layer spare: the bytes of a ring, for half the samples on each rank."""
+    if ranks is None or ranks <= 2:
+        return 1.0
+    half = ranks / 2
+    return 1 - ((half - 1) / half) / ((ranks - 1) / ranks) / 2
+
+
+def _narrower(ranks: int | None, record: RankRecord | None, on_device: bool) -> Fix:
+    width = ranks or 2
+    world = max(record.world_size if record else width, width)
+    device = "cuda" if on_device else "cpu"
+
+    def mesh(tensor: int) -> str:
+        return f'mesh = init_device_mesh("{device}", ({world // tensor}, {tensor}), mesh_dim_names=("dp", "tp"))'
+
+    return Fix(
+        "Split each layer over half as many ranks, and the batch over twice as many, where memory allows",
+        "numerics",
+        mesh(width),
+        mesh(max(width // 2, 1)),
+    )
+
+
+_REORDERED = Fix(
+    "Let the compiler put communication beside computation",
+    "exact",
+    "model = torch.compile(model)",
+    "import torch._inductor.config\n\n"
+    "torch._inductor.config.reorder_for_compute_comm_overlap = True\nmodel = torch.compile(model)",
+)
+_IN_16_BIT = Fix(
+    "Gather and reduce shards in bf16",
+    "numerics",
+    "fully_shard(layer)",
+    "fully_shard(layer, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))",
+)
+_KEPT = Fix(
+    "Keep the parameters between forward and backward pass",
+    "exact",
+    "fully_shard(layer)",
+    "fully_shard(layer, reshard_after_forward=False)",
+)
+_SELDOM = Fix(
+    "Reduce every second step: add up the gradients of two batches",
+    "semantics",
+    "loss.backward()\noptimizer.step()",
+    "model.set_requires_gradient_sync(step % 2 == 1)\nloss.backward()\n"
+    "if step % 2 == 1:\n    optimizer.step()\n    optimizer.zero_grad()",
+)
+
+
+def message(
+    on_device: bool,
+    said_us: float,
+    share: float,
+    exposed_us: float,
+    total_us: float,
+    calls: float,
+    bytes_: float | None,
+    what: str = "",
+    asked: str = "",
+) -> str:
+    """One sentence: how long nothing but this communication goes on, how much it is, and how much of it is hidden.
+
+    said_us: the exposed time on the scale of the un-profiled step; exposed_us, total_us: profiled.
+    """
+    who = "the GPU only communicates" if on_device else "the loop only communicates"
+    amount = f" of {size(bytes_)}" if bytes_ is not None and on_device else ""
+    hidden = 1 - exposed_us / total_us if total_us else 0.0
+    beside = "none" if hidden < 0.01 else percent(hidden)
+    collectives = "1 collective" if calls == 1 else f"{count(calls)} collectives"
+    return (
+        f"For {time(said_us)} of each step ({percent(share)}) {who}{what}: {collectives} a step{amount}{asked}, "
+        f"with {beside} of their time beside computation."
+    )

@@ -1,0 +1,256 @@
+"""Gradients that are added up are reduced over the ranks in every pass.
+
+## What it looks at
+Backward passes through DistributedDataParallel, the numbers that each of them reduces over the ranks, and when the
+optimizer steps: where several passes make one update, only the last of them has to reduce.
+
+## Why it costs time
+DistributedDataParallel reduces the gradients at the end of each backward pass, whether or not an update follows. With
+gradients added up over eight passes the same bytes travel eight times, and each time they are copied into buckets and
+back, and the ranks wait for each other.
+
+## How to fix it
+Run all passes but the last of each update within `model.no_sync()`, the forward pass as well. Lightning and accelerate
+do so by themselves, where the accumulation is left to them.
+
+## When to leave it
+Memory that is short to the last byte: without reducing, each rank keeps its own gradients until the update. Results
+differ in rounding only, as the sums are formed in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    ALLREDUCE,
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    GLOO,
+    NCCL,
+    OPTIMIZER,
+    ZERO_GRAD,
+    Breakdown,
+    Communication,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    HostCommunication,
+    Intervals,
+    LineCosts,
+    Links,
+    Nesting,
+    Saving,
+    Scale,
+    Source,
+    Steps,
+    Trace,
+    draw,
+    subtract,
+    total,
+    union,
+)
+
+from ..shared._costs import launched_us
+from ..shared._side_effect_factors import BESIDES
+from ..shared._words import count, percent, time
+from ._accumulation import NeedlessReductions
+
+CONFIRMED = "measured pair on a CPU: eight passes for one update, two ranks, with and without no_sync()"
+
+# Gradients into their bucket, and out of it again: neither happens without a reduction.
+_COPIES = ("reducer::mul_out", "reducer::copy_bucket_to_grad")
+
+
+def check(
+    needless: NeedlessReductions,
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    device_side: Communication | None,
+    host_side: HostCommunication | None,
+    costs: LineCosts | None,
+    *,
+    min_share: float = 0.03,  # of the step; a few lines around the passes, for less nobody adds them
+) -> Iterator[Finding]:
+    part = "exposed_communication" if breakdown.on_device else "communication"
+    exposed_us = breakdown.us(part)
+    if needless.share <= 0:
+        return
+    copies = np.flatnonzero(trace.events.named(*_COPIES) & (steps.step_of(trace.events.start_ns) >= 0))
+    if breakdown.on_device:
+        copied_us = launched_us(trace, steps, nesting, links, copies)
+        low_us, high_us = exposed_us, min(exposed_us + copied_us, steps.step_us)
+    else:
+        low_us, high_us = _on_host(trace, steps, copies, exposed_us, host_side)
+        # Bytes that are sent and copied on the host push the model's out of its caches.
+        high_us = min(high_us * BESIDES, steps.step_us)
+    if needless.share * high_us < min_share * steps.step_us:
+        return
+    yield Finding(
+        message=(
+            f"Gradients are added up over {count(needless.per_update)} passes for one update, and each pass reduces "
+            f"them over the ranks: for {time(scale.scaled(exposed_us))} of each step "
+            f"({percent(breakdown.share(part))}) nothing else happens."
+        ),
+        saving=_saving(scale, needless.share * low_us, needless.share * high_us, breakdown.on_device),
+        where=_where(costs, part),
+        facts={
+            "passes_per_update": needless.per_update,
+            "exposed_us": exposed_us,
+            "communication_us": device_side.us if device_side else host_side.us if host_side else None,
+        },
+        fix=_NO_SYNC,
+    )
+
+
+def _on_host(
+    trace: Trace, steps: Steps, copies: npt.NDArray[np.int64], exposed_us: float, talk: HostCommunication | None
+) -> tuple[float, float]:
+    """What nothing hides, and all of it, with the copies of gradients: µs per step."""
+    copying = union(trace.events.start_ns[copies], trace.events.end_ns[copies])
+    talking: Intervals = talk.spans if talk else copying[:0]
+    beside_us = steps.per_step_us(total(subtract(copying, talking)))
+    copied_us = steps.per_step_us(total(copying))
+    return exposed_us + copied_us, steps.per_step_us(total(talking)) + beside_us
+
+
+def _saving(scale: Scale, low_us: float, high_us: float, on_device: bool) -> Saving:
+    how = "all reductions but that of the last pass of an update, and their copies of gradients"
+    if not on_device:
+        how += "; high, where ranks share a host: with the time that they take from the computation beside them, and "
+        how += "with what they push out of the caches"
+    return scale.saving(min(low_us, high_us), max(low_us, high_us), how)
+
+
+def _where(costs: LineCosts | None, part: str) -> tuple[Source, ...]:
+    """The line in which the loop waits for the other ranks."""
+    line = max(costs.lines, key=lambda line: line.parts.get(part, 0.0), default=None) if costs else None
+    return (line.source,) if line and line.parts.get(part) else ()
+
+
+_NO_SYNC = Fix(
+    "Reduce the gradients in the last pass of each update only",
+    "numerics",
+    "loss.backward()\nif (step + 1) % accumulation == 0:\n    optimizer.step()",
+    "last = (step + 1) % accumulation == 0\nwith nullcontext() if last else model.no_sync():\n"
+    "    loss = criterion(model(x), y)\n    loss.backward()\nif last:\n    optimizer.step()",
+)
+
+_REDUCED = Ev(ALLREDUCE.name, launches="", dims=[[1_000_000]])
+_STATISTICS = Ev(ALLREDUCE.name, launches="", dims=[[512]])
+_WORDS: dict[str, Any] = {
+    "W": Ev("DistributedDataParallel.forward", "user_annotation"),
+    "F": FORWARD,
+    "B": BACKWARD,
+    "S": Ev("torch::autograd::AccumulateGrad", launches=""),
+    "A": _REDUCED,
+    "a": _STATISTICS,
+    "C": Ev("torch.distributed.ddp.reducer::copy_bucket_to_grad", launches=""),
+    "O": OPTIMIZER,
+    "Z": ZERO_GRAD,
+    "G": GLOO,
+}
+_SENT = "[W][F ][B ][S][A]     [C]"  # a pass that reduces its gradients, with the copies back
+_KEPT = "[W][F ][B ][S]           "
+_NORM = "[W][F ][B ][S][a]        "  # statistics of normalisation travel, gradients do not
+_STEP, _CLEAR, _ON = "[O]", "[Z]", "   "
+
+
+def _drawn(*passes: str, one_step: bool = False) -> Drawing:
+    """Passes of 28 ms beside their reductions of 5 ms, each in a step of its own or all in one."""
+    wide = len(passes[0])
+    marks = [f"[{number:<{wide - 2}}]" for number in range(1, len(passes) + 1)]
+    steps = f"[1{'':<{wide * len(passes) - 3}}]" if one_step else "".join(marks)
+    talk = "".join(f"{'                 [G  ]':<{wide}}" if "[A]" in one else " " * wide for one in passes)
+    lanes = f"step  {steps}\ncpu   {''.join(passes)}\ncpu 2 {talk}"
+    return draw(lanes, us=1000, world_size=2, **{word: _WORDS[word] for word in _WORDS if f"[{word}" in lanes})
+
+
+def _on_gpu(first: str) -> Drawing:
+    return draw(
+        f"""
+        step   [1                         ][2                         ]
+        cpu    [W][F ][B ][S]{first}          [W][F ][B ][S][A]       [O]
+        gpu 7     [K       ]                   [K       ]
+        gpu 20                [N     ]                      [N     ]
+        """,
+        us=1000,
+        world_size=2,
+        **{word: _WORDS[word] for word in "WFBSO"},
+        A=replace(_REDUCED, launches="collective"),
+        K=GEMM,
+        N=NCCL,
+    )
+
+
+_COUNTED = {"world_size": 2, "steps": {"count": 80, "optimizer_steps": 20}}
+_SKIPPED = {"world_size": 2, "steps": {"count": 80, "optimizer_steps": 76}}
+
+EXAMPLES = [
+    Example(
+        "four passes for one update, and each reduces its gradients",
+        _drawn(_SENT + _ON, _SENT + _ON, _SENT + _ON, _SENT + _STEP),
+        facts=_COUNTED,
+        saves_us=(5000, 6700),
+        says=("added up over 4 passes",),
+    ),
+    Example(
+        "four passes within one step of the loop, as some trainers fetch them",
+        _drawn(_SENT + _ON, _SENT + _ON, _SENT + _ON, _SENT + _STEP, one_step=True),
+        facts={"world_size": 2, "steps": {"count": 20, "optimizer_steps": 20}},
+        saves_us=(20000, 26500),
+        says=("added up over 4 passes",),
+    ),
+    Example(
+        "two passes on a GPU",
+        _on_gpu("[A]"),
+        facts={"world_size": 2, "steps": {"count": 80, "optimizer_steps": 40}},
+        saves_us=(3000, 4500),
+        says=("added up over 2 passes",),
+    ),
+    Example(
+        "the first three passes stand in no_sync()",
+        _drawn(_KEPT + _ON, _KEPT + _ON, _KEPT + _ON, _SENT + _STEP),
+        facts=_COUNTED,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "within no_sync() only statistics of normalisation travel",
+        _drawn(_NORM + _ON, _NORM + _ON, _NORM + _ON, _SENT + _STEP),
+        facts=_COUNTED,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "updates that were skipped now and then, because a gradient was not finite",
+        _drawn(_SENT + _ON, _SENT + _ON, _SENT + _STEP, _SENT + _STEP),
+        facts=_SKIPPED,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "gradients that are cleared without an update are not added up",
+        _drawn(_SENT + _CLEAR, _SENT + _CLEAR, _SENT + _CLEAR, _SENT + _STEP),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "each pass is an update",
+        _drawn(*[_SENT + _STEP] * 4),
+        facts={"world_size": 2, "steps": {"count": 80, "optimizer_steps": 80}},
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,162 @@
+"""Tensors of a GPU are exchanged by a back end for hosts.
+
+## What it looks at
+Collectives that gloo or MPI carries out on the host while the job trains on devices, and the time in which the device
+idles meanwhile or only copies.
+
+## Why it costs time
+The back end copies each tensor to the host, sends it from there, adds it up on cores, and copies the result back.
+Nothing of that uses the links between devices, and the device waits for most of it.
+
+## How to fix it
+`dist.init_process_group("nccl")`, one device per rank (`torch.cuda.set_device(local_rank)`). For the few collectives
+of tensors on the host keep both: `dist.init_process_group("cpu:gloo,cuda:nccl")`.
+
+## When to leave it
+Platforms without NCCL, as Windows. Several ranks that share one device, which NCCL refuses. A group of its own for
+barriers and objects on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import (
+    ALLREDUCE,
+    BACKWARD,
+    D2H_PAGEABLE,
+    FORWARD,
+    GEMM,
+    GLOO,
+    NCCL,
+    TO,
+    Category,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    intersect,
+    subtract,
+    total,
+    union,
+)
+
+from ..shared._places import often
+from ..shared._words import percent, time
+
+# How the rows of back ends begin that work on the host; NCCL annotates its calls there, too.
+_ON_HOSTS = ("gloo:", "mpi:")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    scale: Scale,
+    device: Device,
+    busy: GpuBusy,
+    *,
+    min_share: float = 0.05,  # barriers and exchanged objects take less; gradients of a model take more
+) -> Iterator[Finding]:
+    # Other vendors' devices have back ends of their own, which this page does not name.
+    events = trace.events
+    rows = events.of(Category.ANNOTATION) & events.named(*_ON_HOSTS)
+    calls = float((rows & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
+    if device.kind not in ("cuda", "rocm") or not calls:
+        return
+    talking = union(events.start_ns[rows], events.end_ns[rows])
+    waiting = subtract(talking, busy.computing)
+    waited_us = steps.per_step_us(total(intersect(waiting, steps.window)))
+    if waited_us < min_share * steps.step_us:
+        return
+    yield Finding(
+        message=(
+            f"The host exchanges tensors between ranks {often(calls)}: for "
+            f"{time(scale.scaled(waited_us))} of each step ({percent(waited_us / steps.step_us)}) the GPU computes "
+            f"nothing meanwhile."
+        ),
+        saving=scale.saving(
+            0.0,
+            waited_us,
+            "high: all of it, where links between the devices make the exchange short; how short is not measured here",
+        ),
+        facts={
+            "waited_us": waited_us,
+            "host_communication_us": steps.per_step_us(total(intersect(talking, steps.window))),
+            "collectives": calls,
+        },
+        fix=Fix(
+            "Let the devices exchange their tensors themselves",
+            "numerics",
+            'dist.init_process_group("gloo")',
+            'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))\ndist.init_process_group("cpu:gloo,cuda:nccl")',
+        ),
+    )
+
+
+_WAITING = """
+    step   [1                             ][2                             ]
+    cpu    [F ][B  ][T ]                   [F ][B  ][T ]
+    cpu 2              [G               ]              [G               ]
+    gpu 7   [K    ][K    ]                  [K    ][K    ]
+    gpu 8                [C]                             [C]
+    """
+_BARRIER = """
+    step   [1                             ][2                             ]
+    cpu    [F ][B  ]                       [F ][B  ]
+    cpu 2    [G               ]              [G               ]
+    gpu 7   [K    ][K                    ]  [K    ][K                    ]
+    """
+_CALLED = """
+    step   [1                             ][2                             ]
+    cpu    [F ][B  ][A           ]         [F ][B  ][A           ]
+    cpu             [C           ]                  [C           ]
+    gpu 7   [K    ][K    ]                  [K    ][K    ]
+    gpu 20                [N        ]                     [N        ]
+    """
+_ON_HOST = """
+    step   [1                             ][2                             ]
+    cpu    [F ][B  ]                       [F ][B  ]
+    cpu 2           [G                  ]           [G                  ]
+    """
+
+EXAMPLES = [
+    Example(
+        "gradients of a GPU by gloo",
+        draw(_WAITING, us=1000, world_size=2, F=FORWARD, B=BACKWARD, T=TO, C=D2H_PAGEABLE, G=GLOO, K=GEMM),
+        saves_us=(0, 18000),
+        says=("once a step", "the GPU computes nothing"),
+    ),
+    Example(
+        "gloo beside the computation",
+        draw(_BARRIER, us=1000, world_size=2, F=FORWARD, B=BACKWARD, G=GLOO, K=GEMM),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "calls of NCCL are annotated on the host",
+        draw(
+            _CALLED,
+            us=1000,
+            world_size=2,
+            F=FORWARD,
+            B=BACKWARD,
+            A=ALLREDUCE,
+            C=Ev("nccl:all_reduce", "user_annotation"),
+            K=GEMM,
+            N=NCCL,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "ranks without a device",
+        draw(_ON_HOST, us=1000, world_size=2, F=FORWARD, B=BACKWARD, G=GLOO),
+        saves_us=None,
+    ),
+]

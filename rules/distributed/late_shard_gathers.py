@@ -1,0 +1,192 @@
+"""The GPU waits for parameters that are gathered too late.
+
+## What it looks at
+All-gather kernels of a model in FullyShardedDataParallel while the GPU does nothing else, and the arguments that
+decide when the next layer's parameters are asked for, as capture recorded them.
+
+## Why it costs time
+A sharded layer has to be gathered from all ranks before it can compute. Asked for while the layer before still
+computes, that costs nothing; asked for afterwards, the GPU waits for it in each layer.
+
+## How to fix it
+`backward_prefetch=BackwardPrefetch.BACKWARD_PRE` asks for the next layer before the gradients of this one are computed.
+`forward_prefetch=True` does the same in the forward pass, where the host launches slowly and layers come in the same
+order in each step. Both hold one more layer's parameters at a time.
+
+## When to leave it
+Models at the limit of their memory: prefetching needs room for one more layer. Gathers that take longer than the layer
+that could hide them: fewer bytes help there (a 16-bit `param_dtype`), or sharding within one host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Communication,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    Replay,
+    Scale,
+    Settings,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    intersect,
+    replayed_or,
+    total,
+    union,
+)
+
+from ..shared._words import count, percent, time
+
+# Of NCCL's kernels, and of the collective that newer rows name.
+_GATHERS = ("allgather", "all_gather", "_allgather_base")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    scale: Scale,
+    settings: Settings,
+    communication: Communication,
+    busy: GpuBusy,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.03,  # one or two arguments to change, but each holds a layer more in memory
+) -> Iterator[Finding]:
+    late = _late(settings)
+    if not late:
+        return
+    events = trace.events
+    rows = np.flatnonzero(communication.rows & events.named(*_GATHERS))
+    gathering = intersect(union(events.start_ns[rows], events.end_ns[rows]), communication.exposed)
+    exposed_us = steps.per_step_us(total(gathering))
+    if exposed_us < min_share * steps.step_us:
+        return
+    computing_us = steps.per_step_us(total(busy.computing))
+    modelled = scale.saving(
+        0.0,
+        min(exposed_us, computing_us),
+        "low: the gathers take longer than what could hide them; high: computation of the layer before hides them",
+    )
+    how = "high: the step replayed with the gathers beside computation; low: nothing, where links are the limit"
+    saving = replayed_or(modelled, replay, [], [edits.move(rows)], how, scale.scaled(exposed_us))
+    yield Finding(
+        message=(
+            f"For {time(scale.scaled(exposed_us))} of each step ({percent(exposed_us / steps.step_us)}) the GPU waits "
+            f"for all-gathers, {count(len(rows) / steps.count)} a step, and {late[0]}."
+        ),
+        saving=saving,
+        facts={
+            "exposed_gather_us": exposed_us,
+            "gathers": len(rows) / steps.count,
+            "communication_us": communication.us,
+        },
+        fix=_FIXES[late[1]],
+    )
+
+
+def _late(settings: Settings) -> tuple[str, str] | None:
+    """What the arguments say of prefetching, and which to change; None where they ask for it, or are unknown."""
+    fsdp: dict[str, Any] = settings.fsdp or {}
+    if fsdp.get("kind") != "FSDP" or "backward_prefetch" not in fsdp:
+        return None  # fully_shard prefetches in the backward pass by itself; its forward order is not recorded
+    if fsdp["backward_prefetch"] != "BACKWARD_PRE":
+        asked = (
+            "only after a layer's gradients are computed" if fsdp["backward_prefetch"] else "only when they are needed"
+        )
+        return f"the backward pass asks for the next layer's parameters {asked}", "backward"
+    if fsdp.get("forward_prefetch") is False:
+        return "the forward pass asks for the next layer's parameters only when it gets there", "forward"
+    return None
+
+
+_FIXES = {
+    "backward": Fix(
+        "Gather the next layer before the gradients of this one",
+        "exact",
+        "FullyShardedDataParallel(model, backward_prefetch=BackwardPrefetch.BACKWARD_POST)",
+        "FullyShardedDataParallel(model, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)",
+    ),
+    "forward": Fix(
+        "Gather the next layer while this one computes",
+        "exact",
+        "FullyShardedDataParallel(model)",
+        "FullyShardedDataParallel(model, forward_prefetch=True)",
+    ),
+}
+
+_GATHER = Ev(
+    "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "kernel",
+    args={"Collective name": "_allgather_base", "dtype": "Float", "In msg nelems": 500_000, "Group size": 2},
+)
+_ASKED = Ev("c10d::_allgather_base_", launches="collective")
+
+
+def _drawn(text: str) -> Drawing:
+    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=_ASKED, K=GEMM, N=_GATHER)
+
+
+_AFTER = """
+    step   [1                             ][2                             ]
+    cpu    [A][F ][B  ]                    [A][F ][B  ]
+    gpu 7            [K     ][K      ]                [K     ][K      ]
+    gpu 20 [N       ]                      [N       ]
+    """
+_BESIDE = """
+    step   [1                             ][2                             ]
+    cpu    [A][F ][B  ]                    [A][F ][B  ]
+    gpu 7      [K           ][K      ]         [K           ][K      ]
+    gpu 20     [N       ]                      [N       ]
+    """
+
+
+def _with(backward: str | None, forward: bool) -> dict[str, Any]:
+    fsdp = {"kind": "FSDP", "units": 12, "backward_prefetch": backward, "forward_prefetch": forward}
+    return {"world_size": 2, "settings": {"fsdp": fsdp}}
+
+
+EXAMPLES = [
+    Example(
+        "no prefetching in the backward pass",
+        _drawn(_AFTER),
+        facts=_with(None, False),
+        saves_us=(0, 10000),
+        says=("all-gathers, 1 a step", "only when they are needed"),
+    ),
+    Example(
+        "prefetching in the backward pass alone",
+        _drawn(_AFTER),
+        facts=_with("BACKWARD_PRE", False),
+        saves_us=(0, 10000),
+        says=("the forward pass asks",),
+    ),
+    Example(
+        "prefetched already: the links are the limit",
+        _drawn(_AFTER),
+        facts=_with("BACKWARD_PRE", True),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "not prefetched, and hidden all the same",
+        _drawn(_BESIDE),
+        facts=_with(None, False),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("no sharding", _drawn(_AFTER), facts={"world_size": 2, "settings": {}}, saves_us=None),
+]

@@ -1,0 +1,275 @@
+"""The way in which work is split over devices does not fit.
+
+## What it looks at
+What each device holds from step to step (trained parameters, gradients, the optimizer's state), its peak of memory and
+its capacity, how many devices there are, and the time in which they only communicate. All of it as capture recorded it.
+
+## Why it costs time
+Data parallelism keeps the whole state on each device: at the memory's limit the batch cannot grow. Sharding the state
+frees that memory and pays with communication, which is lost time where everything would fit. A device that is busy
+all the time beside idle ones is the limit of the whole run.
+
+## How to fix it
+Data parallel (DDP): where one device holds the state and a batch; it communicates least. Only the optimizer's state
+sharded (`ZeroRedundancyOptimizer`): where that much is missing. Everything sharded (`fully_shard`): where the state is
+what fills the memory; each layer is gathered when it is needed, so one layer has to fit beside the activations. Tensor
+parallel: where one layer does not fit or is too slow on one device, and only over the fastest links, because it
+communicates within each layer. Stages of a pipeline: over slow links, with many micro-batches in flight.
+
+## When to leave it
+Memory that is full of activations: smaller batches or checkpointing free it, sharding does not. Devices that are
+visible but belong to somebody else. Models that must fit where they will be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import (
+    ALLREDUCE,
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    NCCL,
+    Breakdown,
+    Device,
+    Drawing,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    Missing,
+    RankRecord,
+    Scale,
+    draw,
+)
+
+from ..shared._words import count, percent, size, time
+from ._memory_needs import Needs, largest_unit, needs
+
+# After a change so much of the memory may be taken: the allocator needs the rest for what it cannot join.
+_ROOM = 0.8
+# A sharded step gathers parameters for the forward and again for the backward pass, and scatters gradients: kept
+# between the passes, they are gathered once, and one of three equal messages is gone.
+_SPARED = 1 / 3
+
+
+def check(
+    record: RankRecord,
+    device: Device,
+    busy: GpuBusy,
+    breakdown: Breakdown,
+    scale: Scale,
+    *,
+    min_taken: float = 0.85,  # above 85 % of the memory a batch of another shape may not fit; below, it is no limit
+    min_freed: float = 0.10,  # less than a tenth of the memory is no larger batch
+    min_exposed: float = 0.10,  # sharding that communicates for less than a tenth of the step costs little
+    min_busy: float = 0.80,  # a device that idles more than a fifth of the step has a nearer limit than itself
+) -> Iterator[Finding]:
+    known = needs(record)
+    if known is None:
+        raise Missing("memory, parameters or optimizer were not recorded for a device; capture with `advisor run`")
+    if record.settings.fsdp:
+        yield from _needless_sharding(record, known, breakdown, scale, min_exposed)
+        return
+    many = record.world_size if record.world_size > 1 else len(record.devices)
+    if many < 2:
+        return
+    taken = known.peak / known.capacity
+    if taken >= min_taken and known.state * (1 - 1 / many) >= min_freed * known.capacity:
+        yield _sharded(record, known, many)
+    elif record.world_size == 1 and device.count == 1 and taken < min_taken and busy.share >= min_busy:
+        yield _replicated(known, many, busy.share)
+
+
+def _sharded(record: RankRecord, known: Needs, many: int) -> Finding:
+    """The state is what fills the memory: shard as little of it as is enough."""
+    optimizer_left = known.peak - known.optimizer * (1 - 1 / many)
+    unit = largest_unit(record) or 0.0
+    all_left = known.peak - known.state * (1 - 1 / many) + unit
+    enough = record.world_size > 1 and optimizer_left <= _ROOM * known.capacity
+    left, what = (optimizer_left, "the optimizer's state") if enough else (all_left, "all of it")
+    return Finding(
+        message=(
+            f"{size(known.peak)} of {size(known.capacity)} are taken, {size(known.state)} of it on every device alike "
+            f"({known.said()}): with {what} sharded over {many} devices {size(left)} would be."
+        ),
+        facts=_facts(known, many) | {"optimizer_sharded_peak_bytes": optimizer_left, "sharded_peak_bytes": all_left},
+        fix=_ZERO if enough else _FSDP,
+    )
+
+
+def _replicated(known: Needs, many: int, share: float) -> Finding:
+    return Finding(
+        message=(
+            f"1 of {many} visible devices computes and is busy for {percent(share)} of the step: the state of "
+            f"{size(known.state)} ({known.said()}) and a batch fit on each, so data parallel is what fits."
+        ),
+        facts=_facts(known, many) | {"busy_share": share},
+        fix=_DDP,
+        at_most="low",
+    )
+
+
+def _needless_sharding(
+    record: RankRecord, known: Needs, breakdown: Breakdown, scale: Scale, min_exposed: float
+) -> Iterator[Finding]:
+    """Parameters are dropped after the forward pass, though they could stay."""
+    fsdp = record.settings.fsdp or {}
+    exposed_us, share = breakdown.us("exposed_communication"), breakdown.share("exposed_communication")
+    if fsdp.get("kind") != "FSDP2" or fsdp.get("reshard_after_forward") is not True or share < min_exposed:
+        return
+    kept = known.parameters * (1 - 1 / max(record.world_size, 1))
+    if known.peak + kept > _ROOM * known.capacity:
+        return
+    yield Finding(
+        message=(
+            f"Parameters are sharded again after the forward pass; for {time(scale.scaled(exposed_us))} of each step "
+            f"({percent(share)}) the GPU only communicates; kept for the backward pass, they take {size(kept)} more, "
+            f"{size(known.peak + kept)} of {size(known.capacity)}."
+        ),
+        saving=scale.saving(0.0, exposed_us * _SPARED, "high: one of three equal messages of each layer is gone"),
+        facts=_facts(known, record.world_size) | {"kept_bytes": kept, "exposed_us": exposed_us},
+        fix=_KEPT,
+    )
+
+
+def _facts(known: Needs, many: int) -> dict[str, Any]:
+    return {
+        "devices": count(many),
+        "parameter_bytes": known.parameters,
+        "gradient_bytes": known.gradients,
+        "optimizer_bytes": known.optimizer,
+        "replicated_state_bytes": known.state,
+        "sharded_state_bytes": known.state / many,
+        "other_bytes": max(0.0, known.peak - known.state),
+        "peak_bytes": known.peak,
+        "capacity_bytes": known.capacity,
+    }
+
+
+_ZERO = Fix(
+    "Shard the optimizer's state",
+    "exact",
+    "optimizer = torch.optim.AdamW(model.parameters(), lr=lr)",
+    "from torch.distributed.optim import ZeroRedundancyOptimizer\n\n"
+    "optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=lr)",
+)
+_FSDP = Fix(
+    "Shard parameters, gradients and the optimizer's state",
+    "numerics",
+    "model = DistributedDataParallel(model)",
+    "from torch.distributed.fsdp import fully_shard\n\n"
+    "for layer in model.layers:\n    fully_shard(layer)\nfully_shard(model)",
+)
+_DDP = Fix(
+    "Train on all devices: torchrun --nproc-per-node DEVICES train.py",
+    "semantics",
+    "model = Model().to(device)\nloader = DataLoader(dataset, batch_size=batch_size, shuffle=True)",
+    'dist.init_process_group("nccl")\nmodel = DistributedDataParallel(Model().to(device))\n'
+    "loader = DataLoader(dataset, batch_size=batch_size, sampler=DistributedSampler(dataset))",
+)
+_KEPT = Fix(
+    "Keep the parameters between forward and backward pass",
+    "exact",
+    "fully_shard(layer)",
+    "fully_shard(layer, reshard_after_forward=False)",
+)
+
+
+def _drawn(world_size: int = 1) -> Drawing:
+    return draw(
+        """
+        step   [1                             ][2                             ]
+        cpu    [F ][B  ]                       [F ][B  ]
+        gpu 7   [K                          ]   [K                          ]
+        """,
+        us=1000,
+        world_size=world_size,
+        F=FORWARD,
+        B=BACKWARD,
+        K=GEMM,
+    )
+
+
+def _talking() -> Drawing:
+    return draw(
+        """
+        step   [1                             ][2                             ]
+        cpu    [F ][B  ][A ]                   [F ][B  ][A ]
+        gpu 7   [K    ][K    ]                  [K    ][K    ]
+        gpu 20                [N        ]                     [N        ]
+        """,
+        us=1000,
+        world_size=8,
+        F=FORWARD,
+        B=BACKWARD,
+        A=ALLREDUCE,
+        K=GEMM,
+        N=NCCL,
+    )
+
+
+_GB = 10**9
+
+
+def _known(peak_gb: int, parameters_gb: int, world_size: int = 1, devices: int = 1, **settings: Any) -> dict[str, Any]:
+    return {
+        "world_size": world_size,
+        "settings": settings,
+        "devices": [{"index": index, "memory_bytes": 80 * _GB} for index in range(devices)],
+        "memory": {"peak_allocated_bytes": peak_gb * _GB},
+        "model": {"parameters": parameters_gb * _GB // 4, "parameter_bytes": parameters_gb * _GB},
+        "optimizers": [{"name": "AdamW"}],
+    }
+
+
+_RESHARDED = {"kind": "FSDP2", "units": 24, "reshard_after_forward": True}
+
+EXAMPLES = [
+    Example(
+        "eight replicas at the limit of their memory; the optimizer's state is enough",
+        _drawn(8),
+        facts=_known(76, 10, 8, ddp={"kind": "DDP"}),
+        saves_us="unknown",
+        says=("76 GB of 80 GB", "AdamW's state 20 GB", "the optimizer's state sharded over 8 devices 58.5 GB"),
+    ),
+    Example(
+        "two replicas that need all of it sharded",
+        _drawn(2),
+        facts=_known(78, 12, 2, ddp={"kind": "DDP"}),
+        saves_us="unknown",
+        says=("all of it sharded over 2 devices 54 GB",),
+    ),
+    Example(
+        "one of four devices computes all the time",
+        _drawn(),
+        facts=_known(30, 4, devices=4),
+        saves_us="unknown",
+        says=("1 of 4 visible devices", "16 GB"),
+    ),
+    Example(
+        "sharded again after the forward pass, though there is room",
+        _talking(),
+        facts=_known(30, 8, 8, fsdp=_RESHARDED),
+        saves_us=(0, 4000),
+        says=("7 GB more", "37 GB of 80 GB"),
+    ),
+    Example(
+        "the same without room",
+        _talking(),
+        facts=_known(62, 8, 8, fsdp=_RESHARDED),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "memory full of activations: sharding frees little",
+        _drawn(8),
+        facts=_known(76, 2, 8, ddp={"kind": "DDP"}),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("a replica that fits", _drawn(8), facts=_known(40, 8, 8, ddp={"kind": "DDP"}), saves_us=None),
+    Example("one device alone", _drawn(), facts=_known(76, 10), saves_us=None),
+]

@@ -1,0 +1,277 @@
+"""Stages of a pipeline stand idle.
+
+## What it looks at
+Ranks that pass activations and gradients on to each other (sends and receives), and how long each of them computes:
+stages of unequal work, and the start and end of each step, in which not all stages have something to do yet. Each send
+is matched with its receive, so that waiting for a stage is told from messages on their way. Needs the traces of all
+ranks.
+
+## Why it costs time
+The slowest stage sets the pace of all. And with p stages and m micro-batches in a step the pipeline fills and drains
+for p - 1 of its m + p - 1 turns.
+
+## How to fix it
+Unequal stages: move layers from the slowest to the fastest; the last stage has the loss, the first the embedding. Few
+micro-batches: more of them, four times as many as stages and more; or a schedule that interleaves (several stages on
+each rank) or fills the gaps (`ScheduleInterleaved1F1B`, `ScheduleZBVZeroBubble`).
+
+## When to leave it
+Micro-batches that are small already: their kernels no longer fill the device, and more of them take longer in all.
+Stages on a host with fewer cores than stages are not judged: what one waits for is the core that another computes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GLOO,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Missing,
+    Passes,
+    Ranks,
+    Saving,
+    dataclass,
+    draw,
+)
+
+from ..shared._words import count, percent, time
+
+_PASSED_ON = ("send", "recv", "send_recv")
+# Passing on is what most communication of a stage is; other ways to split a model send to single ranks now and then.
+_MOSTLY = 0.5
+_COMPUTING = ("compute", "forward", "backward")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipeline:
+    """Stages, micro-batches of a step, computing of each rank and the mean step: profiled µs."""
+
+    stages: int
+    micro: int
+    work_us: tuple[float, ...]
+    step_us: float
+
+    @property
+    def slowest(self) -> int:
+        return int(np.argmax(self.work_us))
+
+    @property
+    def mean_us(self) -> float:
+        return float(np.mean(self.work_us))
+
+    @property
+    def turns(self) -> float:
+        """How many times its computing a stage needs from the first micro-batch to the last of the others."""
+        return (self.micro + self.stages - 1) / self.micro
+
+
+def check(
+    ranks: Ranks,
+    *,
+    min_share: float = 0.05,  # cutting a model anew is work: less than 5 % of the step does not repay it
+    min_unequal: float = 1.15,  # layers are whole: stages that differ by less cannot be cut more evenly
+) -> Iterator[Finding]:
+    pipeline = _pipeline(ranks)
+    if pipeline is None:
+        return
+    if not ranks.whole:
+        raise Missing("not all stages of the pipeline are here; give the traces of all ranks")
+    if _share_cores(ranks):
+        raise Missing("the stages share cores: what one waits for is another's turn; give each rank a core of its own")
+    unequal = pipeline.work_us[pipeline.slowest] / pipeline.mean_us
+    # Where sends were matched with receives, they say whether anybody waits for the stage that computes longest.
+    waited_us = _waited_us(ranks, pipeline.slowest)
+    if unequal >= min_unequal and waited_us is not None and waited_us < min_share * ranks.step_us:
+        return
+    found = _unequal(ranks, pipeline, waited_us) if unequal >= min_unequal else _bubble(ranks, pipeline)
+    if found.saving and found.saving.high_us >= min_share * ranks.facts[ranks.reference].scale.step_us:
+        yield found
+
+
+def _pipeline(ranks: Ranks) -> _Pipeline | None:
+    """The pipeline that the ranks form; None where they form none."""
+    sends: list[float] = []
+    for one in ranks.facts if ranks.steps else ():
+        kinds = one.talks.kind
+        passed = sum(kind in _PASSED_ON for kind in kinds)
+        if not kinds or passed < _MOSTLY * len(kinds):
+            return None
+        sends.append(sum(kind in ("send", "send_recv") for kind in kinds) / len(one.labels))
+    if not sends:
+        return None
+    computing = np.sum([us for part, us in ranks.parts_us.items() if part in _COMPUTING], axis=0).mean(axis=1)
+    # The last stage sends nothing but gradients back and the first nothing but activations: one for each micro-batch.
+    micro = round(min(sends))
+    if micro < 1 or not computing.min() > 0:
+        return None
+    return _Pipeline(len(ranks.ranks), micro, tuple(float(us) for us in computing), ranks.step_us)
+
+
+def _share_cores(ranks: Ranks) -> bool:
+    """Whether a host has more of these stages than cores, as capture recorded it."""
+    records = [one.record for one in ranks.facts if one.record and one.record.settings.cores is not None]
+    return not ranks.on_device and any(
+        (one.settings.cores or 0) < min(one.local_world_size or 1, len(ranks.ranks)) for one in records
+    )
+
+
+def _waited_us(ranks: Ranks, source: int) -> float | None:
+    """What the rank that waits longest for this one does nothing else, profiled µs per step; None where not matched."""
+    mine = [one.waited_us for one in ranks.passes if one.source == source]
+    return max(mine) if mine and not ranks.unpassed else None
+
+
+def _unequal(ranks: Ranks, pipeline: _Pipeline, waited_us: float | None) -> Finding:
+    most_us, mean_us = pipeline.work_us[pipeline.slowest], pipeline.mean_us
+    scale = ranks.facts[ranks.reference].scale
+    number = ranks.ranks[pipeline.slowest]
+    return Finding(
+        message=(
+            f"The stage of rank {number} computes for {time(scale.scaled(most_us))} of each step, "
+            f"{count(most_us / mean_us)} times the mean of the {pipeline.stages} stages, and the others wait for it"
+            + (f", {time(scale.scaled(waited_us))} for what it sends." if waited_us else ".")
+        ),
+        saving=_saving(
+            ranks,
+            most_us - mean_us,
+            (most_us - mean_us) * pipeline.turns,
+            "stages of the mean length; high: from the first micro-batch to the last",
+        ),
+        facts=_facts(ranks, pipeline),
+        fix=_EVEN,
+        ranks=(number,),
+    )
+
+
+def _bubble(ranks: Ranks, pipeline: _Pipeline) -> Finding:
+    """The time in which the pipeline fills and drains."""
+    idle = (pipeline.stages - 1) / (pipeline.micro + pipeline.stages - 1)
+    half_us = pipeline.mean_us * (pipeline.stages - 1) / pipeline.micro / 2
+    return Finding(
+        message=(
+            f"{pipeline.stages} stages share {pipeline.micro} micro-batches a step: the pipeline fills and drains for "
+            f"{percent(idle)} of its turns, with {2 * pipeline.micro} micro-batches for "
+            f"{percent((pipeline.stages - 1) / (2 * pipeline.micro + pipeline.stages - 1))}."
+        ),
+        saving=_saving(ranks, 0.0, half_us, "high: twice the micro-batches, as fast for each sample as now"),
+        facts=_facts(ranks, pipeline) | {"bubble_share": idle},
+        fix=Fix(
+            "Cut the batch into twice as many micro-batches",
+            "numerics",
+            f"schedule = Schedule1F1B(stage, n_microbatches={pipeline.micro}, loss_fn=loss_fn)",
+            f"schedule = Schedule1F1B(stage, n_microbatches={2 * pipeline.micro}, loss_fn=loss_fn)",
+        ),
+    )
+
+
+def _saving(ranks: Ranks, low_us: float, high_us: float, how: str) -> Saving:
+    return ranks.facts[ranks.reference].scale.saving(low_us, high_us, how)
+
+
+def _facts(ranks: Ranks, pipeline: _Pipeline) -> dict[str, Any]:
+    return {
+        "stages": pipeline.stages,
+        "micro_batches": pipeline.micro,
+        "computing_us_by_rank": {str(r): us for r, us in zip(ranks.ranks, pipeline.work_us, strict=True)},
+        "waiting_us_by_pair": {_pair(ranks, one): one.waited_us for one in ranks.passes},
+        "travelling_us_by_pair": {_pair(ranks, one): one.travels_us for one in ranks.passes},
+    }
+
+
+def _pair(ranks: Ranks, one: Passes) -> str:
+    return f"{ranks.ranks[one.target]} for {ranks.ranks[one.source]}"
+
+
+_EVEN = Fix(
+    "Move layers from the slowest stage to the others",
+    "exact",
+    "stage = PipelineStage(layers[:2] if rank == 0 else layers[2:], rank, world_size, device)",
+    "half = len(layers) // 2\n"
+    "stage = PipelineStage(layers[:half] if rank == 0 else layers[half:], rank, world_size, device)",
+)
+
+_FIRST = """
+    step   [1                                     ][2                                     ]
+    cpu    [F ][F ]                [B  ][B  ]       [F ][F ]                [B  ][B  ]
+    cpu 2  [r]  [s]    [s]                          [r]  [s]    [s]
+    """
+_LAST = """
+    step   [1                                     ][2                                     ]
+    cpu         [F ]    [F ][B  ][B  ]                   [F ]    [F ][B  ][B  ]
+    cpu 2  [r  ]                 [s]  [s]           [r  ]                 [s]  [s]
+    """
+_LONG = """
+    step   [1                                     ][2                                     ]
+    cpu         [F       ][F    ][B     ][B     ]        [F       ][F    ][B     ][B     ]
+    cpu 2  [r  ]                         [s]  [s]   [r  ]                         [s]  [s]
+    """
+_MANY = """
+    step   [1                                     ][2                                     ]
+    cpu    [F ][F ]                [B  ][B  ]       [F ][F ]                [B  ][B  ]
+    cpu 2  [s                        ][r ]          [s                        ][r ]
+    """
+_REDUCED = """
+    step   [1                                     ][2                                     ]
+    cpu    [F ][F ]                [B  ][B  ]       [F ][F ]                [B  ][B  ]
+    cpu 2  [a]  [a]    [s]                          [a]  [a]    [s]
+    """
+
+
+_SEND, _RECV = Ev("gloo:send", "user_annotation"), Ev("gloo:recv", "user_annotation")
+
+
+def _drawn(text: str, many: int = 1) -> Drawing:
+    sends = Ev(_SEND.name, _SEND.cat, times=many)
+    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, s=sends, r=_RECV)
+
+
+def _reducing(sends: Ev) -> Drawing:
+    return draw(_REDUCED, us=1000, world_size=2, F=FORWARD, B=BACKWARD, a=GLOO, s=sends)
+
+
+EXAMPLES = [
+    Example(
+        "two micro-batches for two stages",
+        _drawn(_FIRST),
+        others=(_drawn(_LAST),),
+        saves_us=(0, 6000),
+        says=("2 stages share 2 micro-batches", "33 % of its turns", "4 micro-batches for 20 %"),
+    ),
+    Example(
+        "the second stage has twice the work",
+        _drawn(_FIRST),
+        others=(_drawn(_LONG),),
+        saves_us=(5000, 14000),
+        says=("The stage of rank 1",),
+    ),
+    Example(
+        "forty micro-batches for two stages",
+        _drawn(_MANY, 40),
+        others=(_drawn(_MANY, 40),),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "ranks that reduce, and send now and then",
+        _reducing(_SEND),
+        others=(_reducing(_SEND),),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "ranks that only reduce",
+        _reducing(GLOO),
+        others=(_reducing(GLOO),),
+        saves_us=None,
+    ),
+]

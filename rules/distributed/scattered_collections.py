@@ -1,0 +1,166 @@
+"""Ranks collect garbage at different steps.
+
+## What it looks at
+Pauses of Python's garbage collector on every rank, beside how much longer steps took than ordinary ones, as capture
+timed both without the profiler. Where the time lost is that of all ranks' pauses together, they came one after the
+other; pauses at the same steps would cost only as much as those of one rank. Needs the records of all ranks.
+
+## Why it costs time
+A rank that pauses is late to the next collective, and all others wait for it. With many ranks nearly every step has one
+that pauses.
+
+## How to fix it
+Switch the automatic collections off and collect on all ranks at the same step: `gc.disable()`, and `gc.collect()` every
+few hundred steps. What lives for the whole run is kept out of them by `gc.freeze()`.
+
+## When to leave it
+Ranks that do not wait for each other in each step, as with gradients that are averaged now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GLOO,
+    Drawing,
+    Example,
+    Finding,
+    Fix,
+    Missing,
+    RankFacts,
+    Ranks,
+    Saving,
+    draw,
+)
+
+from ..shared._words import percent, time
+
+# Not confirmed: its pair was measured once, on a busy machine: 15 % [2, 26].
+# Steps shorter than this share of all are ordinary ones: collections come in fewer than three of four steps.
+_ORDINARY = 0.25
+# Pauses at the same step end with the longest of them, and ranks of one host share its cores and memory meanwhile: the
+# pair gained a good third of what pauses one after the other had cost, on a busy machine.
+_SURE = 0.3
+# Above it the pauses of the ranks were one after the other; at 1 / ranks they were all at the same steps.
+_APART = 0.75
+
+
+def check(
+    ranks: Ranks,
+    *,
+    min_share: float = 0.03,  # two lines, the same on all ranks; below 3 % the spread of the steps hides the gain
+) -> Iterator[Finding]:
+    paused = [_paused_us(one) for one in ranks.facts]
+    if not ranks.whole or any(us is None for us in paused):
+        raise Missing("pauses of the garbage collector are not known of all ranks; capture all with `advisor run`")
+    known = np.array([us for us in paused if us is not None])
+    together_us, apart_us = float(known.max()), float(known.sum())
+    reference = ranks.facts[ranks.reference]
+    steps = np.asarray(reference.record.steps.unprofiled_us if reference.record else ())
+    lost_us = float(steps.mean() - np.quantile(steps, _ORDINARY))
+    saved_us, mean_us = apart_us - together_us, float(steps.mean())
+    if saved_us < min_share * mean_us or lost_us < max(_APART * apart_us, (together_us + apart_us) / 2):
+        return
+    # A share of the mean step is what the training gains, whether or not an ordinary step has a pause.
+    step_us = reference.scale.step_us
+    high_us = min(saved_us / mean_us, 1.0) * step_us
+    low_us = _SURE * min(max(min(lost_us, apart_us) - together_us, 0.0) / mean_us, 1.0) * step_us
+    yield Finding(
+        message=(
+            f"{len(known)} ranks collect garbage at different steps: steps take {time(lost_us)} longer on average than "
+            f"ordinary ones ({percent(lost_us / mean_us)}), as long as the pauses of all ranks together "
+            f"({time(apart_us)} a step); at the same steps it would be {time(together_us)}."
+        ),
+        saving=Saving(
+            min(low_us, high_us), high_us, "measured", "the pauses of all ranks, without those of the longest"
+        ),
+        facts={
+            "pause_us_by_rank": {str(rank): float(us) for rank, us in zip(ranks.ranks, known, strict=True)},
+            "lost_us": lost_us,
+        },
+        fix=_TOGETHER,
+    )
+
+
+def _paused_us(one: RankFacts) -> float | None:
+    """Pauses per timed step; None where pauses or single steps were not recorded."""
+    record = one.record
+    if record is None or record.gc_pauses_us is None or not record.steps.unprofiled_us:
+        return None
+    return sum(record.gc_pauses_us) / len(record.steps.unprofiled_us)
+
+
+_TOGETHER = Fix(
+    "Collect on all ranks at the same step",
+    "exact",
+    "for step, batch in enumerate(loader):",
+    "gc.disable()\nfor step, batch in enumerate(loader):\n    if step % 500 == 0:\n        gc.collect()",
+)
+
+
+def _drawn() -> Drawing:
+    return draw(
+        """
+        step   [1                     ][2                     ]
+        cpu    [F ][B  ]               [F ][B  ]
+        cpu 2  [A ]     [A          ]  [A ]     [A          ]
+        """,
+        us=1000,
+        world_size=2,
+        F=FORWARD,
+        B=BACKWARD,
+        A=GLOO,
+    )
+
+
+def _paused(steps_us: list[float], pauses_us: list[float] | None) -> dict[str, Any]:
+    return {"world_size": 2, "steps": {"unprofiled_us": steps_us}, "gc_pauses_us": pauses_us}
+
+
+# Ten steps of 20 ms; a pause of 10 ms in two of them on each rank.
+_SCATTERED = [20e3, 30e3, 20e3, 30e3, 20e3, 20e3, 30e3, 20e3, 30e3, 20e3]
+_AT_ONCE = [20e3, 30e3, 20e3, 20e3, 20e3, 20e3, 30e3, 20e3, 20e3, 20e3]
+
+EXAMPLES = [
+    Example(
+        "two ranks pause by turns",
+        _drawn(),
+        facts=_paused(_SCATTERED, [10e3, 10e3]),
+        others=(_drawn(),),
+        other_facts=(_paused(_SCATTERED, [10e3, 10e3]),),
+        saves_us=(400, 2500),
+        says=("2 ranks collect", "4 ms longer", "2 ms."),
+    ),
+    Example(
+        "two ranks pause at the same steps",
+        _drawn(),
+        facts=_paused(_AT_ONCE, [10e3, 10e3]),
+        others=(_drawn(),),
+        other_facts=(_paused(_AT_ONCE, [10e3, 10e3]),),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one rank alone pauses",
+        _drawn(),
+        facts=_paused(_AT_ONCE, [10e3, 10e3]),
+        others=(_drawn(),),
+        other_facts=(_paused(_AT_ONCE, []),),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no pauses, and steps of different length",
+        _drawn(),
+        facts=_paused(_SCATTERED, []),
+        others=(_drawn(),),
+        other_facts=(_paused(_SCATTERED, []),),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,215 @@
+"""Ranks get batches of unequal size.
+
+## What it looks at
+The arithmetic of each step on each rank, as the shapes of its matrix products and convolutions say, beside the time
+in which ranks wait for each other in collectives. And the number of samples that each rank's loader holds, where
+capture recorded it. Needs the traces of all ranks.
+
+## Why it costs time
+All ranks take as long as the one with the most to do: what the others could have done meanwhile is lost. Loaders of
+unequal length end an epoch on one rank while the others still wait for it, or hang.
+
+## How to fix it
+Samples of one size: the same number on each rank (`DistributedSampler`, `drop_last=True`). Samples of different
+length: give all ranks batches of about the same length in the same step, by sorting the samples into batches by length
+and dealing those out, or by a fixed number of tokens in each batch.
+
+## When to leave it
+Models that give ranks different parts by design: experts, whose exchanges have a rule of their own
+(`uneven-exchanges`), and stages of a pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    GLOO,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Missing,
+    Ranks,
+    draw,
+)
+
+from ..shared._words import count, percent, time
+from ._exchanges import uneven
+
+CONFIRMED = "measured pair on a CPU: two ranks with batches of unequal and of equal size"
+
+# The rank with the most arithmetic is the one that the others wait for in this share of the steps.
+_TELLS = 0.6
+# Ranks that compute side by side on one host share its memory: even work takes each of them longer than alone.
+_SIDE_BY_SIDE = 0.5
+# Where at least half of the waiting is for the rank that got most from the others, it is not the loader that deals.
+_BY_EXCHANGES = 0.5
+_COMPUTING = ("compute", "forward", "backward")
+
+
+def check(
+    ranks: Ranks,
+    *,
+    min_share: float = 0.05,  # less than 5 % of the step is what ranks of equal work differ by from step to step
+    min_host_share: float = 0.10,  # ranks that share a host's cores wait for each other, and arithmetic must tell why
+    min_unequal: float = 0.10,  # batches that differ by less than a tenth are lost among what else differs
+) -> Iterator[Finding]:
+    yield from _lengths(ranks)
+    waiting = ranks.known_waiting()
+    if ranks.flops is None:
+        raise Missing("shapes were not recorded on all ranks, so the size of batches is unknown; use `advisor run`")
+    work = ranks.flops
+    most = work.max(axis=0)
+    if not most.all():
+        return
+    exchanged = uneven(ranks, 1 + min_unequal)
+    if exchanged and exchanged.waiting_us >= _BY_EXCHANGES * float(waiting.us.mean()):
+        return
+    unequal = 1 - work.mean(axis=0) / most
+    alike = float((work.argmax(axis=0) == waiting.us.argmin(axis=0)).mean())
+    if unequal.mean() < min_unequal or alike < _TELLS:
+        return
+    computing = sum(us for part, us in ranks.parts_us.items() if part in _COMPUTING)
+    longest = np.asarray(computing)[work.argmax(axis=0), np.arange(len(most))]
+    by_shape_us = float((unequal * longest).mean())
+    by_waiting_us = float((waiting.us.mean(axis=0) - waiting.us.min(axis=0)).mean())
+    low_us, high_us = sorted((by_shape_us, by_waiting_us))
+    least = min_share if ranks.on_device else min_host_share
+    if low_us < max(least * ranks.step_us, waiting.uncertain_us):
+        return
+    scale = ranks.facts[ranks.reference].scale
+    slowest = int(np.bincount(work.argmax(axis=0)).argmax())
+    steady = bool((work.argmax(axis=0) == slowest).all())
+    times = float((most / work.mean(axis=0)).mean())
+    who = f"rank {ranks.ranks[slowest]}" if steady else "another rank from step to step"
+    yield Finding(
+        message=(
+            f"Ranks get unequal batches: the largest of a step, on {who}, has {count(times)} times the mean work, "
+            f"and a rank waits {time(scale.scaled(by_waiting_us))} of each step on average "
+            f"({percent(min(by_waiting_us / ranks.step_us, 1.0))})."
+        ),
+        saving=scale.saving(
+            low_us if ranks.on_device else low_us * _SIDE_BY_SIDE,
+            high_us,
+            "the same work dealt out evenly: from the waiting in collectives, and from shapes and computing time",
+        ),
+        facts={
+            "unequal_share": float(unequal.mean()),
+            "largest_is_last_share": alike,
+            "flops_by_rank": {str(r): float(f) for r, f in zip(ranks.ranks, work.mean(axis=1), strict=True)},
+            "waiting_us": by_waiting_us,
+        },
+        fix=_SHARDS if steady else _LENGTHS,
+    )
+
+
+def _lengths(ranks: Ranks) -> Iterator[Finding]:
+    """Loaders that hold different numbers of samples."""
+    loaders = [one.record.loaders[0] if one.record and one.record.loaders else None for one in ranks.facts]
+    sizes = [loader.dataset_size if loader and not loader.iterable else None for loader in loaders]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes) or min(known) == max(known):
+        return
+    few, many = known.index(min(known)), known.index(max(known))
+    yield Finding(
+        message=(
+            f"The loader of rank {ranks.ranks[few]} holds {count(min(known))} samples, that of rank "
+            f"{ranks.ranks[many]} {count(max(known))}: at the end of an epoch one waits for the other, or for ever."
+        ),
+        facts={"samples_by_rank": {str(rank): size for rank, size in zip(ranks.ranks, known, strict=True)}},
+        fix=_SHARDS,
+        at_most="medium",
+        ranks=(ranks.ranks[few], ranks.ranks[many]),
+    )
+
+
+_SHARDS = Fix(
+    "Deal the samples out evenly",
+    "semantics",
+    "loader = DataLoader(part_of_this_rank, batch_size=batch_size)",
+    "sampler = DistributedSampler(dataset, shuffle=True, drop_last=True)\n"
+    "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
+)
+_LENGTHS = Fix(
+    "Give all ranks batches of one length in the same step",
+    "semantics",
+    "sampler = DistributedSampler(dataset)\nloader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
+    "order = sorted(range(len(dataset)), key=lambda index: len(dataset[index]))\n"
+    "whole = batch_size * world_size\n"
+    "groups = [order[start : start + whole] for start in range(0, len(order) - whole + 1, whole)]\n"
+    "random.Random(epoch).shuffle(groups)\n"
+    "loader = DataLoader(dataset, batch_sampler=[group[rank::world_size] for group in groups])",
+)
+
+
+_SHORT = """
+    step   [1                             ][2                             ][3                             ]
+    cpu    [F ][B  ]                       [F ][B  ]                       [F ][B  ]
+    cpu 2  [A ]     [G                  ]  [A ]     [G                  ]  [A ]     [G                  ]
+    """
+_LONG = """
+    step   [1                             ][2                             ][3                             ]
+    cpu    [F      ][B           ]         [F      ][B           ]         [F      ][B           ]
+    cpu 2  [A ]                   [G    ]  [A ]                   [G    ]  [A ]                   [G    ]
+    """
+
+
+def _drawn(text: str, rows: int, world_size: int = 2) -> Drawing:
+    product = Ev("aten::mm", dims=[[rows, 256], [256, 256]])
+    node = Ev(BACKWARD.name, dims=None)
+    return draw(text, us=1000, world_size=world_size, F=product, B=node, G=GLOO, A=GLOO)
+
+
+_EPOCH = {"world_size": 2, "steps": {"source": "loader", "count": 20}}
+
+
+def _loader(samples: int) -> dict[str, Any]:
+    return _EPOCH | {"loaders": [{"batch_size": 32, "dataset_size": samples, "iterable": False}]}
+
+
+EXAMPLES = [
+    Example(
+        "rank 1 gets three times the tokens",
+        _drawn(_SHORT, 1000),
+        others=(_drawn(_LONG, 3000),),
+        saves_us=(2500, 8000),
+        says=("on rank 1", "1.5 times the mean work"),
+    ),
+    Example(
+        "rank 1 is later with as many tokens: not for its data",
+        _drawn(_SHORT, 1000),
+        others=(_drawn(_LONG, 1000),),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "three times the tokens on the rank that waits",
+        _drawn(_SHORT, 3000),
+        others=(_drawn(_LONG, 1000),),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "shards of different length",
+        _drawn(_SHORT, 1000),
+        facts=_loader(6400),
+        others=(_drawn(_SHORT, 1000),),
+        other_facts=(_loader(5800),),
+        saves_us="unknown",
+        says=("rank 1 holds 5,800 samples",),
+    ),
+    Example(
+        "even shards",
+        _drawn(_SHORT, 1000),
+        facts=_loader(6400),
+        others=(_drawn(_SHORT, 1000),),
+        other_facts=(_loader(6400),),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,166 @@
+"""Unused parameters are searched for in every step, and there are none.
+
+## What it looks at
+The search that DistributedDataParallel makes with `find_unused_parameters=True`, the all-reduce that tells the other
+ranks what it found, and whether any parameter was without a gradient.
+
+## Why it costs time
+Before each backward pass the search walks through the whole graph of the forward pass. A map with an entry for each
+parameter is then reduced over all ranks, and on a GPU copied to the host, which waits for it.
+
+## How to fix it
+Leave `find_unused_parameters=True` out. If the ranks use different parts of the model in turns, it is needed; if the
+same parts are unused in every step, `static_graph=True` searches once.
+
+## When to leave it
+Models whose forward pass takes different ways from step to step: a parameter that is unused without the search stops
+the training with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GLOO,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Scale,
+    Steps,
+    draw,
+)
+
+from ..shared._places import often
+from ..shared._words import count, time
+from ._unused_search import NeedlessSearch
+
+CONFIRMED = "measured pair on a CPU: two ranks, a deep and narrow network, with and without the search"
+
+
+def check(
+    search: NeedlessSearch,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    *,
+    min_share: float = 0.003,  # one argument to leave out; the search itself is short, the reduction may not be
+) -> Iterator[Finding]:
+    if not search.parameters:
+        return
+    parts = ("backward", "forward", "other_ops", "host", "communication", "exposed_communication", "idle_host")
+    bound_us = sum(breakdown.us(part) for part in parts if part in breakdown.intervals)
+    # Where ranks share a host, what they tell each other takes its cores from the computation beside it, too.
+    most_us = 0.0 if breakdown.on_device else search.telling_us
+    high_us = min(search.search_us + max(search.told_us + search.spread_us, most_us), bound_us)
+    if high_us < min_share * steps.step_us:
+        return
+    yield Finding(
+        message=(
+            f"DistributedDataParallel searches for unused parameters {often(search.passes)}, and all "
+            f"{count(search.parameters)} are used: {time(scale.scaled(search.search_us))} of each step, and "
+            f"{time(scale.scaled(search.told_us))} for telling the other ranks."
+        ),
+        saving=scale.saving(
+            min(max(search.told_us - search.spread_us, 0.0), high_us),
+            high_us,
+            "how much later the ranks are done because of what the search found, as far as so few steps tell; high: "
+            "with the search itself and, without a device, all the time of the reductions that tell it",
+        ),
+        facts={"parameters": search.parameters, "search_us": search.search_us, "reduction_us": search.told_us},
+        fix=Fix(
+            "Leave the search out",
+            "exact",
+            "DistributedDataParallel(model, find_unused_parameters=True)",
+            "DistributedDataParallel(model)",
+        ),
+        at_most="medium",
+    )
+
+
+_REDUCER = "torch.distributed.ddp.reducer::"
+_ALL = Ev(f"{_REDUCER}copy_bucket_to_grad", times=2)
+_STORED = Ev("torch::autograd::AccumulateGrad", times=2)
+_SEARCHED = Ev(f"{_REDUCER}search_unused_parameters")
+_STEPS = """
+    step   [1                             ][2                             ]
+    cpu    [F   ][S][B    ][T    ][E ]      [F   ][S][B    ][T    ][E ]
+    cpu 2                     [G     ]                       [G    ]
+    """
+
+EXAMPLES = [
+    Example(
+        "all parameters are used",
+        draw(
+            _STEPS,
+            us=100,
+            F=FORWARD,
+            S=_SEARCHED,
+            B=BACKWARD,
+            T=_STORED,
+            E=_ALL,
+            G=Ev(GLOO.name, GLOO.cat, dims=[[2]]),
+            world_size=2,
+        ),
+        saves_us=(500, 1300),
+        says=("all 2 are used",),
+    ),
+    Example(
+        "the ranks tell each other while their gradients still travel",
+        draw(
+            _STEPS
+            + """
+    cpu 3                    [H         ]                   [H         ]
+    """,
+            us=100,
+            F=FORWARD,
+            S=_SEARCHED,
+            B=BACKWARD,
+            T=_STORED,
+            E=_ALL,
+            G=Ev(GLOO.name, GLOO.cat, dims=[[2]]),
+            H=Ev(GLOO.name, GLOO.cat, dims=[[4096]]),
+            world_size=2,
+        ),
+        saves_us=(0, 1050),
+        says=("0 µs for telling",),
+    ),
+    Example(
+        "one of three parameters is unused",
+        draw(
+            _STEPS,
+            us=100,
+            F=FORWARD,
+            S=_SEARCHED,
+            B=BACKWARD,
+            T=_STORED,
+            E=Ev(_ALL.name, times=3),
+            G=Ev(GLOO.name, GLOO.cat, dims=[[3]]),
+            world_size=2,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no search",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [F   ]   [B    ][T    ][E ]      [F   ]   [B    ][T    ][E ]
+            cpu 2                     [G     ]                       [G    ]
+            """,
+            us=100,
+            F=FORWARD,
+            B=BACKWARD,
+            T=_STORED,
+            E=_ALL,
+            G=Ev(GLOO.name, GLOO.cat, dims=[[128]]),
+            world_size=2,
+        ),
+        saves_us=None,
+    ),
+]

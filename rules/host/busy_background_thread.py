@@ -1,0 +1,165 @@
+"""A Python thread beside the loop takes its time.
+
+## What it looks at
+CPU time of the script's own Python threads while steps were timed without the profiler, and how long the loop's
+thread did not run meanwhile. Threads that wait (for a queue, an event, a clock) use next to none; threads of libraries
+are not looked at.
+
+## Why it costs time
+One interpreter lock lets one thread run Python at a time. A thread that polls, counts or formats takes the lock again
+and again, and each time the loop wants to start its next op it stands in the queue, up to 5 ms each time. Where the
+ops fill all cores, the thread takes a core from them too, and the other threads of an op wait for the one that lost
+its core.
+
+## How to fix it
+Let the thread wait instead of asking: `event.wait(timeout=0.5)`, `queue.get()`, `time.sleep(0.1)`. Work that is needed
+goes into a process of its own, or into the DataLoader's workers.
+
+## When to leave it
+Threads that spend their CPU time in native code that lets the lock go (decompression, large NumPy calls) on cores that
+the ops leave free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Device,
+    Example,
+    Finding,
+    Fix,
+    RankRecord,
+    Saving,
+    Scale,
+    SideThread,
+    SideThreads,
+    draw,
+)
+
+from ..shared._places import place
+from ..shared._side_effect_factors import BESIDES_MUCH
+from ..shared._words import percent, plural
+
+CONFIRMED = "measured pair on a CPU: a progress display that asks without a pause against one that sleeps"
+
+# Where nothing is certain, half of what the lock can explain is.
+_SURE = 0.5
+# Cores count as full from a quarter of a core below their number on: the loop's own pauses leave that much.
+_FREE_CORES = 0.25
+# A step keeps at least a twentieth of itself, whatever its neighbour did.
+_MOST = 0.95
+
+
+def check(
+    threads: SideThreads,
+    record: RankRecord,
+    device: Device,
+    scale: Scale,
+    *,
+    min_share: float = 0.05,  # CPU time of the thread per wall time; what polls ten times a second stays below 1 %
+) -> Iterator[Finding]:
+    own = [one for one in threads.threads if one.source and one.cpu_share >= min_share]
+    if not own:
+        return
+    busy = sum(one.cpu_share for one in own)
+    saving = _saving(busy, threads, record, device, scale)
+    worst = own[0]
+    several = f" and {plural(len(own) - 1, 'other thread')}" if len(own) > 1 else ""
+    yield Finding(
+        message=(
+            f"The thread that runs `{worst.source.function if worst.source else worst.name}`{several} uses "
+            f"{percent(busy)} of a core beside the loop{_place(worst)}; the loop's own thread stood still for "
+            f"{percent(threads.waiting_share)} of the time."
+        ),
+        saving=saving,
+        where=tuple(one.source for one in own if one.source),
+        facts={"cpu_share": busy, "loop_waiting_share": threads.waiting_share, "cores_used": threads.cores_used},
+        fix=Fix(
+            "Wait instead of asking, or move the work to a process",
+            "exact",
+            "while not done:\n    if progress != shown:\n        show(progress)",
+            "while not done.wait(timeout=0.5):  # a threading.Event\n    if progress != shown:\n        show(progress)",
+        ),
+    )
+
+
+def _saving(busy: float, threads: SideThreads, record: RankRecord, device: Device, scale: Scale) -> Saving:
+    """From the thread's part of the time in which it or the loop ran, and from how long the loop stood still."""
+    taken = busy / (busy + threads.loop_share)
+    cores = record.settings.cores
+    crowded = bool(cores) and threads.cores_used >= (cores or 0) - _FREE_CORES
+    workers = any(loader.num_workers for loader in record.loaders)
+    if crowded:
+        low, high = _SURE * taken, BESIDES_MUCH * (taken + threads.waiting_share)
+        how = "low: half of the thread's part of the time; high: all of it and all that the loop waited, cores are full"
+    else:
+        high = min(threads.waiting_share, BESIDES_MUCH * taken)
+        # The loop waits for workers and for a device, too.
+        low = 0.0 if workers or device.kind != "none" else _SURE * high
+        how = "what the loop waited, as far as the thread's CPU time explains it: half of it to all of it"
+    high = min(high, _MOST)
+    return Saving(min(low, high) * scale.step_us, high * scale.step_us, "modelled", how)
+
+
+def _place(thread: SideThread) -> str:
+    return place(thread.source)
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+
+
+def _facts(cpu_us: float, loop_us: float, process_us: float, file: str = "train.py", cores: int = 4) -> dict[str, Any]:
+    thread = {"name": "Thread-1", "cpu_us": cpu_us, "file": file, "line": 12, "function": "display"}
+    vitals = {"timed_steps": 100, "timed_us": 1e6, "loop_cpu_us": loop_us, "process_cpu_us": process_us}
+    return {
+        "steps": {"unprofiled_us": [10_000.0] * 20},
+        "settings": {"cores": cores},
+        "vitals": vitals | {"threads": [thread]},
+    }
+
+
+EXAMPLES = [
+    Example(
+        "a display that asks without a pause",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_facts(300_000.0, 650_000.0, 1_000_000.0),
+        saves_us=(1700, 3500),
+        says=("`display`", "30 % of a core", "stood still for 35 %"),
+    ),
+    Example(
+        "the same where the ops fill both cores",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_facts(230_000.0, 850_000.0, 1_940_000.0, cores=2),
+        saves_us=(1000, 4400),
+    ),
+    Example(
+        "a thread of a library",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_facts(300_000.0, 650_000.0, 1_000_000.0, file=""),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a display that looks twenty times a second",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_facts(2_000.0, 990_000.0, 1_000_000.0),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no thread beside the loop",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={"vitals": {"timed_us": 1e6, "loop_cpu_us": 9e5, "threads": []}},
+        saves_us=None,
+    ),
+    Example(
+        "a bare trace does not tell",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+]

@@ -1,0 +1,178 @@
+"""Python's garbage collector stops the step.
+
+## What it looks at
+Pauses of Python's cyclic garbage collector during the steps that were timed without the profiler, as capture
+recorded them.
+
+## Why it costs time
+A full collection visits every object that can hold another: with large models, data sets in Python lists and loaded
+libraries that is millions, and nothing else runs meanwhile. It comes at random steps, on each rank at another one,
+and ranks wait for each other.
+
+## How to fix it
+After everything is built: `gc.collect(); gc.freeze()`, so that what lives for the whole run is never visited again.
+Or `gc.disable()` and one `gc.collect()` every few hundred steps, on all ranks at the same step. Remove
+`gc.collect()` from the loop: freeing tensors does not need it.
+
+## When to leave it
+Loops that make reference cycles with large tensors in them: without collections memory grows.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Example,
+    Finding,
+    Fix,
+    LineCosts,
+    Missing,
+    RankRecord,
+    Saving,
+    Scale,
+    Source,
+    draw,
+)
+
+from ..shared._places import often
+from ..shared._words import percent, time
+
+CONFIRMED = "measured on a CPU: gc.collect() after each step, and full collections of the interpreter every 50 steps"
+
+# Collections that the interpreter starts are mostly short: those of young objects, hundreds for each of all objects.
+# Where most pauses are about as long as the longest, the script calls the collector itself.
+_ALIKE = 0.5
+# Listening begins and ends with a phase of the capture, a step later than timing does: so many steps at most were
+# listened to and not timed.
+_UNTIMED_STEPS = 3
+
+
+def check(
+    record: RankRecord,
+    scale: Scale,
+    costs: LineCosts | None,
+    *,
+    min_share: float = 0.02,  # two lines before the loop; below 2 % of the step the gain drowns in its noise
+) -> Iterator[Finding]:
+    times = scale.unprofiled
+    # All steps that were timed, before the window and after it: the pauses are those of all of them.
+    timed_us = record.steps.unprofiled_us or [times.mean or scale.step_us] * (times.n or 0)
+    pauses = record.gc_pauses_us
+    if pauses is None or not timed_us:
+        raise Missing("pauses of the garbage collector were not recorded; capture the script with `advisor run`")
+    if not pauses:
+        return
+    steps, mean_us = len(timed_us), statistics.fmean(timed_us)
+    long = [pause for pause in pauses if pause >= _ALIKE * max(pauses)]
+    called = statistics.median(pauses) >= _ALIKE * max(pauses)
+    # What comes in a rhythm was seen once more or once less than its rhythm says, by where the first step fell; of one
+    # pause alone nobody knows whether it comes again.
+    least_us = (len(long) - 1) / (steps + _UNTIMED_STEPS) * statistics.fmean(long)
+    most_us = (len(long) + 1) / steps * statistics.fmean(long)
+    if least_us < min_share * mean_us:
+        return
+    pause_us, per_step = sum(pauses) / steps, len(pauses) / steps
+    yield Finding(
+        message=(
+            f"Python's garbage collector runs {often(per_step)} and stops it for {time(pause_us)} "
+            f"({percent(min(pause_us / mean_us, 1.0))} of the mean step), at most {time(max(pauses))} at once."
+        ),
+        # A share of the mean step is what the training gains, whether or not an ordinary step has a pause.
+        saving=Saving(
+            min(least_us / mean_us, 1.0) * scale.step_us,
+            min(most_us / mean_us, 1.0) * scale.step_us,
+            "measured",
+            f"the {'' if called else 'long '}pauses as part of the mean step; one less or one more than were seen",
+        ),
+        where=_where(costs, pause_us) if called else (),
+        facts={
+            "pause_us": pause_us,
+            "pauses_per_step": per_step,
+            "longest_us": max(pauses),
+            "long_pauses": len(long),
+            "timed_steps": steps,
+            "called": called,
+        },
+        fix=_REMOVED if called else _FROZEN,
+    )
+
+
+def _where(costs: LineCosts | None, pause_us: float) -> tuple[Source, ...]:
+    """The line that is Python for about as long as the pauses take: that which calls the collector."""
+    lines = [line for line in costs.lines if line.python_us >= _ALIKE * pause_us] if costs else []
+    return tuple(line.source for line in sorted(lines, key=lambda line: -line.python_us)[:1])
+
+
+_FROZEN = Fix(
+    "Keep what lives for the whole run out of collections",
+    "exact",
+    "for step, batch in enumerate(loader):",
+    "gc.collect()\ngc.freeze()\nfor step, batch in enumerate(loader):",
+)
+_REMOVED = Fix(
+    "Take the collection out of the loop: tensors are freed without it",
+    "exact",
+    "for step, batch in enumerate(loader):\n    ...\n    gc.collect()",
+    "for step, batch in enumerate(loader):\n    ...",
+)
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+_EVEN = {"steps": {"unprofiled_us": [9000.0] * 10}}
+
+EXAMPLES = [
+    Example(
+        "a collection in every step",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_EVEN | {"gc_pauses_us": [1500.0] * 10},
+        saves_us=(1000, 1700),
+        says=("once a step", "1.5 ms"),
+    ),
+    Example(
+        "long ones between short ones, as the interpreter runs them",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_EVEN | {"gc_pauses_us": [100.0, 100.0, 5000.0, 100.0, 5000.0, 100.0]},
+        saves_us=(380, 1500),
+        says=("at most 5 ms at once",),
+    ),
+    Example(
+        "two full ones in a hundred steps, of which twenty stand for the script",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={
+            "steps": {"unprofiled_us": [9000.0] * 100, "timed_before": 20},
+            "gc_pauses_us": [*[30.0] * 400, 20000.0, 20000.0],
+        },
+        saves_us=(190, 600),
+        says=("4 times a step",),
+    ),
+    Example(
+        "one long collection that may never come again",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_EVEN | {"gc_pauses_us": [50.0, 50.0, 90000.0]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "small collections that take half a per cent",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_EVEN | {"gc_pauses_us": [45.0] * 10},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no collection",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_EVEN | {"gc_pauses_us": []},
+        saves_us=None,
+    ),
+    Example(
+        "a bare trace does not tell",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+]

@@ -1,0 +1,324 @@
+"""Python between ops takes a visible part of the step.
+
+## What it looks at
+On machines without an accelerator: lines of the user's code that spend their time in long stretches of Python, in
+which no op, no fetch and no optimizer runs, with the ops between these stretches. A function that a line calls often
+is one place with that line. Where every so many steps one is far longer, in those timed without the profiler, too, it
+counts with its share of all steps. The few microseconds between the ops of a model are no such stretch, and neither is
+a call of a library that runs once a step for less than a tenth of a millisecond. Where steps rise through the run and
+this Python rises in the window, the high end is what it takes at the end of the run so far. (With an accelerator such
+time matters only where the device idles; that is the rule idle-gpu.)
+
+## Why it costs time
+Python handles one number at a time. A loop over samples, a conversion to lists, a metric in pure Python, a
+checkpoint or a log line takes as long as many tensor ops, and the cores that could compute wait for it.
+
+## How to fix it
+Replace loops over elements by tensor ops over the batch. Do logging, metrics and checkpoints every N steps. What
+depends on the data alone is done once, before the training, or in the dataset, where loader workers run it beside
+the step.
+
+## When to leave it
+Work that the training needs at that place and that is fast already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    LineCost,
+    LineCosts,
+    Lines,
+    RankRecord,
+    Saving,
+    Scale,
+    SideThreads,
+    Steps,
+    Undilated,
+    draw,
+)
+
+from ..shared._rising_steps import end_of_rise
+from ..shared._side_effect_factors import BESIDES
+from ..shared._words import percent, time
+from ._blocks import MOST_KEPT, TURNS, Block
+from ._gc_time import collected_us
+from ._loop_places import LoopPlaces
+from ._periodic_python import now_and_then, python_ns
+from ._without_core import kept_waiting, without_core
+
+CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hooks in Python"
+
+# How capture says that a step ran more lines than it records.
+_CUT = "the lines step ran more than"
+# What runs once in a step and is shorter than this is a call or two of a library: there is no loop to take away, and
+# tensor ops with their calls take as long.
+_SOMEBODYS_US = 100.0
+# One place has most of the Python: what all of it does, that place does.
+_MOST = 0.5
+
+
+def check(
+    undilated: Undilated,
+    costs: LineCosts | None,
+    places: LoopPlaces | None,
+    lines: Lines,
+    device: Device,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    record: RankRecord | None,
+    threads: SideThreads | None,
+    *,
+    min_share: float = 0.10,  # every loop has some Python that nobody can avoid; lines of clean scripts stay below 7 %
+    min_spread: float = 0.25,  # well-written scripts have 5 to 12 % of it, and small ones 20 %, over all their lines
+) -> Iterator[Finding]:
+    # Beside an accelerator, known or not, the loop may do without loss what the device hides.
+    if breakdown.on_device or device.kind != "none":
+        return
+    rare, once_us = now_and_then(undilated.python, steps, scale.every, kept_waiting(record, scale))
+    host_us = min(breakdown.us("host"), undilated.python_us) - once_us
+    without_core_us = without_core(record, threads) * steps.step_us
+    # Pauses of the garbage collector are Python too, and the rule garbage-collection owns them.
+    bound_us = max(host_us - collected_us(record, undilated, steps) - without_core_us, 0.0)
+    if bound_us < min_share * steps.step_us:
+        return
+    end_us = end_of_rise(python_ns(undilated.python, steps), record) if record else None
+    found = False
+    named_us = sum(line.python_us for line in costs.lines) if costs else 0.0
+    cut = record is not None and any(_CUT in note for note in record.notes)
+    for index, place in enumerate(places.python if places else ()):
+        # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
+        nameless_us = max(undilated.python_us - named_us, 0.0) if cut and index == 0 else 0.0
+        grown_us = end_us if place.python_us + nameless_us >= _MOST * undilated.python_us else None
+        here = rare.of(place, lines, undilated.python, steps) if rare is not None else None
+        saving = _saving(place, nameless_us, undilated, scale, here, grown_us)
+        few = len(rare.longer) / steps.count if rare is not None and here is not None else 1.0
+        worth_us = sum(line.us for line in place.lines if _is_work(line, few)) + nameless_us - without_core_us
+        if min(worth_us, bound_us) >= min_share * steps.step_us:
+            found = True
+            us = min(place.us + nameless_us, bound_us + place.us)
+            yield _finding(place, us, saving, here, grown_us is not None, steps, scale)
+    if not found and (costs is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
+        yield _nameless(bound_us, steps, scale)
+
+
+def _is_work(line: LineCost, few: float) -> bool:
+    """Whether a rewrite could take away a line of Python: one of a loop, or one that is long at each run.
+
+    few: the share of the steps in which it ran.
+    """
+    return line.inner or line.visits >= few * TURNS or line.python_us >= _SOMEBODYS_US * line.visits
+
+
+def _saving(
+    place: Block, nameless_us: float, undilated: Undilated, scale: Scale, rare: float | None, end_us: float | None
+) -> Saving:
+    """rare: the part of what makes some steps long that is this place's; None where it is in every step.
+
+    end_us: what a step takes at the end of the run, where it is this place that makes steps longer and longer."""
+    nameless = undilated.in_part("rest", nameless_us, python_us=nameless_us)
+    low, high = undilated.share(place.whole(undilated) + nameless)
+    how = "high: all of these lines and what they push out of the caches; low: three tenths of it stay as tensor ops"
+    times = scale.unprofiled
+    if rare is not None and times.mean and times.median and times.p10:
+        # The window may hold more or fewer of the steps that have it than the script does; all steps were timed.
+        tail, spread = (rare * max(1 - us / times.mean, 0.0) for us in (times.median, times.p10))
+        low, high = min(max(low, tail), spread), max(high, spread)
+        how = "what separates the mean step from the median and from the fast tenth: it comes only now and then"
+    high = min(max(high, low) * BESIDES, 1.0)
+    if end_us is not None and end_us > scale.step_us:
+        high = 1 - (1 - high) * scale.step_us / end_us
+        how = "low: three tenths of these lines stay as tensor ops; high: as at the end of the run so far, they grow"
+    return Saving(low * (1 - MOST_KEPT) * scale.step_us, high * scale.step_us, "modelled", how)
+
+
+def _finding(
+    place: Block, us: float, saving: Saving, rare: float | None, grows: bool, steps: Steps, scale: Scale
+) -> Finding:
+    share = percent(min(us / steps.step_us, 1.0))
+    taken, often = f"{time(scale.scaled(us))} of each step ({share})", " at"
+    if rare is not None:
+        few = "a few of the steps" + (f" (one of {scale.every})" if scale.every else "")
+        # The one step whose lines were recorded may not be one of those: then the line is the one beside it.
+        taken, often = f"{share} of all time", f", all of it in {few}, at or before"
+    more = ", and more with every step" if grows else ""
+    return Finding(
+        message=f"Python between ops takes {taken}{often} {place.place}{more}.",
+        saving=saving,
+        where=place.where,
+        facts={"python_us": place.python_us, "lines_us": place.us},
+        fix=Fix("Do this with tensor ops, or less often, or once before the training", "exact"),
+        claims=("host", "other_ops", "forward", *(("backward",) if place.backward_us else ())),
+    )
+
+
+def _nameless(us: float, steps: Steps, scale: Scale) -> Finding:
+    taken = f"{time(scale.scaled(us))} of each step ({percent(us / steps.step_us)})"
+    return Finding(
+        message=f"Python between ops takes {taken}; capture with `advisor run` to get its lines.",
+        saving=scale.saving(0.0, us, "all of it, if the work can leave the loop or become tensor ops; else nothing"),
+        facts={"python_us": us},
+        claims=("host",),
+    )
+
+
+_STEPS = """
+    step   [1                     ][2                     ]
+    cpu    [F   ][P      ][B      ][F   ][P      ][B      ]
+    """
+_SOME = """
+    step   [1      ][2                 ][3      ][4      ][5                 ][6      ][7      ]
+    cpu    [F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ]
+    """
+_ONE = """
+    step   [1      ][2                 ][3      ][4      ][5      ][6      ][7      ]
+    cpu    [F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ][F ][B  ][F ][B  ][F ][B  ]
+    """
+_BESIDE = {
+    "timed_steps": 20,
+    "timed_us": 1e6,
+    "loop_cpu_us": 650_000.0,
+    "loop_queued_us": 340_000.0,
+    "threads": [{"name": "Thread-1", "cpu_us": 3e5, "file": "train.py", "line": 12, "function": "produce"}],
+}
+_SOME_US = {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0] * 5}
+
+EXAMPLES = [
+    Example(
+        "a loop over the samples in the middle of the step",
+        draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        saves_us=(620, 1000),
+        says=("`accuracy`", "train.py:31"),
+    ),
+    Example(
+        "the same where the collector stopped other steps than these for long",
+        draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "gc_pauses_us": [80_000.0] * 3},
+        saves_us=(620, 1000),
+        says=("`accuracy`",),
+    ),
+    Example(
+        "the same where a thread of the script's had the core that the loop was ready for",
+        draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": _BESIDE},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a loop that sleeps until a thread of the script's has the batch",
+        draw(_STEPS, us=100, P=Ev("train.py(31): batches"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": _BESIDE | {"loop_queued_us": 100_000.0}},
+        saves_us=(620, 1000),
+        says=("`batches`",),
+    ),
+    Example(
+        "one call of a library in a small step",
+        draw(_STEPS, us=10, P=Ev("train.py(31): cut"), F=FORWARD, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "Python that nothing names",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [F   ]         [B      ][F   ]         [B      ]
+            """,
+            us=100,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=(0, 1000),
+        says=("advisor run",),
+    ),
+    Example(
+        "one step of five in which somebody else had the core",
+        draw(
+            """
+            step   [1      ][2      ][3                              ][4      ][5      ]
+            cpu    [F ][B  ][F ][B  ][F ][P                     ][B  ][F ][B  ][F ][B  ]
+            """,
+            us=100,
+            P=Ev("train.py(31): accuracy"),
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "two steps of seven that write a checkpoint",
+        draw(_SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
+        facts={"steps": _SOME_US},
+        saves_us=(130, 300),
+        says=("in a few of the steps",),
+    ),
+    Example(
+        "the same where others had the core in those steps, as the system counted without the profiler",
+        draw(_SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
+        facts={"steps": _SOME_US, "vitals": {"loop_queued_us": 5500.0, "timed_steps": 20}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one step of seven, as in all steps that were timed: an agent that plays before it learns",
+        draw(_ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0, 900.0, 900.0, 900.0] * 5}},
+        saves_us=(90, 160),
+        says=("in a few of the steps (one of 7)", "train.py:31"),
+    ),
+    Example(
+        "one step of seven, as in none that was timed",
+        draw(_ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [900.0] * 35}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the same function beside a GPU that it keeps from nothing",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [F   ][P      ][B      ][F   ][P      ][B      ]
+            gpu 7   [K                   ][K      ][K           ][K]
+            """,
+            us=100,
+            P=Ev("train.py(31): accuracy"),
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the 15 µs between the ops of a deep model, half of the step in all",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [F                   ][B       ][F                   ][B       ]
+            """,
+            us=20,
+            F=Ev(FORWARD.name, times=20, fill=0.25),
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "ops side by side",
+        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,221 @@
+"""The GPU idles while the host does other work.
+
+## What it looks at
+Gaps in which no kernel, copy or memset runs on the device, and the host neither fetches a batch, nor waits in a
+sync, nor is on its way to the next launch: it runs Python, prepares data, logs, collects garbage, writes a
+checkpoint. Each gap is named after the code that ran in it, where the trace tells. Gaps that nothing in the trace
+explains are listed last.
+
+## Why it costs time
+The device has finished all that it was given. Whatever the host does before it launches again is time in which the
+most expensive part of the machine does nothing.
+
+## How to fix it
+Take the named work out of the loop: do it once before training, do it every N steps, do it in the loader's workers
+(they run beside the step), or do it with tensor ops on the device instead of Python lists and loops.
+
+## When to leave it
+Work that runs once per epoch or less and happens to lie in the recorded steps. Work that has to be finished before
+the next launch and cannot be made faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    NEXT,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    GpuIdle,
+    IdleGroup,
+    Replay,
+    Saving,
+    Scale,
+    Source,
+    Steps,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ..shared._words import percent, time
+
+CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
+
+# More than the three largest places is a profile, not advice.
+_PLACES = 3
+# What the trace says of Python that none of its rows names.
+_NAMELESS = ("", "Python")
+# Ops in which the host itself moves a batch: from pageable memory it stands in them until the data are on their way.
+_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda", "aten::pin_memory")
+
+
+def check(
+    idle: GpuIdle,
+    busy: GpuBusy,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.03,  # below 3 % of the step a saving drowns in the noise between steps
+) -> Iterator[Finding]:
+    host_us, step_us = breakdown.us("idle_host"), steps.step_us
+    busy_us = steps.per_step_us(busy.busy_ns)
+    named_us = 0.0
+    for group in idle.top("idle_host", _PLACES):
+        if (group.where or group.host not in _NAMELESS) and group.us >= min_share * step_us:
+            named_us += group.us
+            yield _named(group, _saving(group, idle, busy_us, scale, replay), step_us, scale)
+    # Where the next work was queued already, the device itself needed the time: nothing in the script gives it back.
+    rest_us = host_us - named_us + breakdown.us("idle_unknown") - idle.queued_us
+    if rest_us >= min_share * step_us:
+        yield _rest(rest_us, idle, breakdown, step_us, scale)
+
+
+def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, scale: Scale, replay: Replay | None) -> Saving:
+    # Beside the device's work at most that much can be hidden; all of it goes if the work itself goes.
+    modelled = scale.saving(
+        min(group.us, busy_us),
+        group.us,
+        "low: the work runs beside the device's own; high: it leaves the loop altogether",
+    )
+    gone = edits.remove_time(idle.spans_of("idle_host", group))
+    how = "low: the work runs beside the device's own; high: the step replayed without it"
+    found = replayed_or(modelled, replay, [gone], [gone], how, scale.scaled(group.us))
+    return replace(found, low_us=min(found.low_us, modelled.low_us))
+
+
+def _named(group: IdleGroup, saving: Saving, step_us: float, scale: Scale) -> Finding:
+    idle_us = scale.scaled(group.us)
+    what = _what(group.where, group.host)
+    return Finding(
+        message=(
+            f"The GPU idles {time(idle_us)} of each step ({percent(group.us / step_us)}) while the host runs {what}."
+        ),
+        saving=saving,
+        where=(group.where,) if group.where else (),
+        facts={"idle_us": group.us, "gaps_per_step": group.gaps_per_step, "host": group.host},
+        fix=_fix(group.host),
+        claims=("idle_host",),
+    )
+
+
+def _fix(host: str) -> Fix:
+    if host in _COPIES:
+        return Fix(
+            "Copy from pinned memory and without waiting",
+            "exact",
+            "DataLoader(dataset, ...)\nx = x.to(device)",
+            "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",
+        )
+    return Fix("Take this work out of the loop, or into the loader's workers", "exact")
+
+
+def _what(where: Source | None, host: str) -> str:
+    if where is None:
+        return f"`{host}`"
+    place = f"{where.file.rpartition('/')[2]}:{where.line}"
+    if host.startswith("aten::"):
+        return f"`{host}` at {place}"
+    if where.function and not where.function.startswith("<"):
+        place = f"`{where.function}` in {place}"
+    return place if where.precision == "call" else f"{place} (the line is where the function starts)"
+
+
+def _rest(rest_us: float, idle: GpuIdle, breakdown: Breakdown, step_us: float, scale: Scale) -> Finding:
+    unknown_us = breakdown.us("idle_unknown") - idle.queued_us
+    largest = next(iter(idle.top("idle_unknown" if unknown_us > rest_us / 2 else "idle_host", 1)), None)
+    seen = f"{time(scale.scaled(rest_us))} of each step ({percent(rest_us / step_us)})"
+    if unknown_us > rest_us / 2:
+        why = "and the trace does not show why: it holds no row of the host there"
+    elif largest and largest.where:
+        why = f"while the host runs many small pieces of work, the largest {_what(largest.where, largest.host)}"
+    else:
+        why = "while the host runs Python that the trace does not name; capture with `advisor run` to get its lines"
+    return Finding(
+        message=f"The GPU idles {seen} {why}.",
+        where=(largest.where,) if largest and largest.where else (),
+        facts={"idle_us": rest_us, "idle_unknown_us": unknown_us},
+        claims=("idle_host", "idle_unknown"),
+        at_most="medium",
+    )
+
+
+_STEPS = """
+    step   [1                       ][2                       ]
+    cpu    [P          ][F  ][B  ]   [P          ][F  ][B  ]
+    gpu 7                [K ][K     ]              [K ][K     ]
+    """
+
+EXAMPLES = [
+    Example(
+        "a function prepares the input before each launch",
+        draw(_STEPS, us=1000, P=Ev("train.py(12): prepare"), F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=(9000, 15000),
+        says=("`prepare` in train.py:12",),
+    ),
+    Example(
+        "Python that no row of the trace names",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu                 [F  ][B  ]                [F  ][B  ]
+            gpu 7                [K ][K    ]               [K ][K    ]
+            """,
+            us=1000,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us="unknown",
+        says=("does not name", "advisor run"),
+    ),
+    Example(
+        "the same function while the device still works",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu    [F  ][B  ][P            ] [F  ][B  ][P            ]
+            gpu 7   [K           ][K         ][K          ][K         ]
+            """,
+            us=1000,
+            P=Ev("train.py(12): prepare"),
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "idle, but the loop waits for its loader: another rule's time",
+        draw(_STEPS, us=1000, P=NEXT, F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a full queue",
+        draw(
+            """
+            step   [1                 ][2                 ]
+            cpu    [F  ][B  ]          [F  ][B  ]
+            gpu 7   [K       ][K       ][K       ][K      ]
+            """,
+            us=1000,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,246 @@
+"""The GPU waits for kernel launches.
+
+## What it looks at
+Gaps in which the device has nothing queued while the host is on its way to the next launch, op by op. Shown with
+it: how many launches a step has, what one costs the host, and how short the kernels are.
+
+## Why it costs time
+Each op of PyTorch costs the host some microseconds before its kernel is launched. Where kernels are shorter than
+that, the device finishes each of them before the next one is there.
+
+## How to fix it
+Give the host less to do per kernel: `torch.compile(model)` fuses small kernels, `mode="reduce-overhead"` replays a
+whole region as one CUDA graph; where only the backward pass waits, compiled autograd compiles that, too. Use fused
+layers and optimizers. A larger batch makes every kernel longer at the same number of launches.
+
+## When to leave it
+Models whose shapes change at every step: graphs would be recorded again and again. Short runs, in which compiling
+costs more than it gives back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    ELEMENTWISE,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    GpuIdle,
+    Intervals,
+    Launches,
+    RankRecord,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    intersect,
+    replayed_or,
+    total,
+    union,
+)
+
+from ..shared._words import count, percent, time
+
+# From this share on it is the backward pass alone that is slow to launch: it has two thirds of the kernels elsewhere.
+_MOSTLY = 0.8
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    launches: Launches,
+    idle: GpuIdle,
+    breakdown: Breakdown,
+    scale: Scale,
+    record: RankRecord | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.05,  # the remedy is a compiler: less than 5 % of the step is not worth its surprises
+) -> Iterator[Finding]:
+    idle_us, share = breakdown.us("idle_launch"), breakdown.share("idle_launch")
+    if share < min_share:
+        return
+    # A compiled region that ran has its row, whoever recorded the trace.
+    ran = bool(trace.events.named("CompiledFunction", "Torch-Compiled Region").any())
+    compiled = True if ran else record.settings.compiled if record else None
+    fused = [edits.fuse(replay.launching, into=replay.steps)] if replay else []
+    saving = replayed_or(
+        scale.saving(
+            0.0,
+            idle_us,
+            "nothing where regions cannot be captured (changing shapes, syncs inside); at most all these gaps",
+        ),
+        replay,
+        [],
+        fused,
+        "low: regions cannot be captured (changing shapes, syncs inside); high: the step replayed with one launch",
+        scale.scaled(idle_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    backward = _in_backward(trace, steps, breakdown.intervals["idle_launch"])
+    places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
+    yield Finding(
+        message=(
+            f"The GPU waits {time(scale.scaled(idle_us))} of each step ({percent(share)}) for its next launch: "
+            f"{count(launches.per_step)} launches a step start kernels with a median of {time(launches.kernel_us)}, "
+            f"{percent(launches.short_share)} of them under 10 µs{_mostly(backward)}."
+        ),
+        saving=saving,
+        where=places,
+        facts={
+            "idle_launch_us": idle_us,
+            "launches": launches.per_step,
+            "launch_us": launches.launch_us,
+            "kernel_us": launches.kernel_us,
+            "short_share": launches.short_share,
+            "queue_delay_us": launches.queue_delay_us,
+            "compiled": compiled,
+            "cuda_graphs": launches.graphs,
+            "backward_share": backward,
+        },
+        fix=_fix(compiled, launches.graphs, backward),
+        claims=("idle_launch",),
+    )
+
+
+def _in_backward(trace: Trace, steps: Steps, idle: Intervals) -> float | None:
+    """Share of these gaps that lies between the first and the last node of a step's backward pass; None without one."""
+    events = trace.events
+    nodes = events.named("autograd::engine::evaluate_function")
+    step = steps.step_of(events.start_ns[nodes])
+    start, end = events.start_ns[nodes][step >= 0], events.end_ns[nodes][step >= 0]
+    step = step[step >= 0]
+    if not len(step) or not len(idle):
+        return None
+    first, last = np.full(steps.count, np.iinfo(np.int64).max), np.zeros(steps.count, np.int64)
+    np.minimum.at(first, step, start)
+    np.maximum.at(last, step, end)
+    return total(intersect(idle, union(first, last))) / total(idle)
+
+
+def _mostly(backward: float | None) -> str:
+    return (
+        "" if backward is None or backward < _MOSTLY else f"; {percent(backward)} of the wait is in the backward pass"
+    )
+
+
+def _fix(compiled: bool | None, graphs: bool, backward: float | None = None) -> Fix:
+    if compiled and not graphs and backward is not None and backward >= _MOSTLY:
+        return Fix(
+            "Compile the backward pass as a whole, too",
+            "numerics",
+            "model = torch.compile(model)",
+            "torch._dynamo.config.compiled_autograd = True\nmodel = torch.compile(model)",
+        )
+    if graphs:
+        return Fix("Launch less outside the CUDA graphs: fused optimizer, fewer small ops between regions", "numerics")
+    if compiled:
+        return Fix(
+            "Replay the compiled regions as CUDA graphs",
+            "numerics",
+            "model = torch.compile(model)",
+            'model = torch.compile(model, mode="reduce-overhead")',
+        )
+    return Fix(
+        "Compile the model, so that small kernels are fused and launched together",
+        "numerics",
+        "model = Net().to(device)",
+        'model = torch.compile(Net().to(device), mode="reduce-overhead")',
+    )
+
+
+_ADDS = Ev("aten::add", times=20)
+_SHORT = Ev(ELEMENTWISE.name, "kernel", times=20, fill=0.2)
+
+EXAMPLES = [
+    Example(
+        "kernels shorter than the host needs to launch them",
+        draw(
+            """
+            step   [1                   ][2                   ]
+            cpu    [F                   ][F                   ]
+            gpu 7   [K                   ][K                  ]
+            """,
+            us=25,
+            F=_ADDS,
+            K=_SHORT,
+        ),
+        saves_us=(0, 550),
+        says=("20 launches a step", "100 % of them under 10 µs"),
+    ),
+    Example(
+        "the same in a compiled model",
+        draw(
+            """
+            step   [1                   ][2                   ]
+            cpu    [F                   ][F                   ]
+            gpu 7   [K                   ][K                  ]
+            """,
+            us=25,
+            F=_ADDS,
+            K=_SHORT,
+        ),
+        facts={"settings": {"compiled": True}},
+        saves_us=(0, 550),
+    ),
+    Example(
+        "only the backward pass of a compiled model is slow to launch",
+        draw(
+            """
+            step   [1                           ][2                           ]
+            cpu    [F  ][B                      ][F  ][B                      ]
+            gpu 7   [G  ][K                      ][G  ][K                     ]
+            """,
+            us=25,
+            F=FORWARD,
+            B=Ev(BACKWARD.name, launches="kernel", times=20),
+            G=GEMM,
+            K=_SHORT,
+        ),
+        facts={"settings": {"compiled": True}},
+        saves_us=(0, 750),
+        says=("of the wait is in the backward pass",),
+    ),
+    Example(
+        "as many launches, but the queue is never empty",
+        draw(
+            """
+            step   [1                   ][2                   ]
+            cpu    [F       ]            [F       ]
+            gpu 7   [K                   ][K                  ]
+            """,
+            us=25,
+            F=_ADDS,
+            K=Ev(ELEMENTWISE.name, "kernel", times=20),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "few long kernels",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [F  ][B  ]                          [F  ][B  ]
+            gpu 7   [K               ][K              ] [K               ][K              ]
+            """,
+            us=1000,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+    ),
+]

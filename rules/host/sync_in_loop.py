@@ -1,0 +1,237 @@
+"""The host waits for the GPU inside the training loop.
+
+## What it looks at
+Calls that stop the host until the device has caught up: `.item()`, `float(loss)`, `if tensor:`, `print(tensor)`,
+`.cpu()`, `torch.cuda.synchronize()`. What counts is the time in which the device then has nothing to do, from the
+drained queue to the next launch; the waiting itself is mostly the device's own work and costs nothing.
+
+## Why it costs time
+Without syncs the host runs ahead and keeps the device's queue full. A sync empties the queue, and the device idles
+until the host has launched again.
+
+## How to fix it
+Keep the value on the device: `total += loss.detach()` and `.item()` once in N steps. Compare and branch with tensor
+ops (`torch.where`). Remove `synchronize()` that no measurement needs. Where a value must be read, read that of the
+step before.
+
+## When to leave it
+Syncs after the last launch of a step that the next step would wait for anyway. Syncs that a measurement needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    D2H_PAGEABLE,
+    FORWARD,
+    GEMM,
+    ITEM,
+    NEXT_WORKERS,
+    SYNC,
+    Breakdown,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    Replay,
+    Saving,
+    Scale,
+    Source,
+    Steps,
+    Syncs,
+    SyncSite,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ..shared._words import count, percent, time
+
+
+def check(
+    syncs: Syncs,
+    busy: GpuBusy,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.01,  # one moved line; below 1 % of the step the gain cannot be seen
+) -> Iterator[Finding]:
+    bound_us = breakdown.us("idle_sync")
+    for site in syncs.sites:
+        cost_us = min(site.gives_back_us, bound_us)
+        if site.from_user and cost_us >= min_share * steps.step_us:
+            saving = _saving(site, cost_us, bound_us, busy, steps, scale, replay)
+            # The wait may only move: to the next sync, or to a device that is busy all the same.
+            if saving.high_us >= min_share * scale.step_us:
+                yield _finding(site, cost_us, saving, steps, scale)
+
+
+def _saving(
+    site: SyncSite,
+    cost_us: float,
+    bound_us: float,
+    busy: GpuBusy,
+    steps: Steps,
+    scale: Scale,
+    replay: Replay | None,
+) -> Saving:
+    """The step without these waits: replayed, else bounded."""
+    # Without the sync the host needs at least the time it now spends outside it, the device at least its busy time.
+    others_us = max(steps.step_us - site.us, steps.per_step_us(busy.busy_ns))
+    low_us = min(cost_us, max(0.0, steps.step_us - others_us))
+    how = "low: the rest of the host's work becomes the limit; high: the idle time that the wait explains"
+    without = edits.unsync(np.array(site.rows, int))
+    return replayed_or(
+        scale.saving(low_us, cost_us, how),
+        replay,
+        [without],
+        [without],
+        "the step replayed without these waits",
+        scale.scaled(bound_us),
+    )
+
+
+def _finding(site: SyncSite, cost_us: float, saving: Saving, steps: Steps, scale: Scale) -> Finding:
+    place = f" at {_place(site.where)}" if site.where else ""
+    times = "once" if site.calls == 1 else f"{count(site.calls)} times"
+    return Finding(
+        message=(
+            f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step; the GPU then idles "
+            f"{time(scale.scaled(site.idle_after_us))} of each step ({percent(site.idle_after_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(site.where,) if site.where else (),
+        facts={
+            "syncs_per_step": site.calls,
+            "blocked_us": site.us,
+            "gives_back_us": cost_us,
+            "idle_after_us": site.idle_after_us,
+            "op": site.op,
+        },
+        fix=_fix(site.op),
+        claims=("idle_sync",),
+    )
+
+
+def _place(where: Source) -> str:
+    return f"{where.file.rpartition('/')[2]}:{where.line}"
+
+
+def _short(op: str) -> str:
+    return {"aten::item": ".item()", "aten::_local_scalar_dense": ".item()"}.get(op, op.removeprefix("aten::"))
+
+
+def _fix(op: str) -> Fix:
+    if "Synchronize" in op:
+        return Fix("Remove the synchronisation", "exact", "torch.cuda.synchronize()", "")
+    if op in ("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::index"):
+        return Fix("Keep shapes independent of values", "exact", "x = x[mask]", "x = torch.where(mask, x, 0)")
+    if op in ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu"):
+        return Fix(
+            "Copy back once in a while, or without waiting",
+            "exact",
+            "history.append(out.cpu())",
+            "history.append(out.detach())  # and move the list to the host after the epoch",
+        )
+    return Fix(
+        "Add up on the device, read the value once in a while",
+        "exact",
+        "running += loss.item()",
+        "running += loss.detach()\nif step % 100 == 0:\n    print(running.item())",
+    )
+
+
+EXAMPLES = [
+    Example(
+        "loss.item() in the middle of the step",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu    [F ][I     ][B      ]     [F ][I     ][B      ]
+            gpu 7   [K      ]    [K      ]    [K      ]    [K      ]
+            gpu 7           [C]                       [C]
+            """,
+            us=1000,
+            F=FORWARD,
+            I=ITEM,
+            B=BACKWARD,
+            K=GEMM,
+            C=D2H_PAGEABLE,
+        ),
+        saves_us=(0, 6000),
+        says=("`.item()`", "once a step"),
+    ),
+    Example(
+        "torch.cuda.synchronize() between forward and backward",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu    [F ][S    ]   [B     ]    [F ][S    ]   [B     ]
+            gpu 7   [K      ]     [K     ]    [K      ]     [K     ]
+            """,
+            us=1000,
+            F=FORWARD,
+            S=SYNC,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=(0, 9000),
+        says=("cudaDeviceSynchronize",),
+    ),
+    Example(
+        "a sync whose wait is the device's own work",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F ][B  ][I                ][F ][B  ][I                ]
+            gpu 7    [K      ][K              ]  [K      ][K             ]
+            gpu 7                              [C]                        [C]
+            """,
+            us=1000,
+            F=FORWARD,
+            B=BACKWARD,
+            I=ITEM,
+            K=GEMM,
+            C=D2H_PAGEABLE,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no sync",
+        draw(
+            """
+            step   [1                 ][2                 ]
+            cpu    [D][F  ][B  ]       [D][F  ][B  ]
+            gpu 7     [K      ][K      ]  [K      ][K     ]
+            """,
+            us=1000,
+            D=NEXT_WORKERS,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+    ),
+    Example(
+        "`.item()` on a CPU waits for nothing",
+        draw(
+            """
+            step   [1           ][2           ]
+            cpu    [F  ][B  ][I ][F  ][B  ][I ]
+            """,
+            us=1000,
+            F=FORWARD,
+            B=BACKWARD,
+            I=ITEM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+]

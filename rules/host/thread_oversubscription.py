@@ -1,0 +1,259 @@
+"""Threads and loader workers fight for the cores.
+
+## What it looks at
+The threads that want to run at once (intra-op threads of every rank, plus every loader worker) against the cores
+that the job may use, and the step times that were taken without the profiler: how much slower than the fast tenth
+an ordinary step is, and how long the tail is.
+
+## Why it costs time
+A parallel op waits for its slowest thread. When a loader worker has taken that thread's core, all others wait until
+the system gives it back, which takes milliseconds: as long as many small steps. More threads than cores do the same to
+each other without any worker: three on two cores took a third to two thirds of the step, sixteen four fifths and more.
+
+## How to fix it
+Leave each worker a core: `torch.set_num_threads(max(1, cores - workers))`, or `OMP_NUM_THREADS` in the environment,
+per rank. With several ranks on a host, each gets its share of the cores. Fewer workers help as well, where batches
+are cheap to make.
+
+## When to leave it
+Steps that are even although the numbers do not add up: workers that sleep most of the time do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    NEXT_WORKERS,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    LoaderFacts,
+    Ops,
+    RankRecord,
+    Saving,
+    Scale,
+    ThreadUse,
+    draw,
+)
+
+from ..shared._batches import respawned
+from ..shared._words import percent, plural, time
+
+CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 to 256, two threads against one"
+
+# In the measured pairs one thread instead of two gave back 54, 51, 100 and 152 % of what separates the median step from
+# the fast tenth: at least half of it.
+_SEEN_RECOVERED = 0.5
+
+
+# More threads than cores, measured on two cores for three models: what the threads above the cores' number took of the
+# step, least and most, by threads per core. Between these by the logarithm; beyond, the last.
+_TAKEN = {1.5: (0.38, 0.65), 2.0: (0.32, 0.65), 4.0: (0.53, 0.67), 8.0: (0.80, 0.90)}
+# Workers that need less than a tenth of a core together sleep nearly always.
+_AT_WORK = 0.1
+# With more than half a core, and a loop that waits a tenth of its time for them, they set the pace: fewer threads give
+# nothing back.
+_PACE, _WAITED = 0.5, 0.1
+# An op that takes this long is split among the threads; what is shorter may run on one and suffer from nobody.
+_LONG_OP_US = 200.0
+_OPS = ("forward", "backward", "optimizer", "other_ops")
+
+
+def check(
+    use: ThreadUse,
+    scale: Scale,
+    ops: Ops,
+    breakdown: Breakdown | None,
+    loader: LoaderFacts | None,
+    record: RankRecord | None,
+    *,
+    min_spread: float = 1.2,  # p90 / median: 1.08 to 1.12 in measured runs with room, 1.26 to 1.76 without
+    min_tail: float = 1.1,  # mean / median: from here on throughput is visibly worse than the typical step
+) -> Iterator[Finding]:
+    if use.wanted <= use.cores or use.threads <= 1:
+        return
+    if use.ranks == 1 and use.threads > use.cores and breakdown and not breakdown.on_device:
+        yield _too_many(use, scale, ops, breakdown)
+        return
+    if _other_cause(use, loader, scale, breakdown, record):
+        return
+    times = scale.unprofiled
+    if use.mean_to_median is None or use.p90_to_median is None or not (times.median and times.mean and times.p10):
+        return
+    if use.p90_to_median < min_spread and use.mean_to_median < min_tail:
+        return
+    spread_us = max(times.median - times.p10, 0.0)
+    threads = max(1, (use.cores - use.ranks * use.workers) // use.ranks)
+    yield Finding(
+        message=_message(use, times.median, times.mean, times.p90 or times.median),
+        saving=Saving(
+            min(_SEEN_RECOVERED * spread_us, scale.step_us),
+            min(spread_us, scale.step_us),
+            "modelled",
+            "high: an ordinary step becomes as fast as the fast tenth; low: half of that, the least that was measured",
+        ),
+        facts={
+            "cores": use.cores,
+            "threads": use.threads,
+            "workers": use.workers,
+            "ranks": use.ranks,
+            "wanted": use.wanted,
+            "median_us": times.median,
+            "mean_us": times.mean,
+            "p10_us": times.p10,
+            "p90_us": times.p90,
+        },
+        fix=Fix(
+            f"Give each rank {plural(threads, 'thread')}, so that workers find a core",
+            "exact",
+            "",
+            f"torch.set_num_threads({threads})  # right after `import torch`; or start with OMP_NUM_THREADS={threads}",
+        ),
+    )
+
+
+def _other_cause(
+    use: ThreadUse, loader: LoaderFacts | None, scale: Scale, breakdown: Breakdown | None, record: RankRecord | None
+) -> bool:
+    """Whether uneven steps have nothing to do with threads: the workers sleep, set the pace, or are started anew."""
+    facts = loader.loader if loader else None
+    if use.ranks * use.threads > use.cores or facts is None:
+        return False
+    if record and respawned(facts, scale, record.steps) is not None:
+        return True
+    if facts.sample_us is None or not facts.batch_size:
+        return False
+    cores = (facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)) / scale.step_us
+    waited = breakdown.share("input") if breakdown else 0.0
+    return cores < _AT_WORK or (cores > _PACE and waited > _WAITED)
+
+
+def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown) -> Finding:
+    """One process with more threads than it may use cores."""
+    ops_us = sum(breakdown.us(name) for name in _OPS)
+    split_us = min(ops_us, sum(row.us for row in ops.top if row.calls and row.us / row.calls >= _LONG_OP_US))
+    crowd = np.log(list(_TAKEN))
+    least, most = (
+        float(np.interp(np.log(use.threads / use.cores), crowd, [taken[end] for taken in _TAKEN.values()]))
+        for end in (0, 1)
+    )
+    threads = max(1, use.cores - use.workers)
+    return Finding(
+        message=(
+            f"{use.threads} threads share {plural(use.cores, 'core')} and wait for each other in every parallel op; "
+            f"ops take {percent(scale.scaled(ops_us) / scale.step_us)} of the step."
+        ),
+        saving=scale.saving(
+            least * split_us,
+            most * ops_us,
+            "what so many threads a core took in measurements of three models; low: of the ops long enough to be split",
+        ),
+        facts={"cores": use.cores, "threads": use.threads, "workers": use.workers},
+        fix=Fix(
+            f"Use {plural(threads, 'thread')}",
+            "numerics",
+            f"torch.set_num_threads({use.threads})  # or OMP_NUM_THREADS={use.threads}",
+            f"torch.set_num_threads({threads})  # or leave it out: torch counts the cores itself",
+        ),
+        claims=_OPS,
+    )
+
+
+def _message(use: ThreadUse, median_us: float, mean_us: float, p90_us: float) -> str:
+    workers = f" and {plural(use.workers, 'loader worker')}" if use.workers else ""
+    ranks = f" on each of {use.ranks} ranks" if use.ranks > 1 else ""
+    said = f"{plural(use.threads, 'thread')}{workers}{ranks} share {plural(use.cores, 'core')}"
+    uneven = f"one step in ten takes more than {time(p90_us)}, the median {time(median_us)}"
+    if mean_us >= 1.1 * median_us:
+        uneven += f", the mean {time(mean_us)}"
+    return f"{said}: {uneven}."
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]"
+_LONG = Ev("aten::mm", dims=[[256, 1024], [1024, 1024]], dtypes=["float", "float"])
+_UNEVEN = [2000.0, 2100.0, 2200.0, 2900.0, 3000.0, 3000.0, 3100.0, 3200.0, 4800.0, 60000.0]
+_EVEN = [2200.0, 2190.0, 2210.0, 2200.0, 2205.0, 2195.0, 2200.0, 2210.0, 2190.0, 2200.0]
+_TWO_CORES = {"cores": 2, "threads": 2}
+
+
+def _facts(settings: dict[str, int], workers: int, unprofiled_us: list[float]) -> dict[str, object]:
+    return {"settings": settings, "loaders": [{"num_workers": workers}], "steps": {"unprofiled_us": unprofiled_us}}
+
+
+EXAMPLES = [
+    Example(
+        "two threads and two workers on two cores, with a long tail",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts(_TWO_CORES, 2, _UNEVEN),
+        saves_us=(300, 1100),
+        says=("2 threads and 2 loader workers share 2 cores", "the mean"),
+    ),
+    Example(
+        "the same crowd, but the steps are even",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts(_TWO_CORES, 2, _EVEN),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps, and workers that hand over tensors which are in memory already",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts={
+            **_facts(_TWO_CORES, 2, _UNEVEN),
+            "loaders": [{"num_workers": 2, "batch_size": 32, "sample_us": 2.0, "collate_us": 50.0}],
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps of a loop that waits for its workers: they set the pace",
+        draw(
+            "step [1        ][2        ]\ncpu  [D  ][F ][B] [D  ][F ][B]", us=250, D=NEXT_WORKERS, F=FORWARD, B=BACKWARD
+        ),
+        facts={
+            **_facts(_TWO_CORES, 2, _UNEVEN),
+            "loaders": [{"num_workers": 2, "batch_size": 8, "sample_us": 400.0, "collate_us": 50.0}],
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps, but cores enough: something else is the cause",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts({"cores": 16, "threads": 8}, 2, _UNEVEN),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "eight threads on two cores, without a worker and with even steps",
+        draw(_STEPS, us=250, F=_LONG, B=BACKWARD),
+        facts=_facts({"cores": 2, "threads": 8}, 0, _EVEN),
+        saves_us=(360, 1760),
+        says=("8 threads share 2 cores",),
+    ),
+    Example(
+        "one thread already",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts({"cores": 2, "threads": 1}, 2, _UNEVEN),
+        saves_us=None,
+    ),
+    Example(
+        "a bare trace knows neither cores nor threads",
+        draw(
+            "step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K ]",
+            us=250,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,112 @@
+"""Ops use fewer threads than there are cores.
+
+## What it looks at
+On machines without an accelerator: the intra-op threads of the process against the cores that it may use, less one
+for each loader worker, and the time of matrix products and convolutions, which share out well over threads.
+
+## Why it costs time
+PyTorch splits large ops over its threads. With one thread on eight cores, seven of them watch. This is common:
+`torchrun` sets `OMP_NUM_THREADS=1` unless told otherwise, and so do containers and job scripts.
+
+## How to fix it
+`torch.set_num_threads(N)` with N = cores per rank less loader workers, or `OMP_NUM_THREADS=N` in the environment.
+
+## When to leave it
+Small models, whose ops are over before a second thread has started. Cores that belong to other jobs. Runs that must
+give the same bits everywhere: sums change with the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import Device, Ev, Example, Finding, Fix, Matmuls, Scale, Steps, ThreadUse, Undilated, draw
+
+from ..shared._costs import of_long_ops
+from ..shared._words import percent, plural, time
+
+CONFIRMED = "measured pair on a CPU: one thread against two, two large layers"
+
+# An op needs about this long on one thread before sharing it out pays for waking the other threads.
+_LONG_OP_US = 200.0
+
+
+def check(
+    use: ThreadUse,
+    device: Device,
+    matmuls: Matmuls,
+    steps: Steps,
+    scale: Scale,
+    undilated: Undilated | None,
+    *,
+    min_share: float = 0.10,  # of the step in ops long enough to share: below, waking threads eats the gain
+) -> Iterator[Finding]:
+    usable = use.cores // use.ranks - use.workers
+    if device.kind != "none" or usable <= use.threads:
+        return
+    rows = [row for row in matmuls.largest if row.calls and row.us / row.calls >= _LONG_OP_US]
+    shared_us = sum(row.us for row in rows)
+    if shared_us < min_share * steps.step_us:
+        return
+    yield Finding(
+        message=(
+            f"{plural(use.threads, 'thread')}{' a rank' if use.ranks > 1 else ''} on {plural(use.cores, 'core')}: "
+            f"matrix products and convolutions "
+            f"take {time(scale.scaled(shared_us))} of each step ({percent(shared_us / steps.step_us)}), "
+            f"and {plural(usable, 'core')} could share them."
+        ),
+        saving=of_long_ops(
+            scale,
+            undilated,
+            0.0,
+            shared_us * (1 - use.threads / usable),
+            "high: these ops shared evenly over the cores; low: nothing, if memory is what limits them",
+        ),
+        facts={"threads": use.threads, "cores": use.cores, "workers": use.workers, "ranks": use.ranks},
+        fix=Fix(
+            f"{'Give each rank' if use.ranks > 1 else 'Let torch use'} {plural(usable, 'thread')}",
+            "numerics",
+            f"torch.set_num_threads({use.threads})",
+            f"torch.set_num_threads({usable})  # or start with OMP_NUM_THREADS={usable}",
+        ),
+        claims=("forward", "backward", "other_ops"),
+    )
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+_LAYER = Ev("aten::mm", dims=[[256, 1024], [1024, 1024]], dtypes=["float", "float"])
+
+
+def _threads(threads: int, cores: int, workers: int = 0) -> dict[str, object]:
+    return {"settings": {"threads": threads, "cores": cores}, "loaders": [{"num_workers": workers}]}
+
+
+EXAMPLES = [
+    Example(
+        "one thread on eight cores",
+        draw(_STEPS, us=1000, F=_LAYER, B=_LAYER),
+        facts=_threads(1, 8),
+        saves_us=(0, 9700),
+        says=("1 thread on 8 cores",),
+    ),
+    Example(
+        "one thread, and the workers have the other cores",
+        draw(_STEPS, us=1000, F=_LAYER, B=_LAYER),
+        facts=_threads(1, 8, workers=7),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one thread for ops that are over at once",
+        draw(_STEPS, us=10, F=_LAYER, B=_LAYER),
+        facts=_threads(1, 8),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a thread for each core",
+        draw(_STEPS, us=1000, F=_LAYER, B=_LAYER),
+        facts=_threads(8, 8),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,121 @@
+"""Lines of the script that take much of what it takes to make a batch in the training loop itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from advisor.api import Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, Undilated, dataclass
+
+from ..shared._costs import refill_us
+from ..shared._places import place
+from ..shared._words import time
+
+# Python that nobody can avoid stays below this share of the step, line by line, in scripts without a fault.
+_MATERIAL = 0.10
+# Where lines are known for less of the fetches than this, they may not be those that matter.
+_KNOWN = 0.5
+
+_CHEAPER = Fix(
+    "Make these lines cheaper, or do once, before the training, what they do alike each time",
+    "exact",
+    "def __getitem__(self, index):\n    same = [i for i, name in enumerate(self.names) if name == self.names[index]]",
+    "self.of = {one: [i for i, name in enumerate(names) if name == one] for one in set(names)}  # in __init__\n\n"
+    "def __getitem__(self, index):\n    same = self.of[self.names[index]]",
+)
+
+
+_Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CostlyLines:
+    """Lines that each take a material part of the step inside its fetches.
+
+    us: of each, at most, un-profiled µs; fetch_us: of all fetches of a step
+    """
+
+    sources: tuple[Source, ...]
+    us: tuple[float, ...]
+    fetch_us: float
+
+    @property
+    def said(self) -> str:
+        """', up to 1.2 ms at train.py:25 and 1.1 ms at train.py:26'."""
+        parts = [f"{time(us)}{place(at)}" for at, us in zip(self.sources, self.us, strict=True)]
+        return ", up to " + " and ".join(parts)
+
+    @property
+    def fix(self) -> Fix:
+        """What to do with them."""
+        return _CHEAPER
+
+    def within(self, made_us: float) -> CostlyLines:
+        """The same where a batch takes no longer, in the median: the few recorded steps may have been slow ones."""
+        factor = min(made_us / sum(self.us), 1.0)
+        return replace(self, us=tuple(us * factor for us in self.us), fetch_us=max(self.fetch_us * factor, made_us))
+
+    def saving(self, scale: Scale) -> Saving:
+        """At most all that they take: what a line needs at least is not known."""
+        us = sum(self.us)
+        how = "high: what these lines take and push out of the caches; low: nothing, where samples need all of it"
+        return Saving(0.0, min(us + refill_us(scale.step_us - us), scale.step_us), "measured", how)
+
+
+def costly_lines(
+    costs: LineCosts | None, waits: InputWaits, facts: Loader | None, undilated: Undilated, scale: Scale
+) -> CostlyLines | None:
+    """The lines of samples and batches that are worth a change, most expensive first; None where there are none.
+
+    A line stands for what it calls, unless that is a material line itself. Those that ask for a batch stand for the
+    loader's own work, those of a sampler are another finding's.
+    """
+    lines = {_at(line.source): line for line in (costs.lines if costs else ()) if line.parts.get("input")}
+    known_us = sum(line.parts["input"] for line in lines.values())
+    if known_us < _KNOWN * waits.us:
+        return None
+    # What no line is known for is shared out in proportion.
+    times = max(waits.us / known_us, 1.0)
+    own = {
+        at: undilated.us(undilated.in_part("fetch", line.parts["input"] * times, line.rows * times))[1]
+        for at, line in lines.items()
+    }
+    roots = {_at(line) for line in waits.asked_at}
+    called = {at: line.called_from for at, line in lines.items() if at not in roots}
+    found = _material(own, called, _MATERIAL * scale.step_us)
+    kept = [(us, lines[at].source) for at, us in found.items() if _is_own(lines[at].source, roots, facts)]
+    kept.sort(key=lambda one: -one[0])
+    _, fetch_us = undilated.us(undilated.in_part("fetch", waits.us, sum(line.rows for line in lines.values())))
+    return CostlyLines(tuple(at for _, at in kept), tuple(us for us, _ in kept), fetch_us) if kept else None
+
+
+def _material(own: dict[_Place, float], called: dict[_Place, _Place | None], least_us: float) -> dict[_Place, float]:
+    """Lines with at least so much time, their own and what the lines below them have that stay below it."""
+    us, deep = dict(own), {at: _depth(at, called) for at in own}
+    found = {}
+    for at in sorted(own, key=lambda at: -deep[at]):
+        if us[at] >= least_us:
+            found[at] = us[at]
+        elif (above := called.get(at)) in us and deep[above] < deep[at]:
+            us[above] += us[at]
+    return found
+
+
+def _depth(at: _Place, called: dict[_Place, _Place | None]) -> int:
+    """How many lines stand above a line; a recursion ends where it begins anew."""
+    seen: set[_Place] = set()
+    while (above := called.get(at)) is not None and at not in seen:
+        seen.add(at)
+        at = above
+    return len(seen)
+
+
+def _is_own(line: Source, roots: set[_Place], facts: Loader | None) -> bool:
+    """Whether a line is the script's, and neither asks for a batch nor draws indices."""
+    if line.file.startswith("<") or _at(line) in roots or not roots:
+        return False
+    drawn = facts is not None and line.file == facts.sampler_file
+    return not (facts and drawn and any(first <= line.line <= last for first, last in facts.sampler_lines))
+
+
+def _at(source: Source) -> _Place:
+    return source.file, source.line

@@ -1,0 +1,89 @@
+"""A loader whose iterator is made anew for each batch, so that each time an epoch begins."""
+
+from __future__ import annotations
+
+from advisor.api import Finding, Fix, InputWaits, LineCost, LineCosts, Loader, RankRecord, Saving, Scale, Undilated
+
+from ..shared._costs import refill_us
+from ..shared._places import often, place
+from ..shared._words import count, percent, time
+
+# Batches of an iterator that is dropped after the first; workers draw those that follow ahead.
+_FEW = 1.5
+# With fewer batches than this in an epoch one begins every few steps anyhow.
+_SHORT = 4
+
+_KEPT = Fix(
+    "Keep the iterator, and begin it anew only when it ends",
+    "exact",
+    "batch = next(iter(loader))",
+    "def endless(loader):\n    while True:\n        yield from loader\n\n"
+    "batches = endless(loader)  # before the loop\nbatch = next(batches)",
+)
+
+
+def advice(
+    record: RankRecord | None,
+    waits: InputWaits,
+    costs: LineCosts | None,
+    undilated: Undilated,
+    scale: Scale,
+    least: float,
+) -> Finding | None:
+    """The advice on the loader of which this costs most; None where none is made anew, or that costs little."""
+    anew = [one for one in (record.loaders if record else ()) if _is_made_anew(one)]
+    line = _line(costs, waits)
+    if not anew or line is None or not line.visits:
+        return None
+    loader = max(anew, key=_drawing_us)
+    drawn_us = min(_drawing_us(loader) * line.visits, scale.step_us)
+    sure_us = drawn_us + line.python_us
+    if sure_us < least * scale.step_us:
+        return None
+    _, own_us = undilated.us(undilated.in_part("fetch", line.parts.get("input", 0.0), line.rows))
+    most_us = max(own_us, drawn_us) + line.python_us
+    return Finding(
+        message=(
+            f"An iterator of a DataLoader is made {often(line.visits)}{place(line.source)}, for one batch: an epoch "
+            f"begins each time, and drawing the indices of {count(loader.dataset_size or 0)} samples takes "
+            f"{time(drawn_us)} of each step ({percent(drawn_us / scale.step_us)})."
+        ),
+        saving=Saving(
+            drawn_us,
+            min(most_us + refill_us(scale.step_us - most_us), scale.step_us),
+            "measured",
+            "low: what drawing these indices takes; high: all that the line takes besides reading samples in code of "
+            "the script, and what it pushes out of the caches",
+        ),
+        where=(line.source,),
+        facts={
+            "batches_per_iterator": loader.batches_per_iterator,
+            "sampler_us": loader.sampler_us,
+            "dataset_size": loader.dataset_size,
+            "workers": loader.num_workers,
+        },
+        fix=_KEPT,
+        claims=("input", "host", "other_ops", "forward"),
+    )
+
+
+def _is_made_anew(loader: Loader) -> bool:
+    """Whether an iterator of a loader of many batches gives one, as a rule."""
+    if loader.batches_per_iterator is None or loader.sampler_us is None:
+        return False
+    if not loader.dataset_size or loader.dataset_size < _SHORT * (loader.batch_size or 1):
+        return False
+    ahead = (loader.num_workers or 0) * (loader.prefetch_factor or 0)
+    return loader.batches_per_iterator <= _FEW + ahead
+
+
+def _drawing_us(loader: Loader) -> float:
+    """What one iterator draws before it is dropped, making it included."""
+    return (loader.sampler_us or 0.0) * ((loader.batches_per_iterator or 0.0) + 1)
+
+
+def _line(costs: LineCosts | None, waits: InputWaits) -> LineCost | None:
+    """Of the lines that ask for batches the one that takes most: the others go on with an epoch."""
+    asking = {(at.file, at.line) for at in waits.asked_at}
+    lines = [line for line in (costs.lines if costs else ()) if (line.source.file, line.source.line) in asking]
+    return max(lines, key=lambda line: line.us, default=None)

@@ -1,0 +1,53 @@
+"""Samples that lie in memory and are taken out one by one, only to be put together again."""
+
+from __future__ import annotations
+
+from advisor.api import Finding, Fix, Loader, Saving, Scale, Source
+
+from ..shared._batches import Batch
+from ..shared._costs import refill_us
+from ..shared._words import count, loader_call, percent, plural, time
+from ._cpu_loader import Seen, facts_of
+
+# Every loader of tensors takes them one by one, and at once it is a loop of one's own making: for less than a fifth of
+# the step nobody should give up the usual form.
+_WORTH = 0.20
+
+
+def advice(seen: Seen, made: Batch, scale: Scale, where: tuple[Source, ...]) -> Finding | None:
+    """One index for a whole batch, where that leaves little of a material part of the step; else None."""
+    facts, step_us = seen.facts, scale.step_us
+    if facts is None or seen.workers != 0 or seen.on_device or not made.ready or made.drawn_anew or facts.iterable:
+        return None
+    least, most = made.at_once_us
+    if not least or made.us - most < _WORTH * step_us:
+        return None
+    high_us = made.us - least + refill_us(step_us - made.us)
+    return Finding(
+        message=(
+            f"The training loop waits {time(made.us)} of each step ({percent(min(made.us / step_us, 1.0))}) for the "
+            f"next batch, which it makes itself (num_workers=0): {plural(facts.batch_size or 1, 'sample')} are taken "
+            f"from memory one by one and put together again; one index for all of them takes {time(least)} to "
+            f"{time(most)}."
+        ),
+        saving=Saving(
+            min(made.us - most, step_us),
+            min(high_us, step_us),
+            "measured",
+            "the measured time of a batch less the most and the least that one index for all its samples takes; high: "
+            "and what so many small tensors push out of the caches",
+        ),
+        where=where,
+        facts=facts_of(seen) | {"batch_us": made.us, "at_once_us": list(made.at_once_us)},
+        fix=_at_once(facts),
+        claims=("input",),
+    )
+
+
+def _at_once(facts: Loader) -> Fix:
+    """A loader whose sampler gives the indices of whole batches. It draws the same ones, in the same order."""
+    indices = "RandomSampler(dataset)" if facts.shuffle else "SequentialSampler(dataset)"
+    last = bool(facts.drop_last)
+    after = f"batches = BatchSampler({indices}, batch_size={count(facts.batch_size or 1)}, drop_last={last})\n"
+    after += "DataLoader(dataset, None, sampler=batches)  # no batch_size: dataset[indices] is a whole batch"
+    return Fix("Take each batch from its tensors with one index", "exact", loader_call(facts), after)

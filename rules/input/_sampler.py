@@ -1,0 +1,129 @@
+"""What drawing the indices of the batches takes, and what is left of it where they are drawn all at once."""
+
+from __future__ import annotations
+
+from advisor.api import Finding, Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, dataclass
+
+from ..shared._costs import refill_us
+from ..shared._words import percent, plural, time
+
+# What an index takes that was drawn with all others of an epoch at once, µs: nine kinds of samplers took 0.03 (a list)
+# to 0.53 (comparisons with all labels, one for each class of a batch); room above that for more samples.
+_AT_ONCE_US = (0.03, 1.0)
+# Draws that are this many times longer in the mean than in the median happen in a few batches: as an epoch begins.
+_BY_EPOCH = 3.0
+
+_ALL_AT_ONCE = Fix(
+    "Draw the indices of an epoch with one call",
+    "exact",
+    "def __iter__(self):\n    for _ in range(self.draws):\n        yield int(np.random.choice(len(self.p), p=self.p))",
+    "def __iter__(self):\n    yield from np.random.choice(len(self.p), self.draws, p=self.p).tolist()",
+)
+_FOR_LONGER = Fix(
+    "Draw the indices of several epochs at once, or sort and filter what they are drawn from only once",
+    "exact",
+    "sampler = WeightedRandomSampler(weights, num_samples=draws)",
+    "sampler = WeightedRandomSampler(weights, num_samples=20 * draws)  # a loop of 20 times as many steps per epoch",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Drawing the indices, µs of the un-profiled step. range_us: what is given back, least and most."""
+
+    us: float
+    range_us: tuple[float, float]
+    by_weight: bool
+    by_epoch: bool
+    where: tuple[Source, ...]
+
+
+def advice(
+    facts: Loader | None,
+    waits: InputWaits,
+    scale: Scale,
+    costs: LineCosts | None,
+    workers: int | None,
+    exposed_us: float | None,
+    min_share: float,
+) -> tuple[Finding | None, float]:
+    """The advice on a sampler that takes this share of the step, and how much of the recorded wait is its: µs per step.
+
+    What happens as an epoch begins is seldom in the window, so it is no part of the wait.
+    """
+    found = drawing(facts, waits.fetches, scale, costs, exposed_us)
+    if facts is None or found is None or found.us < min_share * scale.step_us:
+        return None, 0.0
+    # The profiler adds nothing to what runs without ops, beside a device it is told on the profiled scale.
+    recorded_us = found.us if exposed_us is None else found.us / scale.factor
+    return finding(found, facts, scale, workers, waits.where), 0.0 if found.by_epoch else recorded_us
+
+
+def drawing(
+    facts: Loader | None, batches: float, scale: Scale, costs: LineCosts | None, exposed_us: float | None = None
+) -> Drawing | None:
+    """What the sampler takes of a step; None where it was not timed.
+
+    batches: per step; exposed_us: un-profiled µs that a device waits for them, None without a device.
+    """
+    if facts is None or facts.sampler_us is None or not scale.step_us:
+        return None
+    # Where draws are long only as an epoch begins, they are a share of the mean step, not of the median one.
+    mean_us = facts.sampler_us * batches * scale.step_us / max(scale.unprofiled.mean or 0.0, scale.step_us)
+    us = mean_us if exposed_us is None else min(mean_us, exposed_us)
+    size = (facts.batch_size or 1) * batches
+    where = _costliest(facts, costs)
+    by_weight = where is not None and where.precision == "call" and where.line in facts.sampler_weighted
+    least, most = (size * one for one in _AT_ONCE_US)
+    high_us = max(us - least, 0.0)
+    # With weights all numbers are looked at for each index; one such look gives as many indices as are wanted. What
+    # else a sampler does may take as long for all at once: nothing is sure of that.
+    low_us = max(us - us / max(size, 1.0) - most, 0.0) if by_weight else 0.0
+    by_epoch = facts.sampler_us > _BY_EPOCH * (facts.sampler_median_us or 0.0)
+    if not by_epoch and exposed_us is None:
+        high_us = min(high_us + refill_us(scale.step_us - us), scale.step_us) if high_us else 0.0
+    return Drawing(us, (low_us, high_us), by_weight, by_epoch, (where,) if where else ())
+
+
+def _costliest(facts: Loader, costs: LineCosts | None) -> Source | None:
+    """The line of the sampler's own code that takes most of the fetches; its function where no lines are known."""
+    if not facts.sampler_file or not facts.sampler_lines:
+        return None
+    lines = {line for first, last in facts.sampler_lines for line in range(first, last + 1)}
+    own = [
+        one
+        for one in (costs.lines if costs else ())
+        if one.source.file == facts.sampler_file and one.source.line in lines and one.parts.get("input")
+    ]
+    if own:
+        return max(own, key=lambda one: one.parts["input"]).source
+    return Source(facts.sampler_file, facts.sampler_lines[0][0], "__iter__", "function")
+
+
+def finding(found: Drawing, facts: Loader, scale: Scale, workers: int | None, loop: Source | None) -> Finding:
+    """The advice on a sampler that takes a material part of the step."""
+    who = facts.sampler or "the sampler"
+    beside = f", which {plural(workers, 'worker')} cannot take off it" if workers else ""
+    when = "as an epoch begins" if found.by_epoch else "index by index"
+    how = "high: what drawing the indices takes, less the least that indices take which are drawn all at once"
+    if found.by_weight:
+        how += "; low: less one draw for each batch and the most that they take"
+    else:
+        how += "; low: nothing, where they depend on the model or take as long at once"
+    return Finding(
+        message=(
+            f"Drawing the indices of the next batch takes {time(found.us)} of each step "
+            f"({percent(found.us / scale.step_us)}) in the training loop itself{beside}: {who} draws them {when}."
+        ),
+        saving=Saving(*found.range_us, "measured", how),
+        where=tuple(dict.fromkeys((*found.where, *((loop,) if loop else ())))),
+        facts={
+            "sampler": facts.sampler,
+            "sampler_us": facts.sampler_us,
+            "sampler_median_us": facts.sampler_median_us,
+            "batch_size": facts.batch_size,
+        },
+        fix=_ALL_AT_ONCE if found.where else _FOR_LONGER,
+        claims=("input",),
+        at_most="high" if found.by_weight else "medium",
+    )

@@ -1,0 +1,139 @@
+"""How many loader workers a step needs, how many can run, and what they would give back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.api import InputWaits, Loader, RankRecord, Replay, Saving, Scale, edits
+
+from ..shared._words import plural
+
+# Of the wait that workers could hide, the recorded pair (ResNet-50, V100, 0 -> 4 workers) got back 64 %: handing a
+# batch from process to process costs time too. The low end of a promise is a little below that.
+_SEEN_RECOVERED = 0.6
+
+
+def in_use(waits: InputWaits, facts: Loader | None) -> int | None:
+    """Workers in use; None where only their presence is known."""
+    if facts and facts.num_workers is not None:
+        return facts.num_workers
+    return 0 if waits.single_process else None
+
+
+def batch_us(waits: InputWaits, workers: int | None, step_us: float, facts: Loader | None) -> float | None:
+    """What one process needs to make the batches of a step, µs; None where nothing tells."""
+    if workers == 0:
+        return waits.us
+    if facts and facts.sample_us is not None and facts.batch_size:
+        return facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)
+    # Workers that the loop waits for are never idle: together they make one batch per step.
+    return workers * step_us if workers else None
+
+
+def that_keep_up(
+    waits: InputWaits, workers: int | None, wait_us: float, rest_us: float, facts: Loader | None
+) -> int | None:
+    """The workers that would keep up with the rest of the step; None where nothing tells."""
+    made_us = batch_us(waits, workers, wait_us + rest_us, facts)
+    if made_us is None or rest_us <= 0:
+        return None
+    # One more than the average needs, or a single slow batch is waited for again.
+    return math.ceil(made_us / rest_us) + 1
+
+
+def free_cores(record: RankRecord | None) -> int | None:
+    """Cores for this rank's workers: its share of the machine less one for its own loop; None where unknown."""
+    if record is None or record.settings.cores is None:
+        return None
+    return max(record.settings.cores // max(record.world_size, 1) - 1, 0)
+
+
+def crowded(record: RankRecord | None) -> bool:
+    """Whether the ops of the loop use every core already. A worker then only takes turns with them.
+
+    Measured on two cores with two threads: two workers made the step a fifth longer, although the loop waited for nine
+    tenths of it; and who makes a batch in the loop may use all threads for it, a worker has one.
+    """
+    settings = record.settings if record else None
+    if record is None or settings is None or settings.cores is None or settings.threads is None:
+        return False
+    return settings.threads * max(record.world_size, 1) >= settings.cores
+
+
+def without_core_us(record: RankRecord | None, step_us: float) -> float:
+    """What the loop's thread was seen to wait for a core in a step, µs; 0.0 where nobody looked.
+
+    Workers have the cores meanwhile, as a rule: what they no longer do leaves them to the training. The other threads
+    of an op wait, too, which does not show here.
+    """
+    vitals = record.vitals if record else None
+    if vitals is None or not vitals.timed_us or not vitals.loop_queued_us:
+        return 0.0
+    return min(vitals.loop_queued_us / vitals.timed_us, 1.0) * step_us
+
+
+def possible(workers: int | None, wanted: int | None, free: int | None, on_device: bool) -> int | None:
+    """Workers whose effect can be worked out: those that are wanted and have a core; None where that is not known."""
+    if workers == 0 and (free is None or free >= 1):
+        return min(free or 1, wanted or 1)
+    if wanted is not None and workers and free is not None and on_device and free > workers:
+        return min(free, wanted)
+    return None
+
+
+def saving(
+    scale: Scale,
+    wait_us: float,
+    rest_us: float,
+    workers: int | None,
+    wanted: int | None,
+    free: int | None,
+    on_device: bool,
+) -> Saving:
+    """The wait that workers take off the loop, as a range."""
+    if workers == 0 and (free is None or free >= 1):
+        running = min(free or 1, wanted or 1)
+        hidden = min(wait_us, wait_us - max(0.0, (wait_us / running) - rest_us))
+        # Without a device the workers take cores from the training itself, so nothing is certain.
+        low = hidden * _SEEN_RECOVERED if on_device else 0.0
+        how = f"the wait, made by {plural(running, 'worker')} beside the rest of the step; low end as a recorded pair"
+        return scale.saving(low, wait_us, how)
+    if wanted is not None and workers is not None and free is not None and on_device and free > workers:
+        running = min(free, wanted)
+        left_us = max(0.0, (wait_us + rest_us) * workers / running - rest_us)
+        how = f"the wait at the pace of {plural(running, 'worker')} instead of {workers}"
+        return scale.saving(max(0.0, wait_us - left_us) * _SEEN_RECOVERED, wait_us, how)
+    return scale.saving(0.0, wait_us, "at most the whole wait; how cheap a sample can be made is not known")
+
+
+def with_cores(modelled: Saving, record: RankRecord | None, scale: Scale) -> Saving:
+    """The saving of samples that are made in less time by workers who share their cores with the training."""
+    more_us = without_core_us(record, scale.step_us)
+    if not more_us:
+        return modelled
+    how = f"{modelled.how}; high: and all that the loop was seen to wait for a core that workers may have"
+    return replace(modelled, high_us=min(modelled.high_us + more_us, scale.step_us), how=how)
+
+
+def replayed(
+    modelled: Saving,
+    replay: Replay | None,
+    waits: InputWaits,
+    workers: int | None,
+    possible: int | None,
+    on_device: bool,
+) -> Saving:
+    """The step replayed with the batches made beside it; as modelled where no number of workers can be named."""
+    if possible is None or workers is None or replay is None or replay.low_confidence:
+        return modelled
+    fetches = np.array(waits.rows, int)
+    edit = edits.scale(fetches, workers / possible) if workers else edits.move(fetches, lanes=possible)
+    how = f"the step replayed with batches made by {plural(possible, 'worker')}; low end as a recorded pair"
+    found = replay.between([edit], [edit], how)
+    high_us = min(found.high_us, modelled.high_us)
+    # Without a device the workers take cores from the training itself, so nothing is certain.
+    low_us = min(found.low_us * _SEEN_RECOVERED, high_us) if on_device else 0.0
+    return replace(found, low_us=low_us, high_us=high_us)

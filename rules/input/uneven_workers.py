@@ -1,0 +1,120 @@
+"""One loader worker is far slower than the others.
+
+## What it looks at
+The median time that each worker of the DataLoader takes to make a batch, as capture recorded it in the workers, and how
+long the loop waits for batches.
+
+## Why it costs time
+Workers take turns, and batches are handed out in order: the loop waits for the slowest worker at each of its turns,
+while the batches of the others lie ready. A data set that is split over the workers by files of unequal size, or a
+worker whose files lie on a slow disk, does this.
+
+## How to fix it
+Split the data evenly: more and smaller files than workers, dealt out in turn (`files[worker.id::worker.num_workers]`).
+`DataLoader(..., in_order=False)` (PyTorch 2.6) takes whichever batch is ready; the order is then another in each run.
+
+## When to leave it
+Where the loop does not wait for batches, and where the order of batches must be the same in each run.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    NEXT_WORKERS,
+    Breakdown,
+    Example,
+    Finding,
+    Fix,
+    InputWaits,
+    LoaderFacts,
+    Missing,
+    Scale,
+    Steps,
+    draw,
+)
+
+from ..shared._words import count, percent, time
+
+
+def check(
+    loader: LoaderFacts,
+    waits: InputWaits,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    *,
+    min_ratio: float = 2.5,  # the slowest against the median of the others; four alike were twice apart on full cores
+    min_share: float = 0.03,  # of the step in waits for batches: else the others' batches hide the slow ones
+) -> Iterator[Finding]:
+    workers = loader.loader.worker_us
+    if len(workers) < 2:
+        raise Missing("times of single workers are not known: there are fewer than two, or they are not forked")
+    slowest = max(workers)
+    others = [us for us in workers if us is not slowest]
+    typical = statistics.median(others)
+    part = "idle_input" if breakdown.on_device else "input"
+    wait_us = min(waits.us, breakdown.us(part))
+    if slowest < min_ratio * typical or wait_us < min_share * steps.step_us:
+        return
+    # Evenly split, each worker takes the mean of them all; what the slowest is above that is waited for in its turns.
+    even = 1 - statistics.mean(workers) / slowest
+    yield Finding(
+        message=(
+            f"One of {count(len(workers))} loader workers takes {time(slowest)} for a batch and the others about "
+            f"{time(typical)}: the loop waits {time(scale.scaled(wait_us))} of each step for batches "
+            f"({percent(wait_us / steps.step_us)}), in order."
+        ),
+        saving=scale.saving(
+            0.0,
+            even * wait_us,
+            "high: the same work split evenly over the workers; low: the loop waits all the same",
+        ),
+        facts={"slowest_us": slowest, "others_us": typical, "wait_us": wait_us, "workers": len(workers)},
+        fix=Fix(
+            "Deal the files out in turn, or take the batch that is ready",
+            "semantics",
+            "files = files[worker.id * share : (worker.id + 1) * share]",
+            "files = files[worker.id :: worker.num_workers]  # or DataLoader(..., in_order=False)",
+        ),
+        at_most="medium",
+    )
+
+
+_STEPS = """
+    step   [1                   ][2                   ]
+    cpu    [N      ][F ][B    ]   [N      ][F ][B    ]
+    """
+
+
+def _workers(*times_us: float) -> dict[str, Any]:
+    return {"loaders": [{"num_workers": len(times_us), "worker_us": list(times_us)}]}
+
+
+EXAMPLES = [
+    Example(
+        "one worker of four has the large files",
+        draw(_STEPS, us=1000, N=NEXT_WORKERS, F=FORWARD, B=BACKWARD),
+        facts=_workers(10_000.0, 11_000.0, 60_000.0, 10_000.0),
+        saves_us=(0, 6000),
+        says=("One of 4 loader workers takes 60 ms",),
+    ),
+    Example(
+        "the same, and a batch is always ready",
+        draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD),
+        facts=_workers(10_000.0, 11_000.0, 60_000.0, 10_000.0),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "four workers alike",
+        draw(_STEPS, us=1000, N=NEXT_WORKERS, F=FORWARD, B=BACKWARD),
+        facts=_workers(10_000.0, 11_000.0, 12_000.0, 10_000.0),
+        saves_us=None,
+    ),
+]

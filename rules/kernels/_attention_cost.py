@@ -1,0 +1,144 @@
+"""What attention op by op takes, and what of it goes where it is fused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Links, Nesting, Saving, Scale, Steps, Trace, Undilated, dataclass
+
+from ..shared._operands import backward_of
+
+Ints = npt.NDArray[np.int64]
+
+SOFTMAX = ("aten::_softmax", "aten::_safe_softmax")
+# The fused kernel takes the exponentials of the scores, too, in a tile that stays in fast memory. What share of the
+# softmax goes was not measured by itself: three tenths at least is assumed, all of it at most. Products stay, and its
+# backward pass makes the scores once more.
+_SOFTMAX_GOES = 0.3
+# Where the backward pass cannot be told apart: what lies between the products took 0.76 to 0.86 of its forward time in
+# the measured pairs.
+_BACKWARD = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Time of attention op by op, µs of the profiled step: scores product, all, softmax, other ops between products."""
+
+    scores_us: float
+    forward_us: float
+    softmax_us: float
+    between_us: float
+    backward_us: float
+    softmax_backward_us: float
+    between_backward_us: float
+
+    @property
+    def least(self) -> tuple[float, float]:
+        """What goes at least, (in the forward pass, in the backward pass), µs."""
+        again = self.scores_us if self.backward_us else 0.0
+        behind = self.between_backward_us + _SOFTMAX_GOES * self.softmax_backward_us - again
+        ahead = self.between_us + _SOFTMAX_GOES * self.softmax_us
+        return max(ahead + min(behind, 0.0), 0.0), max(behind, 0.0)
+
+    @property
+    def most(self) -> tuple[float, float]:
+        """What goes at most, (in the forward pass, in the backward pass), µs."""
+        return self.between_us + self.softmax_us, self.between_backward_us + self.softmax_backward_us
+
+
+def fused(cost: Cost, scale: Scale, undilated: Undilated, bound_us: float) -> Saving:
+    """What fusing gives back, at most this much of the profiled step."""
+    inside = min(bound_us / max(cost.forward_us + cost.backward_us, 1e-9), 1.0)
+    ends = [
+        undilated.share(
+            undilated.in_part("rest", ahead_us * inside) + undilated.in_part("backward", behind_us * inside)
+        )
+        for ahead_us, behind_us in (cost.least, cost.most)
+    ]
+    how = (
+        "low: the ops between the products go, but most of the softmax stays, and the backward pass makes the scores "
+        "again; high: all between the products goes"
+    )
+    return Saving(ends[0][0] * scale.step_us, ends[1][1] * scale.step_us, "modelled", how)
+
+
+def cost_of(trace: Trace, steps: Steps, nesting: Nesting, links: Links, found: Sequence[Ints], on_device: bool) -> Cost:
+    """What these attentions take, µs per step."""
+    events = trace.events
+    cost = _cost_ns(trace, nesting, links, found, on_device)
+    holding = nesting.outer_op[np.flatnonzero(events.exactly(*SOFTMAX))]
+    ahead = np.concatenate([rows[1:-1] for rows in found])
+    is_softmax = np.isin(ahead, holding)
+    softmax_us, between_us, scores_us, forward_us = (
+        steps.per_step_us(float(cost[rows].sum()))
+        for rows in (ahead[is_softmax], ahead[~is_softmax], np.array([one[0] for one in found]), np.concatenate(found))
+    )
+    behind = None if on_device else _backward_us(trace, steps, nesting, links, found)
+    if behind is None:
+        share = _BACKWARD if events.named("SoftmaxBackward").any() else 0.0
+        products_us = forward_us - softmax_us - between_us
+        all_us = 2 * products_us * bool(share) + share * (softmax_us + between_us)
+        behind = all_us, share * softmax_us, share * between_us
+    return Cost(scores_us, forward_us, softmax_us, between_us, *behind)
+
+
+def cost_of_plain(trace: Trace, steps: Steps, nesting: Nesting, rows: Ints) -> Cost:
+    """What these calls of the plain form of `scaled_dot_product_attention` take on a CPU, µs per step."""
+    events = trace.events
+    inside = np.flatnonzero(np.isin(nesting.parent, rows))
+    product, softmax = events.named("aten::matmul", "aten::bmm", "aten::baddbmm"), events.named("softmax")
+    products = inside[product[inside]]
+    scores = products[np.unique(nesting.parent[products], return_index=True)[1]]
+    nodes = backward_of(events, rows)
+    of_product, of_softmax = events.named("mmBackward")[nodes], softmax[nodes]
+
+    def spent(of: Ints) -> float:
+        return steps.per_step_us(float(events.dur_ns[of].sum()))
+
+    return Cost(
+        scores_us=spent(scores),
+        forward_us=spent(rows),
+        softmax_us=spent(inside[softmax[inside]]),
+        between_us=spent(inside[~softmax[inside] & ~product[inside]]),
+        backward_us=spent(nodes),
+        softmax_backward_us=spent(nodes[of_softmax]),
+        between_backward_us=spent(nodes[~of_softmax & ~of_product]),
+    )
+
+
+def _backward_us(
+    trace: Trace, steps: Steps, nesting: Nesting, links: Links, found: Sequence[Ints]
+) -> tuple[float, float, float] | None:
+    """Backward nodes of the ops of these calls, µs per step: all, of softmax, of other ops that are no products.
+
+    None where no op tells its sequence number.
+    """
+    events = trace.events
+    mine = np.zeros(len(events), np.bool_)
+    mine[np.concatenate(found)] = True
+    inside = (nesting.ancestor(mine) >= 0) & (events.sequence >= 0)
+    nodes = events.named("autograd::engine::evaluate_function") & (events.sequence >= 0) & links.inside
+    if not inside.any() or not nodes.any():
+        return None
+    hit = nodes & np.isin(events.sequence, np.unique(events.sequence[inside]))
+    softmax, product = events.named("SoftmaxBackward"), events.named("bmmBackward")
+    every, of_softmax, between = (
+        steps.per_step_us(float(events.dur_ns[rows].sum())) for rows in (hit, hit & softmax, hit & ~softmax & ~product)
+    )
+    return every, of_softmax, between
+
+
+def _cost_ns(trace: Trace, nesting: Nesting, links: Links, found: Sequence[Ints], on_device: bool) -> Ints:
+    """What each of these rows costs: the device time of what it launches, or its own time on a CPU."""
+    events = trace.events
+    if not on_device:
+        return events.dur_ns
+    mine = np.zeros(len(events), np.bool_)
+    mine[np.concatenate(found)] = True
+    work = np.flatnonzero(trace.device_work & (links.launch >= 0))
+    row = nesting.ancestor(mine)[links.launch[work]]
+    known = row >= 0
+    return np.bincount(row[known], weights=events.dur_ns[work[known]], minlength=len(events)).astype(np.int64)

@@ -1,0 +1,168 @@
+"""Fused attention falls back to its plain form.
+
+## What it looks at
+Calls of `scaled_dot_product_attention` that PyTorch carried out op by op, and whether they drop out attention weights.
+On a CPU that is what keeps the fused kernel away: it has no dropout.
+
+## Why it costs time
+The plain form writes the matrix of scores, a number for each pair of tokens, to memory and reads it back six times or
+more, and draws a random number for each of them. The fused kernel keeps a tile of it in fast memory.
+
+## How to fix it
+On a CPU: no dropout inside attention (`dropout_p=0.0`; `layer.self_attn.dropout = 0.0` for PyTorch's own layers,
+`attention_probs_dropout_prob=0.0` or `attention_dropout=0.0` in Hugging Face configurations). Dropout after the
+projection and in the feed-forward part can stay. On a GPU
+`torch.backends.cuda.can_use_flash_attention(params, debug=True)` says what stands in the way.
+
+## When to leave it
+A training whose result depends on dropout of attention weights, and a model that must match a published one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._costs import launched_us
+from ..shared._operands import backward_of
+from ..shared._places import often, place
+from ..shared._words import percent, time
+from ._attention_cost import cost_of_plain, fused
+
+CONFIRMED = "measured pairs on a CPU: attention of six shapes, with and without dropout"
+
+_PLAIN = "aten::_scaled_dot_product_attention_math"
+_DROPOUT = ("aten::dropout", "aten::native_dropout", "aten::bernoulli_")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    lines: Lines,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated,
+    *,
+    min_share: float = 0.03,  # it changes how the model is trained; below 3 % of the step that is not worth a thought
+) -> Iterator[Finding]:
+    events = trace.events
+    plain = events.exactly(_PLAIN)
+    if not plain.any():
+        return
+    rows = np.flatnonzero(plain & links.inside)
+    inside = nesting.ancestor(plain)
+    dropping = np.unique(inside[events.exactly(*_DROPOUT) & (inside >= 0)])
+    if not breakdown.on_device:
+        rows = np.intersect1d(rows, dropping)  # other reasons are not told by a trace
+    if not len(rows):
+        return
+    both = np.concatenate((rows, backward_of(events, rows)))
+    if breakdown.on_device:
+        spent_us = launched_us(trace, steps, nesting, links, both)
+    else:
+        spent_us = steps.per_step_us(float(events.dur_ns[both].sum()))
+    claims = ("compute",) if breakdown.on_device else ("forward", "backward")
+    bound_us = sum(breakdown.us(part) for part in claims)
+    if spent_us < min_share * steps.step_us:
+        return
+    where = lines.where_op(int(rows[0]))
+    why = " as it drops out attention weights" if not breakdown.on_device else ""
+    saving = None
+    if not breakdown.on_device:
+        saving = fused(cost_of_plain(trace, steps, nesting, rows), scale, undilated, bound_us)
+        if saving.high_us < min_share * scale.step_us:
+            return
+    yield Finding(
+        message=(
+            f"Fused attention falls back to its plain form {often(len(rows) / steps.count)}{place(where)}"
+            f"{why}: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"calls": len(rows) / steps.count, "attention_us": spent_us, "dropout": bool(len(dropping))},
+        fix=None
+        if breakdown.on_device
+        else Fix(
+            "Keep dropout out of attention itself",
+            "semantics",
+            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.1)",
+            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+        ),
+        claims=claims,
+        at_most="medium",  # dropout of attention weights may be wanted
+    )
+
+
+_ATTENTION = Ev(_PLAIN, launches="")
+_STEPS = """
+    step   [1                             ][2                             ]
+    cpu    [F  ][A           ][B         ]  [F  ][A           ][B         ]
+    cpu          [P ][D ][P ]                     [P ][D ][P ]
+    """
+
+EXAMPLES = [
+    Example(
+        "attention with dropout on a CPU",
+        draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::dropout", B=BACKWARD),
+        saves_us=(350, 500),
+        says=("drops out attention weights",),
+    ),
+    Example(
+        "the plain form beside a GPU, for reasons that no trace tells",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [F  ][A           ][B         ]  [F  ][A           ][B         ]
+            cpu          [P ][D ][P ]                     [P ][D ][P ]
+            gpu 7   [K  ] [K ][K ][K ]                [K ][K ][K ][K ]
+            """,
+            us=100,
+            F=FORWARD,
+            A=_ATTENTION,
+            P="aten::bmm",
+            D="aten::_softmax",
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us="unknown",
+    ),
+    Example(
+        "the plain form on a CPU without dropout",
+        draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::_softmax", B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "fused attention",
+        draw(
+            "step [1              ][2              ]\ncpu  [F   ][A     ][B] [F   ][A     ][B]",
+            us=100,
+            F=FORWARD,
+            A="aten::_scaled_dot_product_flash_attention_for_cpu",
+            B=BACKWARD,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,199 @@
+"""Kernels keep only a few of the device's multiprocessors busy.
+
+## What it looks at
+Kernels of known ops whose grid has fewer thread blocks than the device has multiprocessors, that take 20 µs or more,
+and whose op stays below a quarter of what the device's arithmetic or memory allows for its shapes.
+
+## Why it costs time
+A thread block runs on one multiprocessor. With 64 blocks on a device of 304 multiprocessors, 240 of them have nothing
+to do, and the memory is read at the pace of the rest. PyTorch's own batch normalisation makes one block per channel
+where pictures are channels-first.
+
+## How to fix it
+Batch normalisation: `model.to(memory_format=torch.channels_last)` and the same for the inputs, where the work is
+divided over pixels, too. Other ops: larger batches, or `torch.compile`, which divides reductions by the size of the
+device.
+
+## When to leave it
+Kernels that run beside others on another stream: what they leave idle is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    SYNC,
+    Breakdown,
+    Device,
+    Drawing,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    KernelWork,
+    Lines,
+    Missing,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    WorkGroup,
+    draw,
+    replayed_or,
+)
+
+from ..shared._roofline import WELL_MADE, idle_kernels, scaled, shape_words
+from ..shared._words import count, percent, plural, time
+
+# A trace of an MI300X holds the fault (batch normalisation in 64 blocks for 304 multiprocessors, 2 % of the memory's
+# rate), but its steps wait for communication, so that the replay gives back 1.3 % and the rule stays silent.
+
+Rows = npt.NDArray[np.int64]
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    work: KernelWork,
+    replay: Replay | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # a change of layout or of batch: below 3 % of the step noise between steps hides it
+) -> Iterator[Finding]:
+    if device.multiprocessors is None:
+        raise Missing("the trace does not say how many multiprocessors the device has")
+    events, processors = trace.events, device.multiprocessors
+    found = [(group, rows) for group in work.groups if len(rows := idle_kernels(events, group, device))]
+    kept = [(rows, _kept(events, group, rows, processors)) for group, rows in found]
+    spent_us = steps.per_step_us(float(sum(events.dur_ns[rows].sum() for rows, _ in kept)))
+    saved_us = steps.per_step_us(float(sum((events.dur_ns[rows] * (1 - factor)).sum() for rows, factor in kept)))
+    if saved_us < min_share * steps.step_us:
+        return
+    bound_us = breakdown.us("compute")
+    how = "high: the same work divided over all multiprocessors; low: nothing, as how it is divided is the library's"
+    saving = replayed_or(
+        scale.saving(0.0, min(saved_us, bound_us), how),
+        replay,
+        [],
+        scaled(kept),
+        how,
+        scale.scaled(bound_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    worst = max(found, key=lambda pair: int(events.dur_ns[pair[1]].sum()))
+    blocks = int(np.median(events.blocks[worst[1]]))
+    norm = all(group.kind == "normalisation" for group, _ in found)
+    where = lines.where_op(int(worst[0].rows[0])) if lines else None
+    yield Finding(
+        message=(
+            f"Kernels with fewer blocks than the {count(processors)} multiprocessors of the device take "
+            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}): "
+            f"{shape_words(worst[0])} runs in {plural(blocks, 'block')} and reaches {percent(worst[0].reached)} of "
+            "what the device allows."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={
+            "multiprocessors": processors,
+            "blocks": blocks,
+            "kernels_us": spent_us,
+            "ops": sorted({group.op for group, _ in found}),
+        },
+        fix=_layout() if norm else _compiled(),
+        claims=("compute",),
+        at_most="medium",  # how another kernel divides the work only a measurement tells
+    )
+
+
+def _kept(events: Events, group: WorkGroup, rows: Rows, processors: int) -> float:
+    """The share of their time that the kernels keep when all multiprocessors work; never below what the op needs."""
+    shares = float(np.average(events.blocks[rows] / processors, weights=events.dur_ns[rows]))
+    of_all = float(events.dur_ns[rows].sum() / events.dur_ns[group.kernels].sum())
+    # What is left of the op's other kernels is there anyway.
+    least = max(group.reached / WELL_MADE - (1 - of_all), 0.0) / of_all
+    return min(max(shares, least), 1.0)
+
+
+def _layout() -> Fix:
+    return Fix(
+        "Keep pictures in channels-last, where normalisation is divided over pixels, too",
+        "numerics",
+        "model = model.to(device)\nimages = images.to(device)",
+        "model = model.to(device, memory_format=torch.channels_last)\n"
+        "images = images.to(device, memory_format=torch.channels_last)",
+    )
+
+
+def _compiled() -> Fix:
+    return Fix(
+        "Let the compiler divide the work, and measure the step before and after",
+        "numerics",
+        "model = model.to(device)",
+        "model = torch.compile(model.to(device))",
+    )
+
+
+def _norm(samples: int, channels: int, side: int) -> Ev:
+    shape = [samples, channels, side, side]
+    dims: list[list[int]] = [shape, [channels], [channels], [channels], [channels]]
+    return Ev("aten::native_batch_norm", dims=dims, dtypes=["float"] * 5)
+
+
+def _kernel(blocks: int) -> Ev:
+    name = "void at::native::batch_norm_collect_statistics_kernel<at::native::InvStd, float, float, float, int>"
+    return Ev(name, "kernel", args={"grid": [blocks, 1, 1]})
+
+
+_STEPS = """
+    step   [1                  ][2                  ]
+    cpu    [A][B][S           ] [A][B][S           ]
+    gpu 7   [K             ][L]  [K             ][L]
+    """
+
+
+def _drawn(norm: Ev, kernel: Ev) -> Drawing:
+    return draw(_STEPS, us=100, device="A100", A=norm, B=BACKWARD, S=SYNC, K=kernel, L=_kernel(1000))
+
+
+EXAMPLES = [
+    Example(
+        "a batch of pictures with 16 channels, normalised in 16 blocks",
+        # 82 MB: 80 µs at the A100's memory rate, drawn as 1.6 ms.
+        _drawn(_norm(16, 16, 200), _kernel(16)),
+        saves_us=(0, 1500),
+        says=("16 blocks", "108 multiprocessors"),
+    ),
+    Example(
+        "as many blocks as multiprocessors",
+        _drawn(_norm(16, 16, 200), _kernel(108)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "few blocks that read at nearly half the memory's rate: there is not much more to have",
+        _drawn(_norm(64, 96, 250), _kernel(96)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "blocks were not recorded",
+        _drawn(_norm(16, 16, 200), Ev(_kernel(1).name, "kernel")),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "channels-last: blocks for pixels, too",
+        _drawn(_norm(16, 16, 200), _kernel(800)),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,164 @@
+"""Convolutions are surrounded by transposes of their inputs and outputs.
+
+## What it looks at
+Kernels that turn pictures from one memory layout into the other (`nchwToNhwc`, `nhwcToNchw`, `batched_transpose`),
+which the convolution libraries start on their own where a convolution wants the other layout.
+
+## Why it costs time
+Tensor cores multiply channels that lie side by side (NHWC); PyTorch's default layout is NCHW. The library then
+transposes before and after the convolution, and each transpose reads and writes the whole tensor.
+
+## How to fix it
+`model.to(memory_format=torch.channels_last)`, and the same for the inputs. On AMD devices PyTorch hands that layout
+to the library only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment. Ops that know only one layout turn it back;
+what is left of these kernels afterwards shows where.
+
+## When to leave it
+Networks in fp32 without tensor cores, whose kernels are made for NCHW, and networks in which most ops are no
+convolutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    FORWARD,
+    GEMM,
+    SYNC,
+    Breakdown,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    Links,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ..shared._words import percent, plural, time
+
+CONFIRMED = "real traces: ResNet in bf16 on an MI300X, 314 transposes a step; in fp32 on V100s, none to speak of"
+
+_TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    busy: GpuBusy,
+    device: Device,
+    links: Links,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    events = trace.events
+    rows = np.flatnonzero(trace.device_work & events.named(*_TRANSPOSES) & links.inside)
+    spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
+    if spent_us < min_share * steps.step_us:
+        return
+    bound_us = breakdown.us("compute")
+    how = "low: other ops turn the layout back; high: the step replayed without the transposes"
+    modelled = scale.saving(0.0, min(spent_us, bound_us), how)
+    saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.scaled(bound_us))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    of_work = spent_us / steps.per_step_us(busy.busy_ns)
+    yield Finding(
+        message=(
+            f"Each step runs {plural(len(rows) / steps.count, 'kernel')} only to turn tensors between channels-first "
+            f"and channels-last: {time(scale.scaled(spent_us))} of it, {percent(of_work)} of the device's work."
+        ),
+        saving=saving,
+        facts={"transposes": len(rows) / steps.count, "transpose_us": spent_us},
+        fix=Fix(
+            "Keep pictures and weights in channels-last"
+            + (" (with PYTORCH_MIOPEN_SUGGEST_NHWC=1 in the environment)" if device.kind == "rocm" else ""),
+            "numerics",
+            "model = model.to(device)\nimages = images.to(device)",
+            "model = model.to(device, memory_format=torch.channels_last)\n"
+            "images = images.to(device, memory_format=torch.channels_last)",
+        ),
+        claims=("compute",),
+        at_most="medium",  # how the network runs in the other layout only a measurement tells
+    )
+
+
+_TO = Ev("void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>", "kernel")
+_FROM = Ev("void cudnn::ops::nhwcToNchwKernel<__half, __half, float, true, false>", "kernel")
+_CONV = Ev("sm80_xmma_fprop_implicit_gemm_f16f16", "kernel")
+_OPS = Ev("aten::cudnn_convolution", times=3)
+
+EXAMPLES = [
+    Example(
+        "a convolution in fp16 on channels-first pictures",
+        draw(
+            """
+            step   [1                 ][2                 ]
+            cpu    [C  ][W           ] [C  ][W           ]
+            gpu 7    [T ][V    ][U ]    [T ][V    ][U ]
+            """,
+            us=100,
+            C=_OPS,
+            W=SYNC,
+            T=_TO,
+            V=_CONV,
+            U=_FROM,
+        ),
+        saves_us=(0, 850),
+        says=("runs 2 kernels only",),
+    ),
+    Example(
+        "a transpose of small account",
+        draw(
+            """
+            step   [1                                        ][2                                        ]
+            cpu    [C  ][F  ]                                  [C  ][F  ]
+            gpu 7   [T][V                               ][V]    [T][V                               ][V]
+            """,
+            us=10,
+            C=_OPS,
+            F=FORWARD,
+            T=Ev(_TO.name, "kernel", fill=0.2),
+            V=_CONV,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a matrix that is transposed for its product",
+        draw(
+            "step [1           ][2           ]\ncpu  [C ][F  ]     [C ][F  ]\ngpu 7  [T ][V   ]    [T ][V   ]",
+            us=100,
+            C=FORWARD,
+            F=FORWARD,
+            T=Ev("void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cuda>", "kernel"),
+            V=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "channels-last from the start",
+        draw(
+            "step [1           ][2           ]\ncpu  [C ][F  ]     [C ][F  ]\ngpu 7  [V ][V   ]    [V ][V   ]",
+            us=100,
+            C=FORWARD,
+            F=FORWARD,
+            V=_CONV,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,200 @@
+"""Sizes of matrices do not fit the matrix units.
+
+## What it looks at
+Products and softmaxes in 16-bit formats (products in TF32, too) whose rows in memory are no multiple of 16 bytes: of 8
+numbers, 4 in TF32. Which size lies along memory is read from the recorded strides. How far these kernels are from what
+the device allows, worked out from their shapes, says what the odd size costs.
+
+## Why it costs time
+Tensor cores are fed 16 bytes at a time. Where a row starts at an odd place, the library takes a kernel that loads
+single numbers, and PyTorch's softmax takes one that reads its input from memory several times.
+
+## How to fix it
+Choose sizes that are multiples of 8, better of 64: a vocabulary of 50,304 instead of 50,257, heads of 64, 3,144 tokens
+instead of 3,137. Added classes are never the target, added tokens are masked.
+
+## When to leave it
+Sizes that a published model prescribes, and attention that a fused kernel can take over as a whole: that removes these
+products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from advisor.api import (
+    SYNC,
+    Breakdown,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    KernelWork,
+    Lines,
+    Replay,
+    Scale,
+    Steps,
+    WorkGroup,
+    draw,
+    replayed_or,
+)
+
+from ..shared._roofline import LEAST_US, WELL_MADE, odd_size, scaled, shape_words
+from ..shared._words import percent, time
+
+CONFIRMED = "real trace: a video transformer with 3,137 tokens on an H100, on kernels whose names say align1"
+
+
+def check(
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    work: KernelWork,
+    replay: Replay | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # sizes are changed in a model's definition: below 3 % of the step nobody will
+) -> Iterator[Finding]:
+    odd = [
+        group
+        for group in work.groups
+        if odd_size(group) and group.us / group.calls >= LEAST_US and group.reached < WELL_MADE
+    ]
+    spent_us = sum(group.us for group in odd)
+    excess_us = sum(_excess_us(group, WELL_MADE) for group in odd)
+    if excess_us < min_share * steps.step_us:
+        return
+    usual = _usual(work.groups)
+    bound_us = breakdown.us("compute")
+    how = f"high: these kernels come as near the device's peak as well-made ones do ({percent(WELL_MADE)}); low: " + (
+        "half as near as the products of this step whose sizes fit" if usual else "nothing, for lack of others"
+    )
+    low = [(group, _factor(group, usual / 2)) for group in odd if usual]
+    high = [(group, _factor(group, WELL_MADE)) for group in odd]
+    saved = [min(sum(group.us * (1 - factor) for group, factor in pairs), bound_us) for pairs in (low, high)]
+    saving = replayed_or(
+        scale.saving(saved[0], saved[1], how),
+        replay,
+        scaled((group.kernels, factor) for group, factor in low),
+        scaled((group.kernels, factor) for group, factor in high),
+        how,
+        scale.scaled(bound_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    worst = max(odd, key=lambda group: _excess_us(group, WELL_MADE))
+    sizes = sorted({odd_size(group) for group in odd}, reverse=True)
+    where = lines.where_op(int(worst.rows[0])) if lines else None
+    yield Finding(
+        message=(
+            f"Rows of {_listed(sizes)} numbers fit neither the matrix units nor wide loads: {shape_words(worst)} "
+            f"reaches {percent(worst.reached)} of what the device allows, and such kernels take "
+            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={
+            "sizes": sizes,
+            "kernels_us": spent_us,
+            "least_us": sum(group.least_us * group.calls for group in odd),
+            "kernels": list(dict.fromkeys(group.kernel for group in odd))[:3],
+        },
+        fix=_fix(sizes[0]),
+        claims=("compute",),
+    )
+
+
+def _excess_us(group: WorkGroup, near: float) -> float:
+    """Time per step beyond that of kernels which reach `near` of the peak."""
+    return group.us * (1 - _factor(group, near))
+
+
+def _factor(group: WorkGroup, near: float) -> float:
+    """The share of its time that a group keeps when it reaches `near` of the peak."""
+    return min(group.reached / near, 1.0) if near else 1.0
+
+
+def _usual(groups: Sequence[WorkGroup]) -> float:
+    """What products whose sizes fit reach in this step, half of them more; 0 where there are none."""
+    fitting = [
+        min(group.reached, WELL_MADE)
+        for group in groups
+        if group.kind == "product"
+        and group.precision in ("fp16", "bf16", "tf32")
+        and group.strides
+        and not odd_size(group)
+        and group.us / group.calls >= LEAST_US
+    ]
+    return float(np.median(fitting)) if fitting else 0.0
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    return " and ".join(f"{size:,}" for size in sizes[:2])
+
+
+def _fix(size: int) -> Fix:
+    wide = -(-size // 64) * 64 if size >= 1024 else -(-size // 8) * 8
+    return Fix(
+        f"Pad {size:,} to a multiple of {64 if size >= 1024 else 8}; mask or ignore what is added",
+        "semantics",
+        f"size = {size}",
+        f"size = {wide}",
+    )
+
+
+_HALF = "c10::BFloat16"
+
+
+def _product(rows: int, inner: int, columns: int, dtype: str = _HALF, strides: bool = True) -> Ev:
+    given = {"Input Strides": [[inner, 1], [columns, 1]]} if strides else {}
+    return Ev("aten::mm", dims=[[rows, inner], [inner, columns]], dtypes=[dtype] * 2, args=given)
+
+
+_ODD = Ev("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>", "kernel")
+_FIT = Ev("ampere_bf16_s16816gemm_bf16_128x64_ldg8_stages_64x4_nn", "kernel")
+_STEPS = """
+    step   [1                  ][2                  ]
+    cpu    [A][B][S           ] [A][B][S           ]
+    gpu 7   [K             ][L]  [K             ][L]
+    """
+
+
+def _drawn(odd: Ev, kernel: Ev = _ODD) -> Drawing:
+    return draw(_STEPS, us=100, device="A100", A=odd, B=_product(4096, 1024, 7808), S=SYNC, K=kernel, L=_FIT)
+
+
+EXAMPLES = [
+    Example(
+        "a vocabulary of 50,257",
+        # 320 µs at the peak of an A100, drawn as 1.6 ms; the product beside it reaches 0.7.
+        _drawn(_product(4096, 243, 50257)),
+        saves_us=(500, 1400),
+        says=("50,257",),
+    ),
+    Example(
+        "the same, where strides were not recorded: what lies along memory is not known",
+        _drawn(_product(4096, 243, 50257, strides=False)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "an odd number of rows: rows do not lie along memory",
+        _drawn(_product(4095, 240, 50304)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "an odd size in fp32, which no matrix unit takes",
+        _drawn(_product(4096, 240, 50257, "float"), Ev("ampere_sgemm_128x64_nn", "kernel")),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "sizes that fit",
+        _drawn(_product(4096, 240, 50304), _FIT),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,242 @@
+"""Kernels stay far below what the device allows for their shapes.
+
+## What it looks at
+Products, convolutions, long attention, normalisation, softmax, elementwise ops, copies within the device and compiled
+Triton kernels whose shapes and types are recorded: the arithmetic and the bytes that they cannot do without, against
+the device's peak rates. Only what stays below a quarter of them counts, and only calls that would need 5 µs at the
+peak.
+
+## Why it costs time
+A kernel that moves no more bytes and does no more arithmetic than it has to is limited by one of the two peaks. One far
+from both waits for something else: loads of single numbers from strided memory, convolutions with one channel per
+group, units that the format does not use.
+
+## How to fix it
+By what the kernels are: convolutions with one channel per group run faster in channels-last and 16-bit formats; strided
+elementwise kernels after `x.contiguous()` once, or in a compiled model; other kernels in another format, layout or
+library. `torch.compile` replaces all but products and convolutions by kernels of its own.
+
+## When to leave it
+Kernels that share the device with others on another stream, and kernels of a library that has no better one for these
+shapes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from advisor.api import (
+    SYNC,
+    Breakdown,
+    Device,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    KernelWork,
+    Lines,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    WorkGroup,
+    draw,
+    replayed_or,
+)
+
+from ..shared._roofline import FAR, WELL_MADE, idle_kernels, odd_size, scaled, shape_words
+from ..shared._words import percent, plural, time
+
+# Below this the start of a kernel and the caches decide, not the peaks.
+_LEAST_US = 5.0
+# Attention of fewer tokens has too little work for the whole device: published kernels reach 0.4 to 0.7 from 2,048 on.
+_LONG = 2048
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    work: KernelWork,
+    replay: Replay | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # what replaces a kernel has to be tried: below 3 % of the step that is not worth it
+) -> Iterator[Finding]:
+    slow = [group for group in work.groups if _is_slow(group) and not len(idle_kernels(trace.events, group, device))]
+    spent_us = sum(group.us for group in slow)
+    factors = [(group.kernels, group.reached / WELL_MADE) for group in slow]
+    saved_us = sum(group.us * (1 - group.reached / WELL_MADE) for group in slow)
+    if saved_us < min_share * steps.step_us:
+        return
+    bound_us = breakdown.us("compute")
+    how = (
+        f"high: as near the device's peak as well-made kernels come ({percent(WELL_MADE)}); "
+        "low: nothing, where no better kernel exists for these shapes"
+    )
+    saving = replayed_or(
+        scale.saving(0.0, min(saved_us, bound_us), how),
+        replay,
+        [],
+        scaled(factors),
+        how,
+        scale.scaled(bound_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    worst = max(slow, key=lambda group: group.us * (1 - group.reached / WELL_MADE))
+    limit = "arithmetic" if worst.by_arithmetic else "memory"
+    where = lines.where_op(int(worst.rows[0])) if lines else None
+    others = f" and {plural(len(slow) - 1, 'other call')}" if len(slow) > 1 else ""
+    yield Finding(
+        message=(
+            f"{shape_words(worst)}{others} take {time(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)}) and reach {percent(worst.reached)} of what the device's {limit} "
+            f"allows{_because(worst)}."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={
+            "kernels_us": spent_us,
+            "least_us": sum(group.least_us * group.calls for group in slow),
+            "reached": worst.reached,
+            "kernel": worst.kernel,
+            "device": work.hardware.model,
+        },
+        fix=_fix(slow),
+        claims=("compute",),
+        at_most="medium",  # whether a better kernel exists only a measurement tells
+    )
+
+
+def _is_slow(group: WorkGroup) -> bool:
+    if group.least_us < _LEAST_US or group.reached >= FAR or odd_size(group):
+        return False
+    return group.kind != "attention" or _tokens(group) >= _LONG
+
+
+def _tokens(group: WorkGroup) -> int:
+    """The smaller of the two middle sizes of q is the number of heads, the larger that of tokens."""
+    shapes = [one for one in json.loads(group.dims) if isinstance(one, list) and len(one) == 4]
+    return max(shapes[0][1:3], default=0) if shapes else 0
+
+
+def _is_depthwise(group: WorkGroup) -> bool:
+    """A convolution whose filters see one channel each."""
+    if group.kind != "convolution":
+        return False
+    shapes = [one for one in json.loads(group.dims) if isinstance(one, list) and len(one) > 2]
+    weight = shapes[2] if "backward" in group.op and len(shapes) > 2 else shapes[1] if len(shapes) > 1 else []
+    return len(weight) > 2 and weight[1] == 1 and weight[0] > 1
+
+
+def _is_strided(group: WorkGroup) -> bool:
+    """PyTorch's elementwise kernel for inputs that do not lie in one piece."""
+    return "::elementwise_kernel<" in group.kernel
+
+
+def _because(group: WorkGroup) -> str:
+    if _is_depthwise(group):
+        return ": its filters see one channel each"
+    if _is_strided(group):
+        return ": its inputs do not lie in one piece"
+    if group.kind == "product" and group.precision in ("fp16", "bf16") and "sgemm" in group.kernel:
+        return ": its kernel uses no tensor cores"
+    return ""
+
+
+def _fix(slow: Sequence[WorkGroup]) -> Fix:
+    if all(_is_depthwise(group) for group in slow):
+        return Fix(
+            "Run these convolutions in channels-last and bf16, and measure the step before and after",
+            "numerics",
+            "model = model.to(device)\nout = model(images)",
+            "model = model.to(device, memory_format=torch.channels_last)\n"
+            "images = images.to(device, memory_format=torch.channels_last)\n"
+            'with torch.autocast("cuda", dtype=torch.bfloat16):\n    out = model(images)',
+        )
+    if all(_is_strided(group) for group in slow):
+        return Fix(
+            "Put the tensor into one piece once, before it is used several times",
+            "exact",
+            "x = x.transpose(1, 2)",
+            "x = x.transpose(1, 2).contiguous()",
+        )
+    return Fix(
+        "Let the compiler choose other kernels, and measure the step before and after",
+        "numerics",
+        "model = model.to(device)",
+        "model = torch.compile(model.to(device))",
+    )
+
+
+_STEPS = """
+    step   [1                  ][2                  ]
+    cpu    [A][S              ] [A][S              ]
+    gpu 7   [K               ]   [K               ]
+    """
+_HALF = "c10::BFloat16"
+_GIVEN = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]"]
+
+
+def _depthwise(samples: int, groups: int) -> Ev:
+    dims: list[list[int]] = [[samples, 256, 56, 56], [256, 256 // groups, 3, 3], [], [], [], [], [], [], []]
+    kinds = [_HALF, _HALF, "", *["ScalarList"] * 6]
+    return Ev("aten::convolution", dims=dims, dtypes=kinds, args={"Concrete Inputs": [*_GIVEN, str(groups)]})
+
+
+def _drawn(op: Ev, kernel: str, us: float = 100) -> Drawing:
+    return draw(_STEPS, us=us, device="A100", A=op, S=SYNC, K=Ev(kernel, "kernel", args={"grid": [4096, 1, 1]}))
+
+
+_SLOW = "void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel_generic<c10::BFloat16, int>"
+_STRIDED = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::AddFunctor>>"
+_ADD = Ev("aten::add", dims=[[1 << 24], [1 << 24]], dtypes=["float", "float"])
+
+EXAMPLES = [
+    Example(
+        "a convolution with one channel per group",
+        # 2 x 51 MB: 51 µs at the A100's memory rate, drawn as 1.8 ms.
+        _drawn(_depthwise(32, 256), _SLOW),
+        saves_us=(0, 1800),
+        says=("one channel each", "memory"),
+    ),
+    Example(
+        "the same numbers in one group: the arithmetic is 256 times as much, and takes the time",
+        _drawn(_depthwise(128, 1), "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc"),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a sum of strided tensors",
+        # 201 MB: 99 µs at the A100's memory rate.
+        _drawn(_ADD, _STRIDED),
+        saves_us=(0, 1800),
+        says=("do not lie in one piece",),
+    ),
+    Example(
+        "a sum that takes 1.8 times as long as the memory needs",
+        _drawn(_ADD, _STRIDED, us=10),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a small sum: 0.1 µs of memory traffic, the rest is the start of a kernel",
+        _drawn(Ev("aten::add", dims=[[1 << 14], [1 << 14]], dtypes=["float", "float"]), _STRIDED),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a compiled kernel near the memory's rate",
+        _drawn(
+            Ev("triton_poi_fused_add_relu_0", dims=[[1 << 24], [1 << 24], [1 << 24]], dtypes=["float"] * 3),
+            "triton_poi_fused_add_relu_0",
+            us=10,
+        ),
+        saves_us=None,
+    ),
+]

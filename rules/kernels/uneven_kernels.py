@@ -1,0 +1,195 @@
+"""The same kernel takes far longer at some times than at others.
+
+## What it looks at
+Kernels of one name, one grid and one op with the same shapes, ten calls and more. Where some take more than twice the
+median, the time beyond it is summed, and what else the device did meanwhile is looked up. Kernels whose time depends on
+the data (indexing, sorting, embeddings) are left aside.
+
+## Why it costs time
+The same work on the same numbers takes as long each time, unless something else has the multiprocessors, the memory or
+the clock: another stream, another process, a device that is too hot or out of power.
+
+## How to fix it
+Look at what the device does besides: `nvidia-smi dmon` (or `rocm-smi`) beside the run shows other processes, clocks and
+power. Where collectives run beside the slow calls, fewer of their blocks leave more to the kernels
+(`NCCL_MAX_CTAS`), or the overlap can be given up for these kernels.
+
+## When to leave it
+Overlap with communication that saves more than it costs: the kernels are slower, but the step is shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    SYNC,
+    Breakdown,
+    Category,
+    Device,
+    Drawing,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Links,
+    Missing,
+    Nesting,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    alike,
+    dataclass,
+    draw,
+    intersect,
+    is_communication,
+    replayed_or,
+    total,
+    union,
+)
+
+from ..shared._roofline import scaled
+from ..shared._words import percent, time
+
+Ints = npt.NDArray[np.int64]
+# Fewer calls say little about what is usual; shorter kernels are mostly start and end.
+_CALLS = 10
+_LEAST_NS = 20_000
+# Kernels of the same work differed by 15 % at most on H100s and V100s in traces recorded by others.
+_SLOW = 2.0
+_BY_DATA = ("index", "scatter", "gather", "embedding", "sort", "nonzero", "unique", "radix", "varlen", "select")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Uneven:
+    """Slow calls of one kernel: their rows, the usual time in ns, and the time beyond it."""
+
+    rows: Ints
+    usual_ns: float
+    excess_ns: float
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    device: Device,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.03,  # of the step: below it the noise between steps is as large
+) -> Iterator[Finding]:
+    events = trace.events
+    if not device.measured:
+        raise Missing(device.why)
+    if (events.dims < 0).all():
+        raise Missing("the trace holds no shapes, so equal calls cannot be told; record with record_shapes=True")
+    found = list(_uneven(events, nesting, links))
+    excess_us = steps.per_step_us(sum(one.excess_ns for one in found))
+    if excess_us < min_share * steps.step_us:
+        return
+    worst = max(found, key=lambda one: one.excess_ns)
+    rows = np.concatenate([one.rows for one in found])
+    bound_us = breakdown.us("compute")
+    how = "high: each call takes as long as half of its like; low: nothing, where what disturbs it has to be"
+    saving = replayed_or(
+        scale.saving(0.0, min(excess_us, bound_us), how),
+        replay,
+        [],
+        scaled((one.rows, _kept(events, one)) for one in found),
+        how,
+        scale.scaled(bound_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    beside = _beside(trace, rows)
+    longest_us = float(events.dur_ns[worst.rows].max()) / 1e3
+    yield Finding(
+        message=(
+            f"Calls of equal work differ: {events.text(int(worst.rows[0]))[:60]} takes {time(worst.usual_ns / 1e3)} "
+            f"as a rule and up to {time(longest_us)}; such calls take {time(scale.scaled(excess_us))} of each step "
+            f"({percent(excess_us / steps.step_us)}) more than their like{beside}."
+        ),
+        saving=saving,
+        facts={"slow_calls": len(rows) / steps.count, "excess_us": excess_us, "usual_us": worst.usual_ns / 1e3},
+        claims=("compute",),
+        recoverable=False,
+        at_most="medium",  # what disturbs the kernels may be outside of the job
+    )
+
+
+def _kept(events: Events, one: _Uneven) -> float:
+    spent = float(events.dur_ns[one.rows].sum())
+    return (spent - one.excess_ns) / spent
+
+
+def _uneven(events: Events, nesting: Nesting, links: Links) -> Iterator[_Uneven]:
+    """Kernels of the same name, grid and shapes of which some calls take more than twice the median."""
+    kernels = events.of(Category.KERNEL) & links.inside & (links.launch >= 0) & ~events.named(*_BY_DATA)
+    kernels &= ~events.rows_with(events.names_where(is_communication))
+    rows = np.flatnonzero(kernels & (events.dur_ns > 0))
+    op = nesting.parent[links.launch[rows]]
+    known = (op >= 0) & (events.dims[np.maximum(op, 0)] >= 0)
+    rows, op = rows[known], op[known]
+    if len(rows) < _CALLS:
+        return
+    columns = (events.name[rows], events.blocks[rows], events.name[op], events.dims[op], events.dtypes[op])
+    member = alike(columns)
+    often = np.bincount(member)[member] >= _CALLS
+    rows, member = rows[often], member[often]
+    if not len(rows):
+        return
+    order = np.argsort(member, kind="stable")
+    for mine in np.split(rows[order], np.flatnonzero(np.diff(member[order])) + 1):
+        spent = events.dur_ns[mine]
+        usual = float(np.median(spent))
+        slow = mine[spent > _SLOW * usual]
+        if usual >= _LEAST_NS and len(slow):
+            yield _Uneven(slow, usual, float((events.dur_ns[slow] - usual).sum()))
+
+
+def _beside(trace: Trace, rows: Ints) -> str:
+    """What ran on other streams during most of the slow calls."""
+    events = trace.events
+    slow = union(events.start_ns[rows], events.end_ns[rows])
+    others = trace.device_work & ~np.isin(events.stream, np.unique(events.stream[rows]))
+    talk = others & events.rows_with(events.names_where(is_communication))
+    for chosen, words in ((talk, ", and communication runs beside them"), (others, ", and another stream works then")):
+        at = np.flatnonzero(chosen)
+        if 2 * total(intersect(slow, union(events.start_ns[at], events.end_ns[at]))) >= total(slow):
+            return words
+    return ", and nothing else of this process runs then"
+
+
+_OP = Ev("aten::mm", dims=[[512, 512], [512, 512]], dtypes=["float", "float"], times=6)
+_OTHER = Ev("aten::sum", dims=[[8]])
+_KERNEL = "ampere_sgemm_128x64_tn"
+_STEPS = """
+    step   [1                           ][2                           ]
+    cpu    [A   ][B][S                 ] [A   ][B][S                 ]
+    gpu 7   [K        ][L              ]  [K        ][L              ]
+    """
+_BESIDE = "    gpu 9               [M             ]               [M             ]\n"
+
+
+def _drawn(usual: float, slow: float, beside: str = "") -> Drawing:
+    """Five calls and one in each step, filling so much of their slots of 200 and 1,600 µs; another kernel beside it."""
+    calls, last = Ev(_KERNEL, "kernel", times=5, fill=usual), Ev(_KERNEL, "kernel", fill=slow)
+    if beside:
+        other = Ev("void at::native::reduce_kernel<512, 1>", "kernel")
+        return draw(_STEPS + beside, us=100, A=_OP, B=_OTHER, S=SYNC, K=calls, L=last, M=other)
+    return draw(_STEPS.replace("[B]", "   "), us=100, A=_OP, S=SYNC, K=calls, L=last)
+
+
+EXAMPLES = [
+    Example("one call of six takes eight times as long", _drawn(1, 1), saves_us=(0, 1600), says=("nothing else",)),
+    Example("another stream works meanwhile", _drawn(1, 1, _BESIDE), saves_us=(0, 1600), says=("another stream",)),
+    Example("a call that takes a fifth longer", _drawn(1, 0.15), saves_us=None, near_miss=True),
+    Example("calls that take as long as their like", _drawn(0.8, 0.1), saves_us=None),
+]

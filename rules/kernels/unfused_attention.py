@@ -1,0 +1,249 @@
+"""Attention is computed piece by piece.
+
+## What it looks at
+A batched matrix product, a softmax within the next few ops, and a second batched matrix product after it, outside
+of `scaled_dot_product_attention`: attention written by hand, or the plain form that PyTorch falls back to.
+
+## Why it costs time
+The matrix of scores has a number for each pair of tokens. Written out, scaled, masked, normalised and read back, it
+crosses the memory six times or more in each direction. Fused kernels keep a tile of it in fast memory and never
+write it.
+
+## How to fix it
+`torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)` instead of matmul, mask, softmax and
+matmul. In Hugging Face models `attn_implementation="sdpa"`; `nn.MultiheadAttention` with `need_weights=False`. A
+causal mask as `is_causal=True`, not as a tensor: that keeps the fastest kernel possible. On a CPU fused attention has
+no dropout: `dropout=0.0` in it, or it falls back to the same steps.
+
+## When to leave it
+Code that needs the attention weights themselves. Very short sequences, where the scores are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Category,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+    shapes,
+)
+
+from ..shared._places import often
+from ..shared._words import percent, time
+from ._attention_cost import SOFTMAX, cost_of, fused
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+CONFIRMED = "real trace: TimeSformer with attention op by op on an H100; measured pairs on a CPU"
+
+# From product to softmax and from softmax to product, in calls of the user's or a module's code: scale, mask, dropout,
+# casts, each perhaps with views around it.
+_NEAR = 8
+_PRODUCTS = ("aten::bmm", "aten::baddbmm")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # one call instead of four, and rounding changes: below 3 % of the step noise hides it
+) -> Iterator[Finding]:
+    found = _attentions(trace, nesting, links)
+    if not found:
+        return
+    cost = cost_of(trace, steps, nesting, links, found, breakdown.on_device)
+    claims = ("compute",) if breakdown.on_device else ("forward", "backward", "other_ops")
+    bound_us = sum(breakdown.us(part) for part in claims)
+    saving = fused(cost, scale, undilated, bound_us)
+    if saving.high_us < min_share * scale.step_us:
+        return
+    dropping = not breakdown.on_device and _drops_out(trace, nesting, found)
+    number = len(found) / steps.count
+    where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
+    yield Finding(
+        message=(
+            f"Attention runs op by op {often(number)}: products, mask and softmax of the scores take "
+            f"{time(scale.scaled(cost.forward_us))} of each step ({percent(cost.forward_us / steps.step_us)})"
+            f"{' in the forward pass alone' if cost.backward_us else ''}."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={
+            "attentions": number,
+            "forward_us": cost.forward_us,
+            "backward_us": cost.backward_us,
+            "between_us": cost.between_us + cost.softmax_us,
+        },
+        fix=Fix(
+            "Use the fused attention, on a CPU without dropout of its weights"
+            if dropping
+            else "Use the fused attention",
+            "semantics" if dropping else "numerics",
+            "scores = (q @ k.transpose(-2, -1)) * scale\nscores = scores.masked_fill(mask == 0, float('-inf'))\n"
+            "y = scores.softmax(-1) @ v",
+            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # or attn_mask=mask\n"
+            f"# nn.MultiheadAttention: {'dropout=0.0, and ' if dropping else ''}attention(x, x, x, need_weights=False)",
+        ),
+        claims=claims,
+        at_most="medium" if dropping else "high",  # dropout of attention weights may be wanted
+    )
+
+
+def _drops_out(trace: Trace, nesting: Nesting, found: Sequence[Ints]) -> bool:
+    """Whether weights are dropped out between softmax and product, which the fused kernel for CPUs does not do.
+
+    A dropout of probability 0 is recorded as well: it draws nothing.
+    """
+    events = trace.events
+    between = np.zeros(len(events), np.bool_)
+    between[np.concatenate([rows[1:-1] for rows in found])] = True
+    dropping = events.exactly("aten::native_dropout", "aten::bernoulli_")
+    return bool((nesting.ancestor(between)[dropping] >= 0).any())
+
+
+def _attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:
+    """Rows of each attention: first product, the calls between (ops that no other op called), second product."""
+    events = trace.events
+    if not events.exactly(*SOFTMAX).any():
+        return []
+    backward = nesting.ancestor(events.named("autograd::engine::evaluate_function")) >= 0
+    outer = nesting.outer_op
+    ops = events.of(Category.CPU_OP) & links.inside & ~backward
+    calls = np.flatnonzero(ops & (outer == np.arange(len(events))))
+    calls = calls[np.argsort(events.thread[calls], kind="stable")]
+    # For each call the product and the softmax in it, -1 where it has none.
+    product, softmax = (_within(events, ops & events.exactly(*names), outer)[calls] for names in (_PRODUCTS, SOFTMAX))
+    products = np.flatnonzero(product >= 0)
+    found = []
+    for at in np.flatnonzero((softmax >= 0) & (product < 0)).tolist():
+        behind = int(np.searchsorted(products, at))
+        if behind == 0 or behind == len(products):
+            continue
+        before, after = int(products[behind - 1]), int(products[behind])
+        if at - before > _NEAR or after - at > _NEAR or events.thread[calls[before]] != events.thread[calls[after]]:
+            continue
+        scores, weighted = int(product[before]), int(product[after])
+        if _of_one_matrix(events, scores, int(softmax[at]), weighted):
+            found.append(np.array([scores, *calls[before + 1 : after].tolist(), weighted], np.int64))
+    return found
+
+
+def _within(events: Events, rows: Mask, outer: Ints) -> Ints:
+    """For each event the last of these rows that it is the outermost op of, -1 where there is none."""
+    found = np.full(len(events), -1, np.int64)
+    mine = np.flatnonzero(rows)
+    found[outer[mine]] = mine
+    return found
+
+
+def _of_one_matrix(events: Events, scores: int, softmax: int, weighted: int) -> bool:
+    """Whether a product makes the matrix that the softmax reads and another uses; yes where shapes are unknown."""
+    if min(events.dims[scores], events.dims[softmax], events.dims[weighted]) < 0:
+        return True
+    made, read, used = (
+        [one for one in shapes(events.dims_table[events.dims[row]]) if len(one) > 1]
+        for row in (scores, softmax, weighted)
+    )
+    if len(made) < 2 or not read or not used:
+        return True
+    size = read[0][-2:]
+    return [made[-2][-2], made[-1][-1]] == size and used[-2][-2:] == size
+
+
+_SCORES = Ev("aten::bmm")
+_BY_HAND = """
+    step   [1                             ][2                             ]
+    cpu    [Q ][M ][S ][V ][B             ][Q ][M ][S ][V ][B             ]
+    """
+
+EXAMPLES = [
+    Example(
+        "product, mask, softmax, product",
+        draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES, B=BACKWARD),
+        saves_us=(5000, 8500),
+        says=("once a step",),
+    ),
+    Example(
+        "the same on a GPU",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [Q ][M ][S ][V ][F ]            [Q ][M ][S ][V ][F ]
+            gpu 7   [K   ][E  ][E  ][K   ][K     ]  [K   ][E  ][E  ][K   ][K     ]
+            """,
+            us=1000,
+            Q=_SCORES,
+            M="aten::masked_fill",
+            S="aten::_softmax",
+            V=_SCORES,
+            F=FORWARD,
+            K=GEMM,
+            E=Ev("softmax_warp_forward", "kernel"),
+        ),
+        saves_us=(6000, 10500),
+    ),
+    Example(
+        "a gate's softmax between the products of two layers of experts",
+        draw(
+            _BY_HAND,
+            us=1000,
+            Q=Ev("aten::bmm", dims=[[24, 64, 32], [24, 32, 32]]),
+            M="aten::mul",
+            S=Ev("aten::_softmax", dims=[[64, 24]]),
+            V=Ev("aten::bmm", dims=[[24, 64, 32], [24, 32, 32]]),
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a classifier's softmax, with no product near it",
+        draw(
+            "step [1              ][2              ]\ncpu  [F   ][S ][B    ] [F   ][S ][B    ]",
+            us=1000,
+            F=FORWARD,
+            S="aten::_softmax",
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "fused attention",
+        draw(
+            "step [1              ][2              ]\ncpu  [F   ][A     ][B] [F   ][A     ][B]",
+            us=1000,
+            F=FORWARD,
+            A="aten::_scaled_dot_product_flash_attention_for_cpu",
+            B=BACKWARD,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,186 @@
+"""Kernels that each do one small thing to every number follow one another.
+
+## What it looks at
+Runs of elementwise and reduction kernels of PyTorch itself on a stream, with no other kernel between: additions,
+activations, casts, means. Fused into one kernel, a run would take about as long as its longest member.
+
+## Why it costs time
+Such a kernel does next to no arithmetic: it reads tensors from memory and writes one back. The next one reads that
+again. A normalisation written in five ops crosses the memory ten times where twice would do.
+
+## How to fix it
+`torch.compile(model)` fuses such runs by itself. Without it, use the ops that exist in one piece: `F.rms_norm`,
+`F.layer_norm`, `F.gelu`, `F.scaled_dot_product_attention`.
+
+## When to leave it
+Models whose shapes change all the time, which would be compiled anew again and again, and where the device waits for
+the host anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    ELEMENTWISE,
+    FORWARD,
+    GEMM,
+    SYNC,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    Links,
+    Replay,
+    Scale,
+    Settings,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ..shared._words import count, percent, time
+
+CONFIRMED = "real traces: Qwen generation on an H100, 60 % of its work in such kernels; ResNets and others far below"
+
+# PyTorch names its own kernels so in every version seen; fills are made elsewhere and come for their own reasons.
+_SMALL_WORK = ("elementwise_kernel", "reduce_kernel")
+_FILLS = ("FillFunctor",)
+Ints = npt.NDArray[np.int64]
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    busy: GpuBusy,
+    links: Links,
+    settings: Settings | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.1,  # every network has 2 to 8 % of it between its layers; compiling is work and takes time
+) -> Iterator[Finding]:
+    rows, run = _runs(trace, links)
+    if not len(rows):
+        return
+    spent_ns = trace.events.dur_ns[rows]
+    last = np.append(run[1:] != run[:-1], True)
+    order = np.lexsort((spent_ns, run))
+    shorter = rows[order[~last]]
+    most_us = steps.per_step_us(float(trace.events.dur_ns[shorter].sum()))
+    if most_us < min_share * steps.step_us:
+        return
+    bound_us = breakdown.us("compute")
+    how = "low: the runs cannot be fused; high: each run in the time of its longest kernel, replayed"
+    modelled = scale.saving(0.0, min(most_us, bound_us), how)
+    saving = replayed_or(modelled, replay, [], [edits.remove(shorter)], how, scale.scaled(bound_us))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    kernels, runs = len(rows), int(last.sum())
+    spent_us = steps.per_step_us(float(spent_ns.sum()))
+    yield Finding(
+        message=(
+            f"{count(kernels / steps.count)} elementwise and reduction kernels a step follow one another in runs of "
+            f"{count(kernels / runs)} on average: {percent(spent_us / steps.per_step_us(busy.busy_ns))} of the "
+            f"device's work, {time(scale.scaled(spent_us))} of each step."
+        ),
+        saving=saving,
+        facts={"kernels": kernels / steps.count, "runs": runs / steps.count, "runs_us": spent_us},
+        fix=Fix("Let the compiler fuse them", "numerics", "model = Model()", "model = torch.compile(Model())"),
+        claims=("compute",),
+        # Compiled already: what is left is what the compiler could not fuse.
+        at_most="low" if settings is not None and settings.compiled else "medium",
+    )
+
+
+def _runs(trace: Trace, links: Links) -> tuple[Ints, Ints]:
+    """Runs of at least two such kernels on one stream: (rows, one run after the other; the number of each row's)."""
+    events = trace.events
+    work = np.flatnonzero(trace.device_work & links.inside)
+    small = events.named(*_SMALL_WORK) & ~events.named(*_FILLS)
+    stream, small = events.stream[work], small[work]
+    order = np.argsort(stream, kind="stable")
+    stream, small = stream[order], small[order]
+    goes_on = small[1:] & small[:-1] & (stream[1:] == stream[:-1])
+    inside = np.append(goes_on, False) | np.append(False, goes_on)
+    number = np.cumsum(~np.append(False, goes_on))
+    return work[order[inside]], number[inside]
+
+
+_ROOT = Ev("void at::native::vectorized_elementwise_kernel<4, at::native::rsqrt_kernel_cuda>", "kernel", times=4)
+_MEAN = Ev("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>", "kernel")
+_OPS = Ev("aten::mul", times=7)
+
+EXAMPLES = [
+    Example(
+        "a normalisation in five ops",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [O  ][W                    ][O  ][W                    ]
+            gpu 7    [K   ][E       ][M ][K ]    [K   ][E       ][M ][K ]
+            """,
+            us=100,
+            O=_OPS,
+            W=SYNC,
+            E=_ROOT,
+            M=_MEAN,
+            K=GEMM,
+        ),
+        saves_us=(0, 1400),
+        says=("runs of 5",),
+    ),
+    Example(
+        "an activation after each product",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [O  ][W                    ][O  ][W                    ]
+            gpu 7    [K   ][E ][K   ][E ]        [K   ][E ][K   ][E ]
+            """,
+            us=100,
+            O=Ev("aten::mul", times=4),
+            W=SYNC,
+            E=ELEMENTWISE,
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "two additions of small account",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [O  ][W                    ][O  ][W                    ]
+            gpu 7    [K            ][E ]         [K            ][E ]
+            """,
+            us=100,
+            O=Ev("aten::mul", times=3),
+            W=SYNC,
+            E=Ev(ELEMENTWISE.name, "kernel", times=2, fill=0.5),
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "products side by side",
+        draw(
+            "step [1           ][2           ]\ncpu  [C ][F  ]     [C ][F  ]\ngpu 7  [V ][V   ]    [V ][V   ]",
+            us=100,
+            C=FORWARD,
+            F=FORWARD,
+            V=GEMM,
+        ),
+        saves_us=None,
+    ),
+]

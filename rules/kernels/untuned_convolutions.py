@@ -1,0 +1,145 @@
+"""Convolutions of fixed sizes run without trying out algorithms.
+
+## What it looks at
+Time in convolutions on an NVIDIA device, whether their shapes are the same in every step, and whether
+`torch.backends.cudnn.benchmark` was off, as capture recorded it.
+
+## Why it costs time
+cuDNN has several algorithms for each convolution. By default PyTorch takes the one that a rule of thumb suggests. With
+`benchmark` it times them once for each new shape and keeps the fastest.
+
+## How to fix it
+`torch.backends.cudnn.benchmark = True` at the start. The first step with each shape takes longer.
+
+## When to leave it
+Shapes that change: each new one is timed again. Runs that must be repeated bit by bit: another run may pick another
+algorithm. Models that torch.compile turns into kernels of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    FORWARD,
+    Category,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    Links,
+    Missing,
+    Nesting,
+    Scale,
+    Settings,
+    Steps,
+    Trace,
+    draw,
+)
+
+from ..shared._costs import launched_us
+from ..shared._words import count, percent, plural, time
+
+_CONVOLUTIONS = ("aten::cudnn_convolution", "aten::convolution_backward", "aten::convolution")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    scale: Scale,
+    busy: GpuBusy,
+    device: Device,
+    settings: Settings,
+    nesting: Nesting,
+    links: Links,
+    *,
+    min_share: float = 0.2,  # of the device's work: what benchmarking gains is a part of this, often a small one
+) -> Iterator[Finding]:
+    if settings.cudnn_benchmark is None:
+        raise Missing("whether cudnn.benchmark was on was not recorded")
+    if settings.cudnn_benchmark or settings.deterministic or settings.compiled or device.kind != "cuda":
+        return
+    events = trace.events
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*_CONVOLUTIONS) & links.inside)
+    if not len(rows) or steps.count < 2 or not _same_in_each_step(trace, steps, links, rows):
+        return
+    spent_us = launched_us(trace, steps, nesting, links, rows)
+    share = spent_us / steps.per_step_us(busy.busy_ns) if busy.busy_ns else 0.0
+    if share < min_share:
+        return
+    shapes = len(np.unique(events.dims[rows]))
+    yield Finding(
+        message=(
+            f"Convolutions of {plural(shapes, 'shape')}, the same in each of {count(steps.count)} steps, take "
+            f"{time(scale.scaled(spent_us))} of each step ({percent(share)} of the device's work), and "
+            "cudnn.benchmark is off."
+        ),
+        # Which algorithm is fastest only the device itself tells.
+        saving=None,
+        facts={"convolution_us": spent_us, "shapes": shapes},
+        fix=Fix(
+            "Let cuDNN time its algorithms once, and measure the step before and after",
+            "numerics",
+            "import torch",
+            "import torch\n\ntorch.backends.cudnn.benchmark = True",
+        ),
+        claims=("compute",),
+        at_most="low",
+    )
+
+
+def _same_in_each_step(trace: Trace, steps: Steps, links: Links, rows: npt.NDArray[np.int64]) -> bool:
+    """Whether every step has the same shapes; unknown shapes are not the same."""
+    dims = trace.events.dims[rows]
+    if (dims < 0).any():
+        return False
+    each = [frozenset(dims[links.step[rows] == step].tolist()) for step in range(steps.count)]
+    return len(set(each)) == 1
+
+
+def _convolution(samples: int) -> Ev:
+    return Ev("aten::cudnn_convolution", dims=[[samples, 64, 56, 56], [64, 64, 3, 3]])
+
+
+_KERNEL = Ev("cudnn_infer_ampere_scudnn_winograd_128x128_ldg1_ldg4", "kernel")
+_STEPS = """
+    step   [1                ][2                ]
+    cpu    [C  ][F  ]          [D  ][F  ]
+    gpu 7   [K        ][L ]     [K        ][L ]
+    """
+_OFF = {"settings": {"cudnn_benchmark": False, "deterministic": False, "compiled": False}}
+
+EXAMPLES = [
+    Example(
+        "fixed sizes, and nothing tried out",
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        facts=_OFF,
+        saves_us="unknown",
+        says=("cudnn.benchmark is off",),
+    ),
+    Example(
+        "sizes that change",
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(31), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        facts=_OFF,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "deterministic algorithms were asked for",
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        facts={"settings": {"cudnn_benchmark": False, "deterministic": True}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "tried out",
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        facts={"settings": {"cudnn_benchmark": True}},
+        saves_us=None,
+    ),
+]

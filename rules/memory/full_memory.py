@@ -1,0 +1,157 @@
+"""The memory of the device is nearly full, or much of it lies unused.
+
+## What it looks at
+The peak of what tensors held and of what PyTorch's allocator kept, against the memory of the device; and what is known
+to hold it: parameters, the optimizer's state, and the rest, which is gradients, activations and buffers.
+
+## Why it costs time
+Before memory runs out the allocator gives back what it kept and asks the driver anew, and each time the device is
+waited for. And a batch that could be larger, or blocks that are computed twice to save memory, cost time in every step.
+Much more memory kept than used is memory in pieces that fit no tensor.
+
+## How to fix it
+Pieces: `PYTORCH_ALLOC_CONF=expandable_segments:True` (`PYTORCH_CUDA_ALLOC_CONF` before PyTorch 2.9). A large state: an
+optimizer that keeps it in 8 bits or factored, or sharded over the ranks. Activations: autocast, checkpointed blocks, a
+smaller batch with accumulated gradients.
+
+## When to leave it
+A device that is full and fast: memory that is used is not wasted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Device,
+    Example,
+    Finding,
+    Fix,
+    Missing,
+    PeakMemory,
+    RankRecord,
+    draw,
+)
+
+from ..shared._words import percent, size
+
+# A state of a quarter of the peak is worth shrinking: 8 bits instead of 32 give back three quarters of it.
+_LARGE_STATE = 0.25
+
+
+def check(
+    memory: PeakMemory,
+    device: Device,
+    record: RankRecord | None,
+    *,
+    min_full: float = 0.92,  # of the device's memory kept at the peak: the driver and libraries need some of the rest
+    min_waste: float = 2.0,  # kept against used at the peak; an allocator that rounds up stays below a half more
+    min_wasted: float = 0.3,  # of the device's memory kept, for that ratio to matter
+) -> Iterator[Finding]:
+    if not device.memory_bytes:
+        raise Missing("the size of the device's memory is not known from this trace")
+    kept = max(memory.reserved or 0.0, memory.bytes)
+    full = kept / device.memory_bytes
+    in_pieces = kept >= min_waste * memory.bytes and full >= min_wasted
+    if not in_pieces and full < min_full:
+        return
+    parts = _parts(memory, record)
+    held = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
+    state = parts.get("the optimizer's state", 0.0)
+    yield Finding(
+        message=(
+            f"{percent(full)} of the device's {size(device.memory_bytes)} are kept at the peak, {size(memory.bytes)} "
+            f"of it by tensors{': ' + held if held else ''}."
+        ),
+        # What the room is worth depends on what is done with it.
+        saving=None,
+        facts={"kept_bytes": kept, "used_bytes": memory.bytes, "device_bytes": device.memory_bytes} | _retries(record),
+        fix=_PIECES if in_pieces else _STATE if state >= _LARGE_STATE * memory.bytes else _ACTIVATIONS,
+        at_most="low",
+    )
+
+
+def _parts(memory: PeakMemory, record: RankRecord | None) -> dict[str, float]:
+    """What is known to hold memory, in bytes; the rest of the peak where parameters and state are both known."""
+    weights = (record.model or {}).get("parameter_bytes") if record else None
+    states = [one.state_bytes for one in record.optimizers] if record else []
+    if not weights or not states or None in states:
+        return {}
+    state = float(sum(one or 0 for one in states))
+    # On a rank of a sharded model the parameters are counted whole: then the parts would be more than there is.
+    rest = memory.bytes - weights - state
+    if rest < 0:
+        return {}
+    known = {"parameters": float(weights), "the optimizer's state": state}
+    return known | {"gradients, activations and buffers": rest}
+
+
+def _retries(record: RankRecord | None) -> dict[str, Any]:
+    known = record.memory if record else None
+    return {"alloc_retries": known["alloc_retries"]} if known and "alloc_retries" in known else {}
+
+
+_PIECES = Fix(
+    "Let segments of memory grow",
+    "exact",
+    "python train.py",
+    "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
+)
+_STATE = Fix(
+    "Keep the optimizer's state in fewer bytes",
+    "numerics",
+    "optimizer = torch.optim.AdamW(model.parameters())",
+    "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())  # or Adafactor, or ZeRO over the ranks",
+)
+_ACTIVATIONS = Fix(
+    "Keep fewer activations",
+    "numerics",
+    "outputs = model(inputs)",
+    "with torch.autocast('cuda', torch.bfloat16):\n    outputs = model(inputs)",
+)
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]\ngpu 7  [K   ][K  ] [K   ][K  ]"
+
+
+def _facts(used: float, kept: float, state: float = 8e9, weights: float = 4e9) -> dict[str, Any]:
+    return {
+        "memory": {"peak_allocated_bytes": int(used), "peak_reserved_bytes": int(kept), "alloc_retries": 0},
+        "model": {"parameter_bytes": int(weights)},
+        "optimizers": [{"name": "AdamW", "state_bytes": int(state)}],
+    }
+
+
+EXAMPLES = [
+    Example(
+        "half of a full device is the optimizer's state",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        facts=_facts(78e9, 80e9, state=40e9, weights=10e9),
+        saves_us="unknown",
+        says=("the optimizer's state 40 GB", "activations and buffers 28 GB"),
+    ),
+    Example(
+        "memory in pieces",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        facts=_facts(20e9, 60e9),
+        saves_us="unknown",
+        says=("20 GB of it by tensors",),
+    ),
+    Example(
+        "twice as much kept as used, of a device that is nearly empty",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        facts=_facts(2e9, 5e9, state=4e8, weights=2e8),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "three quarters of the device",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        facts=_facts(60e9, 64e9),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,298 @@
+"""The backward pass computes the forward pass again.
+
+## What it looks at
+Forward ops inside the backward pass: what activation checkpointing (`torch.utils.checkpoint`) runs a second time
+because it did not keep the results of the first. On a device the time of the kernels that these ops launch.
+
+## Why it costs time
+Checkpointing buys memory with time: in full it adds a whole forward pass, up to a third of the step. Where memory
+would have sufficed, the price is paid for nothing.
+
+## How to fix it
+Compare the peak of the memory with what the device has. Drop the checkpointing, or checkpoint only every second or
+third block; each block that keeps its activations gives back its share of the time.
+
+## When to leave it
+Models that do not fit otherwise, or whose batch would have to shrink.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    AUTOGRAD_NODE,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Category,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Intervals,
+    Links,
+    Nesting,
+    PeakMemory,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+    edits,
+    intersect,
+    replayed_or,
+    shapes,
+    total,
+    union,
+)
+
+from ..shared._side_effect_factors import BESIDES_MUCH
+from ..shared._words import percent, size, time
+
+CONFIRMED = "real trace: ResNet with checkpointed blocks on an MI300X; measured pair on a CPU"
+
+# What a module's forward pass calls and no derivative does.
+_LAYERS = (
+    "aten::linear",
+    "aten::conv1d",
+    "aten::conv2d",
+    "aten::conv3d",
+    "aten::layer_norm",
+    "aten::batch_norm",
+    "aten::group_norm",
+    "aten::rms_norm",
+    "aten::embedding",
+    "aten::scaled_dot_product_attention",
+    "aten::dropout",
+    "aten::relu",
+    "aten::gelu",
+    "aten::silu",
+)
+# Activations of less than this fit wherever a model trains, whatever else is not known about the machine.
+_SMALL_BYTES = 1e9
+# Above this share of its memory a device is full.
+_MEMORY_USED = 0.8
+# The second pass itself is certain to go; what is around it (hooks, packing) a little less.
+_AT_LEAST = 0.9
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    nesting: Nesting,
+    links: Links,
+    memory: PeakMemory | None,
+    undilated: Undilated,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.01,  # one argument or one call to leave out; below 1 % of the step the gain cannot be seen
+) -> Iterator[Finding]:
+    again = _recomputed(trace, nesting) & links.inside
+    spans = _spans(trace, again, nesting, steps)
+    spent_us = _time_us(trace, steps, again, spans, nesting, links, breakdown.on_device)
+    if spent_us < min_share * steps.step_us:
+        return
+    claims = ("compute",) if breakdown.on_device else ("backward",)
+    bound_us = sum(breakdown.us(part) for part in claims)
+    kept = _kept_bytes(trace, again) / steps.count
+    fits = 0 < kept <= _SMALL_BYTES or _fits(kept, memory, device)
+    modelled = scale.saving(
+        _AT_LEAST * min(spent_us, bound_us) if fits else 0.0,
+        min(spent_us, bound_us),
+        "low: nothing where memory does not suffice; high: the second pass",
+    )
+    gone = edits.remove(np.flatnonzero(again)) if breakdown.on_device else edits.remove_time(spans)
+    how = "low: the second pass and not what leads to it, nothing where memory does not suffice; high: the step "
+    how += "replayed without it"
+    saving = replayed_or(modelled, replay, [gone] if fits else [], [gone], how, scale.scaled(bound_us))
+    if fits and not breakdown.on_device:
+        # Checkpointing also packs and unpacks what each op saves, which lies in no span of its own.
+        low = undilated.share(undilated.in_part("backward", spent_us))
+        high = undilated.share(undilated.in_part("backward", spent_us, python_us=spent_us))
+        most = min(max(saving.high_us, high[1] * scale.step_us * BESIDES_MUCH), scale.step_us)
+        saving = replace(saving, low_us=min(saving.low_us, low[0] * scale.step_us, most), high_us=most)
+    full = memory is not None and device.memory_bytes is not None and memory.bytes > _MEMORY_USED * device.memory_bytes
+    if full or saving.high_us < min_share * scale.step_us:
+        return
+    yield Finding(
+        message=(
+            f"The backward pass computes forward ops again for {time(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)}): activations are checkpointed{_room(memory, device)}."
+        ),
+        saving=saving,
+        facts={
+            "recomputed_us": spent_us,
+            "ops": int(again.sum()) / steps.count,
+            "peak_memory_bytes": memory.bytes if memory else None,
+        },
+        fix=Fix(
+            "Keep the activations, of some blocks or of all",
+            "exact",
+            "x = checkpoint(block, x, use_reentrant=False)",
+            "x = block(x)",
+        ),
+        claims=claims,
+        # Without the peak of the memory nobody can say that it suffices.
+        at_most="high" if memory is not None and device.memory_bytes is not None else "medium",
+    )
+
+
+def _recomputed(trace: Trace, nesting: Nesting) -> npt.NDArray[np.bool_]:
+    """Ops that autograd recorded although they ran inside a backward op: those of a forward pass in the wrong place.
+
+    Derivatives that are differentiated themselves (a gradient penalty) are recorded too, but they are products and
+    sums: a node counts where one of its ops is such as only a forward pass calls.
+    """
+    events = trace.events
+    nodes = events.named(AUTOGRAD_NODE)
+    forward = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
+    forward &= ~events.named("Backward")
+
+    def inside(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The backward node around each row, -1 for the node itself and where none is."""
+        around = nesting.ancestor_of(rows, nodes)
+        return np.where(around == rows, -1, around)
+
+    layers = np.unique(inside(np.flatnonzero(forward & events.named(*_LAYERS))))
+    again = np.zeros(len(events), bool)
+    if (layers >= 0).any():  # few scripts compute anything again, and the rest takes a while
+        rows = np.flatnonzero(forward)
+        again[rows[np.isin(inside(rows), layers[layers >= 0])]] = True
+    return again
+
+
+def _spans(trace: Trace, again: npt.NDArray[np.bool_], nesting: Nesting, steps: Steps) -> Intervals:
+    """From the start of each backward node that runs forward ops to the end of the last of them: Python included."""
+    events = trace.events
+    rows = np.flatnonzero(again)
+    nodes, which = np.unique(nesting.ancestor_of(rows, events.named(AUTOGRAD_NODE)), return_inverse=True)
+    ends = np.zeros(len(nodes), np.int64)
+    np.maximum.at(ends, which, events.end_ns[rows])
+    return intersect(union(events.start_ns[nodes], ends), steps.window)
+
+
+def _kept_bytes(trace: Trace, again: npt.NDArray[np.bool_]) -> float:
+    """What keeping the activations would take at most: the largest input of each op, as 4-byte numbers."""
+    events = trace.events
+    largest: dict[int, int] = {}
+    for row in np.flatnonzero(again & (events.dims >= 0)).tolist():
+        known = events.dims[row]
+        if known not in largest:
+            sizes = [math.prod(shape) for shape in shapes(events.dims_table[known]) if shape]
+            largest[known] = max(sizes, default=0)
+    return 4.0 * sum(largest[events.dims[row]] for row in np.flatnonzero(again & (events.dims >= 0)).tolist())
+
+
+def _fits(kept: float, memory: PeakMemory | None, device: Device) -> bool:
+    """Whether the device holds the activations beside its present peak."""
+    if memory is None or device.memory_bytes is None:
+        return False
+    return memory.bytes + kept <= _MEMORY_USED * device.memory_bytes
+
+
+def _time_us(
+    trace: Trace,
+    steps: Steps,
+    again: npt.NDArray[np.bool_],
+    spans: Intervals,
+    nesting: Nesting,
+    links: Links,
+    on_device: bool,
+) -> float:
+    """Device time of what these ops launched; without a device the spans of the second pass, µs per step."""
+    events = trace.events
+    if not on_device:
+        return steps.per_step_us(total(spans))
+    work = np.flatnonzero(trace.device_work & (links.launch >= 0))
+    mine = work[nesting.ancestor_of(links.launch[work], again) >= 0]
+    return steps.per_step_us(float(events.dur_ns[mine].sum()))
+
+
+def _room(memory: PeakMemory | None, device: Device) -> str:
+    if memory is None or device.memory_bytes is None:
+        return ", which costs time for nothing if memory would suffice"
+    return f", though the peak of {size(memory.bytes)} leaves room in {size(device.memory_bytes)}"
+
+
+_EVALUATE = Ev(f"{AUTOGRAD_NODE}: AddmmBackward0", launches="")
+_AGAIN = Ev("aten::linear", args={"Sequence number": 7, "Fwd thread id": 0})
+_BACKWARD_OP = Ev("aten::mm")
+
+_CHECKPOINTED = draw(
+    """
+    step   [1                             ][2                             ]
+    cpu    [F   ]                          [F   ]
+    cpu 2        [E            ]                [E            ]
+    cpu 2        [R   ][B   ]                   [R   ][B   ]
+    gpu 7   [K       ][K      ][K        ]  [K       ][K      ][K        ]
+    """,
+    us=1000,
+    F=FORWARD,
+    E=_EVALUATE,
+    R=_AGAIN,
+    B=_BACKWARD_OP,
+    K=GEMM,
+)
+
+EXAMPLES = [
+    Example(
+        "a checkpointed block",
+        _CHECKPOINTED,
+        saves_us=(0, 10000),
+        says=("forward ops again", "if memory would suffice"),
+    ),
+    Example(
+        "checkpointed, and memory is nearly full",
+        _CHECKPOINTED,
+        facts={"memory": {"peak_allocated_bytes": 78 << 30}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a gradient penalty: derivatives that are recorded to be differentiated again",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [F   ]                          [F   ]
+            cpu 2        [E            ]                [E            ]
+            cpu 2        [R   ][B   ]                   [R   ][B   ]
+            """,
+            us=1000,
+            F=FORWARD,
+            E=Ev(_EVALUATE.name),
+            R=Ev("aten::mm", args={"Sequence number": 7, "Fwd thread id": 0}),
+            B=_BACKWARD_OP,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "an ordinary backward pass",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [F   ]                          [F   ]
+            cpu 2        [E            ]                [E            ]
+            cpu 2              [B   ]                         [B   ]
+            gpu 7   [K           ][K             ]  [K           ][K             ]
+            """,
+            us=1000,
+            F=FORWARD,
+            E=_EVALUATE,
+            B=_BACKWARD_OP,
+            K=GEMM,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,1 @@
+"""Needless work."""

@@ -1,0 +1,227 @@
+"""What of a backward pass serves no optimizer step: whole nodes, and the parts of others that make unread gradients."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Category, Events, Links, Nesting, Trace, dataclass
+
+from ..shared._backward_passes import Pass, Store, inside
+from ..shared._operands import dims_of, sizes
+from ._gradient_uses import DROPPED, INPUT, MAYBE, UNREAD, USED
+
+Ints = npt.NDArray[np.int64]
+
+# Nodes of ops with one activation: they hand a gradient to nothing but the op before them and their parameters.
+_UNARY = (
+    *("convolution", "addmm", "batchnorm", "layernorm", "groupnorm", "dropout", "maxpool2d", "avgpool2d", "upsample"),
+    *("view", "reshapealias", "permute", "transpose", "squeeze", "clone", "mean"),
+    *("relu", "elu", "silu", "tanh", "sigmoid", "softmax", "hardswish"),
+)
+_WEIGHTS = "tbackward"  # the transposed weight of a linear layer: its gradient goes to the parameter
+_PARAMETRIC = ("convolution", "addmm", "norm", "embedding")
+_MASKED = ("aten::convolution_backward", "aten::native_layer_norm_backward", "aten::native_batch_norm_backward")
+_LOOKED_UP = ("aten::embedding_dense_backward", "aten::embedding_sparse_backward")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Needless:
+    """Rows of backward passes that serve no optimizer step: engine calls and ops within others.
+
+    sure       what goes: engine calls, and ops within others that only make gradients that nobody reads
+    possible   all that and the engine calls that go unless something beside them needs what they hand on
+    halves     backward rows of convolutions that make a gradient that is handed on and one that nobody reads
+    nodes      the engine calls of `possible`: their forward ops need no graph
+    gradients  the most gradients that one pass stores
+    unread     the most of them that no optimizer applies
+    unread_bytes   what those take, counted as fp32
+    """
+
+    sure: Ints
+    possible: Ints
+    halves: Ints
+    nodes: Ints
+    gradients: int
+    unread: int
+    unread_bytes: float
+
+
+def needless(trace: Trace, found: Sequence[Pass], verdicts: Sequence[Sequence[int]], kind: int) -> Needless | None:
+    """What goes if gradients of this verdict (NEVER, DROPPED, UNREAD) are not made; None where nothing goes."""
+    sure: set[int] = set()
+    possible: set[int] = set()
+    halves: set[int] = set()
+    most = unread = 0
+    unread_bytes = 0.0
+    forward = _forward_shapes(trace.events)
+    for one, verdict in zip(found, verdicts, strict=True):
+        if kind not in verdict or USED not in verdict:
+            continue
+        walk = _Walk(trace.events, one, verdict, forward)
+        most, unread = max(most, len(one.stores)), max(unread, walk.of(kind))
+        unread_bytes = max(unread_bytes, walk.bytes_of(kind))
+        gone, more = walk.nodes(kind)
+        possible |= more
+        # Of gradients that some step does apply the pass makes these beside others; only what nobody ever updates can
+        # be frozen.
+        parts, half = walk.parts(kind, gone | more) if kind != DROPPED else (set[int](), set[int]())
+        sure |= gone | parts | {store.node for store in one.stores if store.of >= 0 and one.nodes[store.of] in gone}
+        halves |= half
+    if not sure and not possible:
+        return None
+    calls = {row for one in found for row in one.nodes}
+    whole = (sure | possible) & calls
+    rows = [np.array(sorted(each), np.int64) for each in (sure, sure | possible, halves, whole)]
+    return Needless(rows[0], rows[1], rows[2], rows[3], most, unread, unread_bytes)
+
+
+def _forward_shapes(events: Events) -> dict[int, set[tuple[int, ...]]]:
+    """Shapes of the operands of the forward ops by the number that they were recorded under."""
+    found: dict[int, set[tuple[int, ...]]] = {}
+    for row in np.flatnonzero((events.sequence >= 0) & (events.forward_thread <= 0) & (events.dims >= 0)).tolist():
+        dims = dims_of(events, row)
+        found.setdefault(int(events.sequence[row]), set()).update(sizes(dims, at) for at in range(len(dims)))
+    return found
+
+
+class _Walk:
+    """Questions about one backward pass."""
+
+    def __init__(
+        self, events: Events, one: Pass, verdict: Sequence[int], forward: dict[int, set[tuple[int, ...]]]
+    ) -> None:
+        self.events, self.one, self.verdict, self.forward = events, one, verdict, forward
+        self.fates: dict[int, set[int]] = {}
+        self.stores: dict[int, list[Store]] = {}
+        for store, fate in zip(one.stores, verdict, strict=True):
+            self.fates.setdefault(store.of, set()).add(fate)
+            self.stores.setdefault(store.of, []).append(store)
+
+    def of(self, kind: int) -> int:
+        """How many gradients fare so."""
+        return sum(each == kind for each in self.verdict)
+
+    def bytes_of(self, kind: int) -> float:
+        """What the gradients that fare so take, counted as fp32."""
+        pairs = zip(self.one.stores, self.verdict, strict=True)
+        shapes = (json.loads(store.shape) for store, each in pairs if each == kind and store.shape)
+        return float(sum(4 * math.prod(shape) for shape in shapes))
+
+    def nodes(self, kind: int) -> tuple[set[int], set[int]]:
+        """(sure, possible) engine calls that go as a whole."""
+        start = self.events.start_ns
+        last_used, last_open = self._last(USED), self._last(*{USED, MAYBE, INPUT, UNREAD} - {kind})
+        sure = {row for row in self.one.nodes if start[row] >= last_open}
+        possible = {row for row in self.one.nodes if start[row] >= last_used} - sure
+        if kind not in {
+            fate for at, fates in self.fates.items() for fate in fates if at >= 0 and self.one.nodes[at] in sure
+        }:
+            sure, possible = set(), set()  # what comes last is the loss's own, or another verdict's
+        for leaf, fates in self.fates.items():
+            if leaf >= 0 and fates == {kind} and self.one.nodes[leaf] not in sure and self._ends_here(leaf):
+                certain, more = self._chain(leaf)
+                sure |= certain
+                possible |= more
+        return sure, possible - sure
+
+    def parts(self, kind: int, whole: set[int]) -> tuple[set[int], set[int]]:
+        """(rows that only make gradients nobody updates, rows that make one beside another) outside of these nodes."""
+        parts: set[int] = set()
+        halves: set[int] = set()
+        for store, fate in zip(self.one.stores, self.verdict, strict=True):
+            if fate != kind or store.of < 0 or self.one.nodes[store.of] in whole:
+                continue
+            alone, beside = self._makers(store)
+            parts |= {*alone, store.node}
+            halves |= set(beside)
+        return parts, halves
+
+    def _last(self, *kinds: int) -> int:
+        """When the last gradient of these kinds is stored, ns."""
+        pairs = zip(self.one.stores, self.verdict, strict=True)
+        return max(int(self.events.start_ns[store.node]) for store, fate in pairs if fate in kinds)
+
+    def _ends_here(self, at: int) -> bool:
+        """Whether this node hands no gradient on: it makes those of its parameters alone."""
+        rows = inside(self.events, self.one.nodes[at])
+        products = [row for row in rows if self.events.text(row) == "aten::mm"]
+        if products:
+            stored = {store.shape for store in self.stores[at]}
+            return len(products) == 1 and bool(stored & _product_shapes(self.events, products[0]))
+        masked = [row for row in rows if self.events.text(row) in _MASKED]
+        if masked:
+            return _mask(self.events, masked[0]).startswith("[False")
+        return any(self.events.text(row) in _LOOKED_UP for row in rows)
+
+    def _chain(self, leaf: int) -> tuple[set[int], set[int]]:
+        """(sure, possible) engine calls from a leaf to where a used gradient is made, or where another branch joins."""
+        sure: set[int] = {self.one.nodes[leaf]}
+        possible: set[int] = set()
+        certain = True
+        number, shape = int(self.events.sequence[self.one.nodes[leaf]]), self._incoming(leaf)
+        for at in range(leaf - 1, -1, -1):
+            row = self.one.nodes[at]
+            following, fates = int(self.events.sequence[row]), self.fates.get(at, set())
+            name = self.events.text(row).partition(": ")[2].lower()
+            parametric = any(layer in name for layer in _PARAMETRIC)
+            # Where a layer's gradients are stored elsewhere, its parameters are used a second time.
+            if number < 0 or following <= number or fates & {USED, MAYBE, INPUT, UNREAD} or (parametric and not fates):
+                break
+            if not name.startswith(_WEIGHTS):
+                certain = (
+                    certain and any(unary in name for unary in _UNARY) and shape in self.forward.get(following, ())
+                )
+                shape = self._incoming(at)
+            certain = certain and following == number + 1
+            (sure if certain else possible).add(row)
+            number = following
+        return sure, possible
+
+    def _incoming(self, at: int) -> tuple[int, ...]:
+        """Shape of the gradient that comes into a node: that of its forward op's result."""
+        rows = inside(self.events, self.one.nodes[at])
+        return sizes(dims_of(self.events, rows[0]), 0) if rows else ()
+
+    def _makers(self, store: Store) -> tuple[list[int], list[int]]:
+        """(rows that make this gradient alone, rows that make it beside another) within the node that made it."""
+        events, rows = self.events, inside(self.events, self.one.nodes[store.of])
+        products = [row for row in rows if events.text(row) == "aten::mm"]
+        mine = [row for row in products if store.shape in _product_shapes(events, row)]
+        if mine:
+            return mine[-1:], []
+        if products and "," not in store.shape:
+            return [row for row in rows if events.text(row) == "aten::sum"], []
+        # The gradient is one of those of the op's second and third argument: its input and its weights.
+        both = (row for row in rows if events.text(row) == "aten::convolution_backward")
+        return [], [row for row in both if store.shape in {str(list(sizes(dims_of(events, row), at))) for at in (1, 2)}]
+
+
+def forward_of(trace: Trace, nesting: Nesting, links: Links, nodes: Ints) -> Ints:
+    """The outermost forward ops that recorded these nodes."""
+    events = trace.events
+    numbers = events.sequence[nodes]
+    ops = events.of(Category.CPU_OP) & (events.forward_thread <= 0) & ~events.named("Backward") & links.inside
+    rows = np.flatnonzero(ops & np.isin(events.sequence, numbers[numbers >= 0]))
+    outer: Ints = np.unique(nesting.outer_op[rows])
+    return outer[outer >= 0]
+
+
+def _mask(events: Events, row: int) -> str:
+    """Which gradients a backward op makes, from its last list of flags on; empty where the trace does not tell."""
+    text = events.values_table[int(events.values[row])] if events.values[row] >= 0 else ""
+    at = max(text.rfind("[True"), text.rfind("[False"))
+    return text[at:] if at >= 0 else ""
+
+
+def _product_shapes(events: Events, row: int) -> set[str]:
+    """The shape of a product, as it is and transposed."""
+    dims = dims_of(events, row)
+    left, right = sizes(dims, 0), sizes(dims, 1)
+    if len(left) != 2 or len(right) != 2:
+        return set()
+    return {str([left[0], right[1]]), str([right[1], left[0]])}

@@ -1,0 +1,90 @@
+"""Forward passes without gradients that compute what a trained one had computed: proven op by op, not by shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Finding, Fix, Lines, Reused, Saving, Scale, Source, Steps, Trace
+
+from ..shared._places import often, place
+from ..shared._words import percent, time
+from ._forwards_without_backward import UnfollowedForwards, is_layer
+from ._reuse_saving import Reuse
+
+Ints = npt.NDArray[np.int64]
+FIRST_OUTPUT = Fix(
+    "Use the output of the first pass",
+    "exact",
+    "logits = model(inputs)\nloss = criterion(logits, targets)\ncorrect += (model(inputs).argmax(1) == targets).sum()",
+    "logits = model(inputs)\nloss = criterion(logits, targets)\n"
+    "correct += (logits.detach().argmax(1) == targets).sum()",
+)
+
+
+def proven_again(trace: Trace, reused: Reused, forwards: UnfollowedForwards) -> tuple[Ints, Ints]:
+    """Ops without a record that computed what recorded ones had, and those; none where no network's op is among them.
+
+    Only where the trained pass came first: what is computed without gradients before it cannot be trained, and what
+    autograd never records (indices, comparisons) tells nothing.
+    """
+    events = trace.events
+    kept = (events.sequence[reused.again] < 0) & (events.sequence[reused.first] >= 0)
+    # A record that no backward pass uses is a finding of its own.
+    kept &= ~np.isin(reused.first, [row for run in forwards.runs for row in run.rows])
+    again, first = reused.again[kept], reused.first[kept]
+    if not any(is_layer(events, row) for row in again.tolist()):
+        return again[:0], first[:0]
+    return np.unique(again), np.unique(first)
+
+
+def times(trace: Trace, steps: Steps, again: Ints) -> int:
+    """The number of steps in which such a pass runs; a third pass repeats the first as the second does."""
+    return len(np.unique(steps.step_of(trace.events.start_ns[again])))
+
+
+def called(trace: Trace, lines: Lines | None, again: Ints, first: Ints) -> Source | None:
+    """The line that asked for such a pass: the last before it that is in no function that both passes go through."""
+    if lines is None or not len(lines.spans) or not len(again):
+        return None
+    shared = set(lines.op_source[again].tolist()) & set(lines.op_source[first].tolist()) - {-1}
+    within = {(lines.sources[one].file, lines.sources[one].function) for one in shared}
+    asked: dict[int, int] = {}
+    for start in trace.events.start_ns[_begins(trace, again, first)].tolist():
+        at = int(np.searchsorted(lines.spans[:, 0], start, side="right")) - 1
+        before = (int(one) for one in lines.span_source[: at + 1][::-1])
+        found = next(
+            (one for one in before if (lines.sources[one].file, lines.sources[one].function) not in within), -1
+        )
+        asked[found] = asked.get(found, 0) + 1
+    most = max(asked, key=asked.__getitem__)
+    return lines.sources[most] if most >= 0 else None
+
+
+def without_gradients(
+    steps: Steps, scale: Scale, work: Reuse, ran: int, asked: Source | None, saving: Saving, claims: tuple[str, ...]
+) -> Finding:
+    """The finding of passes that run again without gradients, each in one of the steps. asked: the line that called."""
+    return Finding(
+        message=(
+            f"A forward pass that is trained runs again without gradients {often(ran / steps.count)}{place(asked)}, on "
+            f"the same tensors with the same weights: {time(scale.scaled(work.us))} of each step "
+            f"({percent(work.us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=tuple(dict.fromkeys(one for one in (asked, *work.where) if one)),
+        facts={"forward_us": work.us, "per_step": ran / steps.count, "ops": len(work.rows) / steps.count},
+        fix=FIRST_OUTPUT,
+        claims=claims,
+    )
+
+
+def _begins(trace: Trace, again: Ints, first: Ints) -> Ints:
+    """The first op of each pass: one that follows a trained op, or none."""
+    starts = trace.events.start_ns
+    trained = np.sort(starts[first])
+    number = np.searchsorted(trained, starts[again])
+    order = np.argsort(starts[again], kind="stable")
+    new = np.diff(number[order], prepend=-1) > 0
+    found: Ints = again[order[new]]
+    return found

@@ -1,0 +1,251 @@
+"""What goes where a result that is there already is used: ops, what is between them, their backward pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    Breakdown,
+    Intervals,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Reused,
+    Saving,
+    Scale,
+    Source,
+    Steps,
+    Trace,
+    Undilated,
+    dataclass,
+    edits,
+    replayed_or,
+    subtract,
+    total,
+    union,
+)
+
+from ..shared._backward_passes import NODE, begins
+from ..shared._costs import launched_us, share_of
+from ..shared._side_effect_factors import BESIDES
+from ._forwards_without_backward import UnfollowedForwards
+from ._repeated_passes import passes_again
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+# Ops that only look at a tensor anew: of no use without the ones around them.
+_VIEWS = frozenset(
+    "aten::" + name
+    for names in (
+        ("view", "view_as", "reshape", "flatten", "unflatten", "transpose", "t", "permute", "movedim", "numpy_T", "mT"),
+        ("adjoint", "expand", "expand_as", "unsqueeze", "squeeze", "select", "slice", "narrow", "diagonal", "unfold"),
+        ("chunk", "split", "unbind", "detach", "alias", "as_strided", "to", "contiguous"),
+    )
+    for name in names
+)
+# Python between two calls of ops takes less; longer stretches of it do something else.
+_LONGEST_GAP_NS = 200_000
+# Lines with less of the time than this are not named beside the first.
+_NAMED, _MOST_NAMED = 0.15, 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reuse:
+    """Ops that need not run, on the loop's thread.
+
+    rows      the ops;  nodes: of the backward pass what they recorded, on whichever thread
+    us        time per step of the ops and what lies between them; backward_us: of the nodes
+    where     the user's lines that ran them, by time
+    """
+
+    rows: Ints
+    nodes: Ints
+    us: float
+    backward_us: float
+    where: tuple[Source, ...]
+    spans: Intervals  # of ops and nodes alone
+    wide: Intervals  # with what lies between them
+    casts: Ints  # of the rows those that autocast made inside another op
+    passes: float  # backward passes per step that need not run at all
+
+
+def owned(trace: Trace, reused: Reused, nesting: Nesting, forwards: UnfollowedForwards | None) -> tuple[Ints, Ints]:
+    """Rows that compute something again, and rows that are constant: no row is both, and none is another rule's.
+
+    Forward passes that no backward pass follows have rules of their own; where one of two equal ops is recorded for a
+    backward pass and the other is not, that is an evaluation beside the training. What the step before had computed
+    counts where a whole pass runs twice, forward and backward: a graph does not outlive its backward pass. Constants
+    that are made several times are constants where they are most of what is made again, else a part of that.
+    """
+    passes = np.array([row for run in forwards.runs for row in run.rows] if forwards else [], np.int64)
+    recorded, took = trace.events.sequence >= 0, trace.events.dur_ns
+    # A cast of autocast's belongs to the call that it was made for.
+    theirs = np.isin(nesting.outer_op[reused.again], passes) | np.isin(nesting.outer_op[reused.first], passes)
+    theirs |= recorded[reused.again] != recorded[reused.first]
+    if reused.over.any() and not len(passes_again(trace, reused, pairs(reused)[reused.over]).fills):
+        theirs |= reused.over
+    again, constant = np.unique(reused.again[~theirs]), np.unique(reused.constant)
+    both = np.intersect1d(again, constant)
+    if 2 * took[both].sum() > took[again].sum():
+        return np.setdiff1d(again, both), constant
+    return again, np.setdiff1d(constant, np.union1d(both, reused.first[np.isin(reused.again, both)]))
+
+
+def pairs(reused: Reused) -> Ints:
+    """(n, 2) each op that computes something again, and the one that had."""
+    return np.stack((reused.again, reused.first), axis=1)
+
+
+def reuse(
+    trace: Trace, steps: Steps, reused: Reused, nesting: Nesting, lines: Lines | None, rows: Ints, firsts: Ints
+) -> Reuse:
+    """These ops (some of `reused.ops`) with all that goes with them. firsts: the ops whose results are used instead."""
+    events = trace.events
+    alike = events.rows_with(events.names_where(_VIEWS.__contains__))
+    views = alike[reused.ops] & ~np.isin(reused.ops, rows)
+    # A row that is itself a look at a tensor has no others of its own: those beside it are of other tensors.
+    solid, alone = rows[~alike[rows]], rows[alike[rows]]
+    seen = np.union1d(_with_views(reused.ops, views, solid), alone)
+    own, firsts_nodes = _nodes(trace, reused, seen), _nodes(trace, reused, firsts)
+    both = pairs(reused)[np.isin(reused.again, rows) & np.isin(reused.first, firsts)]
+    whole = passes_again(trace, reused, both)
+    sums = _sums(trace, nesting, _in_passes_of(trace, firsts_nodes, own))
+    nodes = np.union1d(np.union1d(_in_passes_of(trace, own, firsts_nodes), whole.nodes), sums)
+    spans = union(events.start_ns[rows], events.end_ns[rows])
+    casts = rows[nesting.outer_op[rows] != rows]
+    # Gradients of what is cast once are added up all the same, before the cast's own node instead of behind it.
+    kept = _sums(trace, nesting, np.intersect1d(nodes, _nodes(trace, reused, casts)))
+    wide = _both(_joined(trace, steps, reused.ops[~views], solid), _joined(trace, steps, reused.ops, alone))
+    every = np.flatnonzero(events.named(NODE) & (events.thread == steps.main_thread))
+    behind = _joined(trace, steps, every, np.intersect1d(nodes, every))
+    of_nodes = union(events.start_ns[nodes], events.end_ns[nodes])
+    return Reuse(
+        rows=rows,
+        nodes=nodes,
+        us=steps.per_step_us(total(wide)),
+        backward_us=steps.per_step_us(total(of_nodes)),
+        where=_where(trace, lines, rows if not len(whole.fills) else whole.fills),
+        spans=subtract(_both(spans, of_nodes), union(events.start_ns[kept], events.end_ns[kept])),
+        wide=_both(wide, behind),
+        casts=casts,
+        passes=len(whole.fills) / steps.count,
+    )
+
+
+def _both(one: Intervals, other: Intervals) -> Intervals:
+    both = np.concatenate((one, other))
+    return union(both[:, 0], both[:, 1])
+
+
+def _with_views(ops: Ints, views: Mask, rows: Ints) -> Ints:
+    """The rows with the views of what they read or made: those next to one of them, with no other op between."""
+    chosen = np.isin(ops, rows)
+    others = np.flatnonzero(~views)
+    if not len(others):
+        return rows
+    after = np.searchsorted(others, np.arange(len(ops)))
+    last, following = others[np.maximum(after - 1, 0)], others[np.minimum(after, len(others) - 1)]
+    return ops[chosen | (views & (chosen[last] | chosen[following]))]
+
+
+def _joined(trace: Trace, steps: Steps, among: Ints, rows: Ints) -> Intervals:
+    """The time of rows with what lies around them up to others of `among`, as far as that is short, in one step."""
+    if not len(rows):
+        return np.empty((0, 2), np.int64)
+    events = trace.events
+    others = np.setdiff1d(among, rows)
+    ends, starts = np.sort(events.end_ns[others]), events.start_ns[others]
+    mine, stops = events.start_ns[rows], events.end_ns[rows]
+    bounds = np.concatenate(([np.iinfo(np.int64).min], ends)), np.concatenate((starts, [np.iinfo(np.int64).max]))
+    before = bounds[0][np.searchsorted(ends, mine, side="right")]
+    after = bounds[1][np.searchsorted(starts, stops, side="left")]
+    step = steps.spans[np.maximum(steps.step_of(mine), 0)]
+    began = np.maximum(np.maximum(before, step[:, 0]), mine - _LONGEST_GAP_NS)
+    ended = np.minimum(np.minimum(after, step[:, 1]), stops + _LONGEST_GAP_NS)
+    return union(np.minimum(began, mine), np.maximum(ended, stops))
+
+
+def _nodes(trace: Trace, reused: Reused, rows: Ints) -> Ints:
+    """The nodes of the backward pass that were recorded during these ops.
+
+    Each op carries the count of recorded nodes at its start: those up to the count of the next op are its own.
+    """
+    events = trace.events
+    mine = reused.ops[(events.sequence[reused.ops] >= 0) & (events.forward_thread[reused.ops] <= 0)]
+    if not len(mine):
+        return np.empty(0, np.int64)
+    at = np.searchsorted(mine, rows)
+    known = (at < len(mine) - 1) & (mine[np.minimum(at, len(mine) - 1)] == rows)
+    first = events.sequence[rows[known]]
+    stop = events.sequence[mine[at[known] + 1]]
+    nodes = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))
+    order = np.argsort(events.sequence[nodes], kind="stable")
+    ordered = events.sequence[nodes][order]
+    low, high = np.searchsorted(ordered, first), np.searchsorted(ordered, stop)
+    chosen = [order[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True) if b > a]
+    return np.unique(nodes[np.concatenate(chosen)]) if chosen else np.empty(0, np.int64)
+
+
+def _in_passes_of(trace: Trace, nodes: Ints, firsts: Ints) -> Ints:
+    """Those nodes that run in a backward pass which goes through the first ops, too: in others the first would run.
+
+    Without any node of first ops they are all of them: what is made once, before the loop, has no backward pass.
+    """
+    events = trace.events
+    every = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))
+    if not len(firsts) or not len(nodes):
+        return nodes
+    number = np.cumsum(begins(events, every))
+    both = np.intersect1d(number[np.isin(every, nodes)], number[np.isin(every, firsts)])
+    return nodes[np.isin(nodes, every[np.isin(number, both)])]
+
+
+def _sums(trace: Trace, nesting: Nesting, nodes: Ints) -> Ints:
+    """Where the engine adds up the gradients of two uses: additions directly in these nodes, in no derivative."""
+    events = trace.events
+    sums = np.flatnonzero(events.exactly("aten::add", "aten::add_"))
+    return sums[np.isin(nesting.parent[sums], nodes)]
+
+
+def _where(trace: Trace, lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
+    """The lines that ran most of the rows' time."""
+    took: dict[Source, int] = {}
+    for row in rows.tolist() if lines is not None else ():
+        found = lines.where_op(row) if lines is not None else None
+        if found is not None:
+            took[found] = took.get(found, 0) + int(trace.events.dur_ns[row])
+    order = sorted(took, key=lambda one: -took[one])
+    whole = sum(took.values())
+    return tuple(one for one in order[:_MOST_NAMED] if took[one] >= _NAMED * whole)
+
+
+def saving_of(
+    work: Reuse,
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated,
+    replay: Replay | None,
+) -> tuple[Saving, tuple[str, ...]]:
+    """What the step saves without that work, and the parts of the step that it is claimed from."""
+    both = np.union1d(work.rows, work.nodes)
+    if breakdown.on_device:
+        claims: tuple[str, ...] = ("compute",)
+        bound_us = breakdown.us("compute")
+        spent_us = min(launched_us(trace, steps, nesting, links, both), bound_us)
+        how = "the step replayed without these ops and their part of the backward pass"
+        modelled = scale.saving(spent_us, spent_us, how)
+        gone = [edits.remove(both)]
+        return replayed_or(modelled, replay, gone, gone, how, scale.scaled(bound_us)), claims
+    ends = [share_of(trace, steps, undilated, spans) for spans in (work.spans, work.wide)]
+    # Where the profiler slowed ops more than what lies between them, the wider spans may come out as the shorter ones.
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    how = "low: the time of these ops and of their part of the backward pass; high: with what lies between them, and "
+    how += "what they push out of the caches"
+    saving = Saving(low * scale.step_us, min(high * BESIDES, 1.0) * scale.step_us, "modelled", how)
+    return saving, ("forward", "backward", "other_ops", "host")

@@ -1,0 +1,225 @@
+"""Evaluation records a graph for a backward pass that never comes.
+
+## What it looks at
+Forward ops within the training steps that autograd recorded and that no backward pass followed: a validation without
+`torch.no_grad()`, a frozen network, a metric. Passes that repeat the trained forward pass op for op belong to the
+rule second-forward. Evaluation loops between the training steps are not in the profile.
+
+## Why it costs time
+Autograd keeps every intermediate result until the graph is dropped. The evaluation then needs memory for all of them
+at once, fresh from the system each time, where one or two buffers would do; and each op pays for its record.
+
+## How to fix it
+`@torch.no_grad()` on the function, or `with torch.inference_mode():` around the pass. Outputs of a part that is not
+trained: `features.detach()` alone is too late, the pass itself has to run under `no_grad`.
+
+## When to leave it
+When gradients are taken later with respect to the inputs, after the steps that were profiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    GEMM,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Links,
+    Nesting,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    total,
+    union,
+)
+
+from ..shared._costs import calm, launched_us
+from ..shared._places import often, place
+from ..shared._words import percent, time
+from ._forwards_without_backward import NO_GRAD_SAVES, UnfollowedForwards, is_network
+
+CONFIRMED = "measured pair on a CPU: a validation every 5 steps, with and without no_grad"
+
+# Time in ops that the trained forward pass runs too, from which on it is the same pass again.
+_THE_SAME = 0.8
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    forwards: UnfollowedForwards,
+    nesting: Nesting,
+    links: Links,
+    *,
+    min_share: float = 0.05,  # of it at most half is saved; a term of a loss that is only shown takes less
+) -> Iterator[Finding]:
+    runs = [run for run in forwards.runs if run.repeated < _THE_SAME and is_network(trace.events, run)]
+    if not runs:
+        return
+    claims: tuple[str, ...]
+    if breakdown.on_device:
+        rows = np.concatenate([run.rows for run in runs])
+        claims = ("compute",)
+        spent_us = launched_us(trace, steps, nesting, links, rows)
+    else:
+        spans = calm(union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs])))
+        spent_us, claims = steps.per_step_us(total(spans)), ("forward", "other_ops", "host")
+    if spent_us < min_share * steps.step_us:
+        return
+    bound_us = sum(breakdown.us(part) for part in claims)
+    longest = max(runs, key=lambda run: run.end_ns - run.start_ns)
+    where = longest.where
+    yield Finding(
+        message=(
+            f"Forward ops whose record no backward pass uses run {often(len(runs) / steps.count)}"
+            f"{place(where)}: {time(scale.scaled(spent_us))} of an average step "
+            f"({percent(spent_us / steps.step_us)}), and all their results stay in memory meanwhile."
+        ),
+        saving=None if breakdown.on_device else _on_cpu(min(spent_us, bound_us), scale),
+        where=(where,) if where else (),
+        facts={"forward_us": spent_us, "per_step": len(runs) / steps.count},
+        fix=Fix(
+            "Evaluate without recording a graph",
+            "exact",
+            "def evaluate():\n    model.eval()\n    ...",
+            "@torch.no_grad()\ndef evaluate():\n    model.eval()\n    ...",
+        ),
+        claims=claims,
+        # What a device saves is memory above all, and how much time that gives nobody has measured here.
+        at_most="low" if breakdown.on_device else "medium",
+    )
+
+
+def _on_cpu(spent_us: float, scale: Scale) -> Saving:
+    how = "from nothing to as much of the pass as no_grad gave back at most, of eleven models on a CPU"
+    return scale.saving(0.0, spent_us * NO_GRAD_SAVES, how)
+
+
+def _linear(number: int, samples: int) -> Ev:
+    dims = [[samples, 256], [1024, 256], [1024]]
+    return Ev("aten::linear", dims=dims, args={"Sequence number": number, "Fwd thread id": 0})
+
+
+def _softmax(number: int) -> Ev:
+    return Ev("aten::softmax", dims=[[64, 1024]], args={"Sequence number": number, "Fwd thread id": 0})
+
+
+def _backward(number: int) -> Ev:
+    name = "autograd::engine::evaluate_function: AddmmBackward0"
+    return Ev(name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
+
+
+_STEPS = """
+    step   [1                                  ][2                                  ]
+    cpu    [A ][B ][Z   ][Y   ][C   ][D   ]      [E ][F ][X   ][W   ][G   ][H   ]
+    """
+_TRAINED: dict[str, Any] = {
+    "A": _linear(1, 64),
+    "B": _linear(2, 64),
+    "Z": _backward(2),
+    "Y": _backward(1),
+    "E": _linear(5, 64),
+    "F": _linear(6, 64),
+    "X": _backward(6),
+    "W": _backward(5),
+}
+_FREE = Ev("aten::linear", dims=[[512, 256], [1024, 256], [1024]])
+
+EXAMPLES = [
+    Example(
+        "a validation batch after each step",
+        draw(_STEPS, us=100, **_TRAINED, C=_linear(3, 512), D=_linear(4, 512), G=_linear(7, 512), H=_linear(8, 512)),
+        saves_us=(0, 600),
+        says=("no backward pass uses", "once a step"),
+    ),
+    Example(
+        "the same beside a GPU, where it is memory that counts",
+        draw(
+            """
+            step   [1                                  ][2                                  ]
+            cpu    [A ][B ][Z   ][Y   ][C   ][D   ]      [E ][F ][X   ][W   ][G   ][H   ]
+            gpu 7   [K ][K ]            [K   ][K   ]      [K ][K ]            [K   ][K   ]
+            """,
+            us=100,
+            **_TRAINED,
+            C=_linear(3, 512),
+            D=_linear(4, 512),
+            G=_linear(7, 512),
+            H=_linear(8, 512),
+            K=GEMM,
+        ),
+        saves_us="unknown",
+    ),
+    Example(
+        "under no_grad",
+        draw(_STEPS, us=100, **_TRAINED, C=_FREE, D=_FREE, G=_FREE, H=_FREE),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the trained pass again is a matter of another rule",
+        draw(_STEPS, us=100, **_TRAINED, C=_linear(3, 64), D=_linear(4, 64), G=_linear(7, 64), H=_linear(8, 64)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "an action is drawn from what a trained policy says",
+        draw(
+            """
+            step   [1                                  ][2                                  ]
+            cpu    [A ][R][S         ][B ][Z   ][Y   ]   [E ][T][S         ][F ][X   ][W   ]
+            """,
+            us=100,
+            A=_linear(1, 64),
+            R=_softmax(2),
+            B=_linear(3, 64),
+            Z=_backward(3),
+            Y=_backward(1),
+            E=_linear(4, 64),
+            T=_softmax(5),
+            F=_linear(6, 64),
+            X=_backward(6),
+            W=_backward(4),
+            S=Ev("aten::multinomial", dims=[[64, 1024]]),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a distribution checks what it is given: no pass of a network",
+        draw(
+            _STEPS,
+            us=100,
+            **_TRAINED,
+            C=Ev("aten::sum", dims=[[512, 64]], args={"Sequence number": 3, "Fwd thread id": 0}),
+            D=Ev("aten::abs", dims=[[512]], args={"Sequence number": 4, "Fwd thread id": 0}),
+            G=Ev("aten::sum", dims=[[512, 64]], args={"Sequence number": 7, "Fwd thread id": 0}),
+            H=Ev("aten::abs", dims=[[512]], args={"Sequence number": 8, "Fwd thread id": 0}),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "every forward pass has its backward pass",
+        draw(
+            """
+            step   [1                                  ][2                                  ]
+            cpu    [A ][B ][Z   ][Y   ]                  [E ][F ][X   ][W   ]
+            """,
+            us=100,
+            **_TRAINED,
+        ),
+        saves_us=None,
+    ),
+]

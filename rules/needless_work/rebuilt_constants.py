@@ -1,0 +1,177 @@
+"""Constants are computed anew in every step.
+
+## What it looks at
+Ops of the training step whose results depend on nothing but numbers of the script and tensors that the script held
+for many steps and that nothing wrote meanwhile: grids, masks, positions, frozen weights, a data set that is prepared
+at each use. `advisor run` observes what ops read and write in two steps. Batches and what is made of them, draws,
+weights that are trained and what is written over later are never among them; nor is a part of a tensor that is
+another part in the next step.
+
+## Why it costs time
+The result is the same each time, or one of a few, and could be kept.
+
+## How to fix it
+Compute it before the loop, once for each input that occurs; in a module keep it with `register_buffer`.
+
+## When to leave it
+Where a number of the script changes it from step to step, which stands in no trace: a schedule, a temperature. Where
+the results of all inputs together do not fit into memory, or weights are kept small (quantised) on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Reused,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._places import place
+from ..shared._words import percent, plural, time
+from ._forwards_without_backward import UnfollowedForwards
+from ._reuse_saving import owned, reuse, saving_of
+
+CONFIRMED = "measured pair on a CPU: the rays of all pixels of a camera, made in each step"
+
+# Of a few calls that are all overhead the profiler may have made all that there seems to be: a third has to be sure.
+_SURE = 1 / 3
+
+# A tensor that one number fills is as quickly filled as read: kept, it saves nothing.
+_FILLS = (
+    *("aten::zeros", "aten::ones", "aten::full", "aten::zeros_like", "aten::ones_like", "aten::full_like"),
+    *("aten::new_zeros", "aten::new_ones", "aten::new_full"),
+)
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    reused: Reused,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated,
+    lines: Lines | None,
+    forwards: UnfollowedForwards | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.03,  # lines to move out of the loop: below 3 % of the step that is no matter of speed
+) -> Iterator[Finding]:
+    _, rows = owned(trace, reused, nesting, forwards)
+    if trace.events.exactly(*_FILLS)[rows].all():
+        return
+    work = reuse(trace, steps, reused, nesting, lines, rows, rows[:0])
+    saving, claims = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
+    if saving.high_us < min_share * scale.step_us or saving.low_us < _SURE * min_share * scale.step_us:
+        return
+    per_step = len(rows) / steps.count
+    yield Finding(
+        message=(
+            f"Each step runs {plural(per_step, 'op')}{place(next(iter(work.where), None))} whose results depend only "
+            f"on numbers of the script and on tensors that nothing writes: {time(scale.scaled(work.us))} of it "
+            f"({percent(work.us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=work.where,
+        facts={"ops": per_step, "constant_us": work.us},
+        fix=Fix(
+            "Compute it once before the loop",
+            "exact",
+            "for step in range(steps):\n    start, toward = rays(cameras[view])",
+            "bundles = [rays(camera) for camera in cameras]\nfor step in range(steps):\n"
+            "    start, toward = bundles[view]",
+        ),
+        claims=claims,
+        # A number that Python changes from step to step is not seen.
+        at_most="medium",
+    )
+
+
+_STEPS = """
+    step   [1                           ][2                           ]
+    cpu    [G    ][C    ][A   ][B      ]  [G    ][C    ][A   ][B      ]
+    """
+_OPS: dict[str, Any] = {"G": Ev("aten::arange"), "C": Ev("aten::cos"), "A": FORWARD, "B": BACKWARD}
+_NAMES = ["aten::arange", "aten::cos", "aten::linear"]
+
+
+def _facts(constant: list[int]) -> dict[str, Any]:
+    return {"reused": {"names": _NAMES, "ops": [0, 1, 2], "again": [], "constant": constant}}
+
+
+EXAMPLES = [
+    Example(
+        "a table of cosines is made in each step",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_facts([0, 1]),
+        saves_us=(1350, 1600),
+        says=("2 ops whose results depend only on numbers",),
+    ),
+    Example(
+        "the same beside a GPU",
+        draw(
+            """
+            step   [1                           ][2                           ]
+            cpu    [G    ][C    ][A   ][B      ]  [G    ][C    ][A   ][B      ]
+            gpu 7     [K   ][L    ][M   ][M     ]    [K   ][L    ][M   ][M     ]
+            """,
+            us=100,
+            G=Ev("aten::arange", launches="kernel"),
+            C=Ev("aten::cos", launches="kernel"),
+            A=FORWARD,
+            B=Ev(BACKWARD.name, launches="kernel"),
+            K=Ev("void at::native::elementwise_kernel_with_index<int>", "kernel"),
+            L=Ev("void at::native::vectorized_elementwise_kernel<4, cos>", "kernel"),
+            M=Ev("ampere_sgemm_128x64_tn", "kernel"),
+        ),
+        facts=_facts([0, 1]),
+        saves_us=(700, 1500),
+    ),
+    Example(
+        "a tensor of zeros is made in each step",
+        draw(_STEPS, us=100, **(_OPS | {"G": Ev("aten::zeros"), "C": Ev("aten::zeros_like")})),
+        facts={
+            "reused": {
+                "names": ["aten::zeros", "aten::zeros_like", "aten::linear"],
+                "ops": [0, 1, 2],
+                "again": [],
+                "constant": [0, 1],
+            }
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "positions of a batch whose length is another one each time",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_facts([]),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a table that is small beside the step",
+        draw(_STEPS, us=1000, **(_OPS | {"G": Ev("aten::arange", fill=0.001), "C": Ev("aten::cos", fill=0.001)})),
+        facts=_facts([0, 1]),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None),
+]

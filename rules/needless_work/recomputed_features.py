@@ -1,0 +1,277 @@
+"""Features of the same samples are computed anew in each epoch.
+
+## What it looks at
+Layers of the forward pass that nothing trains and that see the samples as the data set gives them, where it gives
+the same ones in each epoch: a frozen backbone below a new head, a teacher, a fixed encoder. `advisor run` looks at
+which tensors ops read in two steps of its own. Counted is what works on each sample by itself with tensors that nobody
+writes, up to the first op that does more than that. The weights are looked at again at each later epoch. Random numbers
+end it, wherever they are drawn: in the data set, by an augmentation on the device, by dropout, in Python; so do
+normalisations that learn statistics. Whether workers draw is not known, so of samples that they load nothing is said,
+nor of batches that have another shape in each step.
+
+## Why it costs time
+The result for a sample is the same in each epoch, down to the last digit. Of ten epochs nine compute it for nothing,
+and load pictures for it that are larger than their features.
+
+## How to fix it
+Run the frozen part once over the data set, under `torch.no_grad()`, and train the rest on what it gives: a
+`TensorDataset` of features, or files of them where memory is short.
+
+## When to leave it
+Where the layers will be trained later, or the samples augmented. Where the features of all samples fit neither memory
+nor a fast disk: the finding says how large they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    GEMM,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Loader,
+    LoaderFacts,
+    Nesting,
+    ObservedOps,
+    RankRecord,
+    Replay,
+    Reused,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._costs import less_by
+from ..shared._places import place
+from ..shared._words import count, percent, size, time
+from ._reuse_saving import reuse, saving_of
+
+CONFIRMED = "measured pair on a CPU: a frozen backbone that is asked in each of ten epochs, and once"
+
+Ints = npt.NDArray[np.int64]
+# Passes over the data set from which on there is an epoch that need not compute; the last batch may have been dropped.
+_PASSES = 1.5
+_LAYERS = 2
+# At least so fast are kept features read and put into a batch: random rows of an array in memory, on one slow core.
+_BYTES_PER_US = 1e3
+# Of the profiled steps those that have to run these ops: the others may be of another kind, such as an epoch's last.
+_MOST_STEPS = 0.9
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    observed: ObservedOps,
+    record: RankRecord,
+    facts: LoaderFacts,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated,
+    lines: Lines | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.05,  # a pass over the data set and another loader: below 5 % of the step that is no gain
+) -> Iterator[Finding]:
+    seen, loader = observed.seen.features, facts.loader
+    if seen is None or not _same_each_time(record, loader, seen.samples) or not (seen.frozen or seen.begun):
+        return
+    passes, samples = _passes(record, loader), loader.dataset_size or 0
+    rows = _rows(observed, seen.ops)
+    # A first layer alone, which makes more of a sample than there was, is the begin of a network that is not frozen.
+    begin = seen.layers < _LAYERS and seen.kept_bytes > seen.read_bytes > 0
+    if passes < _PASSES or begin or not len(rows):
+        return
+    nothing = rows[:0]
+    known = Reused(observed.rows, nothing, nothing, nothing.astype(bool), rows, observed.share)
+    work = reuse(trace, steps, known, nesting, lines, rows, nothing)
+    if len(work.nodes):
+        return  # a backward pass goes through them: those gradients are another rule's
+    each, claims = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
+    more_bytes = max(seen.kept_bytes - seen.read_bytes, 0) * seen.samples
+    fewer_us = 0.0 if breakdown.on_device else _fetched_us(record) * _smaller(seen.kept_bytes, seen.read_bytes)
+    saving = _over_all_epochs(each, passes, more_bytes / _BYTES_PER_US, fewer_us, scale)
+    if saving.high_us < min_share * scale.step_us or not saving.low_us:
+        return
+    yield Finding(
+        message=(
+            f"Layers that nothing trains compute features of the same {count(samples)} samples "
+            f"{count(round(passes))} times{place(next(iter(work.where), None))}: "
+            f"{time(scale.scaled(work.us))} of each step ({percent(work.us / steps.step_us)}). "
+            f"Kept, they take {size(samples * seen.kept_bytes)}."
+        ),
+        saving=saving,
+        where=work.where,
+        facts={
+            "features_us": work.us,
+            "passes": passes,
+            "kept_bytes": samples * seen.kept_bytes,
+            "ops": len(rows) / steps.count,
+        },
+        fix=_ONCE,
+        claims=(*claims, "input") if fewer_us else claims,
+        # Until an epoch began with the same weights, that they are never trained is what the script asked for alone.
+        at_most="high" if seen.begun else "medium",
+    )
+
+
+_ONCE = Fix(
+    "Compute the features once, before the epochs",
+    "exact",
+    "for images, labels in loader:\n    with torch.no_grad():\n        features = backbone(images)\n"
+    "    loss = criterion(head(features), labels)",
+    "backbone.eval()\nwith torch.no_grad():\n    features = torch.cat([backbone(part) for part in images.split(256)])\n"
+    "loader = DataLoader(TensorDataset(features, labels), batch_size=32, shuffle=True)\n"
+    "for features, labels in loader:\n    loss = criterion(head(features), labels)",
+)
+
+
+def _same_each_time(record: RankRecord, loader: Loader, samples: int) -> bool:
+    """Whether the loader gives single samples of a set of known size, read without a random number."""
+    plain = loader.iterable is False and loader.random_samples is False and bool(loader.dataset_size)
+    return plain and len(record.loaders) == 1 and loader.batch_size == samples
+
+
+def _passes(record: RankRecord, loader: Loader) -> float:
+    """How often each sample was asked for so far, on the average: by steps and by iterators, the smaller one."""
+    given = record.steps.count * (loader.batch_size or 0) * record.world_size
+    return min(float(loader.iterators or 0), given / max(loader.dataset_size or 1, 1))
+
+
+def _rows(observed: ObservedOps, ops: list[int]) -> Ints:
+    """These ops in the profiled steps; none where some of the steps went without."""
+    chosen = np.asarray(ops, np.int64)
+    whole = [at[chosen] for at in observed.places if len(at) and (at[chosen] >= 0).all()]
+    if not whole or len(whole) < _MOST_STEPS * len(observed.places):
+        return np.empty(0, np.int64)
+    found: Ints = np.sort(np.concatenate(whole))
+    return found
+
+
+def _fetched_us(record: RankRecord) -> float:
+    """Time of a fetch in the steps that were timed without the profiler; 0 where it is not known."""
+    times = record.steps.unprofiled_parts_us.get("fetch", [])
+    return float(np.median(times)) if times else 0.0
+
+
+def _smaller(kept: int, read: int) -> float:
+    """By which share a sample is smaller as features."""
+    return max(1 - kept / read, 0.0) if read else 0.0
+
+
+def _over_all_epochs(each: Saving, passes: float, more_us: float, fewer_us: float, scale: Scale) -> Saving:
+    """What a step saves where one of all passes still computes.
+
+    more_us, fewer_us: what reading features takes more than reading samples does, and less; at most, each.
+    """
+    how = "low: one of all epochs computes the features, and they are read at 1 GB/s where they are larger than the "
+    how += "samples; high: that one counts as none, and a smaller sample is fetched in less time"
+    first = replace(each, low_us=each.low_us * (1 - 1 / passes))
+    low = less_by(first, (0.0, more_us)).low_us
+    return Saving(low, min(each.high_us + fewer_us, scale.step_us), each.basis, how)
+
+
+_STEPS = """
+    step   [1                               ][2                               ]
+    cpu    [C        ][R ][C      ][H ][B   ] [C        ][R ][C      ][H ][B   ]
+    """
+
+
+def _op(name: str, number: int = -1) -> Ev:
+    return Ev(name, args={"Sequence number": number, "Fwd thread id": 0} if number >= 0 else {})
+
+
+_OPS: dict[str, Any] = {
+    "C": _op("aten::conv2d"),
+    "R": _op("aten::relu"),
+    "H": _op("aten::linear", 1),
+    "B": Ev("autograd::engine::evaluate_function: AddmmBackward0", args={"Sequence number": 1, "Fwd thread id": 1}),
+}
+_LOADER: dict[str, Any] = {
+    "batch_size": 32,
+    "dataset_size": 640,
+    "iterable": False,
+    "random_samples": False,
+    "iterators": 10,
+}
+_SEEN: dict[str, Any] = {
+    "ops": [0, 1, 2],
+    "samples": 32,
+    "kept_bytes": 400,
+    "read_bytes": 400,
+    "layers": 2,
+    "frozen": True,
+}
+
+
+def _facts(loader: dict[str, Any] | None = None, number: int = 200, **seen: Any) -> dict[str, Any]:
+    names = ["aten::conv2d", "aten::relu", "aten::linear"]
+    features = {**_SEEN, "begun": 9} | seen
+    reused = {"names": names, "ops": [0, 1, 0, 2], "waits": [[], [1], [1], [1]], "features": features}
+    return {"reused": reused, "loaders": [_LOADER | (loader or {})], "steps": {"count": number, "source": "loader"}}
+
+
+def _nothing(title: str, facts: dict[str, Any]) -> Example:
+    return Example(title, draw(_STEPS, us=100, **_OPS), facts=facts, saves_us=None, near_miss=True)
+
+
+EXAMPLES = [
+    Example(
+        "a frozen backbone in each of ten epochs",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_facts(),
+        saves_us=(1800, 2700),
+        says=("same 640 samples 10 times", "256 kB"),
+    ),
+    Example(
+        "the same in two epochs",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_facts({"iterators": 2}, 40),
+        saves_us=(1000, 2700),
+        says=("2 times",),
+    ),
+    Example(
+        "the same beside a GPU",
+        draw(
+            """
+            step   [1                               ][2                               ]
+            cpu    [C        ][R ][C      ][H ][B   ] [C        ][R ][C      ][H ][B   ]
+            gpu 7   [K        ][K ][K      ][K ][K ]   [K        ][K ][K      ][K ][K ]
+            """,
+            us=100,
+            **{name: replace(one, launches="kernel") for name, one in _OPS.items()},
+            K=GEMM,
+        ),
+        facts=_facts(),
+        saves_us=(1500, 2700),
+    ),
+    _nothing("one epoch", _facts({"iterators": 1}, 20)),
+    _nothing("samples are augmented", _facts({"random_samples": True})),
+    _nothing("a stream of samples", _facts({"iterable": True, "dataset_size": None})),
+    _nothing("whether samples are augmented is not known", _facts({"random_samples": None})),
+    _nothing("the weights may be trained, and no later epoch was seen", _facts(frozen=False, begun=0)),
+    _nothing("one layer, before a normalisation that learns statistics", _facts(ops=[0], layers=1, kept_bytes=4000)),
+    _nothing("features so large that reading them takes as long", _facts(kept_bytes=400_000)),
+    Example(
+        "nothing is frozen",
+        draw(_STEPS, us=100, **_OPS),
+        facts={"reused": {"names": ["aten::conv2d"], "ops": [0], "waits": [[]]}, "loaders": [_LOADER]},
+        saves_us=None,
+    ),
+    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None),
+]

@@ -1,0 +1,216 @@
+"""One graph is walked backward several times in a step.
+
+## What it looks at
+The nodes of autograd's graph, each by the number of the forward op that recorded it. A number that comes up in several
+backward passes is a node that was evaluated as often. Counted are passes that add their gradients up in the same
+parameters, while nothing between them reads, drops or applies what the first ones stored.
+
+## Why it costs time
+`loss.backward(retain_graph=True)` for each of several losses goes through all layers that they share once per loss.
+Gradients are sums: one pass from the sum of the losses gives the same ones, and evaluates each node once. Keeping the
+graph holds its activations in memory for longer, too.
+
+## How to fix it
+`sum(losses).backward()`, or `torch.autograd.backward(losses)` where the losses are not of one device.
+
+## When to leave it
+Where the gradients of each loss are wanted by themselves, to weigh or project them against each other. Gradients that
+are added up in another order differ in their last digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    GEMM,
+    OPTIMIZER,
+    Breakdown,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Intervals,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+    edits,
+    replayed_or,
+    total,
+    union,
+)
+
+from ..shared._backward_passes import NODE, STORES, passes
+from ..shared._costs import launched_us, widened
+from ..shared._places import place
+from ..shared._words import count, percent, time
+from ._repeated_nodes import repeated
+
+CONFIRMED = "measured pair on a CPU: three losses of one network, backward one by one and as a sum"
+
+Ints = npt.NDArray[np.int64]
+
+# Rows whose line is asked for; where these have none, neither have others.
+_TRIED = 8
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.02,  # a line to change; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    found = repeated(trace, nesting, passes(trace, steps, nesting))
+    if found is None:
+        return
+    # Where branches of the losses meet, a sum comes instead: a repeated row on as many bytes stays for it.
+    least = np.setdiff1d(found.rows, found.sums)
+    how = (
+        "low: evaluations of shared nodes but the first, less the sums that come where the branches meet; high: all of "
+    )
+    claims: tuple[str, ...]
+    if breakdown.on_device:
+        claims, how = ("compute",), how + "these evaluations"
+        least_us, spent_us = (launched_us(trace, steps, nesting, links, rows) for rows in (least, found.rows))
+        gone, all_gone = edits.remove(least), edits.remove(found.rows)
+    else:
+        claims, how = ("backward", "other_ops", "host"), how + "these, and the calls of backward() around them"
+        some, spans = _spans(trace, least, found.calls), _spans(trace, found.rows, found.spans)
+        least_us, spent_us = steps.per_step_us(total(some)), steps.per_step_us(total(spans))
+        gone, all_gone = edits.remove_time(some), edits.remove_time(spans)
+    bound_us = sum(breakdown.us(part) for part in claims)
+    modelled = scale.saving(min(least_us, bound_us), min(spent_us, bound_us), how)
+    saving = replayed_or(modelled, replay, [gone], [all_gone], how, scale.scaled(bound_us))
+    if not breakdown.on_device:
+        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = next((line for row in found.roots[:_TRIED].tolist() if lines and (line := lines.where_op(row))), None)
+    yield Finding(
+        message=(
+            f"{count(found.passes)} backward passes go through one graph{place(where)} and evaluate up to "
+            f"{count(found.shared)} of its nodes each, for gradients that are only added up: the repeats take "
+            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"passes": found.passes, "shared_nodes": found.shared, "repeated_us": spent_us},
+        fix=Fix(
+            "Add the losses up and go backward once",
+            "numerics",
+            "for weight, loss in zip(weights, losses):\n    (weight * loss).backward(retain_graph=True)",
+            "sum(weight * loss for weight, loss in zip(weights, losses)).backward()",
+        ),
+        claims=claims,
+    )
+
+
+_BATCH, _WEIGHT = [64, 256], [256, 256]
+
+
+def _spans(trace: Trace, rows: Ints, more: Intervals) -> Intervals:
+    """When these rows ran, and these spans."""
+    starts, ends = trace.events.start_ns[rows], trace.events.end_ns[rows]
+    return union(np.concatenate((starts, more[:, 0])), np.concatenate((ends, more[:, 1])))
+
+
+def _node(number: int) -> Ev:
+    return Ev(f"{NODE}: AddmmBackward0", args={"Sequence number": number, "Fwd thread id": 1})
+
+
+def _op(name: str, number: int) -> Ev:
+    return Ev(name, dims=[_BATCH, _WEIGHT], args={"Sequence number": number, "Fwd thread id": 0})
+
+
+# A layer (A) and its activation (B); the nodes of two losses (Y, X), of the activation (T) and of the layer (Z).
+_STEPS = """
+    step [1                                                 ] [2                                                 ]
+    cpu  [A][B][R][Y][T ][Z   ][S ][Q][R][X][T ][Z   ][S ][O] [C][D][R][W][U ][V   ][S ][Q][R][G][U ][V   ][S ][P]
+    cpu               [N]       [J]          [N]       [K]                 [N]       [J]          [N]       [K]
+    """
+_SUM = """
+    step [1                          ] [2                          ]
+    cpu  [A][B][R][Y][T ][Z   ][S ][O] [C][D][R][W][U ][V   ][S ][P]
+    cpu               [N]       [J]                 [N]       [J]
+    """
+_DEVICE = """
+    gpu 7                [L   ]                 [L   ]                         [L   ]                 [L   ]
+    """
+_MUL = Ev("aten::mul", dims=[[], []])
+
+
+def _drawn(
+    *, added: bool = True, one_graph: bool = True, together: bool = False, on_device: bool = False, between: Ev = _MUL
+) -> Drawing:
+    """Two backward passes in each step.
+
+    added: the second adds to what the first stored; one_graph: both go through the same layer; together: there is no
+    second; on_device: the layer's node is a kernel of 600 µs; between: what runs between them.
+    """
+    text = _SUM if together else _STEPS
+    if not one_graph:
+        text = text.replace("[X][T ][Z", "[X][t ][z").replace("[G][U ][V", "[G][u ][v")
+    numbers = {"Z": 1, "T": 2, "z": 3, "t": 4, "Y": 5, "X": 6, "V": 11, "U": 12, "v": 13, "u": 14, "W": 15, "G": 16}
+    rows: dict[str, Any] = {name: _node(number) for name, number in numbers.items()}
+    rows |= {"A": _op("aten::linear", 1), "B": _op("aten::relu", 2)}
+    rows |= {"C": _op("aten::linear", 11), "D": _op("aten::relu", 12)}
+    rows |= {
+        "O": OPTIMIZER,
+        "P": OPTIMIZER,
+        "Q": between,
+        "R": Ev("aten::ones_like", dims=[[]]),
+        "N": Ev("aten::threshold_backward", dims=[_BATCH, _BATCH]),
+        "S": Ev(STORES, dims=[_WEIGHT], launches=""),
+        "J": Ev("aten::detach", dims=[_WEIGHT]),
+        "K": Ev("aten::add_" if added else "aten::detach", dims=[_WEIGHT, _WEIGHT]),
+    }
+    if on_device:
+        text += _DEVICE
+        rows = {name: replace(row, launches="kernel" if name in "ZV" else "") for name, row in rows.items()}
+        rows["L"] = GEMM
+    return draw(text, us=100, **{name: row for name, row in rows.items() if f"[{name}" in text})
+
+
+EXAMPLES = [
+    Example(
+        "two losses of one network, backward one by one",
+        _drawn(),
+        saves_us=(1000, 1700),
+        says=("2 backward passes go through one graph", "up to 2 of its nodes"),
+    ),
+    Example("the same beside a GPU", _drawn(on_device=True), saves_us=(900, 1200), says=("2 backward passes",)),
+    Example("each loss has a graph of its own", _drawn(one_graph=False), saves_us=None, near_miss=True),
+    Example(
+        "the gradients of the first loss are dropped before the second",
+        _drawn(added=False),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the gradients of the first loss are read before the second",
+        _drawn(between=Ev("aten::clone", dims=[_WEIGHT])),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("the losses are added up", _drawn(together=True), saves_us=None),
+    Example("the optimizer steps after each loss", _drawn(between=OPTIMIZER), saves_us=None, near_miss=True),
+]

@@ -1,0 +1,283 @@
+"""Results are computed again from the same tensors within one step.
+
+## What it looks at
+Ops of the training step that compute what an earlier op of the same step had computed: the same op with the same
+arguments on the same values, which nothing wrote to in between. Which tensors an op reads stands in no profile;
+`advisor run` looks at it in two steps of its own. Draws of random numbers, ops that write into what they are given,
+and layers that keep running statistics are never among them, nor is what a checkpoint computes again in the backward
+pass or what an evaluation beside the training computes. A number of Python's in an op is not seen where it became a
+tensor; what was made with it counts as new, but for a closure that the loop calls besides the optimizer's step. What
+autocast converts for an op counts as an op of its own.
+
+## Why it costs time
+The work is done twice, or at each time step of a loop, for the same numbers; where gradients are taken its part of the
+backward pass runs as often.
+
+## How to fix it
+Keep the first result and pass it on: let `forward` return what its caller computes once more. A weight that is made at
+each use (`torch.nn.utils.parametrize`, spectral norm, an orthogonal matrix) is made once in
+`with parametrize.cached():` around the passes. A closure is for `optimizer.step(closure)` alone, which returns its
+loss. Autocast keeps the weights that it has cast until its region ends, so one region belongs around a loop, not one
+into each of its turns; what is no weight it casts at each use: cast that yourself.
+
+## When to leave it
+Where keeping the result costs more memory than there is. Gradients are then added up before the backward pass instead
+of after it, so their last digits differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Reused,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._places import place
+from ..shared._words import count, percent, plural, time
+from ._forwards_without_backward import UnfollowedForwards
+from ._reuse_saving import owned, reuse, saving_of
+
+CONFIRMED = "measured pairs on a CPU: an encoder that runs twice on a batch, a weight that is built at each time step"
+
+# Of a few calls that are all overhead the profiler may have made all that there seems to be: a third has to be sure.
+_SURE = 1 / 3
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    reused: Reused,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated,
+    lines: Lines | None,
+    forwards: UnfollowedForwards | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.03,  # a result to hand on: below 3 % of the step it is not worth another argument
+) -> Iterator[Finding]:
+    rows, _ = owned(trace, reused, nesting, forwards)
+    if not len(rows):
+        return
+    firsts = np.unique(reused.first[np.isin(reused.again, rows)])
+    work = reuse(trace, steps, reused, nesting, lines, rows, firsts)
+    saving, claims = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
+    if saving.high_us < min_share * scale.step_us or saving.low_us < _SURE * min_share * scale.step_us:
+        return
+    per_step = len(rows) / steps.count
+    behind = f", and {time(scale.scaled(work.backward_us))} in the backward pass" if work.backward_us else ""
+    spent = f"{time(scale.scaled(work.us))} of each step ({percent(work.us / steps.step_us)}){behind}."
+    where = place(next(iter(work.where), None))
+    took = trace.events.dur_ns
+    fix = _ONCE
+    message = f"{count(per_step)} ops a step{where} compute again, from the same tensors, what the step has already: "
+    if work.passes:
+        fix = _ONE_PASS
+        message = f"A loss and its backward pass{where} are computed again from the same tensors and weights: "
+    elif 2 * took[work.casts].sum() > took[rows].sum():
+        fix = _ONE_REGION
+        message = f"Autocast converts {plural(len(work.casts) / steps.count, 'tensor')} a step{where} once more: "
+    yield Finding(
+        message=message + spent,
+        saving=saving,
+        where=work.where,
+        facts={"ops": per_step, "again_us": work.us, "backward_us": work.backward_us},
+        fix=fix,
+        claims=claims,
+    )
+
+
+_ONCE = Fix(
+    "Compute it once and pass it on",
+    "numerics",
+    "rate = model(x)\nmean, logvar = model.encode(x)",
+    "rate, mean, logvar = model(x)  # forward returns what it has encoded",
+)
+_ONE_PASS = Fix(
+    "Ask for the loss once: the optimizer's step calls the closure, and returns what that returns",
+    "exact",
+    "loss = closure()\noptimizer.step(closure)",
+    "loss = optimizer.step(closure)",
+)
+_ONE_REGION = Fix(
+    "Open autocast once around all of it: what it casts is kept until the region ends",
+    "numerics",
+    'for _ in range(rounds):\n    with torch.autocast("cuda", dtype=torch.bfloat16):\n        state = model(state)',
+    'with torch.autocast("cuda", dtype=torch.bfloat16):\n    for _ in range(rounds):\n        state = model(state)',
+)
+
+
+_STEPS = """
+    step   [1                             ][2                             ]
+    cpu    [A  ][C ][B  ][Z   ][Y   ][X ]   [D  ][F ][E  ][W   ][V   ][U ]
+    """
+
+
+def _linear(number: int) -> Ev:
+    return Ev(FORWARD.name, args={"Sequence number": number, "Fwd thread id": 0})
+
+
+def _relu(number: int) -> Ev:
+    return Ev("aten::relu", args={"Sequence number": number, "Fwd thread id": 0})
+
+
+def _backward(number: int) -> Ev:
+    return Ev(BACKWARD.name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
+
+
+_PASSES: dict[str, Any] = {
+    **{name: _linear(number) for name, number in zip("ABDE", (1, 3, 5, 7), strict=True)},
+    **{name: _relu(number) for name, number in zip("CF", (2, 6), strict=True)},
+    **{name: _backward(number) for name, number in zip("ZYXWVU", (3, 2, 1, 7, 6, 5), strict=True)},
+}
+_LAUNCHING: dict[str, Any] = {name: Ev(one.name, launches="kernel", args=one.args) for name, one in _PASSES.items()}
+_NAMES = ["aten::linear", "aten::relu"]
+
+
+def _facts(again: list[tuple[int, int]]) -> dict[str, Any]:
+    return {"reused": {"names": _NAMES, "ops": [0, 1, 0], "again": again, "constant": []}}
+
+
+def _relu_node(number: int) -> Ev:
+    name = "autograd::engine::evaluate_function: ReluBackward0"
+    return Ev(name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
+
+
+# A, B, D and E are calls of one layer under autocast; what it casts (t, u) and the layer itself (l, m) lie in each.
+_CASTING: dict[str, Any] = {
+    **{name: _linear(number) for name, number in zip("ABDE", (1, 3, 6, 8), strict=True)},
+    **{name: _relu(number) for name, number in zip("CF", (5, 10), strict=True)},
+    **{name: _backward(number) for name, number in zip("ZYXWVUTS", (4, 3, 2, 1, 9, 8, 7, 6), strict=True)},
+    **{name: Ev("aten::to", args=_linear(number).args) for name, number in zip("tuvw", (1, 3, 6, 8), strict=True)},
+    **{name: _linear(number) for name, number in zip("lmno", (2, 4, 7, 9), strict=True)},
+}
+# Z and V go backward through what was computed before the step began, Y and W through a second computation of it.
+_CLOSURE = """
+    step   [1                             ][2                             ]
+    cpu    [Z   ][B  ][R][Y   ][O][A  ][R] [V   ][D  ][R][W   ][O][C  ][R]
+    """
+_CALLED: dict[str, Any] = {
+    **{name: _linear(number) for name, number in zip("BADC", (2, 3, 4, 5), strict=True)},
+    **{name: _backward(number) for name, number in zip("ZYVW", (1, 2, 3, 4), strict=True)},
+    "R": Ev("aten::ones_like"),
+    "O": OPTIMIZER,
+}
+_CALLED_TWICE: dict[str, Any] = {
+    "names": ["aten::linear", "aten::ones_like"],
+    "ops": [0, 1, 0, 1],
+    "again": [(0, -2)],
+    "constant": [],
+}
+
+EXAMPLES = [
+    Example(
+        "a layer runs twice on the same batch",
+        draw(_STEPS, us=100, **_PASSES),
+        facts=_facts([(2, 0)]),
+        saves_us=(750, 1050),
+        says=("1 ops a step compute again", "in the backward pass"),
+    ),
+    Example(
+        "each result has a backward pass of its own, which goes through the first one then",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu    [A  ][B  ][X   ][Z   ]      [D  ][E  ][U   ][W   ]
+            """,
+            us=100,
+            **{name: _PASSES[name] for name in "ABXZDEUW"},
+        ),
+        facts={"reused": {"names": _NAMES, "ops": [0, 0], "again": [(1, 0)], "constant": []}},
+        saves_us=(500, 780),
+    ),
+    Example(
+        "the same beside a GPU",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [A  ][C ][B  ][Z   ][Y   ][X ]   [D  ][F ][E  ][W   ][V   ][U ]
+            gpu 7    [K  ][K ][K  ][K    ][K   ][K ]  [K  ][K ][K  ][K    ][K   ][K ]
+            """,
+            us=100,
+            **_LAUNCHING,
+            K=Ev("ampere_sgemm_128x64_tn", "kernel"),
+        ),
+        facts=_facts([(2, 0)]),
+        saves_us=(700, 1200),
+    ),
+    Example(
+        "a layer of the same form on another batch",
+        draw(_STEPS, us=100, **_PASSES),
+        facts=_facts([]),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the observed step ran other ops than the profiled ones",
+        draw(_STEPS, us=100, **_PASSES),
+        facts={"reused": {"names": ["aten::conv2d"], "ops": [0, 0, 0], "again": [(2, 0)], "constant": []}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "autocast converts a weight at each use, since its region ended in between",
+        draw(
+            """
+            step   [1                                   ][2                                   ]
+            cpu    [A       ][B       ][C ][Z][Y ][X][W ] [D       ][E       ][F ][V][U ][T][S ]
+            cpu     [t  ][l ] [u  ][m ]                    [v  ][n ] [w  ][o ]
+            """,
+            us=100,
+            **_CASTING,
+        ),
+        facts={
+            "reused": {
+                "names": _NAMES,
+                "ops": [0, 0, 1],
+                "again": [],
+                "constant": [],
+                "casts": [(1, 0, 0, 0)],
+            }
+        },
+        saves_us=(800, 1100),
+        says=("Autocast converts 1 tensor a step",),
+    ),
+    Example(
+        "a closure is called once before the optimizer's step, which calls it again; steps begin between the two",
+        draw(_CLOSURE, us=100, **_CALLED),
+        facts={"reused": _CALLED_TWICE},
+        saves_us=(1000, 1900),
+        says=("A loss and its backward pass",),
+    ),
+    Example(
+        "what the step before had is computed again for a backward pass of another kind",
+        draw(_CLOSURE, us=100, **(_CALLED | {"Y": _relu_node(2), "W": _relu_node(4)})),
+        facts={"reused": _CALLED_TWICE},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("nobody looked", draw(_STEPS, us=100, **_PASSES), facts={}, saves_us=None),
+]

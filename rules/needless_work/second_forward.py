@@ -1,0 +1,322 @@
+"""Forward pass runs a second time for a result that the first one had.
+
+## What it looks at
+Ops that autograd recorded, that no backward pass followed, and that are the same ops on the same shapes as those of
+the forward pass that was trained in the same step, with the same weights: no optimizer step lies between them, and
+both drop out or neither does. One that ran once in a window of several steps is left aside. Under `torch.no_grad()`
+a second network of the same form may run, such as a target network; a pass there counts where `advisor run`, which
+looks at two steps of its own for it, saw its ops read the very tensors that the trained pass had read before them.
+
+## Why it costs time
+A forward pass is about a third of a training step. Running it again for the accuracy, a log or a plot pays that
+third twice, and records a graph that nobody uses.
+
+## How to fix it
+Keep the output of the first pass and compute the metric from it, detached: `logits.detach().argmax(1)`.
+
+## When to leave it
+When the second pass sees other inputs or another network of the same form: then run it under `torch.no_grad()`. A
+network with dropout gives other numbers in training mode than in evaluation mode; a metric of the evaluation mode
+needs its own pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    GEMM,
+    OPTIMIZER,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Reused,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+    edits,
+    replayed_or,
+    total,
+    union,
+)
+
+from ..shared._costs import calm, launched_us, widened
+from ..shared._places import often, place
+from ..shared._words import percent, time
+from ._forwards_without_backward import Unfollowed, UnfollowedForwards
+from ._proven_passes import FIRST_OUTPUT, called, proven_again, times, without_gradients
+from ._reuse_saving import reuse, saving_of
+from ._second_forward_examples import LAYER, WITHOUT_GRADIENTS, backward, linear
+
+CONFIRMED = "measured pair on a CPU: an accuracy from a second forward pass against one from the first"
+
+# Time in ops that the trained forward pass runs too, from which on the two are the same network on the same shapes.
+_THE_SAME = 0.8
+# A forward pass of fewer ops is a term of the loss, not a network.
+_OPS = 2
+_OFTEN = 2
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    forwards: UnfollowedForwards,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    reused: Reused | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.02,  # a line to change; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    if reused and undilated:
+        again, first = proven_again(trace, reused, forwards)
+        ran = times(trace, steps, again)
+        if ran >= min(_OFTEN, steps.count):
+            work = reuse(trace, steps, reused, nesting, lines, again, first)
+            whole = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
+            if whole[0].high_us >= min_share * scale.step_us:
+                yield without_gradients(steps, scale, work, ran, called(trace, lines, again, first), *whole)
+    runs = [run for run in forwards.runs if run.repeated >= _THE_SAME and len(run.rows) >= _OPS]
+    # What runs once in a window of many steps may be an accident of where the window ends.
+    if len(runs) < min(_OFTEN, steps.count):
+        return
+    spent_us, saving, claims = _costs(trace, steps, breakdown, scale, nesting, links, undilated, replay, runs)
+    if saving.high_us >= min_share * scale.step_us:
+        yield _recorded(steps, scale, runs, spent_us, saving, claims)
+
+
+def _costs(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    runs: list[Unfollowed],
+) -> tuple[float, Saving, tuple[str, ...]]:
+    """(what these passes take, profiled µs per step; what leaving them out saves; the parts of the step it is of)."""
+    rows = np.concatenate([run.rows for run in runs])
+    spans = calm(union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs])))
+    claims: tuple[str, ...]
+    if breakdown.on_device:
+        claims = ("compute",)
+        spent_us = launched_us(trace, steps, nesting, links, rows)
+        gone = edits.remove(rows)
+    else:
+        spent_us, claims = steps.per_step_us(total(spans)), ("forward", "other_ops", "host")
+        gone = edits.remove_time(spans)
+    bound_us = sum(breakdown.us(part) for part in claims)
+    how = "low: it sees other inputs, or another mode is wanted; high: the step without the second pass"
+    modelled = scale.saving(0.0, min(spent_us, bound_us), how)
+    saving = replayed_or(modelled, replay, [], [gone], how, scale.scaled(bound_us))
+    if not breakdown.on_device:
+        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
+    return spent_us, saving, claims
+
+
+def _recorded(
+    steps: Steps, scale: Scale, runs: list[Unfollowed], spent_us: float, saving: Saving, claims: tuple[str, ...]
+) -> Finding:
+    """The finding of passes that autograd recorded for no backward pass."""
+    where = next((run.where for run in runs if run.where), None)
+    per_step = len(runs) / steps.count
+    return Finding(
+        message=(
+            f"A forward pass that is trained runs again {often(per_step)}{place(where)}, with the same ops "
+            f"and shapes and no backward pass: {time(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"forward_us": spent_us, "per_step": per_step, "same_share": min(run.repeated for run in runs)},
+        fix=FIRST_OUTPUT,
+        claims=claims,
+        # Equal shapes do not prove equal inputs.
+        at_most="medium",
+    )
+
+
+def _dropout(number: int) -> Ev:
+    return Ev("aten::native_dropout", dims=[[64, 1024]], args={"Sequence number": number, "Fwd thread id": 0})
+
+
+_STEPS = """
+    step   [1                             ][2                             ]
+    cpu    [A ][B ][Z   ][Y   ][C ][D ]     [E ][F ][X   ][W   ][G ][H ]
+    """
+_TRAINED: dict[str, Any] = {"A": linear(1), "B": linear(2), "Z": backward(2), "Y": backward(1)}
+_TRAINED_2: dict[str, Any] = {"E": linear(5), "F": linear(6), "X": backward(6), "W": backward(5)}
+_OTHER = [[512, 256], [1024, 256], [1024]]
+
+_SOLVER: dict[str, Any] = {
+    **{name: linear(at + 1) for at, name in enumerate("ABCDIKP")},
+    **{name: linear(at + 8) for at, name in enumerate("EFGHJMQ")},
+    **{name: backward(5 - at) for at, name in enumerate("ZYXWL")},
+    **{name: backward(12 - at) for at, name in enumerate("VUTSN")},
+}
+
+EXAMPLES = [
+    *WITHOUT_GRADIENTS,
+    Example(
+        "the accuracy comes from a pass of its own",
+        draw(
+            _STEPS,
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+            C=linear(3),
+            D=linear(4),
+            G=linear(7),
+            H=linear(8),
+        ),
+        saves_us=(0, 1000),
+        says=("runs again once a step",),
+    ),
+    Example(
+        "the same beside a GPU",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [A ][B ][Z   ][Y   ][C ][D ]     [E ][F ][X   ][W   ][G ][H ]
+            gpu 7   [K ][K     ][K       ][K  ][K]   [K ][K     ][K       ][K  ][K]
+            """,
+            us=100,
+            **(_TRAINED | {"Z": Ev(backward(2).name, launches="kernel", args=backward(2).args)}),
+            **(_TRAINED_2 | {"X": Ev(backward(6).name, launches="kernel", args=backward(6).args)}),
+            C=linear(3),
+            D=linear(4),
+            G=linear(7),
+            H=linear(8),
+            K=GEMM,
+        ),
+        saves_us=(0, 1700),
+    ),
+    Example(
+        "a validation batch of another size",
+        draw(
+            _STEPS,
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+            C=linear(3, _OTHER),
+            D=linear(4, _OTHER),
+            G=linear(7, _OTHER),
+            H=linear(8, _OTHER),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a second pass in one of two steps",
+        draw(
+            _STEPS.replace("[G ][H ]", ""),
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+            C=linear(3),
+            D=linear(4),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a target network under no_grad",
+        draw(
+            _STEPS,
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+            C=Ev("aten::linear", dims=LAYER),
+            D=Ev("aten::linear", dims=LAYER),
+            G=Ev("aten::linear", dims=LAYER),
+            H=Ev("aten::linear", dims=LAYER),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the metric is taken after the optimizer step: other weights, other numbers",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [A ][B ][Z   ][Y   ] [O ] [C ][D ]  [E ][F ][X   ][W   ] [O ] [G ][H ]
+            """,
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+            C=linear(3),
+            D=linear(4),
+            G=linear(7),
+            H=linear(8),
+            O=OPTIMIZER,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a second pass in evaluation mode: the trained one drops out, this one does not",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [A ][P ][B ][Z ][R ][Y ][C ][D ]    [E ][Q ][F ][X ][V ][W ][G ][H ]
+            """,
+            us=100,
+            **(_TRAINED | {"P": _dropout(2), "B": linear(3), "Z": backward(3), "R": backward(2)}),
+            E=linear(6),
+            Q=_dropout(7),
+            F=linear(8),
+            X=backward(8),
+            V=backward(7),
+            W=backward(6),
+            C=linear(4),
+            D=linear(5),
+            G=linear(9),
+            H=linear(10),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a solver calls the network again and again, and does not use its last stage",
+        draw(
+            """
+            step   [1                                             ][2                                             ]
+            cpu    [A ][B ][C ][D ][I ][Z ][Y ][X ][W ][L ][K ][P ][E ][F ][G ][H ][J ][V ][U ][T ][S ][N ][M ][Q ]
+            """,
+            us=100,
+            **_SOLVER,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "every forward pass has its backward pass",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [A ][B ][Z   ][Y   ]             [E ][F ][X   ][W   ]
+            """,
+            us=100,
+            **_TRAINED,
+            **_TRAINED_2,
+        ),
+        saves_us=None,
+    ),
+]

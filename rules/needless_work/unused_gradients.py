@@ -1,0 +1,296 @@
+"""Gradients are computed that no optimizer applies.
+
+## What it looks at
+The gradients that each backward pass stores, against the parameters that the optimizers update, told by their shapes
+and numbers. Some belong to parameters that no optimizer has; others are dropped again before a step of their optimizer:
+in the next backward pass there is nothing to add to. And where one pass stores more gradients than all optimizers have
+parameters, those that pile up in every pass are told from those that are dropped after each step, though their shapes
+are equal: a target network's from the network's. What the backward pass does after the last used gradient is work
+for nothing, and so is what leads from a layer that hands no gradient on up to where a used one is made. Within layers
+whose gradient is handed on, the products that only make an unused gradient count. Last come gradients of tensors that
+are no parameters, a batch that asks for them: they count where no op works on a tensor of that shape until the next
+forward pass.
+
+## Why it costs time
+Leaving parameters out of the optimizer does not stop autograd: it goes on through a frozen network down to its first
+layer, computes a gradient for every weight, and keeps all activations of the forward pass for that. That is up to two
+thirds of the work on the frozen part, and its memory.
+
+## How to fix it
+`backbone.requires_grad_(False)` for what is not trained. Where a part is only used, as a teacher or a target network,
+`with torch.no_grad():` around its forward pass does the same. Where a loss trains one of two networks, as in a GAN:
+`discriminator(fake.detach())`. A batch needs no `requires_grad_()`, nor `Variable(batch, requires_grad=True)`.
+
+## When to leave it
+Gradients that are read by hand, for a penalty or a picture, or applied without an optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    OPTIMIZER,
+    Breakdown,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Missing,
+    Nesting,
+    OptimizerFacts,
+    Replay,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._backward_passes import NODE, STORES, passes
+from ..shared._words import count, percent, plural, time
+from ._gradient_uses import DROPPED, NEVER, UNREAD, parameters, updates, uses
+from ._input_gradients import with_unread
+from ._needless_cost import saving_of
+from ._needless_nodes import Needless, needless
+
+CONFIRMED = (
+    "measured pairs on a CPU: a head, adapters, a student, a discriminator and target networks, with and without the "
+    "other gradients"
+)
+
+Ints = npt.NDArray[np.int64]
+
+
+# Rows whose line is asked for, the longest first; where these have none, neither have others.
+_TRIED = 8
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    facts: OptimizerFacts,
+    nesting: Nesting,
+    links: Links,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.02,  # one line to add; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    numbers = [one.tensors for one in facts.optimizers if one.tensors]
+    if not numbers or len(numbers) < len(facts.optimizers):
+        return
+    found = passes(trace, steps, nesting)
+    most = max((len(one.stores) for one in found), default=0)
+    known = parameters(trace, nesting, facts.optimizers)
+    # Without a gradient too many for all optimizers, or for one of several, all may be used.
+    if most <= min(numbers):
+        return
+    if not known.applied:
+        raise Missing(
+            "which gradients are applied is not known: the trace holds no op inside an optimizer's step (torch before "
+            "2.3 leaves its rows out once torch.compile was used)"
+        )
+    verdicts = uses(found, updates(trace, nesting, facts.optimizers), known)
+    verdicts = with_unread(trace, steps, nesting, found, verdicts)
+    for kind, least in ((NEVER, known.number), (DROPPED, min(numbers)), (UNREAD, known.number)):
+        rows = needless(trace, found, verdicts, kind) if most > least else None
+        if rows is None:
+            continue
+        saved = saving_of(trace, steps, breakdown, scale, nesting, links, undilated, replay, rows)
+        if saved[0].high_us >= min_share * scale.step_us:
+            yield _finding(trace, steps, scale, lines, kind, rows, known.number, saved)
+
+
+def _finding(
+    trace: Trace,
+    steps: Steps,
+    scale: Scale,
+    lines: Lines | None,
+    kind: int,
+    rows: Needless,
+    applied: int,
+    saved: tuple[Saving, float, tuple[str, ...]],
+) -> Finding:
+    saving, sure_us, claims = saved
+    spent = f"{time(scale.scaled(sure_us))} of each step ({percent(sure_us / steps.step_us)})"
+    if kind == NEVER:
+        message = (
+            f"A backward pass makes gradients of {count(rows.gradients)} parameters, of which the optimizer updates "
+            f"{count(applied)}: {spent} goes into gradients that nobody applies."
+        )
+        fix = Fix(
+            "Freeze what is not trained",
+            "exact",
+            "optimizer = torch.optim.AdamW(model.head.parameters(), ...)",
+            "model.backbone.requires_grad_(False)\noptimizer = torch.optim.AdamW(model.head.parameters(), ...)",
+        )
+    elif kind == UNREAD:
+        message = (
+            f"A backward pass makes gradients of {plural(rows.unread, 'tensor')} beside those of the parameters (of "
+            f"the batch above all), and no op reads them: {spent} at least."
+        )
+        fix = Fix(
+            "Ask for no gradient of a batch",
+            "exact",
+            "inputs = batch.to(device).requires_grad_()\nscores = model(inputs)",
+            "scores = model(batch.to(device))",
+        )
+    else:
+        message = (
+            f"A backward pass runs on to {plural(rows.unread, 'parameter')} whose gradients are dropped again before "
+            f"an optimizer applies them: {spent}."
+        )
+        fix = Fix(
+            "Detach what this loss does not train",
+            "exact",
+            "loss = criterion(discriminator(fake), zeros)",
+            "loss = criterion(discriminator(fake.detach()), zeros)",
+        )
+    nodes = rows.nodes[np.argsort(-trace.events.dur_ns[rows.nodes])] if len(rows.nodes) else rows.sure
+    where = next((line for row in nodes[:_TRIED].tolist() if lines and (line := lines.where_op(row))), None)
+    return Finding(
+        message=message,
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"gradients": rows.gradients, "updated": applied, "unread": rows.unread, "needless_us": sure_us},
+        fix=fix,
+        claims=claims,
+        # What no op reads in the recorded steps the script may still keep, for its end.
+        at_most="medium" if kind == UNREAD else "high",
+    )
+
+
+def _node(number: int) -> Ev:
+    return Ev(f"{NODE}: AddmmBackward0", args={"Sequence number": number, "Fwd thread id": 1})
+
+
+def _linear(number: int, *weights: int) -> Ev:
+    return Ev("aten::linear", dims=[[64, 512], list(weights)], args={"Sequence number": number, "Fwd thread id": 0})
+
+
+def _stored(*shape: int, fill: float = 1.0) -> Ev:
+    return Ev(STORES, dims=[list(shape)], launches="", fill=fill)
+
+
+_STEPS = """
+    step   [1                                    ][2                                    ]
+    cpu    [A  ][B  ][Y ][T ][Z       ][S ][O ]    [C  ][D  ][W ][U ][X       ][V ][P ]
+    cpu                                    [M]                                    [Q]
+    """
+_UPDATE = Ev("aten::_fused_adamw_", dims=[[[3, 512]], [[3, 512]]])  # type: ignore[list-item]
+
+
+def _frozen(number: int) -> dict[str, object]:
+    return {"optimizers": [{"name": "AdamW", "tensors": number}]}
+
+
+def _drawn(
+    head: tuple[int, ...], backbone: tuple[int, ...], *, fill: float = 1.0, known: bool = True, read: bool = False
+) -> Drawing:
+    """A forward pass through a backbone (A) and a head (B), and its backward pass. read: what comes last is (R)."""
+    more: dict[str, Any] = {"R": Ev("aten::abs", dims=[list(backbone)])} if read else {}
+    return draw(
+        _STEPS.replace("[O ]    ", "[O ][R] ") if read else _STEPS,
+        us=100,
+        A=_linear(1, *(backbone if known else head)),
+        B=_linear(2, *head),
+        Y=_node(2),
+        T=_stored(*head, fill=fill),
+        Z=_node(1),
+        S=_stored(*backbone, fill=fill),
+        C=_linear(3, *(backbone if known else head)),
+        D=_linear(4, *head),
+        W=_node(4),
+        U=_stored(*head, fill=fill),
+        X=_node(3),
+        V=_stored(*backbone, fill=fill),
+        O=OPTIMIZER,
+        P=OPTIMIZER,
+        M=_UPDATE,
+        Q=_UPDATE,
+        **more,
+    )
+
+
+def _in_turns(*, added: bool) -> Drawing:
+    """A discriminator's pass that runs on through the generator, then the generator's own; each has an optimizer."""
+    kept = Ev("aten::add_" if added else "aten::detach", dims=[[512, 512]])
+    rows: dict[str, Any] = {name: _linear(at, *shape) for name, at, shape in _TURNS}
+    rows |= {name: _node(at) for name, at in zip("YZWXyzwx", (2, 1, 4, 3, 6, 5, 8, 7), strict=True)}
+    rows |= dict.fromkeys("TUtu", _stored(3, 512)) | dict.fromkeys("SVsv", _stored(512, 512))
+    rows |= dict.fromkeys("OPQR", OPTIMIZER)
+    return draw(
+        """
+        step   [1                                                ][2                                                ]
+        cpu    [A][B][Y][T][Z   ][S ][O ][C][D][W][U ][X][V ][P ] [E][F][y][t][z   ][s ][Q ][G][H][w][u ][x][v ][R ]
+        cpu                      [K] [M]          [J]    [K] [N]                    [K] [M]          [J]    [K] [N]
+        """,
+        us=100,
+        **rows,
+        J=Ev("aten::add_", dims=[[3, 512]]),
+        K=kept,
+        M=_UPDATE,
+        N=Ev("aten::_fused_sgd_", dims=[[[512, 512]], [[512, 512]]]),  # type: ignore[list-item]
+    )
+
+
+_TURNS = [(name, at + 1, (3, 512) if at % 2 else (512, 512)) for at, name in enumerate("ABCDEFGH")]
+_TWO = {"optimizers": [{"name": "SGD", "tensors": 1}, {"name": "SGD", "tensors": 1}]}
+
+EXAMPLES = [
+    Example(
+        "a new head on a network that is not trained",
+        _drawn((3, 512), (512, 512)),
+        facts=_frozen(1),
+        saves_us=(800, 1900),
+        says=("gradients of 2 parameters", "updates 1"),
+    ),
+    Example("all parameters are updated", _drawn((3, 512), (512, 512)), facts=_frozen(2), saves_us=None),
+    Example(
+        "fakes that are not detached: the generator's gradients are dropped before its own pass",
+        _in_turns(added=False),
+        facts=_TWO,
+        saves_us=(500, 1200),
+        says=("dropped again",),
+    ),
+    Example(
+        "both losses train the generator: its gradients add up until its optimizer steps",
+        _in_turns(added=True),
+        facts=_TWO,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a tensor of the batch has a gradient, too, that nobody reads",
+        _drawn((3, 512), (64, 512), known=False),
+        facts=_frozen(1),
+        saves_us=(800, 1900),
+        says=("of 1 tensor beside those of the parameters",),
+    ),
+    Example(
+        "the gradient of a batch is drawn as a picture",
+        _drawn((3, 512), (64, 512), known=False, read=True),
+        facts=_frozen(1),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "what is trained comes last in the backward pass",
+        _drawn((512, 512), (3, 512), fill=0.02),
+        facts=_frozen(1),
+        saves_us=None,
+        near_miss=True,
+    ),
+]

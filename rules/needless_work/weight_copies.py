@@ -1,0 +1,201 @@
+"""All weights of the model are copied within the step.
+
+## What it looks at
+On machines without an accelerator: runs of copies and clones, outside of the optimizer and the loader, that cover
+every parameter of the model by its shape: deep copies of `state_dict()`, snapshots, a target network that is
+overwritten. Where gradients come from `torch.autograd.grad` a copy may be what the script trains: then only copies of
+twice as much, with weights that are not trained.
+
+## Why it costs time
+A copy reads and writes every weight, into memory that has to be fetched anew each time: about as much traffic as the
+optimizer's own step. Python walks through the whole dictionary besides.
+
+## How to fix it
+Copy when it is needed: at the end of an epoch, or when the validation has improved, not after each step. For an
+average of the weights use `torch.optim.swa_utils.AveragedModel` with `torch._foreach_lerp_`.
+
+## When to leave it
+Algorithms that need the weights of every step, such as those that average or compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    FORWARD,
+    OPTIMIZER,
+    Breakdown,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    LinesTrace,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+    edits,
+    replayed_or,
+    total,
+    union,
+)
+
+from ..shared._costs import calm, widened
+from ..shared._places import often, place
+from ..shared._state import StateReads, where_read
+from ..shared._words import percent, size, time
+
+CONFIRMED = "measured pair on a CPU: a deep copy of the state after each step against one at the end of the epoch"
+
+# Of the weights' bytes: most of them, and at least as much again of weights that are not trained.
+_MOST_OF, _FAR_MORE = 0.8, 2.0
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    lines: Lines,
+    recorded: LinesTrace | None,
+    state: StateReads,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.02,  # a line to move; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    if breakdown.on_device or device.kind != "none":
+        return
+    # Most of the weights' bytes: what is smaller is a copy of something else that has as many tensors. Where a copy may
+    # be what is trained, as in meta-learning, it is needed; what is copied beside it is not.
+    least_bytes = (_MOST_OF if state.stored else _FAR_MORE) * state.parameter_bytes
+    runs = [run for run in state.runs if run.copied_bytes >= least_bytes]
+    if not runs:
+        return
+    spans = calm(state.spans(runs))
+    claims = ("other_ops", "host")
+    bound_us = sum(breakdown.us(part) for part in claims)
+    spent_us = min(steps.per_step_us(total(spans)), bound_us)
+    gone = least = edits.remove_time(spans)
+    least_us = spent_us
+    how = "the step without the copy, if no step needs it; high: if the profiler slowed the rest of the step more"
+    if not state.stored:
+        beside = union(*np.array([one for run in runs for one in run.beside], np.int64).reshape(-1, 2).T)
+        least_us, least = min(steps.per_step_us(total(beside)), spent_us), edits.remove_time(beside)
+        how = "low: the step without the copies of what is not trained; high: without all of them, and if the profiler "
+        how += "slowed the rest of the step more"
+    saving = replayed_or(scale.saving(least_us, spent_us, how), replay, [least], [gone], how, scale.scaled(bound_us))
+    saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = where_read(trace, steps, lines, recorded, runs[0])
+    each = sum(run.copied_bytes for run in runs) / len(runs)
+    yield Finding(
+        message=(
+            f"All weights are copied {often(len(runs) / steps.count)}{place(where)}, {size(each)} each "
+            f"time: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"copies": len(runs) / steps.count, "bytes": each, "copy_us": spent_us},
+        fix=Fix(
+            "Copy the weights when they are needed, not in every step",
+            "exact",
+            "for inputs, targets in loader:\n    ...\n    weights = copy.deepcopy(model.state_dict())",
+            "for inputs, targets in loader:\n    ...\nweights = copy.deepcopy(model.state_dict())",
+        ),
+        claims=claims,
+        at_most="medium",  # an algorithm may need them
+    )
+
+
+_STORED = Ev("torch::autograd::AccumulateGrad", dims=[[800, 800]])
+_STORED_2 = Ev("torch::autograd::AccumulateGrad", dims=[[800]])
+_BACKWARD = Ev("autograd::engine::evaluate_function: AddmmBackward0")
+
+
+def _clone(*shape: int) -> Ev:
+    return Ev("aten::clone", dims=[list(shape)], dtypes=["float"])
+
+
+_STEPS = """
+    step   [1                                     ][2                                     ]
+    cpu    [F  ][B       ][O ] [C     ][D ]         [F  ][B       ][O ] [C     ][D ]
+    cpu         [S  ][T ]                                [S  ][T ]
+    """
+_REST: dict[str, Any] = {"F": FORWARD, "B": _BACKWARD, "S": _STORED, "T": _STORED_2, "O": OPTIMIZER}
+
+# Gradients by torch.autograd.grad: the optimizer alone shows what the weights are.
+_ADAPTED = """
+    step   [1                                     ][2                                     ]
+    cpu    [F  ][B       ][O    ] [C     ][D ][E ]  [F  ][B       ][O    ] [C     ][D ][E ]
+    cpu                    [U][V]                                  [U][V]
+    """
+_UPDATED: dict[str, Any] = {
+    "F": FORWARD,
+    "B": _BACKWARD,
+    "O": OPTIMIZER,
+    "U": Ev("aten::add_", dims=[[800, 800], [800, 800], []]),
+    "V": Ev("aten::add_", dims=[[800], [800], []]),
+}
+
+EXAMPLES = [
+    Example(
+        "a snapshot after each step",
+        draw(_STEPS, us=100, C=_clone(800, 800), D=_clone(800), **_REST),
+        saves_us=(900, 1400),
+        says=("All weights are copied once a step",),
+    ),
+    Example(
+        "tensors of other shapes",
+        draw(_STEPS, us=100, C=_clone(64, 800), D=_clone(64), **_REST),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "an average of the weights computes, it does not copy",
+        draw(
+            _STEPS,
+            us=100,
+            C=Ev("aten::lerp_", dims=[[800, 800], [800, 800], []]),
+            D=Ev("aten::lerp_", dims=[[800], [800], []]),
+            **_REST,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a learner is copied for each task with a frozen table that is most of it",
+        draw(_ADAPTED, us=100, C=_clone(20000, 64), D=_clone(800, 800), E=_clone(800), **_UPDATED),
+        saves_us=(750, 2400),
+        says=("7.68 MB",),
+    ),
+    Example(
+        "a learner is copied for each task, its trained weights alone",
+        draw(_ADAPTED, us=100, C=_clone(800), D=_clone(800, 800), E=_clone(800), **_UPDATED),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no copies",
+        draw(
+            """
+            step   [1                                     ][2                                     ]
+            cpu    [F  ][B       ][O ]                      [F  ][B       ][O ]
+            cpu         [S  ][T ]                                [S  ][T ]
+            """,
+            us=100,
+            **_REST,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,225 @@
+"""The optimizer updates lists of parameters op by op, where a fused update exists.
+
+## What it looks at
+Optimizer steps of Adam, AdamW and SGD on a GPU that are made of `_foreach_` ops, how long their kernels take, and how
+often they go through the parameters, the gradients and the state.
+
+## Why it costs time
+Each `_foreach_` op reads its lists from memory and writes one back. An update by Adam goes through memory some twenty
+times, where the fused one reads four lists and writes three. Such kernels do nothing but wait for memory.
+
+## How to fix it
+`fused=True` in the optimizer's constructor: Adam and AdamW since PyTorch 2.0, SGD since 2.3.
+
+## When to leave it
+Parameters that are not floating-point numbers on one GPU, or a step that must be differentiated. A sharded or
+offloading library may bring an optimizer of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    OPTIMIZER,
+    Breakdown,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Links,
+    Nesting,
+    OptimizerWork,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    dataclass,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ..shared._words import count, percent, time
+
+# How often each op of an update goes through lists as long as the parameters: those that it reads and the one that it
+# writes. Adam adds a number to the root (`add_`), SGD adds lists.
+_ADAM = {
+    "add": 3,
+    "add_": 2,
+    "addcdiv_": 4,
+    "addcmul_": 3,
+    "div_": 2,
+    "lerp_": 3,
+    "maximum_": 3,
+    "mul_": 2,
+    "sqrt": 2,
+}
+_PASSES = {"Adam": _ADAM, "AdamW": _ADAM, "SGD": {"add": 3, "add_": 3, "mul_": 2}}
+# The fused update: parameter, gradient and state are read, all but the gradient are written.
+_FUSED_PASSES = {"Adam": 7, "AdamW": 7, "SGD": 5}
+_AMSGRAD_PASSES = 2
+# Each group of parameters has one such op: the update itself, and what SGD does with its momentum.
+_ONE_PER_GROUP = {"Adam": "addcdiv_", "AdamW": "addcdiv_", "SGD": "mul_"}
+
+
+def check(
+    trace: Trace,
+    work: OptimizerWork,
+    nesting: Nesting,
+    links: Links,
+    breakdown: Breakdown,
+    scale: Scale,
+    steps: Steps,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.02,  # one argument of a constructor; below 2 % of the step nobody would notice
+) -> Iterator[Finding]:
+    if work.name not in _FUSED_PASSES or not breakdown.on_device:
+        return
+    update = _lists(trace, work, nesting, links)
+    kept = kept_share(update.names, work.name)
+    if kept is None:
+        return
+    spent_us = steps.per_step_us(int(trace.events.dur_ns[update.kernels].sum()))
+    bound_us = min(spent_us * (1 - kept), breakdown.us("compute"))
+    how = "low: a fused update is not faster here; high: it goes through memory less often, at the same rate"
+    fused = [edits.scale(update.kernels, kept), edits.fuse(update.ops, into=max(round(work.calls * steps.count), 1))]
+    saving = replayed_or(
+        scale.saving(0.0, bound_us, how), replay, [], fused, f"{how}, replayed", scale.scaled(bound_us)
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    yield Finding(
+        message=(
+            f"{work.name} updates lists of parameters in {count(len(update.ops) / steps.count)} ops a step, which go "
+            f"through memory {1 / kept:.1f} times as often as one fused update: {time(scale.scaled(spent_us))} of the "
+            f"device's work in each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(work.where,) if work.where else (),
+        facts={"kernels_us": spent_us, "ops": len(update.ops) / steps.count, "kept_share": kept},
+        fix=Fix(
+            "Let one fused op make the whole update",
+            "numerics",
+            f"torch.optim.{work.name}(model.parameters(), ...)",
+            f"torch.optim.{work.name}(model.parameters(), ..., fused=True)",
+        ),
+        claims=("compute",),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lists:
+    """`_foreach_` ops of optimizer steps that launch kernels (rows), what each is called, and those kernels."""
+
+    ops: npt.NDArray[np.int64]
+    names: list[str]
+    kernels: npt.NDArray[np.int64]
+
+
+def _lists(trace: Trace, work: OptimizerWork, nesting: Nesting, links: Links) -> _Lists:
+    """Ops on numbers of the host alone, such as counters of steps, launch nothing and are left out."""
+    events = trace.events
+    listed = np.zeros(len(events), bool)
+    listed[np.array(work.rows, np.int64)] = True
+    listed &= events.named("_foreach_")
+    launched = np.flatnonzero(trace.device_work & (links.launch >= 0) & links.inside)
+    owner = nesting.outer_op[links.launch[launched]]
+    mine = (owner >= 0) & listed[np.maximum(owner, 0)]
+    ops = np.unique(owner[mine])
+    names = [events.text(row).partition("_foreach_")[2] for row in ops.tolist()]
+    return _Lists(ops, names, launched[mine])
+
+
+def kept_share(names: Sequence[str], optimizer: str) -> float | None:
+    """Share of the passes through memory that a fused update makes; None where that cannot be told or is no fewer.
+
+    names: the ops of some updates, without `aten::_foreach_`.
+    """
+    passes, groups = _PASSES[optimizer], names.count(_ONE_PER_GROUP[optimizer])
+    if not groups or not set(names) <= passes.keys():
+        return None
+    fused = _FUSED_PASSES[optimizer] + (_AMSGRAD_PASSES if "maximum_" in names else 0)
+    kept = fused * groups / sum(passes[one] for one in names)
+    return kept if kept < 1 else None
+
+
+_STEP = Ev("Optimizer.step#AdamW.step", "user_annotation")
+_LISTS = Ev("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<4>>", "kernel")
+
+
+def _adamw(products: Ev, lists: Ev) -> Drawing:
+    """Two steps with AdamW on lists: products of forward and backward on the device, then the update's kernels."""
+    return draw(
+        """
+        step   [1                                      ][2                                      ]
+        cpu    [F ][B ][O                     ]          [F ][B ][O                     ]
+        cpu            [d][l][m][q][r][b][e][u]                  [d][l][m][q][r][b][e][u]
+        gpu 7   [P      ][L                   ]           [P      ][L                   ]
+        """,
+        us=100,
+        F=FORWARD,
+        B=BACKWARD,
+        O=_STEP,
+        d="aten::_foreach_mul_",
+        l="aten::_foreach_lerp_",
+        m="aten::_foreach_mul_",
+        q="aten::_foreach_addcmul_",
+        r="aten::_foreach_sqrt",
+        b="aten::_foreach_div_",
+        e="aten::_foreach_add_",
+        u="aten::_foreach_addcdiv_",
+        P=replace(products, times=2),
+        L=replace(lists, times=8),
+    )
+
+
+def _one_op(step: Ev, op: str) -> Drawing:
+    """Two steps whose optimizer runs one op on lists."""
+    return draw(
+        """
+        step   [1                                 ][2                                 ]
+        cpu    [F ][B ][O          ]                [F ][B ][O          ]
+        cpu            [u         ]                         [u         ]
+        gpu 7   [P      ][L                    ]    [P      ][L                    ]
+        """,
+        us=100,
+        F=FORWARD,
+        B=BACKWARD,
+        O=step,
+        u=op,
+        P=replace(GEMM, times=2),
+        L=_LISTS,
+    )
+
+
+EXAMPLES = [
+    Example(
+        "AdamW in eight ops on lists: 20 passes through memory, where a fused update makes 7",
+        _adamw(GEMM, _LISTS),
+        saves_us=(0, 1700),
+        says=("AdamW", "8 ops", "2.9 times"),
+    ),
+    Example(
+        "the same with kernels that hardly take time",
+        _adamw(GEMM, replace(_LISTS, fill=0.02)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "SGD without a momentum is one op on lists",
+        _one_op(OPTIMIZER, "aten::_foreach_add_"),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("fused already", _one_op(_STEP, "aten::_fused_adamw_"), saves_us=None),
+]

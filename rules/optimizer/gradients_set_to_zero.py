@@ -1,0 +1,155 @@
+"""Gradients are filled with zeros instead of dropped.
+
+## What it looks at
+Fills (`aten::zero_`) inside `zero_grad`, and on a CPU the additions into the existing gradients that they make
+necessary.
+
+## Why it costs time
+Writing zeros into every gradient and then adding to them reads and writes all gradients twice more than storing the
+new ones does.
+
+## How to fix it
+`optimizer.zero_grad()` drops gradients since PyTorch 2.0 (`set_to_none=True` is the default). Call that instead of
+`zero_grad(set_to_none=False)`, or of a loop with `p.grad.zero_()`.
+
+## When to leave it
+Code that reads `p.grad` of parameters without a gradient in this step and expects zeros there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    ZERO_GRAD,
+    Category,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+    intersect,
+    total,
+    union,
+)
+
+from ..shared._costs import of_long_ops
+from ..shared._words import percent, time
+
+CONFIRMED = "measured pair on a CPU: set_to_none=False against the default, a wide network"
+
+# An addition reads what a product has written aside; without it the product's result is the gradient.
+_DETOUR = 2.0
+
+
+def check(
+    trace: Trace,
+    device: Device,
+    steps: Steps,
+    scale: Scale,
+    lines: Lines | None,
+    undilated: Undilated | None,
+    *,
+    min_share: float = 0.02,  # one argument of one call; below 2 % of the step the gain cannot be seen
+) -> Iterator[Finding]:
+    if device.kind != "none":
+        return
+    events = trace.events
+    calls = events.of(Category.ANNOTATION) & events.named("Optimizer.zero_grad#")
+    fills = events.exactly("aten::zero_")
+    adds = events.exactly("aten::add_")
+    storing = events.exactly("torch::autograd::AccumulateGrad")
+    fill_us = _inside(trace, steps, fills, calls)
+    if fill_us < min_share * steps.step_us:
+        return
+    add_us = _inside(trace, steps, adds, storing)
+    where = lines.where_op(int(np.flatnonzero(calls)[0])) if lines else None
+    yield Finding(
+        message=(
+            f"zero_grad fills the gradients with zeros: {time(scale.scaled(fill_us))} of each step "
+            f"({percent(fill_us / steps.step_us)}), and adding to them takes another {time(scale.scaled(add_us))}."
+        ),
+        # Few long ops, which the profiler hardly slows.
+        saving=of_long_ops(
+            scale,
+            undilated,
+            fill_us + add_us,
+            fill_us + _DETOUR * add_us,
+            "low: the fills and the additions; high: and as much as these again, for new gradients that are written to "
+            "memory of their own first, none of it slowed by the profiler",
+        ),
+        where=(where,) if where else (),
+        facts={"fill_us": fill_us, "add_us": add_us},
+        fix=Fix(
+            "Drop the gradients instead",
+            "exact",
+            "optimizer.zero_grad(set_to_none=False)",
+            "optimizer.zero_grad()",
+        ),
+        claims=("optimizer", "backward"),
+    )
+
+
+def _inside(trace: Trace, steps: Steps, rows: npt.NDArray[np.bool_], spans: npt.NDArray[np.bool_]) -> float:
+    """Time of some rows inside the spans of others, within the window, µs per step."""
+    events = trace.events
+    outer = intersect(union(events.start_ns[spans], events.end_ns[spans]), steps.window)
+    inner = union(events.start_ns[rows], events.end_ns[rows])
+    return steps.per_step_us(total(intersect(inner, outer)))
+
+
+_STEPS = """
+    step   [1                 ][2                 ]
+    cpu    [Z  ][F    ][B    ] [Z  ][F    ][B    ]
+    cpu    [O ]                [O ]
+    """
+
+EXAMPLES = [
+    Example(
+        "zero_grad(set_to_none=False)",
+        draw(_STEPS, us=100, Z=ZERO_GRAD, O="aten::zero_", F=FORWARD, B=BACKWARD),
+        saves_us=(100, 400),
+        says=("fills the gradients",),
+    ),
+    Example(
+        "a buffer of the model is zeroed, not gradients",
+        draw(
+            """
+            step   [1                 ][2                 ]
+            cpu    [Z ][F    ][O][B   ] [Z ][F    ][O][B  ]
+            """,
+            us=100,
+            Z=ZERO_GRAD,
+            O="aten::zero_",
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "gradients are dropped",
+        draw(
+            """
+            step   [1                 ][2                 ]
+            cpu    [Z ][F    ][B     ]  [Z ][F    ][B    ]
+            """,
+            us=100,
+            Z=Ev(ZERO_GRAD.name, "user_annotation"),
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,253 @@
+"""The optimizer updates parameters one by one.
+
+## What it looks at
+Optimizer steps whose ops come once per parameter, neither as `_foreach_` ops (all parameters in one call) nor as
+`_fused_` ops (the whole update in one kernel), and how long they take.
+
+## Why it costs time
+Adam needs about ten small ops per parameter. On a GPU each is a launch that takes longer than its kernel; on a CPU
+each reads and writes the parameter and its state anew.
+
+## How to fix it
+`fused=True` in the optimizer's constructor: the whole update of a parameter in one pass, on GPUs and, since PyTorch
+2.4, on CPUs for SGD, Adam, AdamW and Adagrad. Where that is not offered, `foreach=True` on a GPU.
+
+## When to leave it
+Plain SGD without momentum on a CPU: it has one op per parameter, and fusing gains nothing. `foreach=True` needs as
+much extra memory as the gradients; someone short of it may have chosen the loop on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    ELEMENTWISE,
+    FORWARD,
+    GEMM,
+    OPTIMIZER,
+    Breakdown,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Missing,
+    Optimizer,
+    OptimizerFacts,
+    OptimizerWork,
+    Phases,
+    Replay,
+    Scale,
+    Settings,
+    Steps,
+    Undilated,
+    draw,
+    edits,
+    intersect,
+    replayed_or,
+    total,
+)
+
+from ..shared._words import count, percent, time
+from ._fused_steps import kept_share
+
+CONFIRMED = "measured pairs on a CPU: foreach=False against fused=True, by number and size of the parameters"
+
+# How many times faster fused=True was than the loop on a CPU, where numbers or sizes of the parameters are unknown: the
+# least and the most of 10 to 150 tensors of 100 to 1,000,000 elements with one thread, and of three models with one and
+# two, PyTorch 2.15 on a Xeon.
+_CPU_GAIN = {"SGD": (1.3, 4.4), "Adam": (1.9, 8.7), "AdamW": (1.9, 8.5), "Adagrad": (1.4, 4.1)}
+# Plain SGD is one op per parameter; with momentum there are three.
+_OPS_WORTH_FUSING = 2
+
+
+def check(
+    work: OptimizerWork,
+    device: Device,
+    phases: Phases,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    facts: OptimizerFacts | None,
+    settings: Settings | None,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.05,  # plain training loops have it; below 5 % of the step it is not what makes them slow
+) -> Iterator[Finding]:
+    if work.loop is None:
+        raise Missing("the trace does not show which ops the optimizer ran; record it with CPU activities")
+    if not work.loop or device.kind == "foreign":
+        return
+    known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
+    if breakdown.on_device:
+        low_us, high_us, claim = 0.0, min(_idle_us(phases, breakdown, steps), work.us), "idle_launch"
+        how = "at most the idle time between the optimizer's launches; nothing if the device is behind anyway"
+    else:
+        low, high = _saved(work, known, facts, settings, len(work.rows) / steps.count)
+        low_us, high_us, claim = low * work.us, high * work.us, "optimizer"
+        how = "as fused=True gained over the loop in measurements on a CPU, by number and size of the parameters"
+    saving = scale.saving(low_us, high_us, how)
+    if not breakdown.on_device and undilated is not None:
+        # Capture timed this part without the profiler; the step as a whole tells it a second time.
+        # The profiler makes nothing faster: where this part seems to have been, the steps were others.
+        least_us, most_us = undilated.us(undilated.in_part("optimizer", work.us, work.ops))
+        low_us, high_us = min(least_us, work.us) * low, min(most_us, work.us) * high
+        saving = replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
+    if breakdown.on_device:
+        fused = edits.fuse(np.array(work.rows, int), into=max(round(work.calls * steps.count), 1))
+        how = "low: the device is behind anyway; high: the step replayed with one launch for the whole update"
+        claimed_us = scale.scaled(min(work.us, breakdown.us("idle_launch")))
+        saving = replayed_or(saving, replay, [], [fused], how, claimed_us)
+    # On a CPU both ends were measured; on a device the lower one only says that the launches may be hidden.
+    expected_us = saving.high_us if breakdown.on_device else (saving.low_us + saving.high_us) / 2
+    if expected_us < min_share * scale.step_us:
+        return
+    tensors = f"{count(work.tensors)} parameters" if work.tensors else "the parameters"
+    yield Finding(
+        message=(
+            f"{work.name or 'The optimizer'} updates {tensors} one by one, in {count(work.ops)} ops a step: "
+            f"{time(scale.scaled(work.us))} of the host's time in each step ({percent(work.us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(work.where,) if work.where else (),
+        facts={"optimizer_us": work.us, "ops": work.ops, "kernels": work.kernels, "tensors": work.tensors},
+        fix=_fix(work.name, known, breakdown.on_device),
+        claims=(claim,),
+        # A loop that was asked for may have a reason, and so may one that we know nothing about.
+        at_most="high" if known is not None and known.foreach is not False else "medium",
+    )
+
+
+def _saved(
+    work: OptimizerWork, known: Optimizer | None, facts: OptimizerFacts | None, settings: Settings | None, calls: float
+) -> tuple[float, float]:
+    """The least and the most share of its time that fusing gives back; none without a fused form on CPUs.
+
+    calls: ops a step that the optimizer itself calls; those within them (of a sparse gradient) are no steps of its own.
+    """
+    tensors = (known.tensors if known else None) or work.tensors
+    if work.name not in _CPU_GAIN or (tensors and calls / tensors < _OPS_WORTH_FUSING):
+        return 0.0, 0.0
+    least, most = _CPU_GAIN[work.name]
+    kept = kept_share(work.name, facts.optimizers, (settings and settings.threads) or 1) if facts else None
+    return (1 - kept[1], 1 - kept[0]) if kept else (1 - 1 / least, 1 - 1 / most)
+
+
+def _idle_us(phases: Phases, breakdown: Breakdown, steps: Steps) -> float:
+    """Launch-bound idle time of the device while the host is in the optimizer, µs per step."""
+    return steps.per_step_us(total(intersect(phases.optimizer, breakdown.intervals["idle_launch"])))
+
+
+def _fix(name: str, known: Optimizer | None, on_device: bool) -> Fix:
+    call = f"torch.optim.{name or 'AdamW'}(model.parameters(), ...)"
+    before = call.replace("...", "..., foreach=False") if known and known.foreach is False else call
+    # An older one raises at the optimizer's first line or at its first step.
+    title = "Let one fused op update each parameter" + ("" if on_device else ", on a CPU from PyTorch 2.4 on")
+    if known and known.foreach is False:
+        title += " (foreach=False was set here: if that was to save memory, fused needs none extra)"
+    return Fix(title, "numerics", before, call.replace("...", "..., fused=True"))
+
+
+_ADAM = Ev("Optimizer.step#AdamW.step", "user_annotation")
+_UPDATES = Ev("aten::mul_", times=60)
+
+EXAMPLES = [
+    Example(
+        "AdamW on a CPU, op by op",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F   ][B   ][O           ]  [F   ][B   ][O           ]
+            cpu                [A          ]               [A          ]
+            """,
+            us=100,
+            O=_ADAM,
+            A=_UPDATES,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        facts={"optimizers": [{"name": "AdamW", "tensors": 10}]},
+        saves_us=(600, 1300),
+        says=("AdamW", "one by one", "10 parameters"),
+    ),
+    Example(
+        "the same on a GPU that waits for each launch",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F   ][B   ][O           ]  [F   ][B   ][O           ]
+            cpu                [A          ]               [A          ]
+            gpu 7   [K   ][K  ][U          ]    [K   ][K  ][U          ]
+            """,
+            us=100,
+            O=_ADAM,
+            K=GEMM,
+            U=Ev(ELEMENTWISE.name, "kernel", times=60, fill=0.2),
+            A=_UPDATES,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=(0, 1300),
+        says=("one by one",),
+    ),
+    Example(
+        "plain SGD has one op per parameter: nothing to fuse",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F   ][B   ][O           ]  [F   ][B   ][O           ]
+            cpu                [A          ]               [A          ]
+            """,
+            us=100,
+            O=OPTIMIZER,
+            A=Ev("aten::add_", times=10),
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        facts={"optimizers": [{"name": "SGD", "tensors": 10}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "plain SGD of a sparse gradient: one op per parameter, and several within it",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F   ][B   ][O           ]  [F   ][B   ][O           ]
+            cpu                [A          ]               [A          ]
+            cpu                [C          ]               [C          ]
+            """,
+            us=100,
+            O=OPTIMIZER,
+            A=Ev("aten::add_", times=10),
+            C=Ev("aten::_coalesced_", times=40, fill=0.2),
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        facts={"optimizers": [{"name": "SGD", "tensors": 10}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "fused already",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F   ][B   ][O           ]  [F   ][B   ][O           ]
+            cpu                [A          ]               [A          ]
+            """,
+            us=100,
+            O=_ADAM,
+            A="aten::_fused_adamw_",
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+    ),
+]

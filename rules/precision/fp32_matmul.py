@@ -1,0 +1,278 @@
+"""Matrix products run in fp32 beside idle tensor cores.
+
+## What it looks at
+The device time of matrix products, convolutions and attention that ran in fp32 without TF32, and what this very
+device can do instead, looked up by its name. Decided by the recorded dtypes and the switches of the run; without
+them by kernels whose names state their precision. What is unknown is not counted. On a CPU: calls whose work is worth
+converting for, where neither the CPU nor the environment (`ONEDNN_MAX_CPU_ISA`) forbids the instructions for bf16.
+Fused attention of few tokens takes many times as long there in bf16, in its backward pass; that is counted against it.
+
+## Why it costs time
+Tensor cores multiply TF32, bf16 or fp16 several times faster than the ordinary units multiply fp32, and 16-bit
+numbers need half the memory traffic.
+
+## How to fix it
+NVIDIA devices from Ampere on: `torch.set_float32_matmul_precision("high")` lets fp32 matrix products run in TF32.
+More is gained with mixed precision, `torch.autocast(device, dtype=torch.bfloat16)` around forward and loss; devices
+without bf16 tensor cores (V100, T4) take `torch.float16` together with a `GradScaler`.
+
+## When to leave it
+Results that need all 24 bits of fp32: TF32 keeps 11 of them in each product, bf16 keeps 8. Check the loss curve
+after the change. On a CPU, attention over fewer than 300 tokens is left in fp32: `q.float(), k.float(), v.float()`
+inside `torch.autocast("cpu", enabled=False)`. If fp32 was chosen on purpose, ignore this rule in the configuration; a
+script that was seen to choose `torch.set_float32_matmul_precision("highest")` is left alone anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Device,
+    Drawing,
+    Environment,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Matmuls,
+    Missing,
+    Nesting,
+    RankRecord,
+    Scale,
+    Settings,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._costs import of_long_ops
+from ..shared._words import percent, time
+from ._cpu_bf16 import attention_us, forbidden, on_cpu, where
+from ._formats import Way, faster
+
+CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s, where no other lever is left"
+
+
+def check(
+    trace: Trace,
+    matmuls: Matmuls,
+    device: Device,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    nesting: Nesting,
+    record: RankRecord | None,
+    lines: Lines | None,
+    undilated: Undilated | None,
+    environment: Environment | None,
+    *,
+    min_share: float = 0.10,  # of the step: rounding changes, so the gain has to be worth a look at the loss curve
+    max_host_idle: float = 0.10,  # where the device waits more for the host, faster kernels may only wait longer
+) -> Iterator[Finding]:
+    settings = record.settings if record else Settings()
+    if settings.matmul_precision_set and settings.matmul_precision == "highest":
+        return
+    if not matmuls.on_device and forbidden(environment):
+        return
+    if not matmuls.on_device and (settings.threads or 0) > (settings.cores or settings.threads or 0):
+        # Threads that wait for a core: what products take then says nothing about their format.
+        return
+    cpu = on_cpu(trace, steps, matmuls, nesting)
+    fp32_us = matmuls.by_precision["fp32"] if matmuls.on_device else cpu[0]
+    if fp32_us < min_share * steps.step_us:
+        if matmuls.fp32_share is None:
+            raise Missing("the precision of the matrix products is not known; record with record_shapes=True")
+        return
+    way = faster(device, settings, matmuls.on_device)
+    if way is None:
+        return
+    host_idle = sum(breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
+    least, most = way.gain
+    saved = (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)) if matmuls.on_device else cpu[1:]
+    low_us = 0.0 if host_idle > max_host_idle else saved[0]
+    lost = (0.0, 0.0) if matmuls.on_device else attention_us(trace, steps, nesting)
+    if not matmuls.on_device and min(low_us, saved[1] - lost[0]) < min_share * steps.step_us:
+        return
+    ends = max(low_us - lost[1], 0.0), saved[1] - lost[0]
+    how = _how(way, host_idle > max_host_idle, matmuls.on_device)
+    if lost[1]:
+        how += "; less what attention's backward pass takes longer in bf16, unless attention stays out of autocast"
+    yield Finding(
+        message=_message(matmuls, device, steps, scale, fp32_us, way.name, settings),
+        saving=of_long_ops(scale, None if matmuls.on_device else undilated, *ends, how, "assumed"),
+        where=where(trace, steps, matmuls, lines),
+        facts={
+            "fp32_us": fp32_us,
+            "fp32_share": matmuls.fp32_share,
+            "evidence": matmuls.evidence,
+            "device": device.name or "CPU",
+            "largest": [row.name for row in matmuls.largest if row.kind == "fp32"][:3],
+        },
+        fix=_outside_the_loss(trace, way.fix) if matmuls.on_device else way.fix,
+        claims=("compute",) if matmuls.on_device else ("forward", "backward", "other_ops"),
+        at_most="high" if settings.matmul_precision_set is False else "medium",
+    )
+
+
+def _outside_the_loss(trace: Trace, fix: Fix) -> Fix:
+    """The fix with a word about a loss that a GPU refuses to compute under autocast."""
+    if "autocast" not in fix.after or not trace.events.exactly("aten::binary_cross_entropy").any():
+        return fix
+    said = "# BCELoss raises an error under autocast: use BCEWithLogitsLoss and leave out the sigmoid before it"
+    return replace(fix, after=f"{said}\n{fix.after}")
+
+
+def _how(way: Way, host_bound: bool, on_device: bool) -> str:
+    if not on_device:
+        return "what bf16 gained in measured training steps on a CPU, by the work per byte that has to be converted"
+    least, most = way.gain
+    said = f"matrix work becomes {least:.3g} to {most:.3g} times faster in {way.name}, as published for whole trainings"
+    if host_bound:
+        return f"{said}; low end nothing, because the device already waits for the host"
+    return said
+
+
+def _message(
+    matmuls: Matmuls, device: Device, steps: Steps, scale: Scale, fp32_us: float, way: str, settings: Settings
+) -> str:
+    named = device.name if matmuls.on_device else "the CPU"
+    said = (
+        f"Matrix products and convolutions in fp32 take {time(scale.scaled(fp32_us))} of each step "
+        f"({percent(fp32_us / steps.step_us)}), though {named} has units for {way}"
+    )
+    if not matmuls.on_device:
+        said = said.replace("has units for", "has instructions for")
+    if settings.matmul_precision_set is None:
+        said += "; unless fp32 was chosen on purpose"
+    return said + "."
+
+
+_LARGE = Ev("aten::mm", dims=[[512, 1024], [1024, 1024]], dtypes=["float", "float"])
+_FEW_ROWS = Ev("aten::mm", dims=[[16, 4096], [4096, 4096]], dtypes=["float", "float"])
+_SMALL = Ev("aten::mm", dims=[[4, 400], [400, 120]], dtypes=["float", "float"])
+_ON_CPU = "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]"
+_ON_CPU_TOO = "step [1           ][2           ]\ncpu  [F  ][B  ][A] [F  ][B  ][A]"
+_HEADS = [32, 4, 16, 64]
+_ATTENTION = Ev("aten::_scaled_dot_product_flash_attention_for_cpu_backward", dims=[_HEADS] * 5, dtypes=["float"] * 5)
+_FP32 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["float", "float"]}
+_BF16 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["c10::BFloat16", "c10::BFloat16"]}
+_STEPS = """
+    step   [1                 ][2                 ]
+    cpu    [F  ][B  ]          [F  ][B  ]
+    gpu 7   [K       ][K      ] [K       ][K      ]
+    """
+
+
+def _drawn(device: str, dtypes: dict[str, object], kernel: Ev) -> Drawing:
+    op = Ev("aten::mm", **dtypes)  # type: ignore[arg-type]
+    return draw(_STEPS, us=1000, device=device, F=op, B=op, K=kernel)
+
+
+_CHOSEN = {"settings": {"matmul_precision": "highest", "matmul_precision_set": True}}
+_DEFAULT = {"settings": {"matmul_precision": "highest", "matmul_precision_set": False, "tf32_matmul": False}}
+
+EXAMPLES = [
+    Example(
+        "fp32 on an A100, nothing known about the run",
+        _drawn("A100", _FP32, GEMM),
+        saves_us=(2500, 16500),
+        says=("TF32", "unless fp32 was chosen on purpose"),
+    ),
+    Example(
+        "fp32 on an A100 by default",
+        _drawn("A100", _FP32, GEMM),
+        facts=_DEFAULT,
+        saves_us=(2500, 16500),
+        says=("TF32.",),
+    ),
+    Example(
+        "fp32 on a V100: no TF32 there, but fp16",
+        _drawn("V100", _FP32, Ev("volta_sgemm_128x64_nn", "kernel")),
+        saves_us=(3500, 15500),
+        says=("fp16",),
+    ),
+    Example(
+        "fp32 on an MI300X, which says capability 9 as an H100 does",
+        _drawn("MI300X", _FP32, Ev("Cijk_Ailk_Bljk_SB_MT128x64", "kernel")),
+        saves_us=(3500, 15500),
+        says=("bf16",),
+    ),
+    Example(
+        "the same where Lightning turns the loop",
+        _drawn("MI300X", _FP32, Ev("Cijk_Ailk_Bljk_SB_MT128x64", "kernel")),
+        facts={"settings": {"framework": "lightning"}},
+        saves_us=(3500, 15500),
+        says=("bf16",),
+    ),
+    Example(
+        "fp32 was chosen on purpose",
+        _drawn("A100", _FP32, GEMM),
+        facts=_CHOSEN,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "bf16 already",
+        _drawn("A100", _BF16, Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")),
+        saves_us=None,
+    ),
+    Example(
+        "fp32 on a CPU without bf16 instructions",
+        draw("step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]", us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "large fp32 products on a CPU with bf16 instructions",
+        draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
+        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
+        saves_us=(4900, 7600),
+        says=("the CPU has instructions for bf16",),
+    ),
+    Example(
+        "the same beside attention of 16 tokens, which bf16 makes slower",
+        draw(_ON_CPU_TOO, us=1000, F=_LARGE, B=_LARGE, A=_ATTENTION),
+        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a little of such attention",
+        draw(_ON_CPU_TOO, us=1000, F=_LARGE, B=_LARGE, A=replace(_ATTENTION, fill=0.1)),
+        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
+        saves_us=(0, 7000),
+        says=("the CPU has instructions for bf16",),
+    ),
+    Example(
+        "the same, where the environment forbids these instructions",
+        draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
+        facts={
+            "settings": {"cpu_bf16": True, "matmul_precision_set": False},
+            "environment": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "16 rows against a large weight: converting the weight costs more than the product",
+        draw(_ON_CPU, us=1000, F=_FEW_ROWS, B=_FEW_ROWS),
+        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "small products on the same CPU: converting them would cost more",
+        draw(_ON_CPU, us=1000, F=_SMALL, B=_SMALL),
+        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
+        saves_us=None,
+        near_miss=True,
+    ),
+]

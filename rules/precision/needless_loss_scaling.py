@@ -1,0 +1,160 @@
+"""Gradients are scaled and checked although bf16 needs neither.
+
+## What it looks at
+The ops of `GradScaler` (`_amp_foreach_non_finite_check_and_unscale_`, `_amp_update_scale_`) in a training whose
+autocast regions run in bf16, as capture recorded it.
+
+## Why it costs time
+Loss scaling keeps small gradients above the smallest number that fp16 can hold. bf16 has the range of fp32, so nothing
+has to be kept. The scaler still reads and writes every gradient once more in each step, and asks the device whether
+one of them is infinite: the host waits for the answer before the optimizer may start.
+
+## How to fix it
+Leave the scaler out: `loss.backward()` and `optimizer.step()`.
+
+## When to leave it
+Trainings that use fp16 in some regions and bf16 in others, and the scaler's skipping of steps with infinite gradients
+where a training relies on it: `torch.nn.utils.clip_grad_norm_` with a check of its own takes that place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    ELEMENTWISE,
+    FORWARD,
+    GEMM,
+    ITEM,
+    Breakdown,
+    Category,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Scale,
+    Settings,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ..shared._costs import launched_us
+from ..shared._places import first_line, place
+from ..shared._words import percent, time
+
+_SCALING = ("aten::_amp_foreach_non_finite_check_and_unscale_", "aten::_amp_update_scale_")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    settings: Settings,
+    lines: Lines,
+    nesting: Nesting,
+    links: Links,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.005,  # three calls to leave out, and one wait less: worth it even for little
+) -> Iterator[Finding]:
+    events = trace.events
+    if settings.autocast_dtype != "bfloat16":
+        return
+    scaling = events.exactly(*_SCALING) & events.of(Category.CPU_OP) & links.inside
+    rows = _with_its_question(trace, nesting, np.flatnonzero(scaling).astype(np.int64))
+    if not len(rows):
+        return
+    if breakdown.on_device:
+        work_us = launched_us(trace, steps, nesting, links, rows)
+        taken = "of the device's work a step, and a wait of the host"
+    else:
+        work_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
+        taken = "of each step"
+    modelled = scale.saving(0.0, work_us, "at most the work on it")
+    how = "low: the wait moves elsewhere; high: the step replayed without the scaler"
+    saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.step_us)
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = first_line(lines, rows)
+    yield Finding(
+        message=(
+            f"Autocast runs in bf16, whose range needs no loss scaling, and GradScaler rescales and checks all "
+            f"gradients{place(where)}: {time(scale.scaled(work_us))} "
+            f"{taken} ({percent(work_us / steps.step_us)} of its time)."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"scaling_us": work_us},
+        fix=Fix(
+            "Leave the loss as it is",
+            "exact",
+            "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+            "loss.backward()\noptimizer.step()",
+        ),
+        at_most="medium",
+    )
+
+
+def _with_its_question(trace: Trace, nesting: Nesting, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The ops of the scaler, and the `.item()` that follows each check before any other op."""
+    events = trace.events
+    ops = np.flatnonzero(events.of(Category.CPU_OP) & nesting.outermost)
+    questions = events.exactly("aten::item")
+    found = set(rows.tolist())
+    for row in rows[events.named("non_finite_check")[rows]].tolist():
+        mine = ops[events.thread[ops] == events.thread[row]]
+        at = int(np.searchsorted(mine, row, side="right"))
+        if at < len(mine) and questions[mine[at]]:
+            found.add(int(mine[at]))
+    return np.array(sorted(found), np.int64)
+
+
+_CHECK = Ev("aten::_amp_foreach_non_finite_check_and_unscale_", launches="kernel")
+_STEPS = """
+    step   [1                       ][2                       ]
+    cpu    [F ][C ][I     ][O ]       [F ][C ][I     ][O ]
+    gpu 7   [K   ][E  ][M]  [E]        [K   ][E  ][M]  [E]
+    """
+_BF16 = {"settings": {"autocast": True, "autocast_dtype": "bfloat16", "grad_scaler": True}}
+_FP16 = {"settings": {"autocast": True, "autocast_dtype": "float16", "grad_scaler": True}}
+_COPY = Ev("Memcpy DtoH (Device -> Pageable)", bytes=4)
+
+EXAMPLES = [
+    Example(
+        "a scaler beside bf16",
+        draw(_STEPS, us=100, F=FORWARD, C=_CHECK, I=ITEM, O="aten::_foreach_add_", K=GEMM, E=ELEMENTWISE, M=_COPY),
+        facts=_BF16,
+        saves_us=(0, 1600),
+        says=("needs no loss scaling",),
+    ),
+    Example(
+        "a scaler beside fp16, where it belongs",
+        draw(_STEPS, us=100, F=FORWARD, C=_CHECK, I=ITEM, O="aten::_foreach_add_", K=GEMM, E=ELEMENTWISE, M=_COPY),
+        facts=_FP16,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "bf16 without a scaler",
+        draw(
+            "step [1           ][2           ]\ncpu  [C ][F  ]     [C ][F  ]\ngpu 7  [V ][V   ]    [V ][V   ]",
+            us=100,
+            C=FORWARD,
+            F=FORWARD,
+            V=GEMM,
+        ),
+        facts=_BF16,
+        saves_us=None,
+    ),
+]

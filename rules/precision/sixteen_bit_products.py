@@ -1,0 +1,184 @@
+"""Large products run in 16 bits on a device that multiplies 8.
+
+## What it looks at
+Matrix products in bf16 or fp16 of which all three sizes are 4,096 and more, in steps with a backward pass, on a device
+whose data sheet names a rate for fp8. Steps that multiply in fp8 already are left alone.
+
+## Why it costs time
+The matrix units of these devices take fp8 numbers at twice the rate. Against it stands what converting costs: each
+factor is read, measured for its scale and written anew.
+
+## How to fix it
+torchao turns the linear layers of a model: `convert_to_float8_training(model)`, then `torch.compile`, which joins the
+conversions with what stands before and after them; without it they cost more than the products save. Leave the last
+layer, and layers of small sizes, in 16 bits. Then compare the loss curve of a few thousand steps with the present one.
+
+## When to leave it
+Short trainings, whose loss nobody can watch long enough; models whose sizes are no multiples of 16; networks that are
+held up by something else than these products. PyTorch's own measurements (Llama 3 of 8 billion parameters, eight H100s)
+speak of 1.1 to 1.25 times the tokens per second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    SYNC,
+    Breakdown,
+    Category,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Hardware,
+    KernelWork,
+    Lines,
+    Phases,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    WorkGroup,
+    draw,
+    replayed_or,
+)
+
+from ..shared._roofline import scaled, shape_words
+from ..shared._words import percent, time
+
+_SIXTEEN = ("bf16", "fp16")
+# Ops that multiply in fp8: who calls them has made the choice.
+_EIGHT = ("aten::_scaled_mm", "aten::_scaled_grouped_mm", "te_gemm")
+# A factor is read twice in 16 bits, for its scale and to be converted, and written once in 8.
+_BYTES_A_NUMBER = 2 + 2 + 1
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    phases: Phases,
+    breakdown: Breakdown,
+    scale: Scale,
+    work: KernelWork,
+    replay: Replay | None,
+    lines: Lines | None,
+    *,
+    min_size: int = 4096,  # below, PyTorch's own layers of 4,096 show no gain that is left after the conversions
+    min_share: float = 0.10,  # of the step: another number format is a change of the training, not tried for less
+) -> Iterator[Finding]:
+    if not work.hardware.fp8_tflops or not work.hardware.half_tflops:
+        return
+    if not len(phases.backward) or trace.events.named(*_EIGHT)[trace.events.of(Category.CPU_OP)].any():
+        return
+    large = [group for group in work.groups if _least_size(group) >= min_size]
+    kept = [(group, _kept(group, work.hardware)) for group in large]
+    saved_us = min(sum(group.us * (1 - share) for group, share in kept), breakdown.us("compute"))
+    if saved_us < min_share * steps.step_us:
+        return
+    spent_us = sum(group.us for group in large)
+    how = (
+        "high: products at the rate of fp8, factors converted at the memory's rate; low: nothing, until it is measured"
+    )
+    saving = replayed_or(
+        scale.saving(0.0, saved_us, how),
+        replay,
+        [],
+        scaled((group.kernels, share) for group, share in kept),
+        how,
+        scale.scaled(breakdown.us("compute")),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    costliest = large[0]
+    where = lines.where_op(int(costliest.rows[0])) if lines else None
+    yield Finding(
+        message=(
+            f"Products of {min_size:,} and more in every size run in {costliest.precision} and take "
+            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}), "
+            f"{shape_words(costliest)} most of all; the {work.hardware.model} multiplies fp8 at "
+            f"{work.hardware.fp8_tflops / work.hardware.half_tflops:.2g} times that rate."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"products_us": spent_us, "saved_us": saved_us, "shapes": [shape_words(group) for group in large[:3]]},
+        fix=_FIX,
+        claims=("compute",),
+        at_most="medium",  # what is left after the conversions, and what the loss says, only a measurement tells
+    )
+
+
+def _least_size(group: WorkGroup) -> int:
+    """The smallest of the three sizes of a product in 16 bits; 0 for anything else, batches of products included."""
+    if group.kind != "product" or group.precision not in _SIXTEEN:
+        return 0
+    shapes = [one for one in json.loads(group.dims) if isinstance(one, list) and len(one) == 2]
+    return min((int(size) for one in shapes[-2:] for size in one), default=0) if len(shapes) >= 2 else 0
+
+
+def _kept(group: WorkGroup, hardware: Hardware) -> float:
+    """The share of their time that these products keep in fp8, the conversion of both factors included."""
+    faster = (hardware.half_tflops or 0.0) / (hardware.fp8_tflops or 1.0)
+    shapes = [one for one in json.loads(group.dims) if isinstance(one, list) and len(one) == 2][-2:]
+    numbers = sum(rows * columns for rows, columns in shapes)
+    converting_us = numbers * _BYTES_A_NUMBER / (hardware.bandwidth_gbs or 1.0) / 1e3
+    return min(1.0, faster + converting_us * group.calls / group.us) if group.us else 1.0
+
+
+_FIX = Fix(
+    "Train the large linear layers in fp8",
+    "numerics",
+    "model = model.to(device)",
+    "from torchao.float8 import convert_to_float8_training\n\n"
+    "model = convert_to_float8_training(\n"
+    '    model.to(device), module_filter_fn=lambda module, name: "lm_head" not in name\n'
+    ")\n"
+    "model = torch.compile(model)",
+)
+
+_STEPS = """
+    step   [1                       ][2                       ]
+    cpu    [A][B  ][S              ] [A][B  ][S              ]
+    gpu 7   [K        ][L    ]        [K        ][L    ]
+    """
+_KERNEL = Ev("nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NTN", "kernel")
+_OTHER = Ev("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>", "kernel")
+
+
+def _drawn(rows: int, dtype: str = "c10::BFloat16", device: str = "H100", op: str = "aten::mm") -> Drawing:
+    product = Ev(op, dims=[[rows, 8192], [8192, 8192]], dtypes=[dtype] * 2)
+    return draw(_STEPS, us=200, device=device, A=product, B=BACKWARD, S=SYNC, K=_KERNEL, L=_OTHER)
+
+
+EXAMPLES = [
+    Example(
+        # 2.2e12 operations take 2.22 ms at the peak of an H100, drawn as 2.2 ms of a step of 5.2 ms; converting
+        # 201 million numbers moves 1 GB, 0.3 ms.
+        "a layer of 8,192 in bf16 on an H100",
+        _drawn(16384),
+        saves_us=(0, 850),
+        says=("H100", "2 times that rate", "bf16"),
+    ),
+    Example("a few rows", _drawn(256), saves_us=None, near_miss=True),
+    Example("the same on an A100, which has no fp8", _drawn(16384, device="A100"), saves_us=None, near_miss=True),
+    Example("products in fp8 already", _drawn(16384, op="aten::_scaled_mm"), saves_us=None, near_miss=True),
+    Example(
+        "the same without a backward pass: fp8 is another matter there",
+        draw(
+            _STEPS,
+            us=200,
+            device="H100",
+            A=Ev("aten::mm", dims=[[16384, 8192], [8192, 8192]], dtypes=["c10::BFloat16"] * 2),
+            B=Ev("aten::where"),
+            S=SYNC,
+            K=_KERNEL,
+            L=_OTHER,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("fp32 products, which another rule looks at", _drawn(16384, "float"), saves_us=None),
+]

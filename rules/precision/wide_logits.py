@@ -1,0 +1,192 @@
+"""Scores of a large vocabulary are copied to fp32 for the loss.
+
+## What it looks at
+Copies from 16 bits to fp32 of a tensor whose last size is 16,384 or more and is what the next log-softmax reads: the
+scores (logits) of a language model on their way into the cross entropy, as autocast and `.float()` make them. Their
+backward copies count, too.
+
+## Why it costs time
+For 8,192 tokens and a vocabulary of 50,304 the copy in fp32 alone holds 1.6 GB, often more than all else of the model's
+activations, and the copy, the log-softmax and their gradients each read or write it.
+
+## How to fix it
+`torch.compile` around the loss makes the conversion part of the softmax, so that the fp32 copy is never written. Where
+memory is the limit, compute the loss in chunks of the tokens, or with a fused linear layer and cross entropy.
+
+## When to leave it
+Losses that need the fp32 scores themselves, to print or to keep them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    GEMM,
+    SYNC,
+    Breakdown,
+    Category,
+    Drawing,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ..shared._costs import launched_us
+from ..shared._operands import backward_of, dims_of, dtypes_of, sizes
+from ..shared._places import often
+from ..shared._words import percent, size, time
+
+Ints = npt.NDArray[np.int64]
+# Vocabularies of language models; classes of pictures are fewer.
+_WIDE = 16_384
+_HALF = ("c10::Half", "c10::BFloat16")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    busy: GpuBusy,
+    nesting: Nesting,
+    links: Links,
+    replay: Replay | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # of the step: compiling a loss takes a minute at the start of each run
+) -> Iterator[Finding]:
+    events = trace.events
+    rows = _copies(events, links)
+    if not len(rows) or not busy.busy_ns:
+        return
+    both = np.concatenate((rows, _backward_copies(events, rows)))
+    spent_us = launched_us(trace, steps, nesting, links, both)
+    bound_us = breakdown.us("compute")
+    how = "high: the step without these copies and without those of their gradients; low: without the forward ones"
+    forward_us = launched_us(trace, steps, nesting, links, rows)
+    saving = replayed_or(
+        scale.saving(min(forward_us, bound_us), min(spent_us, bound_us), how),
+        replay,
+        [edits.remove(rows)],
+        [edits.remove(both)],
+        how,
+        scale.scaled(bound_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    shape = sizes(dims_of(events, int(rows[0])), 0)
+    held = 4.0 * math.prod(shape)
+    where = lines.where_op(int(rows[0])) if lines else None
+    yield Finding(
+        message=(
+            f"Scores of {shape[-1]:,} words are copied to fp32 {often(len(rows) / steps.count)} "
+            f"({size(held)} each): {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"words": shape[-1], "held_bytes": held, "copies_us": spent_us},
+        fix=Fix(
+            "Compile the loss, so that scores become fp32 inside it",
+            "numerics",
+            "loss = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())",
+            "cross_entropy = torch.compile(F.cross_entropy)  # once, before the loop\n"
+            "loss = cross_entropy(logits.flatten(0, 1), targets.flatten())",
+        ),
+        claims=("compute",),
+        at_most="medium",
+    )
+
+
+def _copies(events: Events, links: Links) -> Ints:
+    """Conversions to fp32 of what a log-softmax reads next on the same thread."""
+    inside = events.of(Category.CPU_OP) & links.inside & (events.dims >= 0)
+    losses = np.flatnonzero(inside & events.exactly("aten::_log_softmax"))
+    found = []
+    for row in np.flatnonzero(inside & events.exactly("aten::_to_copy")).tolist():
+        shape = sizes(dims_of(events, row), 0)
+        if len(shape) < 2 or shape[-1] < _WIDE or next(iter(dtypes_of(events, row)), "") not in _HALF:
+            continue
+        at = int(np.searchsorted(losses, row))
+        if at < len(losses) and _reads(events, int(losses[at]), shape):
+            found.append(row)
+    return np.array(found, np.int64)
+
+
+def _reads(events: Events, loss: int, shape: tuple[int, ...]) -> bool:
+    """Whether a log-softmax reads as many numbers in fp32, in rows of the same length."""
+    read = sizes(dims_of(events, loss), 0)
+    kind = next(iter(dtypes_of(events, loss)), "")
+    return bool(read) and read[-1] == shape[-1] and math.prod(read) == math.prod(shape) and kind == "float"
+
+
+def _backward_copies(events: Events, rows: Ints) -> Ints:
+    """Nodes of the backward pass that turn the gradients of these copies into 16 bits again."""
+    nodes = backward_of(events, rows)
+    return nodes[events.named("ToCopyBackward")[nodes]] if len(nodes) else nodes
+
+
+_SCORES = [8, 1024, 50304]
+_COPY = Ev("aten::_to_copy", dims=[_SCORES], dtypes=["c10::BFloat16"], launches="kernel")
+_LOSS = Ev("aten::_log_softmax", dims=[[8192, 50304]], dtypes=["float"])
+_CAST = Ev("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>", "kernel")
+_STEPS = """
+    step   [1                           ][2                           ]
+    cpu    [F][C][L][B][S              ] [F][C][L][B][S              ]
+    gpu 7   [K  ][E   ][M   ][K        ]  [K  ][E   ][M   ][K        ]
+    """
+
+
+def _drawn(copy: Ev, loss: Ev) -> Drawing:
+    softmax = Ev("void at::native::cunn_SoftMaxForward<4, float, float, float>", "kernel")
+    forward = Ev("aten::mm")
+    return draw(_STEPS, us=100, F=forward, C=copy, L=loss, B=BACKWARD, S=SYNC, K=GEMM, E=_CAST, M=softmax)
+
+
+EXAMPLES = [
+    Example("a language model under autocast", _drawn(_COPY, _LOSS), saves_us=(400, 650), says=("50,304", "GB")),
+    Example(
+        "a thousand classes",
+        _drawn(
+            Ev("aten::_to_copy", dims=[[8192, 1000]], dtypes=["c10::BFloat16"], launches="kernel"),
+            Ev("aten::_log_softmax", dims=[[8192, 1000]], dtypes=["float"]),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a conversion of as many numbers that no loss reads",
+        _drawn(_COPY, Ev("aten::sum", dims=[[8192, 50304]], dtypes=["float"])),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "scores that were fp32 before",
+        _drawn(Ev("aten::_to_copy", dims=[_SCORES], dtypes=["float"], launches="kernel"), _LOSS),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "scores in 16 bits all the way",
+        _drawn(Ev("aten::mul", dims=[_SCORES]), Ev("aten::_log_softmax", dims=[[8192, 50304]], dtypes=["c10::Half"])),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,153 @@
+"""Autograd's anomaly detection is on.
+
+## What it looks at
+Whether `torch.autograd.set_detect_anomaly(True)` or `detect_anomaly()` was in force in the profiled steps, as
+capture recorded it.
+
+## Why it costs time
+Each forward op stores a stack trace for the case that its gradient goes wrong, and each backward op checks its
+results for NaN. Training becomes slower by a factor, not by a few per cent.
+
+## How to fix it
+Remove it, or put it behind an option that is off. `torch.isfinite(loss)` once in a while tells of a NaN as well.
+
+## When to leave it
+While a NaN is being hunted: the stack trace names the forward op whose gradient went wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Breakdown,
+    Category,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Links,
+    Missing,
+    Nesting,
+    RankRecord,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+)
+
+from ..shared._side_effect_factors import BESIDES
+from ..shared._words import percent, time
+
+CONFIRMED = "measured pair on a CPU: twelve residual blocks with and without anomaly detection"
+
+# What the engine runs on the gradients of each node, beside the node's own work.
+_CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::item", "aten::any")
+# Ops that only look at a tensor differently: without a stack trace to store, one takes a few µs.
+_VIEWS = ("aten::t", "aten::transpose", "aten::view", "aten::permute", "aten::select", "aten::unsqueeze", "aten::slice")
+_VIEW_US = 3.0
+# Ops within ops share a sequence number; more of them are ops that recorded no node.
+_MOST_NESTED = 6
+
+
+def check(
+    record: RankRecord,
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    undilated: Undilated,
+    nesting: Nesting,
+    links: Links,
+) -> Iterator[Finding]:
+    on = record.settings.anomaly_detection
+    if on is None:
+        raise Missing("capture could not see whether anomaly detection was on")
+    if not on:
+        return
+    checks_us, stored_us = _costs(trace, steps, nesting, links)
+    saving = None
+    if checks_us and not breakdown.on_device:
+        # Stack traces and checks are work of their own, which the profiler does not make longer.
+        spent = undilated.in_part("backward", checks_us, python_us=checks_us)
+        least, most = undilated.share(spent + undilated.in_part("rest", stored_us, python_us=stored_us))
+        low, high = (least + most) / 2 * scale.step_us, min(most * BESIDES, 1.0) * scale.step_us
+        how = "the checks in the backward pass, and for each op what a view takes here beyond a few µs"
+        saving = Saving(min(low, high), high, "modelled", how)
+    told = f": {percent((saving.low_us + saving.high_us) / 2 / scale.step_us)} of their time" if saving else ""
+    yield Finding(
+        message=(
+            f"Anomaly detection was on in these steps of {time(scale.step_us)}: each op stores a stack trace and each "
+            f"gradient is checked for invalid numbers{told}."
+        ),
+        saving=saving,
+        facts={"anomaly_detection": True, "checks_us": checks_us, "stack_traces_us": stored_us},
+        fix=Fix("Turn anomaly detection off", "exact", "torch.autograd.set_detect_anomaly(True)", ""),
+        claims=("backward", "forward") if not breakdown.on_device else (),
+    )
+
+
+def _costs(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> tuple[float, float]:
+    """Checks of gradients, and storing of stack traces, µs per step; the second from the views among the ops."""
+    events = trace.events
+    nodes = events.named("autograd::engine::evaluate_function")
+    counted = links.inside
+    parent = nesting.parent
+    direct = (parent >= 0) & nodes[np.maximum(parent, 0)]
+    checks = np.flatnonzero(counted & direct & events.exactly(*_CHECKS))
+    made = counted & events.of(Category.CPU_OP) & (events.sequence >= 0) & (nesting.ancestor(nodes) < 0)
+    # A batch is put together of views without a gradient: those that repeat a sequence number are no node.
+    known, which, times = np.unique(events.sequence[made], return_inverse=True, return_counts=True)
+    recorded = np.flatnonzero(made)[(times <= _MOST_NESTED)[which]]
+    views = recorded[events.exactly(*_VIEWS)[recorded]]
+    each_us = float(np.median(nesting.self_ns[views])) / 1e3 - _VIEW_US if len(views) else 0.0
+    return steps.per_step_us(float(events.dur_ns[checks].sum())), max(each_us, 0.0) * len(known) / steps.count
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+
+EXAMPLES = [
+    Example(
+        "left on after a hunt",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={"settings": {"anomaly_detection": True}},
+        saves_us="unknown",
+        says=("stack trace",),
+    ),
+    Example(
+        "the checks are in the trace",
+        draw(
+            """
+            step   [1                   ][2                   ]
+            cpu    [V ][F  ][B         ] [V ][F  ][B         ]
+            cpu             [C    ]               [C    ]
+            """,
+            us=100,
+            V=Ev("aten::t", args={"Sequence number": 7, "Fwd thread id": 0}),
+            F=FORWARD,
+            B=BACKWARD,
+            C="aten::isnan",
+        ),
+        facts={"settings": {"anomaly_detection": True}},
+        saves_us=(880, 1300),
+        says=("of their time",),
+    ),
+    Example(
+        "off",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={"settings": {"anomaly_detection": False}},
+        saves_us=None,
+    ),
+    Example(
+        "a bare trace does not tell",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+]

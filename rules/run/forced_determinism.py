@@ -1,0 +1,145 @@
+"""Deterministic algorithms are forced.
+
+## What it looks at
+`torch.use_deterministic_algorithms(True)` and `torch.backends.cudnn.deterministic`, as capture recorded them, and the
+device's time in what these change: convolutions, and ops that add at places given by indices.
+
+## Why it costs time
+Convolutions may then not use their fastest algorithms, and sums over indices (`index_add_`, `scatter_add_`, gradients
+of embeddings and of indexing) sort first instead of adding at once. `use_deterministic_algorithms` also fills each new
+tensor with a value before it is written.
+
+## How to fix it
+Leave the switches off in trainings whose results need not be repeated bit by bit; a fixed seed alone does not need
+them. Where they are needed, `torch.utils.deterministic.fill_uninitialized_memory = False` spares the filling.
+
+## When to leave it
+Debugging, publications and audits that need the same bits again. What it costs on this device only a run without it
+tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    FORWARD,
+    GEMM,
+    Category,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    Links,
+    Nesting,
+    Scale,
+    Settings,
+    Steps,
+    Trace,
+    draw,
+)
+
+from ..shared._costs import launched_us
+from ..shared._words import percent, time
+
+_CONVOLUTIONS = (
+    "aten::cudnn_convolution",
+    "aten::convolution_backward",
+    "aten::convolution",
+    "aten::miopen_convolution",
+)
+_INDEXED = (
+    "aten::index_add_",
+    "aten::index_put_",
+    "aten::_index_put_impl_",
+    "aten::scatter_add_",
+    "aten::embedding_dense_backward",
+    "aten::cumsum",
+)
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    scale: Scale,
+    busy: GpuBusy,
+    device: Device,
+    settings: Settings,
+    nesting: Nesting,
+    links: Links,
+    *,
+    min_share: float = 0.2,  # of the device's work: what other algorithms gain is a part of this
+) -> Iterator[Finding]:
+    if device.kind not in ("cuda", "rocm") or not (settings.deterministic or settings.cudnn_deterministic):
+        return
+    # The narrower switch concerns convolutions alone.
+    names = (*_CONVOLUTIONS, *_INDEXED) if settings.deterministic else _CONVOLUTIONS
+    events = trace.events
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*names) & links.inside)
+    if not len(rows) or not busy.busy_ns:
+        return
+    spent_us = launched_us(trace, steps, nesting, links, rows)
+    share = spent_us / steps.per_step_us(busy.busy_ns)
+    if share < min_share:
+        return
+    switch = "use_deterministic_algorithms(True)" if settings.deterministic else "cudnn.deterministic = True"
+    yield Finding(
+        message=(
+            f"`{switch}` is in force, and {time(scale.scaled(spent_us))} of each step ({percent(share)} of the "
+            "device's work) is in ops whose fastest algorithms it forbids."
+        ),
+        # Which algorithms would run, and how fast, only the device tells.
+        saving=None,
+        facts={"concerned_us": spent_us, "deterministic": settings.deterministic},
+        fix=Fix(
+            "Leave the switch off where the same bits are not needed, and measure the step before and after",
+            "numerics",
+            "torch.use_deterministic_algorithms(True)" if settings.deterministic else "cudnn.deterministic = True",
+            "# off by default",
+        ),
+        claims=("compute",),
+        at_most="low",
+    )
+
+
+_STEPS = """
+    step   [1                ][2                ]
+    cpu    [C   ][F  ]         [C   ][F  ]
+    gpu 7   [K    ][G  ]        [K    ][G  ]
+    """
+_CONVOLVED = Ev("aten::cudnn_convolution", dims=[[32, 64, 56, 56], [64, 64, 3, 3]])
+_KERNEL = Ev("cudnn_infer_ampere_scudnn_winograd_128x128_ldg1_ldg4", "kernel")
+
+EXAMPLES = [
+    Example(
+        "convolutions under cudnn.deterministic",
+        draw(_STEPS, us=1000, C=_CONVOLVED, K=_KERNEL, F=FORWARD, G=GEMM),
+        facts={"settings": {"cudnn_deterministic": True}},
+        saves_us="unknown",
+        says=("cudnn.deterministic",),
+    ),
+    Example(
+        "sums over indices under use_deterministic_algorithms",
+        draw(_STEPS, us=1000, C=Ev("aten::index_add_"), K=Ev("indexFuncLargeIndex", "kernel"), F=FORWARD, G=GEMM),
+        facts={"settings": {"deterministic": True}},
+        saves_us="unknown",
+        says=("use_deterministic_algorithms",),
+    ),
+    Example(
+        "sums over indices, and the switch concerns convolutions alone",
+        draw(_STEPS, us=1000, C=Ev("aten::index_add_"), K=Ev("indexFuncLargeIndex", "kernel"), F=FORWARD, G=GEMM),
+        facts={"settings": {"cudnn_deterministic": True}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "convolutions that may choose",
+        draw(_STEPS, us=1000, C=_CONVOLVED, K=_KERNEL, F=FORWARD, G=GEMM),
+        facts={"settings": {"deterministic": False, "cudnn_deterministic": False}},
+        saves_us=None,
+    ),
+]

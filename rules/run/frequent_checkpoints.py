@@ -1,0 +1,189 @@
+"""A checkpoint is written so often that the training waits for it.
+
+## What it looks at
+On machines without an accelerator: places where the loop reads the whole state of the model (`state_dict()`, told by
+the shapes of all its parameters) and then works in Python for longer than anything else does between two ops. That is
+what writing, packing or sending a checkpoint looks like.
+
+## Why it costs time
+`torch.save` packs every weight, and the optimizer's state beside it, and writes them while the training stands. Once
+an hour nobody notices; every few steps it is a part of each step.
+
+## How to fix it
+Save less often: by time (every ten minutes) or every some thousand steps. Copy the state and write the copy in a
+thread, or use `torch.distributed.checkpoint.async_save`.
+
+## When to leave it
+Machines that may be taken away at any moment and have little time to lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from advisor.api import (
+    FORWARD,
+    OPTIMIZER,
+    Breakdown,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Intervals,
+    Lines,
+    LinesTrace,
+    RankRecord,
+    Replay,
+    Saving,
+    Scale,
+    Source,
+    Steps,
+    Trace,
+    Undilated,
+    draw,
+    edits,
+    replayed_or,
+    total,
+)
+
+from ..shared._costs import widened
+from ..shared._places import often, place
+from ..shared._state import StateReads, where_read
+from ..shared._words import percent, time
+from ._rhythm import Rhythm, rhythm
+
+CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one every 75"
+
+# Packing and writing even a small model takes longer than this; a look at the names of its parameters does not.
+_LONG_NS = 500_000
+# The advice is to save a hundredth as often; a tenth is what nobody will miss.
+_FEWER = 0.9
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    lines: Lines,
+    recorded: LinesTrace | None,
+    state: StateReads,
+    undilated: Undilated | None,
+    replay: Replay | None,
+    record: RankRecord | None,
+    *,
+    min_share: float = 0.02,  # one number to change; below 2 % of the step the gain drowns in the noise between steps
+) -> Iterator[Finding]:
+    if breakdown.on_device or device.kind != "none":
+        return
+    reads = [run for run in state.runs if not run.copied_bytes]
+    runs = [run for run in reads if run.until_ns - run.end_ns >= _LONG_NS]
+    # A pause after one read in three is the machine's, not a checkpoint.
+    if not runs or 2 * len(runs) < len(reads):
+        return
+    spans: Intervals = np.array([(run.start_ns, run.until_ns) for run in runs], np.int64)
+    claims = ("other_ops", "host")
+    bound_us = sum(breakdown.us(part) for part in claims)
+    spent_us = min(steps.per_step_us(total(spans)), bound_us)
+    share, mean_us = spent_us / steps.step_us, scale.step_us
+    seen = _rhythm(steps, spans, record)
+    if seen is not None:
+        share, mean_us = seen.low, seen.mean_us
+        how = "low: the steps with a checkpoint become like the others; high: and those after them, which wait for it"
+        saving = Saving(seen.low * scale.step_us, seen.high * scale.step_us, "measured", how)
+    else:
+        how = "low: every tenth one stays; high: the step without them"
+        gone = [edits.remove_time(spans)]
+        saving = replayed_or(scale.saving(spent_us, spent_us, how), replay, gone, gone, how, scale.scaled(bound_us))
+        saving = replace(saving, low_us=_FEWER * saving.low_us)
+        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = where_read(trace, steps, lines, recorded, runs[0]) or _only_save(record)
+    each_us = float((spans[:, 1] - spans[:, 0]).mean()) / 1e3
+    yield Finding(
+        message=(
+            f"The whole state is read {often(len(runs) / steps.count)}{place(where)} and then worked on "
+            f"for {time(each_us)}, as for a checkpoint: {time(share * mean_us)} of an average step ({percent(share)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"per_step": len(runs) / steps.count, "each_us": each_us, "checkpoint_us": spent_us},
+        fix=Fix(
+            "Save less often",
+            "semantics",
+            "if step % 10 == 0:\n    torch.save(model.state_dict(), path)",
+            "if step % 1000 == 0:\n    torch.save(model.state_dict(), path)",
+        ),
+        claims=claims,
+        at_most="medium",  # how much work may be lost is the user's to say
+    )
+
+
+def _rhythm(steps: Steps, spans: Intervals, record: RankRecord | None) -> Rhythm | None:
+    """How much longer the steps with a checkpoint are without the profiler, where one comes every so many steps."""
+    every = set(np.diff(steps.step_of(spans[:, 0])).tolist())
+    if record is None or len(every) != 1:
+        return None
+    times, before = record.steps.unprofiled_us, record.steps.timed_before or 0
+    # The window lies between the two, and breaks the rhythm.
+    return rhythm(max(times[:before], times[before:], key=len), every.pop())
+
+
+def _only_save(record: RankRecord | None) -> Source | None:
+    """The one line of the training loop that writes a checkpoint, by its text; None where it has none or several."""
+    saves = (record.saves or []) if record else []
+    return Source(saves[0].file, saves[0].line, saves[0].function) if len(saves) == 1 else None
+
+
+_STORED = Ev("torch::autograd::AccumulateGrad", dims=[[800, 800]])
+_STORED_2 = Ev("torch::autograd::AccumulateGrad", dims=[[800]])
+_BACKWARD = Ev("autograd::engine::evaluate_function: AddmmBackward0")
+_READ = Ev("aten::detach", dims=[[800, 800]])
+_READ_2 = Ev("aten::detach", dims=[[800]])
+_STEPS = """
+    step   [1                                     ][2                                     ]
+    cpu    [F  ][B       ][O ] [C][D]               [F  ][B       ][O ] [C][D]
+    cpu         [S  ][T ]                                [S  ][T ]
+    """
+_REST: dict[str, Any] = {"F": FORWARD, "B": _BACKWARD, "S": _STORED, "T": _STORED_2, "O": OPTIMIZER}
+
+EXAMPLES = [
+    Example(
+        "a checkpoint in each step",
+        draw(_STEPS, us=100, C=_READ, D=_READ_2, **_REST),
+        saves_us=(900, 2000),
+        says=("once a step", "as for a checkpoint"),
+    ),
+    Example(
+        "the state is read and the next step follows at once",
+        draw(_STEPS, us=20, C=_READ, D=_READ_2, **_REST),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "some tensors are detached and a long pause follows",
+        draw(_STEPS, us=100, C=Ev("aten::detach", dims=[[64, 10]]), D=Ev("aten::detach", dims=[[64]]), **_REST),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no checkpoint",
+        draw(
+            """
+            step   [1                                     ][2                                     ]
+            cpu    [F  ][B       ][O ]                      [F  ][B       ][O ]
+            cpu         [S  ][T ]                                [S  ][T ]
+            """,
+            us=100,
+            **_REST,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,120 @@
+"""Environment variables slow the training down.
+
+## What it looks at
+Variables of the training process, of an allow-list alone, as they stood in the profiled window: debugging switches of
+PyTorch and Python, limits to the instructions that a CPU may use, caches and paths that are turned off.
+
+## Why it costs time
+They are set for one afternoon, to find an error or to compare two machines, and stay in a job script, a container or
+the head of a file. Each checks, prints or forbids something in every step, and nothing in the training's own code
+shows it.
+
+## How to fix it
+Remove the variable from the job script, the container and `os.environ` of the script. `CUDA_LAUNCH_BLOCKING` and
+`OMP_NUM_THREADS` show in the trace itself: blocking-launches, unused-cores and thread-oversubscription look at them.
+
+## When to leave it
+While the error is looked for. Where a machine's driver or network fails without it. What it costs here only a run
+without it tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import BACKWARD, FORWARD, GEMM, GLOO, Breakdown, Environment, Example, Finding, Fix, RankRecord, draw
+
+from ..shared._words import percent
+from ._variables import VARIABLES
+
+CONFIRMED = "measured pair on a CPU: instructions limited to those of an old machine against all of them"
+
+
+# Parts of the step that other rules own: what they lose here is theirs to count.
+_OWNED = ("communication", "exposed_communication", "idle_launch", "idle_sync", "idle_host", "idle_unknown")
+
+
+def check(
+    environment: Environment,
+    record: RankRecord,
+    breakdown: Breakdown,
+    *,
+    min_share: float = 0.02,  # of the step in the parts that a variable concerns; below, a run without it shows noise
+) -> Iterator[Finding]:
+    shares = {item.id: item.share for item in breakdown.items}
+    for one in VARIABLES:
+        share = sum(shares.get(part, 0.0) for part in one.parts)
+        if share < min_share or not one.slows(environment, record, breakdown.on_device):
+            continue
+        value = environment.get(one.name)
+        yield Finding(
+            message=(
+                f"{one.name}={value} is set in the training's environment: {one.by}, which concerns "
+                f"{percent(share)} of the step."
+            ),
+            facts={"variable": one.name, "value": value, "share": share},
+            fix=Fix("Unset the variable", "exact", f"{one.name}={value} python train.py", "python train.py"),
+            claims=tuple(part for part in one.parts if part in shares and part not in _OWNED),
+            at_most="medium",
+        )
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+_ON_GPU = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]\ngpu 7  [K   ][K  ] [K   ][K  ]"
+
+EXAMPLES = [
+    Example(
+        "instructions of an old machine",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={"environment": {"ONEDNN_MAX_CPU_ISA": "SSE41"}},
+        saves_us="unknown",
+        says=("ONEDNN_MAX_CPU_ISA=SSE41",),
+    ),
+    Example(
+        "collectives that are compared over the ranks",
+        draw(
+            "step [1            ][2            ]\ncpu  [F   ][B  ][R ][F   ][B  ][R ]",
+            us=1000,
+            F=FORWARD,
+            B=BACKWARD,
+            R=GLOO,
+        ),
+        facts={"environment": {"TORCH_DISTRIBUTED_DEBUG": "detail"}, "world_size": 2},
+        saves_us="unknown",
+        says=("TORCH_DISTRIBUTED_DEBUG=detail",),
+    ),
+    Example(
+        "memory of the device without its cache",
+        draw(_ON_GPU, us=1000, F=FORWARD, B=BACKWARD, K=GEMM),
+        facts={"environment": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}},
+        saves_us="unknown",
+    ),
+    Example(
+        "the same variables, off or of no effect here",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={
+            "environment": {
+                "NCCL_P2P_DISABLE": "1",
+                "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
+                "PYTHONTRACEMALLOC": "0",
+                "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_AMX",
+                "OMP_NUM_THREADS": "4",
+                "NCCL_DEBUG": "WARN",
+            }
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "nothing is set",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={"environment": {}},
+        saves_us=None,
+    ),
+    Example(
+        "a bare trace does not tell",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+]

@@ -1,0 +1,121 @@
+"""PyTorch itself warned of a slow way.
+
+## What it looks at
+The first warnings that were shown while the script ran, as capture recorded them: those of PyTorch that speak of time
+(a tensor made of a list of arrays, weights of a recurrent layer in pieces, an op that falls back to the host, gradients
+in another layout than their buckets, a graph recorded anew …), and any `PerformanceWarning`.
+
+## Why it costs time
+Each says that something works by a slow way, once, the first time; it goes on in every step after the warning has
+scrolled away.
+
+## How to fix it
+As the change beside the finding says. The line is the one that the warning named.
+
+## When to leave it
+Where the line runs once, before the training. What a warning costs is not known from its text: measure the change, or
+look for its line among the lines of the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Breakdown,
+    Example,
+    Finding,
+    LineCosts,
+    RankRecord,
+    Source,
+    Steps,
+    draw,
+)
+
+from ..shared._places import place
+from ..shared._words import percent, plural
+from ._torch_warnings import warned
+
+CONFIRMED = "measured pair on a CPU: a tensor of a list of arrays, with PyTorch's warning, against one array"
+
+
+def check(
+    record: RankRecord,
+    steps: Steps,
+    breakdown: Breakdown,
+    costs: LineCosts | None,
+    *,
+    min_share: float = 0.02,  # of the step on the line that the warning names, where lines know it: else it is noise
+) -> Iterator[Finding]:
+    shown = f"Of {plural(len(record.warnings), 'warning')} shown, one speaks of a slow way"
+    for one in warned(record):
+        share = _share(one.where, costs, steps)
+        # A line of the script that no step runs, or that takes no time, is warned of in vain.
+        if share is not None and share < min_share and not breakdown.on_device:
+            continue
+        takes = f", a line that takes {percent(share)} of the step" if share is not None else ""
+        yield Finding(
+            message=f"{shown}{place(one.where)}{takes}: {one.hint.means}.",
+            where=(one.where,) if one.where else (),
+            facts={"warning": one.said} | ({"line_share": share} if share is not None else {}),
+            fix=one.hint.fix,
+            claims=() if breakdown.on_device or share is None else ("host",),
+            at_most="medium",
+        )
+
+
+def _share(where: Source | None, costs: LineCosts | None, steps: Steps) -> float | None:
+    """The line's part of the step; None where it is not known."""
+    if where is None or costs is None:
+        return None
+    own = [line for line in costs.lines if (line.source.file, line.source.line) == (where.file, where.line)]
+    return sum(line.us for line in own) / steps.step_us
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+_LIST = "UserWarning: Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider …"
+_RNN = "UserWarning: RNN module weights are not part of single contiguous chunk of memory."
+
+
+EXAMPLES = [
+    Example(
+        "a tensor of a list of arrays",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={"warnings": [f"train.py:31: {_LIST}"], "user_files": ["train.py"]},
+        saves_us="unknown",
+        says=("at train.py:31", "list of arrays"),
+    ),
+    Example(
+        "weights of a recurrent layer in pieces",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={"warnings": [f"torch/nn/modules/rnn.py:1124: {_RNN}"], "user_files": ["train.py"]},
+        saves_us="unknown",
+        says=("recurrent layer",),
+    ),
+    Example(
+        "warnings of correctness and of things to come",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={
+            "warnings": [
+                "torch/optim/lr_scheduler.py:182: UserWarning: Detected call of `lr_scheduler.step()` before …",
+                "train.py:9: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated.",
+            ]
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "no warning",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts={"warnings": []},
+        saves_us=None,
+    ),
+    Example(
+        "a bare trace does not tell",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+]

@@ -1,0 +1,101 @@
+"""Much of the run passes before the first step.
+
+## What it looks at
+The age of the process when its first training step ended, against its whole life, where capture saw the script end.
+
+## Why it costs time
+Imports, reading and indexing the data set, building the model, loading a checkpoint and compiling run on one core while
+the accelerator waits, at every start: also after each failure, and in each trial of a search.
+
+## How to fix it
+Save what the script works out from the data (an index, tokens, statistics) and load it the next time. Let loader
+workers read while the model is built. Keep compiled code between runs (`TORCHINDUCTOR_CACHE_DIR` on a disk that stays).
+
+## When to leave it
+Short trials of a training that will run for days: what passes before its first step is then next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Missing, RankRecord, draw
+
+from ..shared._words import count, percent, time
+
+
+def check(
+    record: RankRecord,
+    *,
+    min_start_us: float = 60e6,  # a minute: imports of large libraries and a warm-up take up to half of one
+    min_share: float = 0.2,  # of the whole run; a long training has forgotten its start
+) -> Iterator[Finding]:
+    vitals = record.vitals
+    if vitals is None or vitals.first_step_us is None or vitals.age_us is None or not vitals.ended:
+        raise Missing("the start and the end of the run were not both seen; let `advisor run` see the script end")
+    start_us, whole_us = vitals.first_step_us, vitals.age_us
+    if start_us < min_start_us or start_us < min_share * whole_us:
+        return
+    yield Finding(
+        message=(
+            f"The first of {count(record.steps.count)} steps ended {time(start_us)} after the start of the process: "
+            f"{percent(start_us / whole_us)} of the run's {time(whole_us)} had passed."
+        ),
+        # It is no part of a step: what it is worth depends on how often the script is started.
+        saving=None,
+        facts={"first_step_us": start_us, "run_us": whole_us},
+        fix=Fix(
+            "Work out once what the data alone decides, and keep it",
+            "exact",
+            "index = build_index(files)",
+            "if not cache.exists():\n    torch.save(build_index(files), cache)\nindex = torch.load(cache)",
+        ),
+        at_most="low",
+    )
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+
+
+def _facts(first_s: float, age_s: float, ended: bool = True) -> dict[str, Any]:
+    vitals = {"first_step_us": first_s * 1e6, "age_us": age_s * 1e6, "ended": ended}
+    return {"vitals": vitals, "steps": {"count": 500}}
+
+
+EXAMPLES = [
+    Example(
+        "two minutes of tokenising before five of training",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_facts(130.0, 430.0),
+        saves_us="unknown",
+        says=("130 s after the start", "30 %"),
+    ),
+    Example(
+        "half an hour of indexing before an hour of training",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_facts(1800.0, 5400.0),
+        saves_us="unknown",
+        says=("1,800 s after the start", "the run's 5,400 s"),
+    ),
+    Example(
+        "two minutes of tokenising before a long training",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_facts(130.0, 86_400.0),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the same in a run that still goes on",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_facts(130.0, 150.0, ended=False),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "imports alone",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        facts=_facts(4.0, 20.0),
+        saves_us=None,
+    ),
+]

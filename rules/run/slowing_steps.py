@@ -1,0 +1,270 @@
+"""Steps become slower as the training goes on.
+
+## What it looks at
+Ops of the profiled steps whose inputs grow by the same amount with every step, while no matrix product grows: they
+work on all that was kept since the start, or since the epoch began. And the times of the steps that were timed without
+the profiler, in eight parts of the run: whether they rise from part to part; what the growth takes is told by them.
+
+## Why it costs time
+`torch.cat(history)`, a mean over all losses, a metric over all predictions: each step handles all steps before it, so
+that a thousand steps cost a million. It is a small part of the first epoch and most of the last.
+
+## How to fix it
+Keep what the result needs instead of all that it was made of: a running sum and a count, `torchmetrics`' `update()`
+in the step and `compute()` at the end of the epoch. Or compute it every N steps.
+
+## When to leave it
+Lengths that are raised on purpose as training goes on. A machine that slows down (heat, neighbours) shows rising
+times, too, and no op that grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Breakdown,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    LineCosts,
+    Lines,
+    Links,
+    Nesting,
+    RankRecord,
+    Saving,
+    Scale,
+    Source,
+    Steps,
+    Trace,
+    draw,
+    total,
+    union,
+)
+
+from ..shared._costs import launched_us
+from ..shared._places import place
+from ..shared._rising_steps import grown_by_times, grown_in_rounds, rise_of
+from ..shared._words import count, percent, time
+from ._growth import GrowingOps
+
+CONFIRMED = "measured pair on a CPU: a statistic over all outputs so far in each step against one at the end"
+
+# A running value costs a few small ops in place of those that grow.
+_GIVEN_BACK = 0.7
+_ON_DEVICE, _ON_HOST = ("compute",), ("forward", "other_ops")
+
+
+def check(
+    growing: GrowingOps | None,
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    lines: Lines,
+    costs: LineCosts | None,
+    links: Links,
+    nesting: Nesting,
+    record: RankRecord | None,
+    *,
+    min_share: float = 0.03,  # of the step in ops that grow: they grow on, so little is worth a look
+    min_rise: float = 0.2,  # last against first part of the run: less is what machines do by themselves
+) -> Iterator[Finding]:
+    if growing is not None and len(growing.rows):
+        places = dict.fromkeys(lines.where_op(row) for row in growing.rows.tolist())
+        where = tuple(one for one in places if one is not None)[:3]
+        claims: tuple[str, ...]
+        if breakdown.on_device:
+            spent_us, claims = launched_us(trace, steps, nesting, links, growing.rows), _ON_DEVICE
+        else:
+            spent_us, claims = _on_host_us(growing, trace, steps, costs, where), _ON_HOST
+        bound_us = sum(breakdown.us(part) for part in claims)
+        if min(spent_us, bound_us) >= min_share * steps.step_us:
+            saving = _of_growth(min(spent_us, bound_us), record, scale)
+            yield _grown(growing, where, min(spent_us, bound_us), saving, claims, steps, scale)
+            return
+    rise = rise_of(record.steps.unprofiled_us) if record else None
+    if rise is not None and rise[1] >= (1 + min_rise) * rise[0]:
+        risen = _risen(rise, len(record.steps.unprofiled_us) if record else 0, scale)
+        # The step that stands for the script may be as short as the first ones: then there is nothing to gain in it.
+        if risen.saving is not None and risen.saving.high_us >= min_share * scale.step_us:
+            yield risen
+
+
+def _on_host_us(
+    growing: GrowingOps, trace: Trace, steps: Steps, costs: LineCosts | None, where: tuple[Source, ...]
+) -> float:
+    """Time of these ops, or of their whole lines: what puts a long list of tensors together there has no shapes."""
+    spans = union(trace.events.start_ns[growing.rows], trace.events.end_ns[growing.rows])
+    beside_us = sum(line.us for line in costs.lines if line.source in where) if costs else 0.0
+    return max(steps.per_step_us(total(spans)), beside_us)
+
+
+def _of_growth(spent_us: float, record: RankRecord | None, scale: Scale) -> Saving:
+    """By the times of the steps that were timed; where they do not tell, by the ops of the window.
+
+    Its steps are a short piece of the run, and often an early one, when little has been kept.
+    """
+    start = "the steps as they were timed against"
+    if by_times := grown_by_times(record) if record else None:
+        how = f"{start} those at the start; low: halfway through the run, high: at its end"
+    elif by_times := grown_in_rounds(record.steps.unprofiled_us) if record else None:
+        how = f"{start} the shortest, where the growth begins anew; low: their mean, high: the longest"
+    else:
+        how = "the ops that grow, as they were in the window; low: less what remains"
+        return scale.saving(_GIVEN_BACK * spent_us, spent_us, how)
+    return Saving(by_times[0] * scale.step_us, by_times[1] * scale.step_us, "measured", how)
+
+
+def _grown(
+    growing: GrowingOps,
+    where: tuple[Source, ...],
+    spent_us: float,
+    saving: Saving,
+    claims: tuple[str, ...],
+    steps: Steps,
+    scale: Scale,
+) -> Finding:
+    per_step = (growing.last - growing.first) / (steps.count - 1)
+    return Finding(
+        message=(
+            f"`{growing.names[0]}`{place(where[0] if where else None)} works on more with every step: "
+            f"{count(growing.last)} numbers in the last profiled step, {count(per_step)} more each time, which takes "
+            f"{time(scale.scaled(spent_us))} of the step by now ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=where,
+        facts={"ops": list(growing.names[:5]), "numbers": growing.last, "more_per_step": per_step, "us": spent_us},
+        fix=_RUNNING,
+        claims=claims,
+    )
+
+
+def _risen(rise: tuple[float, float], steps: int, scale: Scale) -> Finding:
+    first, last = rise
+    mean_us = scale.unprofiled.mean or scale.step_us
+    share = min(max(1 - first / mean_us, 0.0), 1.0)
+    return Finding(
+        message=(
+            f"Steps take {percent(last / first - 1)} longer at the end than at the start of {steps} steps without the "
+            f"profiler, {time(last)} and {time(first)}, and rise from part to part."
+        ),
+        saving=Saving(
+            0.0,
+            share * scale.step_us,
+            "measured",
+            "all steps as short as the first; nothing where it is the machine",
+        ),
+        facts={"first_us": first, "last_us": last, "steps": steps},
+        fix=_RUNNING,
+        at_most="medium",
+    )
+
+
+_RUNNING = Fix(
+    "Keep a running value instead of everything",
+    "numerics",
+    "history.append(outputs.detach())\nmean = torch.cat(history).mean()",
+    "total += outputs.detach().sum()\nnumber += outputs.numel()\nmean = total / number",
+)
+
+
+def _of(numbers: int) -> Ev:
+    return Ev("aten::std", dims=[[numbers]], dtypes=["float"])
+
+
+_STEPS = """
+    step   [1        ][2        ][3        ][4        ][5        ]
+    cpu    [F ][P ][B ][F ][Q ][B ][F ][R ][B ][F ][S ][B ][F ][T ][B ]
+    """
+_MM = Ev("aten::linear", dims=[[64, 256], [1024, 256], [1024]], dtypes=["float"] * 3)
+
+
+def _sorted(length: int) -> Ev:
+    return Ev("aten::linear", dims=[[length, 256], [64, 256], [64]], dtypes=["float"] * 3)
+
+
+def _times(first: float, last: float, jump: bool = False) -> dict[str, object]:
+    """200 steps that rise evenly, or all at once in the middle, with every third one a little longer."""
+    shape = [float(number >= 100) if jump else number / 200 for number in range(200)]
+    times = [first + (last - first) * part + 0.02 * first * (number % 3) for number, part in enumerate(shape)]
+    return {"steps": {"unprofiled_us": times}}
+
+
+EXAMPLES = [
+    Example(
+        "a statistic over all outputs so far",
+        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
+        saves_us=(180, 400),
+        says=("20,480 numbers", "4,096 more each time"),
+    ),
+    Example(
+        "the same, and the steps were seen to grow from 2.5 ms to 5 ms",
+        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
+        facts={
+            "steps": {
+                "unprofiled_us": [2500.0 + 12.5 * step for step in range(200)],
+                "timed_before": 100,
+                "count": 205,
+            },
+            "files": [
+                {"path": "trace", "role": "profile", "steps": {f"ProfilerStep#{n}": 100 + n for n in range(1, 6)}}
+            ],
+        },
+        saves_us=(950, 1550),
+        says=("20,480 numbers",),
+    ),
+    Example(
+        "the same, and begun anew in each epoch of 50 steps: from 2 ms to 4.45 ms",
+        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
+        facts={"steps": {"unprofiled_us": [2000.0 + 50.0 * (step % 50) for step in range(200)]}},
+        saves_us=(1100, 1700),
+        says=("20,480 numbers",),
+    ),
+    Example(
+        "times that rise, and no op that grows",
+        draw(
+            "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]",
+            us=1000,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        facts=_times(10_000.0, 16_000.0),
+        saves_us=(0, 3500),
+        says=("longer at the end",),
+    ),
+    Example(
+        "sequences that happen to come sorted by length",
+        draw(
+            """
+            step   [1        ][2        ][3        ][4        ][5        ]
+            cpu    [P ][B ]   [Q ][B ]   [R ][B ]   [S ][B ]   [T ][B ]
+            """,
+            us=100,
+            B=BACKWARD,
+            P=_sorted(8),
+            Q=_sorted(16),
+            R=_sorted(24),
+            S=_sorted(32),
+            T=_sorted(40),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a neighbour that came in the middle of the run",
+        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(64), Q=_of(64), R=_of(64), S=_of(64), T=_of(64)),
+        facts=_times(10_000.0, 16_000.0, jump=True),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the same in every step",
+        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(64), Q=_of(64), R=_of(64), S=_of(64), T=_of(64)),
+        facts=_times(10_000.0, 10_000.0),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,174 @@
+"""Batches are copied to the GPU from pageable memory.
+
+## What it looks at
+Copies from the host to the device whose source is ordinary, pageable memory, and the time in which such a copy runs
+and no kernel does.
+
+## Why it costs time
+The device can fetch only from page-locked ("pinned") memory. From pageable memory the driver first copies piece by
+piece into a pinned buffer of its own, the host stands in the call meanwhile, and `non_blocking=True` has no effect.
+
+## How to fix it
+`DataLoader(..., pin_memory=True)` pins each batch in a thread of its own; then `.to(device, non_blocking=True)`
+returns at once and the copy can run beside the kernels of the step before. A batch of a class of your own needs a
+method `pin_memory()`. Tensors that do not come from a loader: `tensor.pin_memory()` once, and reuse it.
+
+## When to leave it
+Copies of a few kilobytes. Hosts short of memory: pinned memory cannot be swapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    H2D_PAGEABLE,
+    H2D_PINNED,
+    TO,
+    TO_BLOCKING,
+    Breakdown,
+    Copies,
+    Example,
+    Finding,
+    Fix,
+    Loader,
+    LoaderFacts,
+    Missing,
+    Replay,
+    Scale,
+    Steps,
+    draw,
+    edits,
+    replayed_or,
+)
+
+from ..shared._words import count, loader_call, percent, size, time
+
+CONFIRMED = "real traces: ResNet-50 on a V100, every batch of 19 MB from pageable memory"
+
+
+def check(
+    copies: Copies,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    loader: LoaderFacts | None,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.01,  # two words in two lines; below 1 % of the step the gain cannot be seen
+) -> Iterator[Finding]:
+    if copies.h2d_pageable_bytes is None or copies.pageable_us is None:
+        raise Missing("this trace does not tell pageable from pinned memory; the vendor's profiler leaves it out")
+    exposed_us = min(copies.pageable_us, copies.exposed_us, breakdown.us("exposed_copy"))
+    if exposed_us < min_share * steps.step_us:
+        return
+    sites = [site for site in copies.blocking if site.to_device and site.pinned is False]
+    ops = np.array([row for site in sites for row in site.ops_rows], int)
+    data = np.array([row for site in sites for row in site.rows], int)
+    saving = replayed_or(
+        scale.saving(
+            0.0, exposed_us, "nothing if the copy stays in the way and as slow as now; at most its exposed time"
+        ),
+        replay if sites else None,
+        [],
+        [edits.unsync(ops), edits.move(data)],
+        "low: the copy stays in the way and as slow as now; high: the step replayed with the copy beside it",
+        scale.scaled(exposed_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    facts = loader.loader if loader else None
+    rate = copies.h2d_pageable_bytes / copies.pageable_us * 1e6
+    calls = copies.pageable_calls or 0.0
+    yield Finding(
+        message=(
+            f"{size(copies.h2d_pageable_bytes)} a step reach the GPU from pageable memory, in {count(calls)} "
+            f"{'copy' if calls == 1 else 'copies'} at {size(rate)}/s; "
+            f"for {time(scale.scaled(exposed_us))} of each step "
+            f"({percent(exposed_us / steps.step_us)}) it does nothing else."
+        ),
+        saving=saving,
+        where=tuple(site.where for site in sites if site.where)[:3],
+        facts={
+            "h2d_pageable_bytes": copies.h2d_pageable_bytes,
+            "pageable_us": copies.pageable_us,
+            "exposed_us": exposed_us,
+            "bytes_per_second": rate,
+            "pin_memory": facts.pin_memory if facts else None,
+        },
+        fix=_fix(facts),
+        claims=("exposed_copy",),
+    )
+
+
+def _fix(facts: Loader | None) -> Fix:
+    if facts and facts.pin_memory:
+        return Fix(
+            "Pin these tensors too: the loader pins only the tensors, lists and dicts that it knows",
+            "exact",
+            "x = x.to(device)",
+            "x = x.pin_memory().to(device, non_blocking=True)  # or give the batch's class a method pin_memory()",
+        )
+    return Fix(
+        "Pin the batches and copy them without waiting",
+        "exact",
+        f"loader = {loader_call(facts)}\nx = x.to(device)",
+        f"loader = {loader_call(facts, pin_memory=True)}\nx = x.to(device, non_blocking=True)",
+    )
+
+
+_STEPS = """
+    step   [1                       ][2                       ]
+    cpu    [T    ][F ][B  ]          [T    ][F ][B  ]
+    gpu 7  [C   ]  [K    ][K    ]    [C   ]  [K    ][K    ]
+    """
+
+EXAMPLES = [
+    Example(
+        "the step begins with a pageable copy",
+        draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=(0, 6000),
+        says=("8.39 MB a step", "1 copy"),
+    ),
+    Example(
+        "the loader pins already, this tensor does not come from it",
+        draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
+        facts={"loaders": [{"batch_size": 64, "num_workers": 4, "pin_memory": True}]},
+        saves_us=(0, 6000),
+    ),
+    Example(
+        "a pageable copy that runs beside kernels",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu    [F ][T  ][B  ]            [F ][T  ][B  ]
+            gpu 7   [K                      ] [K                     ]
+            gpu 9       [C   ]                    [C   ]
+            """,
+            us=1000,
+            T=TO,
+            C=H2D_PAGEABLE,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a copy from pinned memory",
+        draw(_STEPS, us=1000, T=TO, C=H2D_PINNED, F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=None,
+    ),
+    Example(
+        "a machine without a GPU copies nothing",
+        draw("step [1    ][2    ]\ncpu  [F ][B] [F ][B]", us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+]

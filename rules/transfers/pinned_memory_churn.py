@@ -1,0 +1,134 @@
+"""Page-locked memory is fetched from the driver in the steps.
+
+## What it looks at
+Calls of `cudaHostAlloc`, `cudaFreeHost` and their kin on the loop's thread inside the profiled steps. PyTorch keeps
+page-locked memory of the host for the next tensor of that size, so a training that has settled makes none.
+
+## Why it costs time
+The driver locks page after page and maps them for the device: some hundred microseconds for each megabyte, in which the
+loop stands still, and giving memory back waits for the device. `x.pin_memory()` in the loop on tensors of ever new
+sizes does it, and so do libraries that pin buffers of their own in each step.
+
+## How to fix it
+Let the DataLoader pin batches (`pin_memory=True`): its own thread does it beside the step. Or make one page-locked
+buffer before the loop and copy each batch into it.
+
+## When to leave it
+Sizes that come for the first time, which are kept from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    FORWARD,
+    GEMM,
+    Category,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    GpuBusy,
+    Lines,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+)
+
+from ..shared._driver_calls import left_out
+from ..shared._places import first_line, place
+from ..shared._words import percent, plural, time
+
+_CALLS = ("HostAlloc", "MallocHost", "HostMalloc", "FreeHost", "HostFree", "HostRegister", "HostUnregister")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    busy: GpuBusy,
+    scale: Scale,
+    lines: Lines,
+    replay: Replay | None,
+    *,
+    min_share: float = 0.01,  # one argument of the loader; below 1 % of the step the gain is noise
+) -> Iterator[Finding]:
+    events = trace.events
+    calls = events.of(Category.RUNTIME) & events.named(*_CALLS) & events.named("cu", "hip")
+    rows = np.flatnonzero(calls & (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0))
+    if not len(rows):
+        return
+    spent_us, saving = left_out(trace, steps, busy, scale, replay, rows)
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = first_line(lines, rows)
+    yield Finding(
+        message=(
+            f"Page-locked memory is fetched or given back in {plural(len(rows) / steps.count, 'call')} a step"
+            f"{place(where)}, which take the loop {time(scale.scaled(spent_us))} ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"calls": len(rows) / steps.count, "calls_us": spent_us},
+        fix=Fix(
+            "Let the loader's thread pin batches",
+            "exact",
+            "x = x.pin_memory().to(device, non_blocking=True)",
+            "loader = DataLoader(dataset, pin_memory=True, ...)\nx = x.to(device, non_blocking=True)",
+        ),
+        at_most="medium",
+    )
+
+
+_PIN = Ev("cudaHostAlloc", "cuda_runtime")
+_STEPS = """
+    step   [1                         ][2                         ]
+    cpu    [A      ][F  ][G  ]          [A      ][F  ][G  ]
+    gpu 7           [K   ][K  ]                  [K   ][K  ]
+    """
+
+EXAMPLES = [
+    Example(
+        "each batch is pinned anew",
+        draw(_STEPS, us=100, A=_PIN, F=FORWARD, G=FORWARD, K=GEMM),
+        saves_us=(0, 900),
+        says=("in 1 call a step",),
+    ),
+    Example(
+        "the loader's own thread pins",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F  ][G  ]                   [F  ][G  ]
+            cpu 2  [A      ]                    [A      ]
+            gpu 7  [K   ][K  ]                  [K   ][K  ]
+            """,
+            us=100,
+            A=_PIN,
+            F=FORWARD,
+            G=FORWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "memory is kept",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F  ][G  ]                   [F  ][G  ]
+            gpu 7  [K   ][K  ]                  [K   ][K  ]
+            """,
+            us=100,
+            F=FORWARD,
+            G=FORWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+    ),
+]

@@ -1,0 +1,143 @@
+"""Copies from pinned memory are far slower than the bus.
+
+## What it looks at
+Copies of 1 MB and more between pinned memory and the device: their bytes over their time, against the peak of the
+device's own link to the host, which is known by its name. Copies from pageable memory have a rule of their own.
+
+## Why it costs time
+A large copy from pinned memory runs at 0.8 of the bus and more. Far below it the device sits in a slot of fewer lanes
+or of an older generation than it could use, the memory belongs to the other processor of the host, or other devices
+use the same lanes at the same time.
+
+## How to fix it
+`nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv` while the run copies says what the
+slot gives; `nvidia-smi topo -m` says which cores are near the device, and `numactl --cpunodebind=N --membind=N` keeps
+the process and its memory there.
+
+## When to leave it
+Machines whose board gives no more, and copies that are hidden behind kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    FORWARD,
+    GEMM,
+    SYNC,
+    TO,
+    Breakdown,
+    Category,
+    Device,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Links,
+    Missing,
+    Replay,
+    Scale,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    lookup,
+    replayed_or,
+)
+
+from ..shared._words import percent, size, time
+
+# Smaller copies are mostly start and end.
+_LARGE = 1 << 20
+# What large copies from pinned memory reach of the bus where nothing is in their way.
+_USUAL = 0.8
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    breakdown: Breakdown,
+    scale: Scale,
+    device: Device,
+    links: Links,
+    replay: Replay | None,
+    *,
+    max_rate: float = 0.4,  # of the bus: a slot of the generation before gives 0.4 of it (half of 0.8)
+    min_share: float = 0.03,  # of the step: a matter of the machine, for which nobody opens it over less
+) -> Iterator[Finding]:
+    if not device.measured:
+        raise Missing(device.why)
+    hardware = lookup(device.name, device.capability)
+    if hardware is None or hardware.bus_gbs is None:
+        raise Missing(f"how fast the bus of {device.name or 'this device'} is, is not known")
+    events = trace.events
+    pinned = events.of(Category.MEMCPY) & events.named("(Pinned -> Device)", "(Device -> Pinned)")
+    rows = np.flatnonzero(pinned & (events.bytes >= _LARGE) & (events.dur_ns > 0) & links.inside)
+    if not len(rows):
+        return
+    moved, spent_ns = float(events.bytes[rows].sum()), float(events.dur_ns[rows].sum())
+    rate = moved / spent_ns / hardware.bus_gbs
+    spent_us, factor = steps.per_step_us(spent_ns), rate / _USUAL
+    exposed_us = breakdown.us("exposed_copy")
+    if rate >= max_rate or min(spent_us * (1 - factor), exposed_us) < min_share * steps.step_us:
+        return
+    how = f"high: copies at {percent(_USUAL)} of the bus; low: nothing, where the board gives no more"
+    saving = replayed_or(
+        scale.saving(0.0, min(spent_us * (1 - factor), exposed_us), how),
+        replay,
+        [],
+        [edits.scale(rows, factor)],
+        how,
+        scale.scaled(exposed_us),
+    )
+    if saving.high_us < min_share * scale.step_us:
+        return
+    yield Finding(
+        message=(
+            f"Copies from pinned memory move {size(moved / steps.count)} a step at {moved / spent_ns:.3g} GB/s, "
+            f"{percent(rate)} of what the link of the {hardware.model} carries, and take "
+            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+        ),
+        saving=saving,
+        facts={"copy_us": spent_us, "gb_per_second": moved / spent_ns, "link_gb_per_second": hardware.bus_gbs},
+        fix=Fix(
+            "Keep the process and its memory near the device, after a look at what the slot gives",
+            "exact",
+            "python train.py",
+            "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv\n"
+            "numactl --cpunodebind=0 --membind=0 python train.py  # the node that nvidia-smi topo -m names",
+        ),
+        claims=("exposed_copy",),
+        at_most="medium",  # the slot or the board may give no more
+    )
+
+
+_STEPS = """
+    step   [1                   ][2                   ]
+    cpu    [T ][F ][S          ] [T ][F ][S          ]
+    gpu 7   [C      ][K        ]  [C      ][K        ]
+    """
+
+
+def _drawn(bytes_: int, kind: str = "Pinned") -> Drawing:
+    copy = Ev(f"Memcpy HtoD ({kind} -> Device)", "gpu_memcpy", bytes=bytes_)
+    return draw(_STEPS, us=1000, device="A100", T=TO, F=FORWARD, S=SYNC, C=copy, K=GEMM)
+
+
+EXAMPLES = [
+    # 9 ms at an A100's 31.5 GB/s are 284 MB, at 0.8 of it 227 MB.
+    Example("a quarter of the bus", _drawn(71 << 20), saves_us=(0, 6500), says=("link of the A100",)),
+    Example("half of the bus", _drawn(142 << 20), saves_us=None, near_miss=True),
+    Example(
+        "pageable memory, which another rule looks at",
+        _drawn(71 << 20, "Pageable"),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("small copies", _drawn(1 << 19), saves_us=None, near_miss=True),
+    Example("nearly all of the bus", _drawn(230 << 20), saves_us=None),
+]

@@ -1,0 +1,174 @@
+"""Many small copies to the device instead of few.
+
+## What it looks at
+Copies of at most 64 KB from host to device within the steps, by the user's line: how many each step makes, and what
+the host spends on starting them.
+
+## Why it costs time
+A small copy takes as long as a large one: some ten microseconds of the host for the call, and a few on the device
+whatever its size. A batch that is a dictionary of twenty tensors, or a list of targets for each image, pays that twenty
+times, and a host that is busy with it launches no kernels.
+
+## How to fix it
+Put what belongs together into one tensor before it is copied: in the `collate_fn`, by `torch.cat` or `torch.stack`,
+and take it apart on the device, where views cost nothing.
+
+## When to leave it
+Where the device has enough to do and the host runs ahead: the copies are then hidden, and the replay says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Breakdown,
+    Category,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Links,
+    Nesting,
+    Replay,
+    Scale,
+    Source,
+    Steps,
+    Trace,
+    draw,
+    edits,
+    replayed_or,
+    subtract,
+    total,
+    union,
+)
+
+from ..shared._places import place
+from ..shared._words import count, percent, size, time
+
+# Copies up to 64 KB take about as long as their launch, whatever their size.
+_SMALL_BYTES = 64 << 10
+# Ops that copy because the script says so; indexing and the like copy what they need by themselves.
+_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")
+
+
+def check(
+    trace: Trace,
+    steps: Steps,
+    links: Links,
+    nesting: Nesting,
+    lines: Lines,
+    breakdown: Breakdown,
+    scale: Scale,
+    replay: Replay | None,
+    *,
+    min_copies: int = 8,  # a step at one place; inputs, targets, masks and lengths of a plain batch are fewer
+    min_share: float = 0.02,  # a change of the collate function; below 2 % of the step the gain is not seen
+) -> Iterator[Finding]:
+    for where, outer in _groups(trace, steps, links, nesting, lines).items():
+        if len(outer) < min_copies * steps.count:
+            continue
+        # One of them stays in each step.
+        step = links.step[outer]
+        gone = outer[np.concatenate(([False], step[1:] == step[:-1]))]
+        spent_us = steps.per_step_us(_host_ns(trace, gone))
+        bound_us = min(spent_us, sum(breakdown.us(part) for part in _PARTS))
+        how = "low: the device has enough to do meanwhile; high: the step replayed with one copy instead of these"
+        modelled = scale.saving(0.0, bound_us, "at most what the host spends on these copies while the device is idle")
+        saving = replayed_or(modelled, replay, [], [edits.remove(gone)], how, scale.scaled(bound_us))
+        if saving.high_us < min_share * scale.step_us:
+            continue
+        yield Finding(
+            message=(
+                f"{count(len(outer) / steps.count)} copies of at most {size(_SMALL_BYTES)} to the GPU in each step"
+                f"{place(where)}: starting them takes the host {time(scale.scaled(spent_us))} "
+                f"({percent(spent_us / steps.step_us)})."
+            ),
+            saving=saving,
+            where=(where,) if where else (),
+            facts={"copies": len(outer) / steps.count, "host_us": spent_us},
+            fix=_FIX,
+            claims=_PARTS,
+        )
+
+
+_PARTS = ("exposed_copy", "idle_launch")
+_FIX = Fix(
+    "Copy one tensor and take it apart on the device",
+    "exact",
+    "batch = {name: x.to(device) for name, x in batch.items()}",
+    "packed = torch.stack(list(batch.values())).to(device, non_blocking=True)  # of one shape and dtype\n"
+    "batch = dict(zip(batch, packed.unbind()))",
+)
+
+
+def _host_ns(trace: Trace, rows: npt.NDArray[np.int64]) -> int:
+    """Host time of these ops without the waits in them: those are for the device, however few copies there are."""
+    events = trace.events
+    waits = events.of(Category.RUNTIME) & events.named("Synchronize")
+    ops = union(events.start_ns[rows], events.end_ns[rows])
+    return total(subtract(ops, union(events.start_ns[waits], events.end_ns[waits])))
+
+
+def _groups(
+    trace: Trace, steps: Steps, links: Links, nesting: Nesting, lines: Lines
+) -> dict[Source | None, npt.NDArray[np.int64]]:
+    """Outermost ops on the loop's thread that copy little to the device, in order, by line."""
+    events = trace.events
+    small = events.of(Category.MEMCPY) & events.named("HtoD") & (events.bytes >= 0) & (events.bytes <= _SMALL_BYTES)
+    rows = np.flatnonzero(small & links.inside & (links.launch >= 0))
+    call = links.launch[rows]
+    outer = np.where(nesting.outer_op[call] >= 0, nesting.outer_op[call], call)
+    outer = np.unique(outer[events.thread[call] == steps.main_thread])
+    outer = outer[events.exactly(*_COPIES)[outer]]
+    groups: dict[Source | None, list[int]] = {}
+    for row in outer.tolist():
+        groups.setdefault(lines.where_op(row), []).append(row)
+    return {where: np.array(found, np.int64) for where, found in groups.items()}
+
+
+_STEPS = """
+    step   [1                             ][2                             ]
+    cpu    [T        ][F  ][B   ]          [T        ][F  ][B   ]
+    gpu 7  [C        ]  [K   ][K    ]      [C        ]  [K   ][K    ]
+    """
+_TO = Ev("aten::to", launches="memcpy", times=20, fill=0.9)
+_SMALL = Ev("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", bytes=4096, times=20, fill=0.2)
+_LARGE = Ev("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", bytes=8 << 20, times=20, fill=0.2)
+_ONE = Ev("aten::to", launches="memcpy", times=3, fill=0.9)
+_FEW = Ev("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", bytes=4096, times=3, fill=0.2)
+
+_INDEX = Ev("aten::index", launches="memcpy", times=20, fill=0.9)
+
+EXAMPLES = [
+    Example(
+        "twenty tensors of four kilobytes",
+        draw(_STEPS, us=100, T=_TO, C=_SMALL, F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=(0, 1000),
+        says=("20 copies",),
+    ),
+    Example(
+        "indexing with lists of the host, which copies them by itself",
+        draw(_STEPS, us=100, T=_INDEX, C=_SMALL, F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "twenty large tensors",
+        draw(_STEPS, us=100, T=_TO, C=_LARGE, F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "inputs, targets and a mask",
+        draw(_STEPS, us=100, T=_ONE, C=_FEW, F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=None,
+    ),
+]
