@@ -5,45 +5,45 @@ Additive changes only. A rule asks for these types in the parameters of its `che
 
 from __future__ import annotations
 
-from advisor.analyses.batch_split import BatchSplit
-from advisor.analyses.breakdown import Breakdown
-from advisor.analyses.communication import Communication, is_communication
-from advisor.analyses.copies import Copies, CopySite
-from advisor.analyses.counters import Counters
-from advisor.analyses.device import Device
-from advisor.analyses.environment import Environment
-from advisor.analyses.facts import LoaderFacts, OptimizerFacts
-from advisor.analyses.gpu_busy import GpuBusy
-from advisor.analyses.gpu_idle import Gap, GpuIdle, IdleGroup
-from advisor.analyses.host_communication import HostCommunication
-from advisor.analyses.host_gaps import HostGaps
-from advisor.analyses.input_wait import InputWaits
-from advisor.analyses.kernel_work import KernelWork, WorkGroup
-from advisor.analyses.launches import Launches
-from advisor.analyses.line_costs import LineCost, LineCosts
-from advisor.analyses.lines import Lines, LinesTrace, LineTime
-from advisor.analyses.links import Links
-from advisor.analyses.matmuls import Matmuls
-from advisor.analyses.memory import PeakMemory
-from advisor.analyses.memory_trend import MemoryTrend
-from advisor.analyses.nesting import Nesting
-from advisor.analyses.observed_ops import ObservedOps, dispatched
-from advisor.analyses.op_costs import alike
-from advisor.analyses.op_work import element_counts, flops, shapes
-from advisor.analyses.ops import Ops
-from advisor.analyses.optimizer_work import OptimizerWork
-from advisor.analyses.parallelism import KindOfTalk, Parallelism
-from advisor.analyses.phases import Phases
-from advisor.analyses.rates import Rates
-from advisor.analyses.replay import Replay, replayed_or
-from advisor.analyses.reused import Reused
-from advisor.analyses.scale import Scale
-from advisor.analyses.side_threads import SideThread, SideThreads
-from advisor.analyses.steps import Steps
-from advisor.analyses.syncs import Syncs, SyncSite
-from advisor.analyses.thread_use import ThreadUse
-from advisor.analyses.undilated import Stretch, Undilated, together
-from advisor.analyses.unread import Unread
+from advisor.analyses.base.device import Device
+from advisor.analyses.base.environment import Environment
+from advisor.analyses.base.gpu_busy import GpuBusy
+from advisor.analyses.base.host_communication import HostCommunication
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.recorded_facts import LoaderFacts, OptimizerFacts
+from advisor.analyses.base.scale import Scale
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.communication.communication import Communication, is_communication
+from advisor.analyses.communication.parallelism import KindOfTalk, Parallelism
+from advisor.analyses.costs.batch_split import BatchSplit
+from advisor.analyses.costs.line_costs import LineCost, LineCosts
+from advisor.analyses.costs.replay import Replay, replayed_or
+from advisor.analyses.dataflow.observed_ops import ObservedOps, dispatched
+from advisor.analyses.dataflow.reused import Reused
+from advisor.analyses.dataflow.unread import Unread
+from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
+from advisor.analyses.step.breakdown import Breakdown
+from advisor.analyses.step.copies import Copies, CopySite
+from advisor.analyses.step.counters import Counters
+from advisor.analyses.step.deprofiled import Stretch, Undilated, together
+from advisor.analyses.step.gpu_idle import Gap, GpuIdle, IdleGroup
+from advisor.analyses.step.host_gaps import HostGaps
+from advisor.analyses.step.input_wait import InputWaits
+from advisor.analyses.step.launches import Launches
+from advisor.analyses.step.memory import PeakMemory
+from advisor.analyses.step.memory_trend import MemoryTrend
+from advisor.analyses.step.ops import Ops
+from advisor.analyses.step.optimizer_work import OptimizerWork
+from advisor.analyses.step.phases import Phases
+from advisor.analyses.step.rates import Rates
+from advisor.analyses.step.side_threads import SideThread, SideThreads
+from advisor.analyses.step.syncs import Syncs, SyncSite
+from advisor.analyses.step.thread_use import ThreadUse
+from advisor.analyses.work.kernel_work import KernelWork, WorkGroup
+from advisor.analyses.work.matmuls import Matmuls
+from advisor.analyses.work.op_costs import alike
+from advisor.analyses.work.op_work import element_counts, flops, shapes
 from advisor.capture.record import (
     KeptGraphs,
     Loader,
@@ -56,7 +56,7 @@ from advisor.capture.record import (
     StepTimes,
 )
 from advisor.computed import Missing
-from advisor.drawn import (
+from advisor.drawing.events import (
     ALLREDUCE,
     BACKWARD,
     D2H_PAGEABLE,
@@ -77,6 +77,8 @@ from advisor.drawn import (
     ZERO_GRAD,
     Ev,
 )
+from advisor.drawing.timeline import Drawing, draw
+from advisor.engine.rule import Example, Rule
 from advisor.frozen import dataclass
 from advisor.hardware import Hardware, lookup
 from advisor.model import (
@@ -106,14 +108,12 @@ from advisor.model import (
     Times,
     finding_order,
 )
-from advisor.ranks.facts import LinePart, RankFacts
 from advisor.ranks.matching import Meetings
-from advisor.ranks.passes import Passes
+from advisor.ranks.point_to_point import Passes
+from advisor.ranks.rank_facts import LinePart, RankFacts
 from advisor.ranks.ranks import Ranks, Waiting
 from advisor.replay import edits
-from advisor.reportfile import encode as encode_report
-from advisor.rule import Example, Rule
-from advisor.timeline import Drawing, draw
+from advisor.report.report_file import encode as encode_report
 from advisor.trace.autograd import AUTOGRAD_NODE, FIRST_GRADIENT
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union

@@ -327,7 +327,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that any output shows. `advisor.reportfile` reads and writes it as report.json."""
+    """Everything that any output shows. `advisor.report.report_file` reads and writes it as report.json."""
 
     run: RunInfo
     health: tuple[Health, ...]

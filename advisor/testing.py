@@ -19,11 +19,11 @@ import msgspec
 
 from advisor.capture.record import RankRecord
 from advisor.computed import Computed, Missing
+from advisor.engine.registry import load_rules
+from advisor.engine.rule import Example, Rule
 from advisor.model import Finding
-from advisor.ranks.facts import RankFacts
+from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
-from advisor.registry import load_rules
-from advisor.rule import Example, Rule
 from advisor.trace.load import read_bytes
 
 

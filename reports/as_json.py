@@ -6,5 +6,5 @@ from advisor.api import Report, encode_report
 
 
 def render(report: Report) -> str:
-    """The report as JSON, readable back by `advisor.reportfile.decode`. Never holds NaN or Infinity."""
+    """The report as JSON, readable back by `advisor.report.report_file.decode`. Never holds NaN or Infinity."""
     return encode_report(report).decode("utf-8")

@@ -35,7 +35,7 @@ def data() -> dict[str, Any]:
 
 def confirmations() -> dict[str, str]:
     """Rule id -> what confirms it, for the built-in rules."""
-    from advisor.registry import load_rules
+    from advisor.engine.registry import load_rules
 
     return {rule.id: confirmation(rule.confirmed) for rule in load_rules().rules if rule.pack == "builtin"}
 
@@ -129,7 +129,7 @@ def _pathologies(found: Mapping[str, Any], known: Mapping[str, str]) -> Iterator
 
 
 def _rules(known: Mapping[str, str]) -> Iterator[str]:
-    from advisor.registry import load_rules
+    from advisor.engine.registry import load_rules
 
     yield "## What confirms each rule\n"
     yield "| rule | confirmed by |\n|---|---|"

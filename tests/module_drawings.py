@@ -4,7 +4,7 @@ import json
 
 from advisor.api import Ev, LinesTrace, RankRecord, draw
 from advisor.computed import Computed
-from advisor.module_view import modules
+from advisor.report.module_view import modules
 from advisor.trace.load import read_bytes
 
 NET, INNER, LAYER = (

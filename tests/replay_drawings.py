@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.analyses.replay import Replay
+from advisor.analyses.costs.replay import Replay
 from advisor.api import Category, Ev, draw
 from advisor.computed import Computed
 from advisor.trace.events import Ints, Trace

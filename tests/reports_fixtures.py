@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from typing import Any
 
-from advisor import registry
+from advisor.engine import registry
 from advisor.model import (
     BreakdownItem,
     Finding,

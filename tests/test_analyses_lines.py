@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.analyses.frames import Owner, owner, parse
-from advisor.analyses.line_records import _longest_rise, parse_record
+from advisor.analyses.lines.frames import Owner, owner, parse
+from advisor.analyses.lines.line_records import _longest_rise, parse_record
 from advisor.api import Lines, LinesTrace, Source, Steps
 from advisor.computed import Computed
 from advisor.trace.events import Trace

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from advisor.analyses.precision import is_matrix_op, is_matrix_work, of_inputs, stated
+from advisor.analyses.work.precision import is_matrix_op, is_matrix_work, of_inputs, stated
 from advisor.api import Ev, Matmuls, RankRecord, Settings, draw
 from advisor.computed import Computed, Missing
-from advisor.metrics import measure
+from advisor.report.metrics import measure
 from advisor.trace.load import read_bytes
 
 STATED = {

@@ -28,7 +28,7 @@ from advisor.api import (
 )
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
-from advisor.metrics import measure
+from advisor.report.metrics import measure
 from advisor.trace.load import load, read_bytes
 
 

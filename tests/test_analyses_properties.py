@@ -27,8 +27,8 @@ from advisor.api import (
     Syncs,
 )
 from advisor.computed import Computed
-from advisor.metrics import measure
-from advisor.timeline_view import MOST_SEGMENTS, timeline
+from advisor.report.metrics import measure
+from advisor.report.timeline_view import MOST_SEGMENTS, timeline
 from advisor.trace.intervals import total
 from advisor.trace.load import read_bytes
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.analyses.batch_split import _CORE_GFLOPS, BatchSplit
-from advisor.analyses.op_work import flops, shapes, traffic
-from advisor.analyses.scale import Scale
+from advisor.analyses.base.scale import Scale
+from advisor.analyses.costs.batch_split import _CORE_GFLOPS, BatchSplit
+from advisor.analyses.work.op_work import flops, shapes, traffic
 from advisor.api import GEMM, Device, Ev, draw
 from advisor.computed import Missing
-from advisor.rule import Example
+from advisor.engine.rule import Example
 from advisor.rules.batch._batch_size import target_size
 from advisor.testing import computed
 

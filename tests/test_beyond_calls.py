@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.analyses.beyond_calls import beyond_calls
-from advisor.analyses.line_costs import LineCosts
-from advisor.analyses.nesting import Nesting
-from advisor.analyses.op_work import element_counts
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.costs.line_costs import LineCosts
+from advisor.analyses.work.op_payload import beyond_calls
+from advisor.analyses.work.op_work import element_counts
 from advisor.computed import Computed
 from advisor.trace.events import Ints, Trace
 from advisor.trace.load import read_bytes

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from advisor.analyses.links import Links
-from advisor.analyses.nesting import HOST_ROWS, Nesting
-from advisor.analyses.steps import Steps
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import HOST_ROWS, Nesting
+from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Category
 from advisor.trace.load import read_bytes
 

@@ -12,8 +12,8 @@ from typing import cast
 
 import pytest
 
-from advisor import docs
-from advisor.rule import Rule
+from advisor.engine import rule_pages
+from advisor.engine.rule import Rule
 
 DRAWING = "step [1         ][2         ][3         ]\ncpu  [F ]         [F ]        [F ]"
 
@@ -132,7 +132,7 @@ def test_text_takes_the_width_of_the_terminal(command: list[str], columns: int, 
 def test_a_page_keeps_its_code_and_its_lists() -> None:
     page = "Title.\n\n## How to fix it\nSome words\nand more:\n\n    a = 1  # code of some length\n- one\n  word\n- two"
     rule = SimpleNamespace(id="x", page=page, thresholds={}, confirmed="", pack="builtin", threshold_reasons=dict)
-    lines = docs.page(cast(Rule, rule), 20).splitlines()
+    lines = rule_pages.page(cast(Rule, rule), 20).splitlines()
     for line in (
         "x: Title.",
         "## How to fix it",
@@ -146,7 +146,7 @@ def test_a_page_keeps_its_code_and_its_lists() -> None:
 
 def test_an_internal_error_is_one_line_with_a_code_of_its_own(tmp_path: Path) -> None:
     broken = (
-        "import sys, advisor.registry as registry\n"
+        "import sys, advisor.engine.registry as registry\n"
         "registry.load_rules = lambda: 1 / 0\n"
         "from advisor.cli import main\n"
         "sys.exit(main(['rules']))"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.analyses.classify import is_communication
-from advisor.analyses.nesting import nearest
-from advisor.analyses.steps import Steps
+from advisor.analyses.base.classify import is_communication
+from advisor.analyses.base.nesting import nearest
+from advisor.analyses.base.steps import Steps
 from advisor.trace import store
 from advisor.trace.events import Category
 from advisor.trace.extract import COLUMNS

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor import config
-from advisor.asking import choose
+from advisor.engine import config
+from advisor.engine.ask_rules import choose
+from advisor.engine.registry import load_rules
 from advisor.errors import UsageError
-from advisor.registry import load_rules
 
 
 def written(folder: Path, text: str) -> Path:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from advisor.registry import load_rules
+from advisor.engine.registry import load_rules
 
 ROOT = Path(__file__).parents[1]
 

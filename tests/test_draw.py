@@ -5,7 +5,7 @@ import json
 import pytest
 
 from advisor.api import ALLREDUCE, BACKWARD, GEMM, H2D_PINNED, ITEM, NCCL, NEXT, TO, Category, Ev, draw
-from advisor.timeline import DrawingError
+from advisor.drawing.timeline import DrawingError
 from advisor.trace.load import read_bytes
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.asking import apply
 from advisor.computed import Computed
-from advisor.ranks.facts import RankFacts
+from advisor.engine.ask_rules import apply
+from advisor.engine.registry import load_rules
+from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
-from advisor.registry import load_rules
 from advisor.testing import computed
 from advisor.trace.load import load
 
@@ -53,7 +53,7 @@ def test_an_uneven_exchange_that_costs_nothing_is_no_finding() -> None:
 
 def _largest_gap(known: Computed) -> int:
     """Elements received in the exchange of a rank whose numbers of sent and received elements differ."""
-    from advisor.ranks.talks import Talks
+    from advisor.ranks.collectives import Talks
 
     talks = known.get(Talks)
     return next(int(got) for gave, got in zip(talks.sent, talks.received, strict=True) if gave != got)

@@ -6,9 +6,9 @@ import pytest
 
 from advisor.api import Breakdown
 from advisor.computed import Computed
-from advisor.config import Config
-from advisor.engine import RankInput, analyse
-from advisor.registry import load_rules
+from advisor.engine.config import Config
+from advisor.engine.engine import RankInput, analyse
+from advisor.engine.registry import load_rules
 from advisor.trace.load import load
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"

@@ -9,7 +9,7 @@ import pytest
 from advisor.api import Device, RankRecord, Scale, Steps, StepTimes, Trace
 from advisor.capture.record import Vitals
 from advisor.computed import Computed
-from advisor.health import of_rank
+from advisor.report.health import of_rank
 from advisor.trace.load import read_bytes
 
 

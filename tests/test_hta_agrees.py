@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.analyses.links import Links
+from advisor.analyses.base.links import Links
 from advisor.api import NCCL, TO, Category, Communication, Ev, Launches, Steps, draw
 from advisor.computed import Computed
 from advisor.trace.events import Trace

@@ -9,8 +9,8 @@ from typing import Any
 import kineto_dialects as made
 import pytest
 
-from advisor import jobs
 from advisor.errors import InputError
+from advisor.inputs import jobs
 
 REAL = Path(__file__).parents[1].parent / "shared" / "traces"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the real traces do not lie beside this checkout")

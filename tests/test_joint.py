@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.joint import joint
+from advisor.engine.joint import joint
 from advisor.model import Finding, Saving
 
 PARTS = {"idle_input": 400.0, "idle_sync": 100.0, "compute": 500.0}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.analyses.kernel_work import KernelWork
+from advisor.analyses.work.kernel_work import KernelWork
 from advisor.api import GEMM, SYNC, Device, Ev, draw
-from advisor.asking import apply
 from advisor.computed import Computed, Missing
-from advisor.registry import load_rules
+from advisor.engine.ask_rules import apply
+from advisor.engine.registry import load_rules
 from advisor.trace.load import load, read_bytes
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from advisor.analyses.line_costs import LineCosts
-from advisor.analyses.lines import LinesTrace
+from advisor.analyses.costs.line_costs import LineCosts
+from advisor.analyses.lines.lines import LinesTrace
 from advisor.api import Lines
-from advisor.asking import apply
 from advisor.computed import Computed
-from advisor.registry import load_rules
+from advisor.engine.ask_rules import apply
+from advisor.engine.registry import load_rules
 from advisor.trace.events import Trace
 from advisor.trace.load import read_bytes
 

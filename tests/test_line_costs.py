@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from advisor.analyses.line_costs import LineCosts
-from advisor.analyses.scale import Scale, before_the_window
-from advisor.analyses.steps import Steps
-from advisor.analyses.undilated import Undilated
+from advisor.analyses.base.scale import Scale, before_the_window
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.costs.line_costs import LineCosts
+from advisor.analyses.step.deprofiled import Undilated
 from advisor.api import BACKWARD, FORWARD, Ev, draw
 from advisor.capture.record import StepTimes
 from advisor.computed import Computed, Missing
-from advisor.rule import Example
+from advisor.engine.rule import Example
 from advisor.testing import computed
 from advisor.trace.events import Category, Trace
 from advisor.trace.load import read_bytes

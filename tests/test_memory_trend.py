@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.analyses.memory_trend import MemoryTrend
+from advisor.analyses.step.memory_trend import MemoryTrend
 from advisor.capture.record import MemoryReading, RankRecord, Vitals
 from advisor.computed import Missing
 

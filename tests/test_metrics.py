@@ -29,8 +29,8 @@ from advisor.api import (
     draw,
 )
 from advisor.computed import Computed
-from advisor.metrics import DEFINITIONS, measure
 from advisor.model import Metric
+from advisor.report.metrics import DEFINITIONS, measure
 from advisor.trace.load import read_bytes
 
 # The ids and units that reports promise.

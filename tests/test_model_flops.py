@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor.analyses.model_flops import ModelFlops, Utilisation
+from advisor.analyses.work.model_flops import ModelFlops, Utilisation
 from advisor.api import Ev, RankRecord, StepTimes, draw
 from advisor.computed import Computed, Missing
-from advisor.metrics import measure
+from advisor.report.metrics import measure
 from advisor.trace.load import load, read_bytes
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"

@@ -5,10 +5,10 @@ import json
 import pytest
 from module_drawings import INNER, LAYER, MODEL, NET, by_path, known, lane, op, profiled, table
 
-from advisor.analyses.module_calls import ModuleCalls
+from advisor.analyses.costs.module_calls import ModuleCalls
 from advisor.api import Ev, ModuleCost, RankRecord, StepTimes, draw
 from advisor.computed import Computed, Missing
-from advisor.module_view import modules
+from advisor.report.module_view import modules
 from advisor.trace.load import read_bytes
 
 

@@ -3,7 +3,7 @@
 from module_drawings import lane, table
 
 from advisor.api import Ev, ModuleCost, RankRecord, draw
-from advisor.module_tree import fold
+from advisor.report.module_tree import fold
 
 
 def cost(path, kind, share, **more):

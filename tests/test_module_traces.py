@@ -10,7 +10,7 @@ from module_drawings import by_path, lane
 
 from advisor.api import Ev, draw
 from advisor.computed import Computed
-from advisor.module_view import modules
+from advisor.report.module_view import modules
 from advisor.trace.load import load, read_bytes
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from capture_runs import SCRIPTS, capture
 
-from advisor import registry
-from advisor.analyses.lines import LinesTrace
+from advisor.analyses.lines.lines import LinesTrace
 from advisor.capture import record
 from advisor.capture.module_work import add_flops
 from advisor.computed import Computed
-from advisor.config import Config
-from advisor.engine import RankInput, analyse
+from advisor.engine import registry
+from advisor.engine.config import Config
+from advisor.engine.engine import RankInput, analyse
 from advisor.model import ModuleTable
-from advisor.module_view import modules
+from advisor.report.module_view import modules
 from advisor.trace.load import load
 
 torch = pytest.importorskip("torch")

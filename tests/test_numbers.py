@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from advisor.analyses.op_costs import alike
+from advisor.analyses.work.op_costs import alike
 from advisor.trace.intervals import starts_in, union
 from advisor.trace.numbers import distinct_pairs, numbered, order_by, small
 

@@ -20,7 +20,7 @@ from observed_runs import observed  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from advisor.analyses.reused import Reused  # noqa: E402
+from advisor.analyses.dataflow.reused import Reused  # noqa: E402
 from advisor.capture.clock import Clock  # noqa: E402
 from advisor.capture.observed import Observer  # noqa: E402
 from advisor.capture.record import RankRecord  # noqa: E402

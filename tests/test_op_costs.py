@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from advisor.analyses.op_costs import alike, call, cost
+from advisor.analyses.work.op_costs import alike, call, cost
 
 _TYPES = {"float32": "float", "bfloat16": "c10::BFloat16"}
 

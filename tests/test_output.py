@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import AdvisorError, UsageError
-from advisor.output import claim_folder, write_file
+from advisor.inputs.output import claim_folder, write_file
 
 
 def filled(folder: Path, mark: str) -> Path:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from capture_runs import SCRIPTS, advised, fully_shards_on_cpus
 
-from advisor.analyses.parallelism import Parallelism
+from advisor.analyses.communication.parallelism import Parallelism
 from advisor.computed import Computed
-from advisor.ranks.facts import RankFacts
+from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
 from advisor.trace.load import load
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from advisor.analyses.parallelism import Parallelism, purpose_of
+from advisor.analyses.communication.parallelism import Parallelism, purpose_of
 from advisor.computed import Computed
-from advisor.ranks.facts import RankFacts
+from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
 from advisor.trace.load import read_bytes
 

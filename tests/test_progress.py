@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from advisor import progress
 from advisor.computed import Computed
+from advisor.inputs import progress
 
 
 class _Terminal(io.StringIO):

@@ -11,7 +11,7 @@ import pytest
 from advisor.capture.publish import Publisher
 from advisor.commands import analyze, run
 from advisor.errors import AdvisorError
-from advisor.output import claim_folder
+from advisor.inputs.output import claim_folder
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor import merge
 from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, Ranks, draw
 from advisor.computed import Computed, Missing
-from advisor.config import Config
-from advisor.engine import RankInput, analyse
+from advisor.engine import merge
+from advisor.engine.config import Config
+from advisor.engine.engine import RankInput, analyse
+from advisor.engine.registry import Rules, load_rules
+from advisor.engine.rule import Rule
 from advisor.model import Finding, Outcome, Report, Saving
-from advisor.ranks import settle
-from advisor.ranks.facts import RankFacts
-from advisor.registry import Rules, load_rules
-from advisor.rule import Rule
+from advisor.ranks import deduct_waiting
+from advisor.ranks.rank_facts import RankFacts
 from advisor.trace.events import Trace
 from advisor.trace.load import load, read_bytes
 
@@ -154,7 +154,7 @@ def test_communication_keeps_what_the_rank_itself_does_not_wait() -> None:
     owner = Finding("is late", saving=Saving(0.0, 2_000.0, "modelled", ""))
     single = [Outcome("exposed-communication", "found", findings=(talk,))]
     of_job = [Outcome("straggling-rank", "found", findings=(owner,))]
-    [settled] = settle.outcomes(single, of_job, {"communication": 10_000.0}, 7_000.0, 20_000.0)
+    [settled] = deduct_waiting.outcomes(single, of_job, {"communication": 10_000.0}, 7_000.0, 20_000.0)
     assert settled.findings[0].saving is not None
     assert settled.findings[0].saving.low_us == pytest.approx(300.0)
     assert settled.findings[0].saving.high_us == pytest.approx(2_700.0)

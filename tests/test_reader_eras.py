@@ -7,9 +7,9 @@ import kineto_eras as eras
 import numpy as np
 import pytest
 
-from advisor.analyses.device import Device
-from advisor.analyses.links import Links
-from advisor.analyses.steps import Steps
+from advisor.analyses.base.device import Device
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.steps import Steps
 from advisor.computed import Computed
 from advisor.trace.events import Category
 from advisor.trace.load import read_bytes

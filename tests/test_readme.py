@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor import docs, registry
-from advisor.reportfile import decode
+from advisor.engine import registry, rule_pages
+from advisor.report.report_file import decode
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -39,7 +39,7 @@ def agree(name: str, text: str, request: pytest.FixtureRequest) -> None:
 def test_the_table_of_rules_is_generated(request: pytest.FixtureRequest) -> None:
     rules = registry.load_rules()
     ours = registry.Rules(tuple(rule for rule in rules.rules if rule.pack == "builtin"), ())
-    agree("rules", docs.table(ours), request)
+    agree("rules", rule_pages.table(ours), request)
 
 
 def test_the_printed_output_is_what_the_reporter_makes_of_a_real_run(request: pytest.FixtureRequest) -> None:

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from advisor import repeats
+from advisor.analyses.base import repeats
 from advisor.model import Finding, Joint, Outcome, Saving
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.analyses.replay import Replay
+from advisor.analyses.costs.replay import Replay
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
 from advisor.replay.edits import remove

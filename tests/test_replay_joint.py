@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.joint import joint
+from advisor.engine.joint import joint
 from advisor.model import Finding, Saving
 
 PARTS = {"idle_sync": 300.0, "idle_launch": 300.0, "compute": 400.0}

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.analyses.links import Links
-from advisor.analyses.nesting import Nesting
-from advisor.analyses.steps import Steps
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
 from advisor.computed import Computed
-from advisor.drawn import H2D_PAGEABLE, ITEM, TO
+from advisor.drawing.events import H2D_PAGEABLE, ITEM, TO
+from advisor.drawing.timeline import draw
 from advisor.replay import plan, stretches
 from advisor.replay.graph import Graph, build
 from advisor.replay.simulate import play_once, step_ns, weights_of
-from advisor.timeline import draw
 from advisor.trace.events import Trace
 from advisor.trace.load import load, read_bytes
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replay_drawings import replayed
 
-from advisor.analyses.replay import Replay
+from advisor.analyses.costs.replay import Replay
 from advisor.replay.edits import Edit, fuse, move, remove, scale, unsync
 from advisor.trace.events import Category, Trace
 

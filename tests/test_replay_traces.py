@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.analyses.replay import Replay
+from advisor.analyses.costs.replay import Replay
 from advisor.api import Category, InputWaits
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed, Missing
-from advisor.config import Config
-from advisor.engine import RankInput, analyse
-from advisor.registry import load_rules
+from advisor.engine.config import Config
+from advisor.engine.engine import RankInput, analyse
+from advisor.engine.registry import load_rules
 from advisor.replay.edits import move, remove, scale
 from advisor.trace.load import load
 

@@ -13,7 +13,7 @@ import chromium
 import pytest
 import reports_fixtures as fixtures
 
-from advisor import registry
+from advisor.engine import registry
 
 pytestmark = [
     pytest.mark.browser,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports_fixtures import made, module
 
-from advisor import registry
+from advisor.engine import registry
 from advisor.model import (
     Metric,
 )

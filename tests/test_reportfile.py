@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InputError, UsageError
 from advisor.model import BreakdownItem, Finding, Metric, Outcome, Report, Saving, StepsSummary, Times, finding_order
-from advisor.reportfile import decode, encode, ordered
+from advisor.report.report_file import decode, encode, ordered
 
 
 def with_facts(facts: dict[str, object]) -> Report:

@@ -14,9 +14,9 @@ import pytest
 import reports_fixtures as fixtures
 from markdown_it import MarkdownIt
 
-from advisor import registry
+from advisor.engine import registry
 from advisor.model import Finding, Health, Outcome, Report, Saving, Source
-from advisor.reportfile import decode, encode
+from advisor.report.report_file import decode, encode
 
 FORMATS = ("html", "json", "junit", "markdown", "sarif", "text")
 ROOT = Path(__file__).parents[1]

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from advisor.asking import apply
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
-from advisor.registry import load_rules
+from advisor.engine.ask_rules import apply
+from advisor.engine.registry import load_rules
 from advisor.rules.shared._rising_steps import end_of_rise, grown_in_rounds
 from advisor.trace.load import read_bytes
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from advisor.api import Finding, Saving
-from advisor.asking import apply
-from advisor.registry import load_rules
-from advisor.rule import SECTIONS, Example
+from advisor.engine.ask_rules import apply
+from advisor.engine.registry import load_rules
+from advisor.engine.rule import SECTIONS, Example
 from advisor.testing import ExampleError, check_example, computed, examples, run_example
 
 RULES = load_rules().rules
@@ -109,7 +109,7 @@ def test_a_message_is_one_sentence_with_numbers(rule, example):
 
 @pytest.mark.parametrize(("rule", "example"), FOUND, ids=of_case)
 def test_a_saving_says_how_and_stays_within_the_step(rule, example):
-    from advisor.analyses.scale import Scale
+    from advisor.analyses.base.scale import Scale
 
     step_us = computed(example).get(Scale).step_us
     for finding in run_example(rule, example):
@@ -120,8 +120,8 @@ def test_a_saving_says_how_and_stays_within_the_step(rule, example):
 
 @pytest.mark.parametrize(("rule", "example"), FOUND, ids=of_case)
 def test_a_saving_is_bounded_by_the_time_it_claims(rule, example):
-    from advisor.analyses.breakdown import Breakdown
-    from advisor.analyses.scale import Scale
+    from advisor.analyses.base.scale import Scale
+    from advisor.analyses.step.breakdown import Breakdown
 
     known = computed(example)
     breakdown, scale = known.get(Breakdown), known.get(Scale)

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from advisor.analyses.lines import LinesTrace
+from advisor.analyses.lines.lines import LinesTrace
 from advisor.api import BACKWARD, Ev, RankRecord, draw
-from advisor.asking import apply
 from advisor.capture.record import Optimizer
 from advisor.computed import Computed
-from advisor.registry import load_rules
+from advisor.engine.ask_rules import apply
+from advisor.engine.registry import load_rules
 from advisor.trace.load import read_bytes
 
 STEPS = """

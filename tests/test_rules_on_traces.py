@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor.asking import apply
 from advisor.computed import Computed
+from advisor.engine.ask_rules import apply
+from advisor.engine.registry import load_rules
 from advisor.model import Outcome
-from advisor.registry import load_rules
 from advisor.trace.load import load
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"

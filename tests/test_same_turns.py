@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.analyses.line_costs import LineCosts
-from advisor.analyses.lines import LinesTrace
-from advisor.analyses.same_turns import SameTurns
+from advisor.analyses.costs.line_costs import LineCosts
+from advisor.analyses.lines.lines import LinesTrace
+from advisor.analyses.matching.align_ops import SameTurns
 from advisor.computed import Computed
 from advisor.trace.load import read_bytes
 

@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 import pytest
 from benchmarks import made_traces
 
-from advisor import shared_out
-from advisor.asking import apply
 from advisor.computed import Computed, Missing
-from advisor.config import Config
-from advisor.engine import RankInput, analyse
+from advisor.engine import two_threads
+from advisor.engine.ask_rules import apply
+from advisor.engine.config import Config
+from advisor.engine.engine import RankInput, analyse
+from advisor.engine.registry import load_rules
+from advisor.engine.rule import Rule
 from advisor.model import Outcome
-from advisor.registry import load_rules
-from advisor.reportfile import encode
-from advisor.rule import Rule
+from advisor.report.report_file import encode
 from advisor.trace.load import load
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
@@ -37,7 +37,7 @@ def switching(request: pytest.FixtureRequest) -> Any:
 
 
 def reported(path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> bytes:
-    monkeypatch.setattr(shared_out, "is_worth_it", lambda events: threads == 2)
+    monkeypatch.setattr(two_threads, "is_worth_it", lambda events: threads == 2)
     return encode(analyse([RankInput(0, path.name, load(path))], load_rules(), Config(), gpus=["H100"]))
 
 
@@ -54,11 +54,11 @@ def test_the_report_of_a_large_trace_is_the_same(
 
 
 def test_small_traces_and_single_cores_get_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_out, "cores", lambda: 2)
-    assert shared_out.is_worth_it(1_000_000)
-    assert not shared_out.is_worth_it(1_000)
-    monkeypatch.setattr(shared_out, "cores", lambda: 1)
-    assert not shared_out.is_worth_it(1_000_000)
+    monkeypatch.setattr(two_threads, "cores", lambda: 2)
+    assert two_threads.is_worth_it(1_000_000)
+    assert not two_threads.is_worth_it(1_000)
+    monkeypatch.setattr(two_threads, "cores", lambda: 1)
+    assert not two_threads.is_worth_it(1_000_000)
 
 
 @dataclass(frozen=True)
@@ -161,4 +161,4 @@ def test_answers_come_in_the_order_of_the_rules_and_none_is_lost(tmp_path: Path,
         time.sleep(0.0002)  # so that both threads get some
         return apply(rule, computed, {})
 
-    assert [one.rule for one in shared_out.outcomes(rules, computed, ask)] == [rule.id for rule in rules]
+    assert [one.rule for one in two_threads.outcomes(rules, computed, ask)] == [rule.id for rule in rules]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from advisor.analyses.scale import before_the_window, long_every
-from advisor.analyses.step_parts import typical
+from advisor.analyses.base.scale import before_the_window, long_every
+from advisor.analyses.step.step_parts import typical
 from advisor.capture.record import StepTimes
 
 # An agent plays for 140 ms, and then learns in sixteen steps of 2 ms.

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from advisor.computed import Computed
-from advisor.metrics import measure
 from advisor.model import Metric
+from advisor.report.metrics import measure
 from advisor.trace.load import load
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from advisor.analyses.lines import LinesTrace
-from advisor.asking import apply
+from advisor.analyses.lines.lines import LinesTrace
 from advisor.capture.record import RankRecord, Reused
 from advisor.computed import Computed
-from advisor.registry import load_rules
+from advisor.engine.ask_rules import apply
+from advisor.engine.registry import load_rules
 from advisor.trace.load import read_bytes
 
 TURNS, OP_US, GAP_US = 20, 6.0, 1.0

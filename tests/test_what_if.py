@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from advisor.analyses.kernel_work import KernelWork
-from advisor.analyses.scale import Scale
+from advisor.analyses.base.scale import Scale
+from advisor.analyses.work.kernel_work import KernelWork
 from advisor.api import GEMM, SYNC, Ev, Report, draw, encode_report
 from advisor.computed import Computed
+from advisor.engine.registry import load_reporter
 from advisor.errors import UsageError
-from advisor.registry import load_reporter
-from advisor.reportfile import decode
+from advisor.report.report_file import decode
+from advisor.report.what_if import known_device, on
 from advisor.trace.load import load, read_bytes
-from advisor.what_if import known_device, on
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
 HALF = "c10::BFloat16"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from advisor.asking import apply
 from advisor.capture.record import RankRecord
 from advisor.computed import Computed
+from advisor.engine.ask_rules import apply
+from advisor.engine.registry import load_rules
 from advisor.model import Outcome
-from advisor.registry import load_rules
 from advisor.trace.load import read_bytes
 
 torch = pytest.importorskip("torch")

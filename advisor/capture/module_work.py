@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from advisor.analyses.module_calls import PREFIX, parse_range
-from advisor.analyses.nesting import Nesting
-from advisor.analyses.op_work import flops, shapes
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.costs.module_calls import PREFIX, parse_range
+from advisor.analyses.work.op_work import flops, shapes
 from advisor.errors import AdvisorError
 from advisor.trace.events import Category, Events, Ints, Trace
 from advisor.trace.load import load

@@ -6,8 +6,8 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from advisor import config
-from advisor.config import Config
+from advisor.engine import config
+from advisor.engine.config import Config
 from advisor.errors import UsageError
 from advisor.frozen import dataclass
 
@@ -82,7 +82,7 @@ def output_of(args: argparse.Namespace) -> Output:
 def _check_formats(formats: tuple[str, ...]) -> None:
     if not formats:
         return  # the registry need not be asked
-    from advisor import registry
+    from advisor.engine import registry
 
     for name in formats:
         config.known(name, registry.reporter_names(), "format")
@@ -114,7 +114,7 @@ def config_of(args: argparse.Namespace) -> Config:
     chosen = replace(found, select=select or found.select, ignore={**found.ignore, **ignore})
     if chosen.select or chosen.ignore or chosen.thresholds:
         # Only what is named can be wrong; all rules take a quarter of a second to load, and `run` has a script waiting.
-        from advisor import asking, registry
+        from advisor.engine import ask_rules, registry
 
-        asking.choose(registry.load_rules(), chosen)
+        ask_rules.choose(registry.load_rules(), chosen)
     return chosen

@@ -45,7 +45,7 @@ def _coloured(text: str, stream: TextIO) -> None:
             r"(?P<rule>^ *\d+\. .*$)",
         ]
 
-    theme = Theme({"advisor.time": "bold", "advisor.where": "cyan", "advisor.rule": "bold"})
+    theme = Theme({"advisor.time": "bold", "advisor.where": "cyan", "advisor.engine.rule": "bold"})
     # Markup and emoji codes stay off: names in a trace may look like either.
     console = Console(file=stream, theme=theme, highlighter=Highlighter(), markup=False, emoji=False, soft_wrap=True)
     console.print(text, end="")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, TextIO
 
 from advisor.commands import _options, _terminal
 from advisor.commands._options import Output
-from advisor.output import claim_folder, write_file
+from advisor.inputs.output import claim_folder, write_file
 
 if TYPE_CHECKING:
-    from advisor.config import Config
-    from advisor.engine import RankInput
-    from advisor.jobs import Job
+    from advisor.engine.config import Config
+    from advisor.engine.engine import RankInput
+    from advisor.engine.registry import Rules
+    from advisor.inputs.jobs import Job
     from advisor.model import Report
-    from advisor.registry import Rules
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,8 +46,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Analyses one job, or each of several with --each."""
     rules = _loaded_rules()
-    from advisor import jobs
     from advisor.errors import UsageError
+    from advisor.inputs import jobs
 
     config = _options.config_of(args)
     output = _options.output_of(args)
@@ -76,7 +76,7 @@ def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
     Raises AdvisorError when nothing was captured or the report cannot be written.
     """
     rules = _loaded_rules()
-    from advisor import jobs
+    from advisor.inputs import jobs
 
     job = jobs.find([folder])[0]
     report = report_of(job, _options.config_of(args), rules, quiet=args.quiet)
@@ -86,19 +86,20 @@ def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
 
 def _loaded_rules() -> Rules:
     """The rules, and with them all modules that a report is made by."""
+    from advisor.engine.startup_gc import for_good
     from advisor.trace.allocator import import_numpy
-    from advisor.uncollected import for_good
 
     with for_good():
         import_numpy()  # before another import does
-        from advisor import engine, jobs, registry  # noqa: F401
+        from advisor.engine import engine, registry  # noqa: F401
+        from advisor.inputs import jobs  # noqa: F401
         from advisor.trace import load  # noqa: F401
 
         return registry.load_rules()
 
 
 def _check_devices(names: Sequence[str]) -> None:
-    from advisor.what_if import known_device
+    from advisor.report.what_if import known_device
 
     for name in names:
         known_device(name)
@@ -106,7 +107,7 @@ def _check_devices(names: Sequence[str]) -> None:
 
 def report_of(job: Job, config: Config, rules: Rules, *, quiet: bool, gpus: Sequence[str] = ()) -> Report:
     """Reads the traces of a job one by one and analyses them. gpus: other accelerators that were asked about."""
-    from advisor import engine
+    from advisor.engine import engine
     from advisor.trace.allocator import keep_freed_memory
 
     keep_freed_memory()
@@ -114,8 +115,8 @@ def report_of(job: Job, config: Config, rules: Rules, *, quiet: bool, gpus: Sequ
 
 
 def _inputs(job: Job, quiet: bool) -> Iterator[RankInput]:
-    from advisor.engine import RankInput
-    from advisor.progress import analysing, reading
+    from advisor.engine.engine import RankInput
+    from advisor.inputs.progress import analysing, reading
     from advisor.trace.load import load
 
     for one in job.traces:
@@ -144,7 +145,7 @@ def _targets(output: Output, found: list[Job]) -> list[Output]:
 
 def deliver(report: Report, output: Output, stream: TextIO, args: argparse.Namespace) -> None:
     """Writes the asked-for formats; where that made files, the summary goes to `stream`."""
-    from advisor import registry
+    from advisor.engine import registry
 
     texts = {name: registry.load_reporter(name)(report) for name in output.formats}
     if output.stdout:

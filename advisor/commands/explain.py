@@ -23,13 +23,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the page; a wrong id is a usage error that names the nearest one."""
-    from advisor.config import known
-    from advisor.uncollected import for_good
+    from advisor.engine.config import known
+    from advisor.engine.startup_gc import for_good
 
     with for_good():
-        from advisor import docs, registry
+        from advisor.engine import registry, rule_pages
 
         rules = registry.load_rules().by_id()
     known(args.rule, rules, "rule")
-    print(docs.page(rules[args.rule], _terminal.width()))
+    print(rule_pages.page(rules[args.rule], _terminal.width()))
     return 0

@@ -100,7 +100,7 @@ def _split_at_dashes(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the gate that the words ask for; returns its exit status."""
-    from advisor import config
+    from advisor.engine import config
     from advisor.gate import outputs
     from advisor.gate.config import parse
 
@@ -150,8 +150,8 @@ def _check(args: argparse.Namespace, settings: GateConfig) -> Result:
 
 
 def _baseline(args: argparse.Namespace, settings: GateConfig) -> int:
-    from advisor import output
     from advisor.gate import baseline, check
+    from advisor.inputs import output
 
     action = args.words[1] if len(args.words) > 1 else ""
     if action not in _ACTIONS:

@@ -23,11 +23,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the list."""
-    from advisor.uncollected import for_good
+    from advisor.engine.startup_gc import for_good
 
     with for_good():
-        from advisor import docs, registry
+        from advisor.engine import registry, rule_pages
 
         rules = registry.load_rules()
-    print(docs.table(rules) if args.markdown else docs.listing(rules, _terminal.width()))
+    print(rule_pages.table(rules) if args.markdown else rule_pages.listing(rules, _terminal.width()))
     return 0

@@ -143,7 +143,7 @@ def _interpreter(python: str | None) -> str:
 def _publisher(folder: Path, header: dict[str, Any], output: Output, args: argparse.Namespace) -> Publisher | None:
     """What fills the report's folder while the script runs; None where no folder was asked for."""
     from advisor.capture.publish import Publisher
-    from advisor.output import claim_folder
+    from advisor.inputs.output import claim_folder
 
     target = output.folder
     if target is None:

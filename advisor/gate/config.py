@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from advisor.config import known
+from advisor.engine.config import known
 from advisor.errors import UsageError
 from advisor.gate.counters import NEUTRAL, TOLERANCES
 from advisor.gate.plan import Plan

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from advisor import output
-from advisor.config import known
+from advisor.engine.config import known
 from advisor.errors import UsageError
 from advisor.gate.model import Result
+from advisor.inputs import output
 
 # format -> (module with `render(result) -> str`, file name in a folder)
 FORMATS: Mapping[str, tuple[str, str]] = {

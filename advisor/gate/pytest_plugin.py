@@ -34,7 +34,7 @@ def advisor_step(request: pytest.FixtureRequest) -> AdvisorStep:
 
     def check(step: Callable[[], Any], *, steps: int = 5, warmup: int = 3, **limits: object) -> StepProfile:
         pytest.importorskip("torch", reason="advisor_step profiles with torch")
-        from advisor import config
+        from advisor.engine import config
         from advisor.gate.config import parse
         from advisor.gate.step_profile import profile_step
 

@@ -83,9 +83,9 @@ def profile_step(step: Callable[[], Any], *, steps: int = 5, warmup: int = 3) ->
 
 
 def _read(path: Path) -> StepProfile:
-    from advisor import metrics
-    from advisor.analyses.step_counts import StepCounts
+    from advisor.analyses.step.step_counts import StepCounts
     from advisor.computed import Computed
+    from advisor.report import metrics
     from advisor.trace.load import load
 
     computed = Computed(trace=load(path))

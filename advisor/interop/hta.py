@@ -63,7 +63,7 @@ def _traces(given: list[Given]) -> dict[int, Trace]:
     paths = [item for item in given if not isinstance(item, Trace)]
     traces = {_rank(trace, number): trace for number, trace in enumerate(loaded)}
     if paths:
-        from advisor import jobs
+        from advisor.inputs import jobs
 
         found = jobs.find(paths)
         if len(found) > 1:

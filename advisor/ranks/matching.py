@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from advisor.frozen import dataclass
-from advisor.ranks.facts import RankFacts
+from advisor.ranks.rank_facts import RankFacts
 from advisor.trace.events import Ints
 
 # Kinds that no rank leaves before the last one has come: only those tell waiting from sending, and align clocks.

@@ -11,9 +11,9 @@ from advisor.computed import Missing
 from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.ranks import matching
-from advisor.ranks.facts import Floats, RankFacts
 from advisor.ranks.matching import Meetings
-from advisor.ranks.passes import Passes, passes
+from advisor.ranks.point_to_point import Passes, passes
+from advisor.ranks.rank_facts import Floats, RankFacts
 from advisor.trace.events import Ints
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, union
 

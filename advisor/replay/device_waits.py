@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.analyses.classify import rows_named
+from advisor.analyses.base.classify import rows_named
 from advisor.frozen import dataclass
 from advisor.replay.queues import Queues
 from advisor.replay.work import Work

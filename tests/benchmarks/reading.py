@@ -62,7 +62,7 @@ from advisor.cli import main
 main(sys.argv[1:])
 """
 START = NUMPY + "import advisor.trace.load"
-START_ALL = NUMPY + "import advisor.engine; from advisor import registry; registry.load_rules()"
+START_ALL = NUMPY + "import advisor.engine.engine; from advisor.engine import registry; registry.load_rules()"
 HTA = """
 import sys, warnings, logging
 warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from advisor.analyses.device import Device
-from advisor.analyses.links import Links
-from advisor.analyses.nesting import Nesting
-from advisor.analyses.replay import Replay
-from advisor.analyses.steps import Steps
+from advisor.analyses.base.device import Device
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.costs.replay import Replay
 from advisor.computed import Computed
 from advisor.replay.edits import scale
 from advisor.replay.graph import build

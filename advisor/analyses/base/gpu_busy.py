@@ -1,0 +1,56 @@
+"""When the device works."""
+
+from __future__ import annotations
+
+from advisor.analyses.base.classify import communication_rows
+from advisor.analyses.base.device import Device
+from advisor.analyses.base.steps import Steps
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Mask, Trace
+from advisor.trace.intervals import Intervals, intersect, total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuBusy:
+    """Device work (kernels, copies, memsets; linked to a launch or not; all streams) inside the window W.
+
+    busy       union of all device work in W
+    busy_ns    its length
+    share      busy_ns / |W|: the share of time with at least one kernel, copy or memset running
+    computing  union of the kernels that are no communication, in W
+    talking    union of the communication kernels, in W
+    copy       union of the memory copies, in W
+    memset     union of the memsets, in W
+    """
+
+    busy: Intervals
+    busy_ns: int
+    share: float
+    computing: Intervals
+    talking: Intervals
+    copy: Intervals
+    memset: Intervals
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, device: Device) -> GpuBusy:
+        """Busy time. Raises Missing with the device's why where the trace holds no device work."""
+        if not device.measured:
+            raise Missing(device.why)
+        events = trace.events
+        kernels = events.of(Category.KERNEL)
+        talks = kernels & communication_rows(events)
+
+        def within(rows: Mask) -> Intervals:
+            return intersect(events.covered(rows), steps.window)
+
+        busy = intersect(trace.busy, steps.window)
+        return cls(
+            busy=busy,
+            busy_ns=total(busy),
+            share=total(busy) / steps.window_ns,
+            computing=within(kernels & ~talks),
+            talking=within(talks),
+            copy=within(events.of(Category.MEMCPY)),
+            memset=within(events.of(Category.MEMSET)),
+        )

@@ -1,0 +1,32 @@
+"""Communication on the host: gloo and MPI on ranks without an accelerator."""
+
+from __future__ import annotations
+
+from advisor.analyses.base.classify import communication_rows
+from advisor.analyses.base.steps import Steps
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Trace
+from advisor.trace.intervals import Intervals, intersect, total, union
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostCommunication:
+    """Host-side collectives (gloo, MPI …) in W.
+
+    spans    union of the collectives on any thread, in W
+    us       µs per step
+    calls    per step
+    """
+
+    spans: Intervals
+    us: float
+    calls: float
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps) -> HostCommunication:
+        """Host communication; zero where there is none."""
+        events = trace.events
+        rows = events.of(Category.ANNOTATION, Category.CPU_OP) & communication_rows(events)
+        spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
+        started = rows & (steps.step_of(events.start_ns) >= 0)
+        return cls(spans, steps.per_step_us(total(spans)), float(started.sum()) / steps.count)

@@ -1,0 +1,1 @@
+"""What ranks send to each other, and for which purpose."""

@@ -1,0 +1,179 @@
+"""What a rank communicates for: gradients, shards, split layers, stages …, and how long each is exposed."""
+
+from __future__ import annotations
+
+import re
+from itertools import compress
+
+import numpy as np
+
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.communication.collective_launches import Asked
+from advisor.analyses.communication.communication import payload
+from advisor.analyses.step.breakdown import Breakdown
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union
+from advisor.trace.meta import Group, Meta
+
+# The kinds, and what names of process groups and meshes call them. Kinds that wait for nothing else come first.
+KINDS: dict[str, re.Pattern[str]] = {
+    "stages": re.compile(r"pp|pipe\w*|stages?"),
+    "tensor": re.compile(r"tp|sp|mp|tensor|sequence"),
+    "context": re.compile(r"cp|context|ring|ulysses"),
+    "experts": re.compile(r"ep|experts?|moe"),
+    "sharded": re.compile(r"fsdp|hsdp|shard\w*|zero"),
+    "data": re.compile(r"dp|ddp|data|replicate\w*|replicas?"),
+}
+_WORD = re.compile(r"[a-z]+")
+# NCCL makes exchanges and gathers of many ranks of sends and receives, too.
+_ONE_TO_ONE, _OF_ALL = re.compile("send|recv"), re.compile("all_?to_?all|gather|scatter")
+_SUMS = re.compile("all_?reduce")
+
+
+def purpose_of(text: str) -> str:
+    """The kind of parallelism that a process group's own words name; empty where they name none."""
+    words = _WORD.findall(text.lower())
+    named = [kind for word in words for kind, pattern in KINDS.items() if pattern.fullmatch(word)]
+    # One way to be data parallel: the part of it that shards says more.
+    return "sharded" if named[:1] == ["data"] and "sharded" in named else next(iter(named), "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KindOfTalk:
+    """Communication of one kind of parallelism.
+
+    kind        a key of KINDS; "data" is also what nothing tells apart: collectives that the script asks for itself
+    rows        its event rows
+    us          union of them in W, µs per step;  exposed_us: without computation; kinds side by side count once, to the
+                earlier in KINDS, so that all kinds together are the exposed communication of the breakdown
+    calls       per step;  bytes: payload per step, None where a row does not state it
+    compiled    share of its calls that compiled code asks for;  sums: share of them that are all-reduces
+    ranks       how many ranks it joins, None where the trace does not say
+    """
+
+    kind: str
+    rows: Ints
+    us: float
+    exposed_us: float
+    calls: float
+    bytes: float | None
+    compiled: float
+    sums: float
+    ranks: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parallelism:
+    """All kinds of parallelism that a rank communicates for.
+
+    kinds   those that occur, the most exposed first
+    of_row  kind of each row of `Asked`;  group: the process group of each, None where the trace does not tell which
+    """
+
+    kinds: tuple[KindOfTalk, ...]
+    of_row: tuple[str, ...]
+    group: tuple[Group | None, ...]
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, breakdown: Breakdown, asked: Asked, nesting: Nesting) -> Parallelism:
+        """The kinds of this rank; none where it communicates with nobody."""
+        events = trace.events
+        said = [_said(events, row, op) for row, op in zip(asked.rows.tolist(), asked.op.tolist(), strict=True)]
+        of_row = _kinds(trace, asked, nesting, said)
+        compiled = nesting.ancestor_of(asked.op, events.named("## Call CompiledFxGraph")) >= 0
+        group = tuple(_group(trace.meta, events, int(row), kind) for row, kind in zip(asked.rows, of_row, strict=True))
+        exposed = breakdown.intervals["exposed_communication" if breakdown.on_device else "communication"]
+        before: Intervals = EMPTY
+        found = []
+        for kind in [kind for kind in KINDS if kind in of_row]:
+            chosen = np.array([one == kind for one in of_row])
+            rows = asked.rows[chosen]
+            spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
+            sizes = {_joined(events, int(row), group[at]) for at, row in enumerate(asked.rows) if chosen[at]}
+            found.append(
+                KindOfTalk(
+                    kind,
+                    rows,
+                    steps.per_step_us(total(spans)),
+                    steps.per_step_us(total(intersect(subtract(spans, before), exposed))),
+                    len(rows) / steps.count,
+                    payload(events, _mask(len(events), rows), steps.count),
+                    float(compiled[chosen].mean()),
+                    float(np.mean([bool(_SUMS.search(text)) for text in compress(said, chosen)])),
+                    sizes.pop() if len(sizes) == 1 else None,
+                )
+            )
+            before = merge(before, spans)
+        return cls(tuple(sorted(found, key=lambda one: -one.exposed_us)), of_row, group)
+
+    def of(self, kind: str) -> KindOfTalk | None:
+        """What is known of one kind; None where it does not occur."""
+        return next((one for one in self.kinds if one.kind == kind), None)
+
+
+def _mask(count: int, rows: Ints) -> Mask:
+    found = np.zeros(count, bool)
+    found[rows] = True
+    return found
+
+
+def _kinds(trace: Trace, asked: Asked, nesting: Nesting, said: list[str]) -> tuple[str, ...]:
+    """The kind of each row: by who asked for it where that tells, else by what its process group says of itself.
+
+    Sharding asks within rows of its own; DTensor, and scripts that split layers by hand, ask by functional collectives.
+    """
+    events = trace.events
+    host = events.of(Category.CPU_OP, Category.ANNOTATION)
+    sharded = nesting.ancestor_of(asked.op, host & events.named("FSDP::", "FullyShardedDataParallel.")) >= 0
+    functional = nesting.ancestor_of(asked.op, host & events.named("_c10d_functional")) >= 0
+    purposes = {purpose_of(one.purpose) for one in trace.meta.groups} - {""}
+    # Where nothing else was made a group for, it is that one's.
+    split = next(iter(purposes)) if len(purposes) == 1 else "tensor"
+    found = []
+    for row, text, shards, inside in zip(asked.rows.tolist(), said, sharded.tolist(), functional.tolist(), strict=True):
+        index = int(events.collective[row])
+        named = purpose_of(events.collective_table[index].purpose) if index >= 0 else ""
+        one_to_one = _ONE_TO_ONE.search(text) and not _OF_ALL.search(text)
+        found.append(
+            named
+            if named in ("context", "experts")
+            else "stages"
+            if one_to_one
+            else "sharded"
+            if shards
+            else named or (split if inside else "data")
+        )
+    return tuple(found)
+
+
+def _joined(events: Events, row: int, group: Group | None) -> int | None:
+    """How many ranks a row joins; None where neither it nor its group says."""
+    index = int(events.collective[row])
+    stated = events.collective_table[index].group_size if index >= 0 else -1
+    return len(group.ranks) if group else stated if stated > 0 else None
+
+
+def _said(events: Events, row: int, op: int) -> str:
+    """All names of one communication, in small letters: of its op, of the collective, of its row."""
+    index = int(events.collective[row])
+    names = (events.text(op) if op >= 0 else "", events.collective_table[index].name if index >= 0 else "")
+    return " ".join((*names, events.text(row))).lower()
+
+
+def _group(meta: Meta, events: Events, row: int, kind: str) -> Group | None:
+    """The process group of a row: as the row says, else the only one of this rank that it can be."""
+    index = int(events.collective[row])
+    named = events.collective_table[index].group if index >= 0 else ""
+    several = [one for one in meta.groups if len(one.ranks) > 1]
+    if named:
+        return next((one for one in several if one.name == named), None)
+    if len({one.ranks for one in several}) == 1:
+        return several[0]
+    purposes = ("sharded", "data") if kind == "sharded" else (kind,)
+    for purpose in (*purposes, ""):
+        fitting = [one for one in several if purpose_of(one.purpose) == purpose]
+        if fitting:
+            return fitting[0] if len(fitting) == 1 else None
+    return None

@@ -1,0 +1,1 @@
+"""What lines, modules, batches and changes to a step cost."""

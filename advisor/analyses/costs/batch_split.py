@@ -1,0 +1,299 @@
+"""What a larger batch would change: the step split into fixed and per-sample time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.analyses.base.device import Device
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.scale import Scale
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.costs.line_costs import LineCosts
+from advisor.analyses.step.deprofiled import Undilated
+from advisor.analyses.step.gpu_idle import GpuIdle
+from advisor.analyses.work.op_work import NUMBER_BYTES, Shape, flops, has_batch, shapes, traffic
+from advisor.capture.record import RankRecord, Settings
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Mask, Trace
+
+# fp32 arithmetic of one CPU core in the convolutions and matrix products of a training step, 10^9 operations a second.
+# Measured on a Xeon with AVX-512: 15 (convolution of 4 small images) to 130 (1024 x 1024 product); its peak is above.
+_CORE_GFLOPS = (15.0, 130.0)
+# Memory traffic of one core in elementwise ops, 10^9 bytes a second: 4 in small pieces, 20 streaming.
+_CORE_GBS = (4.0, 20.0)
+# What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
+_OP_US = 100.0
+# Lines that run so often within a step are loops of the user's own, perhaps over the samples.
+_TURNS = 16
+# From here on a line is Python, and not the dispatch of its ops.
+_MOSTLY = 0.4
+# What any op takes at least besides its work, recorded: what is above it counts as growing with the batch.
+_SMALL_OP_US = 15.0
+# Ops that take this many times what work and overhead explain were kept waiting for a core.
+_BUSY = 4.0
+# Part of the time that a worker needs for a sample when it has a core to itself: 63 µs alone against 100 to 154 µs
+# recorded in runs that shared two cores with two threads.
+_WORKER_ALONE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSplit:
+    """Step time at batch size B as fixed + B × per_sample, as a range, on the scale of `Scale.step_us`.
+
+    batch_size      samples per step
+    fixed_us        (low, high): time of a step that stays when the batch grows
+    per_sample_us   (low, high): time that each further sample adds; low goes with the high fixed time
+    loader_known    whether the per-sample time holds what a sample costs the loader's workers
+    how             how the split was made, one sentence
+    sample_bytes    largest tensor of the step, bytes of it that one sample has; 0 on a device, which has no such caches
+    """
+
+    batch_size: int
+    fixed_us: tuple[float, float]
+    per_sample_us: tuple[float, float]
+    loader_known: bool
+    how: str
+    sample_bytes: float = 0.0
+
+    def step_us(self, batch: int) -> tuple[float, float]:
+        """(low, high) time of a step with that batch size, µs."""
+        ends = (
+            self.fixed_us[1] + batch * self.per_sample_us[0],
+            self.fixed_us[0] + batch * self.per_sample_us[1],
+        )
+        return min(ends), max(ends)
+
+    def samples_per_second(self, batch: int) -> tuple[float, float]:
+        """(low, high) throughput with that batch size."""
+        low, high = self.step_us(batch)
+        return batch / high * 1e6, batch / low * 1e6
+
+    def saving_us(self, batch: int) -> tuple[float, float]:
+        """(low, high) µs that the samples of one present step would take less within a batch of that size."""
+        part = self.batch_size / batch
+        spared = (self.fixed_us[0] * (1 - part), self.fixed_us[1] * (1 - part))
+        return max(0.0, min(spared)), max(0.0, *spared)
+
+    @classmethod
+    def compute(  # noqa: PLR0913, PLR0917 - its parameters are the analyses that it needs
+        cls,
+        trace: Trace,
+        steps: Steps,
+        scale: Scale,
+        device: Device,
+        links: Links,
+        idle: GpuIdle | None,
+        host: Host,
+        record: RankRecord | None,
+    ) -> BatchSplit:
+        """The split. Raises Missing where the batch size or the shapes are not known."""
+        if device.kind == "foreign":
+            raise Missing(device.why)
+        facts = record.loaders[0] if record and record.loaders else None
+        batch = (facts.batch_size if facts else None) or _batch_of_shapes(trace, host.ops)
+        if batch is None:
+            asked = "no DataLoader told it, either" if record else "capture the script with `advisor run`"
+            raise Missing(f"the batch size cannot be told from the shapes; {asked}")
+        if idle is not None:
+            return _on_device(trace, steps, scale, device, idle, links, batch)
+        if not host.ops.any() or not (trace.events.dims[host.ops] >= 0).any():
+            raise Missing(
+                "the ops' shapes were not recorded, so their work per sample is not known; use record_shapes=True"
+            )
+        return _on_cpu(host, batch, record)
+
+
+def _batch_of_shapes(trace: Trace, ops: Mask) -> int | None:
+    """The batch size that the inputs of convolutions and matrix products agree on; None where they do not."""
+    events = trace.events
+    layers = events.exactly("aten::convolution", "aten::conv2d", "aten::linear", "aten::addmm")
+    rows = np.flatnonzero(ops & (events.dims >= 0) & layers)
+    # One number for each kind of call, in order of first sight: votes that are equal go to the size seen first.
+    every_dims = len(events.dims_table)
+    kinds, seen, counts = np.unique(
+        events.name[rows].astype(np.int64) * every_dims + events.dims[rows], return_index=True, return_counts=True
+    )
+    first: Counter[int] = Counter()
+    for at in np.argsort(seen).tolist():
+        name, dims = divmod(int(kinds[at]), every_dims)
+        inputs = shapes(events.dims_table[dims])
+        factors = inputs[1:] if events.names[name] == "aten::addmm" else inputs
+        if factors and factors[0]:
+            first[factors[0][0]] += int(counts[at])
+    batch, votes = first.most_common(1)[0] if first else (None, 0)
+    return batch if votes >= len(rows) / 2 else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Host:
+    """The ops of the steps, with what their times mean.
+
+    written_us  long stretches of Python and the user's own loops, profiled µs per step
+    """
+
+    trace: Trace
+    steps: Steps
+    scale: Scale
+    nesting: Nesting
+    ops: Mask
+    written_us: float
+
+    @classmethod
+    def compute(
+        cls,
+        trace: Trace,
+        steps: Steps,
+        scale: Scale,
+        nesting: Nesting,
+        links: Links,
+        undilated: Undilated,
+        lines: LineCosts | None,
+    ) -> Host:
+        """The host's part of a trace."""
+        ops = trace.events.of(Category.CPU_OP) & links.inside
+        if lines is None:
+            return cls(trace, steps, scale, nesting, ops, undilated.python_us)
+        loops = sum(line.us - line.python_us for line in lines.lines if line.visits >= _TURNS)
+        # A line that mostly calls ops has long gaps between them where a step is short: those come once a step.
+        python = sum(line.python_us for line in lines.lines if line.python_us >= _MOSTLY * line.us)
+        return cls(trace, steps, scale, nesting, ops, python + loops)
+
+
+def _on_cpu(host: Host, batch: int, record: RankRecord | None) -> BatchSplit:
+    """Work per sample from shapes and the rates of a core; what the shapes' work does not explain is fixed."""
+    scale, settings = host.scale, record.settings if record else Settings()
+    loader = record.loaders[0] if record and record.loaders else None
+    slow_us, fast_us = _work_us(host, batch)
+    slow, fast = scale.scaled(slow_us) / batch, fast_us / batch
+    threads, cores = settings.threads or 1, settings.cores or settings.threads or 1
+    workers = (loader.num_workers or 0) if loader else 0
+    # Without a DataLoader the loop makes its batches, in the step: as ops, or in Python.
+    known = record is not None and (loader is None or loader.sample_us is not None or not loader.num_workers)
+    made = (loader.sample_us or 0.0) if loader else 0.0
+    alone = made * _WORKER_ALONE
+    # At worst nothing overlaps, one thread computes, and what the user wrote in Python is a loop over the samples; at
+    # best all cores share computing and loading evenly, the ops use all their threads, and the workers keep up.
+    high = slow + made + scale.scaled(host.written_us) / batch
+    low = max(fast / threads, (fast + alone) / cores, alone / max(workers, 1))
+    if not workers:
+        low = fast / threads + alone
+    # A step cannot hold more per-sample work than it takes.
+    most = scale.step_us / batch
+    high, low = min(high, most), min(low, most)
+    how = f"the work in the ops' shapes at {_CORE_GFLOPS[0]:.0f} to {_CORE_GFLOPS[1]:.0f} GFLOP/s a core"
+    if known and loader and loader.sample_us:
+        how += f", and {made:.0f} µs to load a sample"
+    fixed_us = (scale.step_us - batch * high, scale.step_us - batch * low)
+    return BatchSplit(batch, fixed_us, (low, high), known, how, _sample_bytes(host, batch))
+
+
+def _sample_bytes(host: Host, batch: int) -> float:
+    """Of the largest tensor on the batch, what one sample has."""
+    events = host.trace.events
+    seen = np.unique(events.dims[host.ops & (events.dims >= 0)]).tolist()
+    sizes = (shape for dims in seen for shape in shapes(events.dims_table[dims]) if shape and shape[0] == batch)
+    return max((NUMBER_BYTES * math.prod(shape) / batch for shape in sizes), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """All calls of one kind in the steps: one op on inputs of the same shapes.
+
+    outer  whether they hold other ops;  took_us: in all, without those
+    """
+
+    name: str
+    inputs: list[Shape]
+    outer: bool
+    number: int
+    took_us: float
+
+
+def _calls(host: Host) -> Iterator[_Calls]:
+    """The calls with known shapes by kind, but for those of an optimizer."""
+    events = host.trace.events
+    holds_op = np.zeros(len(events), bool)
+    above = host.nesting.parent[host.ops]
+    holds_op[above[above >= 0]] = True
+    rows = np.flatnonzero(host.ops & (events.dims >= 0) & (host.nesting.ancestor(events.named("Optimizer.")) < 0))
+    # One number for each kind of call: its name, its shapes, and whether it holds other ops.
+    every_dims = len(events.dims_table)
+    keys = (events.name[rows].astype(np.int64) * every_dims + events.dims[rows]) * 2 + holds_op[rows]
+    found, kind, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    own_us = np.bincount(kind.ravel(), weights=host.nesting.self_ns[rows] / 1e3)
+    for key, number, took_us in zip(found.tolist(), counts.tolist(), own_us.tolist(), strict=True):
+        name, dims = divmod(key // 2, every_dims)
+        yield _Calls(events.names[name], shapes(events.dims_table[dims]), bool(key % 2), number, took_us)
+
+
+def _work_us(host: Host, batch: int) -> tuple[float, float]:
+    """Time of the ops of a step that grows with the batch: (at the slow rates, at the fast ones), µs per step.
+
+    Slow: products at the lowest rate of a core, but never longer than they took beyond being called; of other ops on
+    the batch all of that; ops that come once per sample. Fast: work at the highest rates alone.
+    Raises Missing where products took far longer than their work explains: then the machine was busy with something
+    else, and what looks like fixed cost is waiting for a core.
+    """
+    calls = list(_calls(host))
+    sizes = _batch_sizes(batch, [shape for one in calls for shape in one.inputs])
+    samples = batch * host.steps.count
+    slow_us = fast_us = taken_us = explained_us = 0.0
+    for one in calls:
+        inputs, number, took_us = one.inputs, one.number, one.took_us
+        # The gradient of a weight sums over the batch, which then is an inner dimension of the product.
+        if any(not sizes.isdisjoint(shape) for shape in inputs):
+            done = number * flops(one.name, inputs)
+            if done:
+                taken_us += took_us
+                explained_us += done / _CORE_GFLOPS[0] / 1e3 + number * _OP_US
+                slow_us += min(done / _CORE_GFLOPS[0] / 1e3, max(took_us - number * _SMALL_OP_US, 0.0))
+                fast_us += done / _CORE_GFLOPS[1] / 1e3
+            elif any(shape and shape[0] in sizes for shape in inputs):
+                inside = 0.0 if one.outer or not has_batch(inputs, batch) else number * traffic(one.name, inputs)
+                slow_us += max(took_us - number * _SMALL_OP_US, min(inside / _CORE_GBS[0] / 1e3, took_us), 0.0)
+                fast_us += inside / _CORE_GBS[1] / 1e3
+        elif number >= samples and number % samples == 0:
+            slow_us += took_us
+    if taken_us * host.scale.factor > _BUSY * explained_us > 0:
+        raise Missing(
+            f"matrix products took {taken_us * host.scale.factor / explained_us:.0f} times as long as their work "
+            "explains: the machine was busy with something else; run again when it is not"
+        )
+    return slow_us / host.steps.count, fast_us / host.steps.count
+
+
+def _batch_sizes(batch: int, seen: list[Shape]) -> set[int]:
+    """Sizes of a dimension that grow with the batch: the batch itself, and the batch merged with what follows it.
+
+    A layer sees a batch of 8 sequences of 256 tokens as 2,048 rows, attention sees 8 times its heads.
+    """
+    behind = {shape[1] for shape in seen if len(shape) > 1 and shape[0] == batch}
+    return {batch, *(batch * size for size in behind if size > 1)}
+
+
+def _on_device(
+    trace: Trace, steps: Steps, scale: Scale, device: Device, idle: GpuIdle, links: Links, batch: int
+) -> BatchSplit:
+    """Waits for launches stay; waits for input grow; kernels grow once they fill the device."""
+    events = trace.events
+    kernels = np.flatnonzero(events.of(Category.KERNEL) & links.inside)
+    dur_ns, blocks = events.dur_ns.take(kernels), events.blocks.take(kernels)
+    whole = int(dur_ns.sum())
+    if not whole:
+        raise Missing("no kernel ran in the steps, so nothing tells what a sample costs")
+    # A kernel with a block for a part of the multiprocessors takes as long with as many blocks as there are.
+    filled = (blocks < 0) | (blocks >= (device.multiprocessors or 1))
+    growing = float(dur_ns[filled].sum()) / whole
+    busy_us = steps.step_us * (1 - idle.share)
+    input_us, host_us = idle.by_cause_us["idle_input"], idle.by_cause_us["idle_host"]
+    # What the host does of its own may be work per sample (a loop over the batch) or not.
+    high = scale.scaled(busy_us + input_us + host_us) / batch
+    low = scale.scaled(busy_us * growing + input_us) / batch
+    how = "waits for launches stay; kernels that fill the device and waits for input grow with the batch"
+    return BatchSplit(batch, (scale.step_us - batch * high, scale.step_us - batch * low), (low, high), True, how)

@@ -1,0 +1,287 @@
+"""What each line of the user's code costs: its ops, the Python between them, and its part of the backward pass."""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.lines.lines import Lines
+from advisor.analyses.step.breakdown import Breakdown
+from advisor.analyses.step.deprofiled import Stretch, Undilated
+from advisor.analyses.step.phases import backward_rows
+from advisor.analyses.work.op_payload import beyond_calls
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.model import Source
+from advisor.trace.events import Category, Ints, Mask, Trace
+from advisor.trace.intervals import Intervals, intersect, starts_in, subtract
+
+# Functions that Python makes of one line's own.
+_INNER = ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LineCost:
+    """One line (file and number; a comprehension and its function are the same line), per step.
+
+    us           all of its time on the loop's thread, called lines of the user's excluded
+    work         the same by part of the step, with the rows in it; what it waits for a loader is left out
+    python_us    the part in long stretches of Python
+    parts        breakdown id -> µs
+    rows         ops recorded in it
+    visits       how often it ran
+    inner        part of it is a comprehension or generator, whose turns are no visits
+    backward_us  time of the backward pass that its forward ops cause
+    backward_rows  ops recorded in that
+    beyond_us    what its ops, and those of that backward pass, take beyond bare calls; None where not known
+    called_from  file and line that called its function for most of its time; None where not known
+    """
+
+    source: Source
+    us: float
+    python_us: float
+    parts: dict[str, float]
+    work: Stretch
+    rows: float
+    visits: float
+    inner: bool = False
+    backward_us: float = 0.0
+    backward_rows: float = 0.0
+    beyond_us: float | None = None
+    called_from: tuple[str, int] | None = None
+
+    def times(self, share: float) -> LineCost:
+        """A part of this line's time and rows; it ran as often."""
+        return replace(
+            self,
+            us=share * self.us,
+            python_us=share * self.python_us,
+            parts={part: share * us for part, us in self.parts.items()},
+            work=self.work.times(share),
+            rows=share * self.rows,
+            backward_us=share * self.backward_us,
+            backward_rows=share * self.backward_rows,
+            beyond_us=None if self.beyond_us is None else share * self.beyond_us,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LineCosts:
+    """Every line that ran in W on the loop's thread, most expensive first."""
+
+    lines: tuple[LineCost, ...]
+    op_line: Ints = field(repr=False)  # for each event the index of its line in `lines`, -1 where unknown
+
+    @classmethod
+    def compute(
+        cls,
+        trace: Trace,
+        steps: Steps,
+        lines: Lines,
+        breakdown: Breakdown,
+        undilated: Undilated,
+        nesting: Nesting,
+        links: Links,
+    ) -> LineCosts:
+        """Costs of this rank. Raises Missing where no lines were recorded, and beside a device."""
+        if breakdown.on_device:
+            raise Missing("what a line costs is worked out without a device only; with one, idle-gpu names the lines")
+        if not lines.available:
+            why = "lines of the user's code are not recorded; capture the script with `advisor run`"
+            raise Missing(lines.why or why)
+        places = _Places.of(trace, steps, lines, nesting)
+        op_line = places.of_ops(trace, lines)
+        node_line = _node_lines(trace, links, op_line)
+        columns = {
+            "us": places.spent_us(steps.window),
+            "python_us": places.spent_us(undilated.python),
+            "rows": places.counted(op_line, _rows(trace, links, op_line)),
+            "visits": places.visits(lines),
+            **_backward(trace, steps, nesting, links, breakdown, node_line, places),
+        }
+        beyond_us = _beyond(trace, steps, nesting, links, op_line, node_line, places)
+        parts = {part: places.spent_us(of) for part, of in breakdown.intervals.items()}
+        work = _work(trace, links, breakdown, undilated, op_line, places)
+        callers = _callers(lines, places.index)
+        order = np.lexsort((np.arange(places.count), -columns["us"]))
+        found = tuple(
+            LineCost(
+                source=lines.sources[places.sources(i)[0]],
+                parts={part: float(us[i]) for part, us in parts.items()},
+                work=Stretch(*(tuple(float(of[at][i]) for of in work) for at in range(3))),
+                inner=any(lines.sources[at].function in _INNER for at in places.sources(i)),
+                beyond_us=None if beyond_us is None else float(beyond_us[i]),
+                called_from=callers.get(i),
+                **{name: float(column[i]) for name, column in columns.items()},
+            )
+            for i in order.tolist()
+        )
+        rank = np.full(places.count + 1, -1, np.int64)  # the last is for ops without a line
+        rank[order] = np.arange(places.count)
+        return cls(found, rank[op_line])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """Lines as numbers, and when each ran: sources of one file and line are one place.
+
+    index      file and line -> number of the place
+    of_source  the place of each of `Lines.sources`
+    spans      when places ran on the loop's thread, by start;  who: the source of each span
+    steps      how many steps they ran in
+    """
+
+    index: dict[tuple[str, int], int]
+    of_source: Ints
+    spans: Intervals
+    who: Ints
+    steps: int
+
+    @classmethod
+    def of(cls, trace: Trace, steps: Steps, lines: Lines, nesting: Nesting) -> _Places:
+        """The places of the lines that were recorded."""
+        spans, who = _spans(trace, steps, lines, nesting)
+        index: dict[tuple[str, int], int] = {}
+        of_source = np.array([index.setdefault((s.file, s.line), len(index)) for s in lines.sources], np.int64)
+        return cls(index, of_source, spans, who, steps.count)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.index)
+
+    def sources(self, place: int) -> list[int]:
+        """Which of `Lines.sources` are this place."""
+        found: list[int] = np.flatnonzero(self.of_source == place).tolist()
+        return found
+
+    def of_ops(self, trace: Trace, lines: Lines) -> Ints:
+        """For each event its place, -1 where it has none."""
+        found = np.full(len(trace.events), -1, np.int64)
+        known = lines.op_source >= 0
+        found[known] = self.of_source[lines.op_source[known]]
+        return found
+
+    def spent_us(self, of: Intervals) -> Floats:
+        """Time per step of each place within these intervals."""
+        pieces = intersect(self.spans, of)
+        at = np.searchsorted(self.spans[:, 0], pieces[:, 0], side="right") - 1
+        ns = pieces[:, 1] - pieces[:, 0]
+        return np.bincount(self.of_source[self.who[at]], weights=ns, minlength=self.count) / self.steps / 1e3
+
+    def counted(self, op_line: Ints, rows: Mask) -> Floats:
+        """How many of these rows each place has per step."""
+        return np.bincount(op_line[rows], minlength=self.count).astype(float) / self.steps
+
+    def visits(self, lines: Lines) -> Floats:
+        """How often each place was entered per step; of spans that do not tell, all count."""
+        entered = self.who[lines.entered] if len(lines.entered) == len(self.who) else self.who
+        return np.bincount(self.of_source[entered], minlength=self.count) / self.steps
+
+
+def _rows(trace: Trace, links: Links, op_line: Ints) -> Mask:
+    """Ops of the steps whose place is known."""
+    return links.inside & trace.events.of(Category.CPU_OP) & (op_line >= 0)
+
+
+def _work(
+    trace: Trace, links: Links, breakdown: Breakdown, undilated: Undilated, op_line: Ints, places: _Places
+) -> list[tuple[Floats, Floats, Floats]]:
+    """For each part of the step what every place took of it, its rows and its Python; waiting for a loader left out."""
+    fetching = breakdown.intervals["input"]
+    working = _rows(trace, links, op_line) & ~starts_in(trace.events.start_ns, fetching)
+    return [
+        (
+            places.spent_us(subtract(part.spans, fetching)),
+            places.counted(op_line, working & (undilated.part_of == index)),
+            places.spent_us(intersect(part.spans, undilated.python)),
+        )
+        for index, part in enumerate(undilated.parts)
+    ]
+
+
+def _spans(trace: Trace, steps: Steps, lines: Lines, nesting: Nesting) -> tuple[Intervals, Ints]:
+    """When each place ran on the loop's thread: as recorded, else while the ops ran whose call stacks name it."""
+    if len(lines.spans):
+        return lines.spans, lines.span_source
+    events = trace.events
+    outermost = events.of(Category.CPU_OP) & nesting.outermost
+    rows = np.flatnonzero(outermost & (events.thread == steps.main_thread) & (lines.op_source >= 0))
+    return np.column_stack((events.start_ns[rows], events.end_ns[rows])), lines.op_source[rows]
+
+
+def _callers(lines: Lines, places: dict[tuple[str, int], int]) -> dict[int, tuple[str, int]]:
+    """By place the file and line that called its function, where that is another place."""
+    found = {}
+    for source, caller in zip(lines.sources, lines.callers.tolist(), strict=False):
+        if caller >= 0:
+            at, other = (source.file, source.line), (lines.sources[caller].file, lines.sources[caller].line)
+            if at != other and source.function not in _INNER:
+                found[places[at]] = other
+    return found
+
+
+def _node_lines(trace: Trace, links: Links, op_line: Ints) -> Ints:
+    """For each node of the backward pass the line of the forward op that made it; -1 where unknown, and elsewhere.
+
+    A node carries the sequence number of that op.
+    """
+    events = trace.events
+    nodes = backward_rows(events)
+    mine = links.inside & (events.sequence >= 0)
+    # Gradients of gradients: with create_graph the ops in a node make nodes, too. The node's own rows name a thread.
+    makers = mine & ~nodes & (events.forward_thread <= 0)
+    forward = np.flatnonzero(makers & events.of(Category.CPU_OP) & (op_line >= 0))
+    node = np.flatnonzero(mine & nodes)
+    found = np.full(len(events), -1, np.int64)
+    if not len(forward) or not len(node):
+        return found
+    # The innermost op of a sequence number made the node; all of them lie on one line.
+    known, last = np.unique(events.sequence[forward][::-1], return_index=True)
+    line = op_line[forward[::-1][last]]
+    at = np.minimum(np.searchsorted(known, events.sequence[node]), len(known) - 1)
+    found[node] = np.where(known[at] == events.sequence[node], line[at], -1)
+    return found
+
+
+def _backward(
+    trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown, node_line: Ints, places: _Places
+) -> dict[str, Floats]:
+    """Time and rows of the backward pass by the line of the forward op.
+
+    What runs between nodes, and in nodes of no known op, is shared out in proportion.
+    """
+    events = trace.events
+    nodes = backward_rows(events)
+    node_of = nesting.ancestor(nodes)
+    rows = np.flatnonzero(node_line >= 0)
+    if not len(rows):
+        return {"backward_us": np.zeros(places.count), "backward_rows": np.zeros(places.count)}
+    ns = np.bincount(node_line[rows], weights=events.dur_ns[rows], minlength=places.count)
+    whole_us = breakdown.us("backward")
+    numbered = nodes & links.inside & (events.sequence >= 0)
+    covered_us = float(events.dur_ns[numbered].sum()) / steps.count / 1e3
+    us = ns / steps.count / 1e3 * (whole_us / covered_us if covered_us else 0.0)
+    held = np.bincount(np.maximum(node_of, 0), weights=(node_of >= 0) & links.inside, minlength=len(events))
+    inside = np.bincount(node_line[rows], weights=held[rows], minlength=places.count)
+    return {"backward_us": us, "backward_rows": inside / steps.count}
+
+
+def _beyond(
+    trace: Trace, steps: Steps, nesting: Nesting, links: Links, op_line: Ints, node_line: Ints, places: _Places
+) -> Floats | None:
+    """µs per step by line that ops take beyond bare calls, those of the backward pass by the line that caused them."""
+    beyond_ns = beyond_calls(trace.events, nesting, links.inside)
+    if beyond_ns is None:
+        return None
+    node_of = nesting.ancestor(backward_rows(trace.events))
+    line = np.where(node_of >= 0, node_line[np.maximum(node_of, 0)], op_line)
+    rows = np.flatnonzero((beyond_ns > 0) & (line >= 0))
+    return np.bincount(line[rows], weights=beyond_ns[rows], minlength=places.count) / steps.count / 1e3

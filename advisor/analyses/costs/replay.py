@@ -1,0 +1,205 @@
+"""What a step would take without some of its work or waits: the trace's dependency graph, played again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.analyses.base.device import Device
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.scale import Scale
+from advisor.analyses.base.steps import Steps
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.model import ReplayCheck, Saving
+from advisor.replay.edits import Edit, Editor
+from advisor.replay.graph import Graph, build, longest_run
+from advisor.replay.overhead import Overhead
+from advisor.replay.plan import Plan, prepare
+from advisor.replay.points import Kind
+from advisor.replay.simulate import Played, Weights, play_both, step_ns, weights_of
+from advisor.trace.events import Category, Ints, Trace
+from advisor.trace.numbers import distinct
+
+# Past this error of the unedited replay a saving is no more than a guess (published replays: 3 to 8 %).
+_TRUSTED_ERROR = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSaving(Saving):
+    """A saving that a replay computed, with the edits behind its high end: several can be replayed together."""
+
+    edits: tuple[Edit, ...] = ()
+
+    def plain(self) -> Saving:
+        """The saving as a report holds it."""
+        return Saving(self.low_us, self.high_us, self.basis, self.how)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """The dependency graph of the whole steps of a trace, replayed.
+
+    error_share      largest error of the unedited replay: of the window of the steps, and of the time until all work
+                     that they launched was done; each as a share of the measured value
+    start_error_us   median error of the starts of device work, µs; None without device work
+    step_us          replayed step in the steady state, profiled µs
+    low_confidence   the error is above 5 %, or there is but one step
+    notes            what was inferred because the trace does not state it
+    steps            how many steps were replayed
+    launching        rows: the outermost ops (else calls) that launch kernels and wait for nothing
+    """
+
+    error_share: float
+    start_error_us: float | None
+    step_us: float
+    low_confidence: bool
+    notes: tuple[str, ...]
+    launching: Ints
+    steps: int
+    plan: Plan
+    editor: Editor
+    scale: Scale
+    hypotheses: tuple[Weights, ...]
+    before_ns: tuple[float, ...]
+
+    @property
+    def check(self) -> ReplayCheck:
+        """How far the replay can be trusted, as a report holds it."""
+        return ReplayCheck(self.error_share, self.low_confidence)
+
+    def saving(self, *edits: Edit, how: str) -> ReplayedSaving:
+        """What these edits give back together, on the scale of step_time_us; never more than the step.
+
+        The range spans the trace as profiled and the trace without the profiler's own cost per event, widened by the
+        measured error of the replay.
+        """
+        if not edits:
+            return ReplayedSaving(0.0, 0.0, "replayed", how)
+        pairs = zip(self.before_ns, self._after_ns(edits), strict=True)
+        shares = [1 - after / before for before, after in pairs if before > 0] or [0.0]
+        error = min(self.error_share, 1.0)
+        low, high = max(min(shares), 0.0) * (1 - error), max(*shares, 0.0) * (1 + error)
+        step = self.scale.step_us
+        return ReplayedSaving(min(low, 1.0) * step, min(high, 1.0) * step, "replayed", how, edits)
+
+    def between(self, low: Sequence[Edit], high: Sequence[Edit], how: str) -> ReplayedSaving:
+        """A saving from what is sure (`low`) to what is possible (`high`); no edits at all save nothing."""
+        other = self.saving(*high, how=how)
+        one = other if list(low) == list(high) else self.saving(*low, how=how)
+        least, most = min(one.low_us, other.low_us), max(one.high_us, other.high_us)
+        return ReplayedSaving(least, most, "replayed", how, tuple(high))
+
+    def step_after_us(self, *edits: Edit) -> float:
+        """The profiled step with these edits, steady state, µs."""
+        return self._after_ns(edits)[0] / 1e3
+
+    def steps_after_us(self, edits: Sequence[Edit]) -> tuple[float, float]:
+        """The step with these edits on the scale of step_time_us, least and most; longer than now where they add work.
+
+        The range is that of `saving`: with the profiler's own cost and without it, widened by the replay's error.
+        """
+        pairs = zip(self.before_ns, self._after_ns(edits), strict=True)
+        shares = [after / before for before, after in pairs if before > 0] or [1.0]
+        error, step = min(self.error_share, 1.0), self.scale.step_us
+        # What does not change is known; the error is that of the change.
+        ends = [1 + (share - 1) * (1 + sign * error) for share in shares for sign in (-1, 1)]
+        return max(min(ends), 0.0) * step, max(ends) * step
+
+    def _after_ns(self, edits: Sequence[Edit]) -> list[float]:
+        """The step with the edits under each hypothesis about the profiler's own cost."""
+        after = [self.editor.apply(weights, edits) for weights in self.hypotheses]
+        return [max(step_ns(self.plan, edited.weights), edited.floor_ns) for edited in after]
+
+    @classmethod
+    def compute(
+        cls, trace: Trace, steps: Steps, scale: Scale, links: Links, nesting: Nesting, device: Device
+    ) -> Replay:
+        """The replay of a trace. Missing for an accelerator whose work cannot be told apart, and without a loop."""
+        if device.kind == "foreign":
+            raise Missing(device.why)
+        if steps.main_thread < 0:
+            raise Missing("the trace holds no host rows, so nothing is known of what launched its work")
+        try:
+            graph = build(trace, steps, links, nesting)
+            plan, weights = prepare(graph), weights_of(graph)
+            played, before = play_both(plan, weights)
+        except (ValueError, IndexError, KeyError) as failure:
+            # A trace that contradicts itself in a way not met before must not take the rules with it.
+            raise Missing(f"the dependencies of this trace could not be replayed ({failure})") from failure
+        error = _error_share(graph, played)
+        opens = longest_run(steps)[0][0]
+        unprofiled_ns = scale.unprofiled.median or scale.unprofiled.mean
+        calm, calm_before = Overhead(graph, trace.events, opens).calibrated(
+            plan, weights, before, None if unprofiled_ns is None else unprofiled_ns * 1e3
+        )
+        return cls(
+            error_share=error,
+            start_error_us=_start_error_us(graph, played),
+            step_us=before / 1e3,
+            low_confidence=error > _TRUSTED_ERROR or graph.steps < 2 or steps.source == "window",
+            notes=graph.notes,
+            launching=_launching(trace, graph, nesting),
+            steps=graph.steps,
+            plan=plan,
+            editor=Editor(graph, trace.events, opens),
+            scale=scale,
+            hypotheses=(weights, calm),
+            before_ns=(before, calm_before),
+        )
+
+
+def _error_share(graph: Graph, played: Played) -> float:
+    """The larger of the errors of the window and of the time until the last work that it launched was done."""
+    of_loop = (graph.points.thread == 0) & (graph.points.kind == Kind.STEP)
+    times = played.point_time[of_loop]
+    window = float(times[-1] - times[0])
+    measured_end, replayed_end = float(graph.length_ns), float(times[-1])
+    if graph.loader:
+        measured_end = max(measured_end, float(graph.work.end[: graph.loader].max()))
+        replayed_end = max(replayed_end, float(played.work_end[: graph.loader].max()))
+    return max(abs(window / graph.length_ns - 1), abs(replayed_end / measured_end - 1))
+
+
+def _start_error_us(graph: Graph, played: Played) -> float | None:
+    """Median distance between replayed and measured starts of device work."""
+    if not graph.loader:
+        return None
+    work = slice(graph.loader)
+    replayed = played.work_end[work] - graph.work.dur[work]
+    return float(np.median(np.abs(replayed - graph.work.start[work]))) / 1e3
+
+
+def _launching(trace: Trace, graph: Graph, nesting: Nesting) -> Ints:
+    """Outermost ops that launch kernels, without those inside which the host waits for the device."""
+    events, work, points = trace.events, graph.work, graph.points
+    kernels = (work.launch >= 0) & (events.category[work.row] == Category.KERNEL)
+    found = np.zeros(len(events), bool)
+    calls = distinct(work.launch[kernels], len(events))
+    found[np.where(nesting.outer_op[calls] >= 0, nesting.outer_op[calls], calls)] = True
+    waits = nesting.outer_op[points.row[(points.kind == Kind.WAIT) & (points.row >= 0)]]
+    found[waits[waits >= 0]] = False
+    return np.flatnonzero(found)
+
+
+def replayed_or(
+    modelled: Saving, replay: Replay | None, low: Sequence[Edit], high: Sequence[Edit], how: str, claimed_us: float
+) -> Saving:
+    """The replayed range where the replay can be trusted, else the modelled one.
+
+    claimed_us: the parts of the breakdown that the finding claims, on the scale of step_time_us. A replay may find
+    that a fix shortens other parts as well; those have owners of their own, and only the joint saving counts them.
+    """
+    if replay is None or replay.low_confidence:
+        return modelled
+    found = replay.between(low, high, how)
+    return replace(found, low_us=min(found.low_us, claimed_us), high_us=min(found.high_us, claimed_us))
+
+
+def together(replay: Replay, savings: Sequence[ReplayedSaving]) -> Saving:
+    """What all these fixes give back at once, replayed."""
+    edits = [edit for saving in savings for edit in saving.edits]
+    return replay.saving(*edits, how="all accepted fixes replayed together").plain()

@@ -1,0 +1,1 @@
+"""What observed steps say of the values that ops read and wrote."""

@@ -1,0 +1,84 @@
+"""Ops of the profiled steps by their place in the step that was observed after the window."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from advisor.analyses.base.nesting import parents
+from advisor.analyses.base.steps import Steps
+from advisor.capture.record import RankRecord, Reused
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Events, Ints, Trace
+
+_NOT_ASKED = "which tensors ops read was not recorded; capture the run with `advisor run` of this version"
+# An op that torch dispatches; nodes of the backward pass and functions of Python are named otherwise.
+_OP = re.compile(r"\w+::[\w.]+")
+# Where fewer of the profiled steps run the ops of the observed one, it was another kind of step.
+_MOST_STEPS = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObservedOps:
+    """Where the ops of the observed step stand in the profiled ones.
+
+    seen    what was observed
+    rows    the outermost ops of the loop's thread, in order of start
+    places  for each step (ops of the observed step,) their rows, -1 where one is not known
+    share   of the profiled steps those in which the ops were found
+    """
+
+    seen: Reused
+    rows: Ints
+    places: tuple[Ints, ...]
+    share: float
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, record: RankRecord) -> ObservedOps:
+        """The rows. Raises Missing where nobody looked, or what was seen is not what the profiled steps ran."""
+        seen = record.reused
+        if seen is None or not seen.ops:
+            raise Missing((seen.why if seen is not None else "") or _NOT_ASKED)
+        if not (seen.again or seen.constant or seen.unread or seen.casts or seen.waits):
+            return cls(seen, np.empty(0, np.int64), (), 1.0)
+        events = trace.events
+        rows = dispatched(events, steps)
+        code = _codes(events, seen)
+        wanted = np.asarray(seen.ops, np.int64)
+        step = steps.step_of(events.start_ns[rows])
+        by_step = [rows[step == number] for number in range(steps.count)]
+        found = tuple(_place(code[events.name[mine]], mine, wanted) for mine in by_step)
+        share = float(np.mean([(at >= 0).mean() > _MOST_STEPS for at in found])) if found else 0.0
+        if share < _MOST_STEPS:
+            raise Missing("the step that was observed ran other ops than the profiled ones")
+        return cls(seen, rows, found, share)
+
+
+def dispatched(events: Events, steps: Steps) -> Ints:
+    """Dispatched ops of the loop's thread that no other is around, by start."""
+    ops = events.rows_with(events.names_where(_OP.fullmatch, Category.CPU_OP))
+    ops &= events.of(Category.CPU_OP) & (events.thread == steps.main_thread)
+    return np.flatnonzero(ops & (parents(events, ops) < 0))
+
+
+def _codes(events: Events, seen: Reused) -> Ints:
+    """For each name of the trace its index among the recorded ones, -1 for others."""
+    index = {name: at for at, name in enumerate(seen.names)}
+    return np.array([index.get(name, -1) for name in events.names], np.int64)
+
+
+def _place(names: Ints, rows: Ints, wanted: Ints) -> Ints:
+    """The row of each recorded op in one step, -1 where it is not known.
+
+    All in their order where the step ran the same ops, else those whose name both have as often.
+    """
+    if np.array_equal(names, wanted):
+        return rows
+    found = np.full(len(wanted), -1, np.int64)
+    for name in np.unique(wanted).tolist():
+        here, there = np.flatnonzero(names == name), np.flatnonzero(wanted == name)
+        if len(here) == len(there):
+            found[there] = rows[here]
+    return found

@@ -1,0 +1,37 @@
+"""Ops of the profiled steps that compute rows which nothing reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.analyses.dataflow.observed_ops import ObservedOps
+from advisor.frozen import dataclass
+from advisor.trace.events import Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unread:
+    """Rows of ops that work on each row of a tensor by itself, of whose results later ops take some rows alone.
+
+    ops      these ops of the profiled steps, in order of start
+    readers  for each of them the op that takes rows of its result, or of what was made of that row by row
+    read     for each of them the share of its rows that is taken
+    """
+
+    ops: Ints
+    readers: Ints
+    read: npt.NDArray[np.float64]
+
+    @classmethod
+    def compute(cls, observed: ObservedOps) -> Unread:
+        """The rows. Raises Missing where nobody looked, or what was seen is not what the profiled steps ran."""
+        seen = observed.seen.unread
+        pairs = np.array([(op, reader) for op, reader, _ in seen], np.int64).reshape(-1, 2)
+        share = np.array([read for *_, read in seen], float)
+        found = [at[pairs] for at in observed.places] if len(pairs) else []
+        known = [(one >= 0).all(axis=1) for one in found]
+        rows = np.concatenate([np.empty((0, 2), np.int64), *(one[k] for one, k in zip(found, known, strict=True))])
+        read = np.concatenate([np.empty(0), *(share[k] for k in known)])
+        order = np.argsort(rows[:, 0], kind="stable")
+        return cls(rows[order, 0], rows[order, 1], read[order])

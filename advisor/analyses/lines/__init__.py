@@ -1,0 +1,1 @@
+"""Which line of the user's code ran."""

@@ -1,0 +1,1 @@
+"""Ops of one step found again in another."""

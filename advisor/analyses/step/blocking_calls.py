@@ -1,0 +1,82 @@
+"""Blocking host calls, and what each did to the device's queue."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from advisor.analyses.base.classify import blocking_calls
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+
+# A wait shorter than a launch takes leaves the host no further behind than it was.
+LEAST_WAIT_NS = 10_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drains:
+    """Every blocking host call in W that is not the profiler's own, in order. All columns have one entry per call.
+
+    call       event row of the call
+    op         row of the outermost op around it; the call itself where there is none
+    begin_ns   start of the innermost op around it, else of the call: a blocking copy and the wait for it are one
+    waited_ns  how long the work that was queued before `begin_ns` kept the host; 0 where the queue was empty already
+    until_ns   start of the next device work that is not part of a blocking op: the queue is filled again
+    """
+
+    call: Ints
+    op: Ints
+    begin_ns: Ints
+    waited_ns: Ints
+    until_ns: Ints
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> Drains:
+        """The blocking calls of a trace."""
+        events = trace.events
+        call = np.flatnonzero(blocking_calls(events) & (steps.step_of(events.start_ns) >= 0))
+        call = call[~_of_profiler(events, call, nesting)]
+        outer = nesting.outer_op[call]
+        op = np.where(outer >= 0, outer, call)
+        parent = nesting.parent[call]
+        inner = np.where((parent >= 0) & events.of(Category.CPU_OP)[np.maximum(parent, 0)], parent, call)
+        begin, end = events.start_ns[inner], events.end_ns[call]
+        work = np.flatnonzero(trace.device_work)
+        if not len(work) or not len(call):
+            return cls(call, op, begin, np.zeros(len(call), np.int64), end)
+        # What was queued before: the latest end among the work that was launched before the op began.
+        launch = links.launch[work]
+        queued = np.where(launch >= 0, events.start_ns[np.maximum(launch, 0)], events.start_ns[work])
+        order = np.argsort(queued, kind="stable")
+        reach = np.maximum.accumulate(events.end_ns[work][order])
+        before = np.searchsorted(queued[order], begin, side="left") - 1
+        pending = np.where(before >= 0, reach[np.maximum(before, 0)], begin)
+        waited = np.clip(np.minimum(pending, end) - begin, 0, None)
+        waited[waited < LEAST_WAIT_NS] = 0
+        return cls(call, op, begin, waited, _refilled(events, work, links, inner, begin + waited))
+
+
+def _of_profiler(events: Events, call: Ints, nesting: Nesting) -> Mask:
+    """The synchronisation with which the profiler ends a recording: outside all ops, after the last of them."""
+    ops = events.of(Category.CPU_OP)
+    last_op = int(events.end_ns.compress(ops).max()) if ops.any() else np.iinfo(np.int64).max
+    return (nesting.parent[call] < 0) & (events.start_ns[call] >= last_op)
+
+
+def _refilled(events: Events, work: Ints, links: Links, op: Ints, from_ns: Ints) -> Ints:
+    """Start of the first device work from each instant on that no blocking op launched; the end of time without one."""
+    launch = links.launch[work]
+    blocking = np.unique(np.column_stack((events.thread[op], events.start_ns[op], events.end_ns[op])), axis=0)
+    inside = np.zeros(len(work), bool)
+    for thread in np.unique(blocking[:, 0]):
+        spans = blocking[blocking[:, 0] == thread]
+        index = np.searchsorted(spans[:, 1], events.start_ns[launch], side="right") - 1
+        spanned = (index >= 0) & (events.start_ns[launch] < spans[np.maximum(index, 0), 2])
+        inside |= spanned & (launch >= 0) & (events.thread[launch] == thread)
+    # Launched before the op began is still the old queue, wherever it runs: only newer work fills it again.
+    starts = np.sort(events.start_ns[work][~inside])
+    index = np.searchsorted(starts, from_ns, side="left")
+    padded = np.append(starts, np.iinfo(np.int64).max)
+    return padded[index]

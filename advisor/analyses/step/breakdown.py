@@ -1,0 +1,72 @@
+"""Where the step goes: an exact partition of the window."""
+
+from __future__ import annotations
+
+from advisor.analyses.base.gpu_busy import GpuBusy
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.step.gpu_idle import GpuIdle
+from advisor.analyses.step.phases import Phases
+from advisor.frozen import dataclass
+from advisor.model import BreakdownItem
+from advisor.trace.intervals import Intervals, merge, subtract, total
+
+ON_DEVICE = (
+    "compute",
+    "exposed_communication",
+    "exposed_copy",
+    "idle_input",
+    "idle_sync",
+    "idle_launch",
+    "idle_host",
+    "idle_unknown",
+)
+ON_HOST = ("input", "communication", "forward", "backward", "optimizer", "other_ops", "host")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Breakdown:
+    """W split into parts; at each instant the first part that applies has it. Shares sum to 1, µs to |W| / steps.
+
+    on_device   True: the ids of ON_DEVICE (what the device does, why it idles); False: those of ON_HOST (the loop)
+    items       one per id, in that order, zero included
+    intervals   id -> Intervals; disjoint, their union is W
+    """
+
+    items: tuple[BreakdownItem, ...]
+    on_device: bool
+    intervals: dict[str, Intervals]
+
+    def us(self, part: str) -> float:
+        """µs per profiled step; 0 for an id of the other kind."""
+        return next((item.us for item in self.items if item.id == part), 0.0)
+
+    def share(self, part: str) -> float:
+        """Share of W; 0 for an id of the other kind."""
+        return next((item.share for item in self.items if item.id == part), 0.0)
+
+    @classmethod
+    def compute(cls, steps: Steps, busy: GpuBusy | None, idle: GpuIdle | None, phases: Phases) -> Breakdown:
+        """The partition of W: by device where the trace holds device work, else by the main thread's phases."""
+        if busy is None or idle is None:
+            on_device, parts = False, _of_host(phases)
+        else:
+            on_device, parts = True, _of_device(busy, idle)
+        window_ns = steps.window_ns
+        items = tuple(
+            BreakdownItem(part, steps.per_step_us(total(spans)), total(spans) / window_ns)
+            for part, spans in parts.items()
+        )
+        return cls(items, on_device, parts)
+
+
+def _of_device(busy: GpuBusy, idle: GpuIdle) -> dict[str, Intervals]:
+    talking = subtract(busy.talking, busy.computing)
+    copying = subtract(subtract(busy.copy, busy.computing), busy.talking)
+    # A memset is work of the device like a kernel; counted last, it takes nothing from the exposed parts.
+    compute = subtract(busy.busy, merge(talking, copying))
+    parts = {"compute": compute, "exposed_communication": talking, "exposed_copy": copying}
+    return {**parts, **idle.intervals}
+
+
+def _of_host(phases: Phases) -> dict[str, Intervals]:
+    return {part: getattr(phases, part) for part in ON_HOST}

@@ -1,0 +1,85 @@
+"""What the threads that feed the device are doing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from advisor.analyses.base.classify import blocking_calls, launch_calls
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.steps import Steps
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.intervals import EMPTY, Intervals, merge, subtract, union
+
+# Python between two ops of an ordinary model takes 5 to 50 µs, twice that under the profiler; a longer stretch is
+# somebody's code, not dispatch.
+PYTHON_GAP_NS = 100_000
+# Launching a kernel costs tens of µs with everything around it; an op of a millisecond that launches nothing computes.
+CPU_WORK_NS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostActivity:
+    """The loop's thread and all threads that launch device work, taken together, over all of the trace.
+
+    known     from the first to the last op or runtime call: outside nothing is known of the host
+    python    stretches of 100 µs or more in `known` in which none of them was in an op or runtime call
+    cpu_work  ops of a millisecond or more that launched no device work, and runtime calls as long that do not wait for
+              the device (allocations, loading of modules, staging of pageable memory)
+    """
+
+    known: Intervals
+    python: Intervals
+    cpu_work: Intervals
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, links: Links) -> HostActivity:
+        """Host activity of a trace; empty where it holds no host rows."""
+        events = trace.events
+        launches = launch_rows(events, links)
+        feeds = np.zeros(len(events.threads), bool)
+        feeds[events.thread[launches]] = True
+        feeds[steps.main_thread : steps.main_thread + 1] = True  # -1: there is none
+        feeding = feeds[events.thread]
+        rows = feeding & events.of(Category.CPU_OP, Category.RUNTIME)
+        if not rows.any():
+            return cls(EMPTY, EMPTY, EMPTY)
+        # The step's own rows say that the host was there, even where it ran no op at first.
+        there = rows | (feeding & events.of(Category.ANNOTATION))
+        here = np.flatnonzero(there)
+        known = union([events.start_ns[here[0]]], [events.end_ns[here].max()])
+        quiet = subtract(known, events.covered(rows))
+        return cls(
+            known=known,
+            python=quiet[quiet[:, 1] - quiet[:, 0] >= PYTHON_GAP_NS],
+            cpu_work=merge(
+                _cpu_work(events, feeding & events.of(Category.CPU_OP), launches),
+                _long_calls(events, feeding & ~blocking_calls(events)),
+            ),
+        )
+
+
+def _long_calls(events: Events, rows: Mask) -> Intervals:
+    long = rows & events.of(Category.RUNTIME) & (events.dur_ns >= CPU_WORK_NS)
+    return events.covered(long)
+
+
+def launch_rows(events: Events, links: Links) -> Ints:
+    """Runtime calls that started device work, by link or by name."""
+    found = launch_calls(events)
+    found[links.launch[np.flatnonzero(links.launch >= 0)]] = True
+    return np.flatnonzero(found)
+
+
+def _cpu_work(events: Events, ops: Mask, launches: Ints) -> Intervals:
+    """Long ops without a launch inside, on whichever thread."""
+    long = np.flatnonzero(ops & (events.dur_ns >= CPU_WORK_NS))
+    if not len(long):
+        return EMPTY
+    idle = np.zeros(len(long), bool)
+    for thread in np.unique(events.thread[long]):
+        mine = events.thread[long] == thread
+        times = np.sort(events.start_ns[launches[events.thread[launches] == thread]])
+        inside = np.searchsorted(times, events.end_ns[long[mine]]) - np.searchsorted(times, events.start_ns[long[mine]])
+        idle[mine] = inside == 0
+    return union(events.start_ns[long[idle]], events.end_ns[long[idle]])

@@ -1,0 +1,39 @@
+"""The loop's thread in no op: Python, as people write it."""
+
+from __future__ import annotations
+
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.lines.lines import Lines, LineTime
+from advisor.analyses.step.input_wait import fetch_rows
+from advisor.analyses.step.phases import Phases, optimizer_rows
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Trace
+from advisor.trace.intervals import Intervals, subtract, total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostGaps:
+    """Time of the loop's thread in W with no op, no fetch, no optimizer span, no backward pass and no runtime call.
+
+    Between two nodes of the backward pass it is the autograd engine that works, not Python.
+
+    spans   that time
+    us      µs per step
+    share   of |W|
+    top     the user's lines that ran meanwhile, most expensive first; empty where lines are not known
+    """
+
+    spans: Intervals
+    us: float
+    share: float
+    top: tuple[LineTime, ...]
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, lines: Lines, phases: Phases) -> HostGaps:
+        """Python time of the loop."""
+        events = trace.events
+        used = events.of(Category.CPU_OP, Category.RUNTIME) | fetch_rows(events) | optimizer_rows(events)
+        rows = used & (events.thread == steps.main_thread)
+        spans = subtract(steps.window, events.covered(rows))
+        spans = subtract(spans, phases.backward)
+        return cls(spans, steps.per_step_us(total(spans)), total(spans) / steps.window_ns, lines.hot(spans))

@@ -1,0 +1,124 @@
+"""The optimizer's part of the step."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+import numpy as np
+
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.optimizer_closures import closure_spans
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.lines.lines import Lines
+from advisor.capture.record import RankRecord
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.model import Source
+from advisor.trace.events import Category, Events, Mask, Trace
+from advisor.trace.intervals import intersect, starts_in, total
+
+_NO_ROW = (
+    "the trace holds no `Optimizer.step#` row: no torch optimizer stepped in it, or it stepped in compiled code (torch "
+    "before 2.3 leaves the rows out as well once torch.compile was used)"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptimizerWork:
+    """`Optimizer.step#…` spans in W, per step, without the closures that compute the loss in them.
+
+    name       class that spent most time ("AdamW"), "" where the rows do not say
+    us         time of the host in them (zero_grad excluded)
+    calls      optimizer steps per step: the metric optimizer_steps_per_step
+    ops        CPU ops inside
+    kernels    kernels launched inside, None without device work
+    device_us  their device time, None without device work
+    tensors    parameters it updates, from the capture or estimated from the ops; None where neither says
+    loop       one op per parameter (neither `_foreach_` nor `_fused_` ops); None where it cannot be told
+    where      the user's line, where known
+    rows       the ops directly inside the spans
+    """
+
+    name: str
+    us: float
+    calls: float
+    ops: float
+    kernels: float | None
+    device_us: float | None
+    tensors: int | None
+    loop: bool | None
+    where: Source | None
+    rows: tuple[int, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def compute(
+        cls, trace: Trace, steps: Steps, links: Links, nesting: Nesting, lines: Lines, record: RankRecord | None
+    ) -> OptimizerWork:
+        """Optimizer work. Raises Missing where the trace holds no optimizer rows."""
+        events = trace.events
+        rows = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#")
+        if not rows.any():
+            raise Missing(_NO_ROW)
+        stepped = np.flatnonzero(rows & (steps.step_of(events.start_ns) >= 0))
+        closures = closure_spans(events)
+        inside = (nesting.ancestor(rows) >= 0) & ~starts_in(events.start_ns, closures)
+        ops = inside & events.of(Category.CPU_OP) & links.inside
+        has_device = bool(trace.device_work.any())
+        work = trace.device_work & (links.launch >= 0) & inside[np.maximum(links.launch, 0)] & links.inside
+        kernels = work & events.of(Category.KERNEL)
+        widest = stepped[int(np.argmax(events.dur_ns[stepped]))] if len(stepped) else np.flatnonzero(rows)[0]
+        return cls(
+            name=_name(events, rows),
+            us=steps.per_step_us(int(events.dur_ns[stepped].sum()) - total(intersect(closures, steps.window))),
+            calls=len(stepped) / steps.count,
+            ops=float(ops.sum()) / steps.count,
+            kernels=float(kernels.sum()) / steps.count if has_device else None,
+            device_us=steps.per_step_us(int(events.dur_ns[work].sum())) if has_device else None,
+            tensors=_tensors(events, ops, max(len(stepped), 1), record),
+            loop=_loops(events, ops),
+            where=lines.where_op(int(widest)),
+            rows=tuple(np.flatnonzero(ops & nesting.outermost).tolist()),
+        )
+
+
+def _name(events: Events, rows: Mask) -> str:
+    """`Optimizer.step#AdamW.step` -> AdamW, of the class with most time."""
+    spent = np.bincount(events.name[rows], weights=events.dur_ns[rows])
+    return events.names[int(np.argmax(spent))].partition("#")[2].removesuffix(".step")
+
+
+def _grouped(events: Events, ops: Mask) -> Mask:
+    """Ops that update many tensors at once."""
+    return ops & events.named("_foreach_", "_fused_")
+
+
+# A loop runs at least one in-place op per tensor; a handful of plain ops surrounds the grouped ones, too.
+_PLAIN_OPS = 8
+
+
+def _loops(events: Events, ops: Mask) -> bool | None:
+    """Whether tensors are updated one by one; None where compiled code or no ops at all leave it open."""
+    if _grouped(events, ops).any():
+        return False
+    in_place = ops & _in_place(events)
+    return True if int(in_place.sum()) >= _PLAIN_OPS else None
+
+
+def _in_place(events: Events) -> Mask:
+    return events.exactly("aten::add_", "aten::mul_", "aten::addcmul_", "aten::addcdiv_", "aten::lerp_", "aten::sub_")
+
+
+def _tensors(events: Events, ops: Mask, stepped: int, record: RankRecord | None) -> int | None:
+    """From the capture; else, in a loop, the number of the most frequent final update (add_ or addcdiv_) per step."""
+    recorded = [one.tensors for one in record.optimizers if one.tensors is not None] if record else []
+    if recorded:
+        return sum(recorded)
+    if _loops(events, ops) is not True:
+        return None
+    adaptive = int((ops & events.exactly("aten::addcdiv_")).sum())
+    # SGD with momentum has two add_ per tensor, without it one: the update of the parameter is the last of them.
+    plain = int((ops & events.exactly("aten::add_")).sum())
+    momentum = int((ops & events.exactly("aten::mul_")).sum())
+    updates = adaptive or (plain - momentum if plain > momentum else plain)
+    return round(updates / stepped) or None

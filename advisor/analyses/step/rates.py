@@ -1,0 +1,31 @@
+"""Throughput."""
+
+from __future__ import annotations
+
+from advisor.analyses.base.recorded_facts import LoaderFacts
+from advisor.analyses.base.scale import Scale
+from advisor.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How fast samples are processed.
+
+    samples_per_second   batch size / mean step time (un-profiled where captured); None where the batch size is unknown
+    why                  reason by name for those that are None
+    """
+
+    samples_per_second: float | None
+    why: dict[str, str]
+
+    @classmethod
+    def compute(cls, scale: Scale, loader: LoaderFacts | None) -> Rates:
+        """Rates of this rank."""
+        why = {}
+        batch = loader.loader.batch_size if loader is not None else None
+        if batch is None:
+            why["samples_per_second"] = "the batch size is not known; `advisor run` records that of a DataLoader"
+            return cls(None, why)
+        # Throughput is the mean's business: a tail of slow steps costs samples, too.
+        step_us = scale.unprofiled.mean or scale.unprofiled.median or scale.profiled.mean or scale.step_us
+        return cls(batch / step_us * 1e6, why)

@@ -1,0 +1,126 @@
+"""The parts of a step whose length is known with and without the profiler: fetch, backward, optimizer, the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.scale import Scale, before_the_window, long_every
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.step.input_wait import fetch_rows
+from advisor.analyses.step.phases import backward_spans
+from advisor.capture.record import RankRecord
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Mask, Trace
+from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
+
+# The index of a part for each event; there are only a few parts.
+PartOf = npt.NDArray[np.int8]
+
+# As capture names them (StepTimes.unprofiled_parts_us); of nested ones the earlier here has the instant.
+FETCH, BACKWARD, OPTIMIZER, REST = NAMES = ("fetch", "backward", "optimizer", "rest")
+# Blocks of ten steps hold one period of what happens every few steps; their median leaves out bursts of other work.
+_BLOCK, _LEAST_BLOCKS = 10, 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One part of the loop's thread in W, per step.
+
+    spans        where it lies in the trace
+    recorded_us  its length in the profiled steps
+    plain_us     its length in the un-profiled steps; recorded_us where nothing tells
+    rows         ops recorded in it
+    """
+
+    name: str
+    spans: Intervals
+    recorded_us: float
+    plain_us: float
+    rows: float
+
+    @property
+    def row_us(self) -> float:
+        """What recording a row added here, if rows are all that it added to; 0 where nothing was added."""
+        added = self.recorded_us - self.plain_us
+        return added / self.rows if added > 0 and self.rows else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepParts:
+    """The parts of a step; disjoint, their union is W. One part, the whole step, where capture did not time them.
+
+    part_of  for each event the index of the part that it starts in on the loop's thread, -1 elsewhere
+    """
+
+    parts: tuple[Part, ...]
+    part_of: PartOf
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, scale: Scale, links: Links, record: RankRecord | None) -> StepParts:
+        """The parts of this rank's step."""
+        plain, recorded = _timed(record)
+        spans = _spans(trace, steps) if plain else {"step": steps.window}
+        events = trace.events
+        part_of = np.full(len(events), -1, np.int8)
+        on_loop = (events.thread == steps.main_thread) & links.inside
+        for index, of in enumerate(spans.values()):
+            part_of[np.flatnonzero(on_loop & starts_in(events.start_ns, of))] = index
+        counted = part_of[np.flatnonzero(events.of(Category.CPU_OP) & (part_of >= 0))]
+        rows = np.bincount(counted, minlength=len(spans)) / steps.count
+        found = []
+        for index, (name, of) in enumerate(spans.items()):
+            seen_us = steps.per_step_us(total(of))
+            # Both lengths come from the same listeners; their ratio is brought to what the trace shows.
+            ratio = plain[name] / recorded[name] if plain and recorded[name] else 1.0
+            if not plain and scale.unprofiled.median and scale.profiled.median:
+                ratio = min(scale.unprofiled.median / scale.profiled.median, 1.0)
+            found.append(Part(name, of, seen_us, seen_us * ratio, float(rows[index])))
+        return cls(tuple(found), part_of)
+
+
+def _timed(record: RankRecord | None) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """(un-profiled, profiled) µs by part; empty where not known."""
+    steps = record.steps if record else None
+    if steps is None or set(steps.unprofiled_parts_us) != set(NAMES) or set(steps.profiled_parts_us) != set(NAMES):
+        return {}, {}
+    every = long_every(steps) or 0
+    plain = {name: typical(before_the_window(times, steps), every) for name, times in steps.unprofiled_parts_us.items()}
+    recorded = {name: float(np.mean(times)) for name, times in steps.profiled_parts_us.items()}
+    return plain, recorded
+
+
+def typical(times_us: Sequence[float], every: int = 0) -> float:
+    """The median of the means of blocks of ten steps, shorter blocks where there are few steps.
+
+    every: every so many steps one is far longer; a block holds one of them.
+    """
+    size = max(1, min(_BLOCK, len(times_us) // _LEAST_BLOCKS))
+    if 0 < every <= len(times_us):
+        size = every
+    whole = np.asarray(times_us[: len(times_us) // size * size], float)
+    return float(np.median(whole.reshape(-1, size).mean(axis=1)))
+
+
+def _spans(trace: Trace, steps: Steps) -> dict[str, Intervals]:
+    """Where the parts lie in W."""
+    events = trace.events
+    on_loop = events.thread == steps.main_thread
+
+    def of(rows: Mask) -> Intervals:
+        return union(events.start_ns[rows], events.end_ns[rows])
+
+    updates = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#")
+    known = {
+        FETCH: of(fetch_rows(events) & on_loop),
+        BACKWARD: backward_spans(trace, steps),
+        OPTIMIZER: of(updates & on_loop),
+    }
+    left, found = steps.window, {}
+    for name, spans in known.items():
+        found[name] = intersect(left, spans)
+        left = subtract(left, spans)
+    return found | {REST: left}

@@ -1,0 +1,94 @@
+"""Host calls that block until the device has caught up."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import field
+
+import numpy as np
+
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.lines.lines import Lines
+from advisor.analyses.step.blocking_calls import Drains
+from advisor.analyses.step.gpu_idle import GpuIdle
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.model import Source
+from advisor.trace.events import Category, Trace
+from advisor.trace.intervals import overlap_of_each
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSite:
+    """Blocking calls of one origin, per step.
+
+    op             the op or call that the user wrote (`aten::item`, `aten::copy_`, `cudaDeviceSynchronize` …)
+    calls          per step
+    us             time that the host stood in them, µs per step
+    idle_after_us  device idle from the drained queue to the next device work, µs per step, as far as it is idle_sync
+    gives_back_us  at most what going without them gives back: of each the smaller of its wait and the idle after it
+    where          the user's line, where known
+    from_user      False for syncs that the framework makes on its own account (profiler, DDP, data loader)
+    rows           the blocking calls themselves
+    """
+
+    op: str
+    calls: float
+    us: float
+    idle_after_us: float
+    gives_back_us: float = 0.0
+    where: Source | None = None
+    from_user: bool = True
+    rows: tuple[int, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Syncs:
+    """Blocking host calls in W, except the profiler's own.
+
+    count   per step
+    us      time blocked, µs per step
+    sites   by op and line, those with the most idle after them first, then by time blocked
+    """
+
+    count: float
+    us: float
+    sites: tuple[SyncSite, ...]
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, drains: Drains, lines: Lines, idle: GpuIdle | None) -> Syncs:
+        """Syncs of this rank. Raises Missing where the trace holds no runtime calls."""
+        events = trace.events
+        if not events.of(Category.RUNTIME).any():
+            raise Missing("the trace holds no calls into a device runtime, so blocking calls cannot be counted")
+        own_ns = events.dur_ns[drains.call]
+        stalled = np.zeros(len(own_ns), np.int64)
+        if idle is not None:
+            drained = drains.begin_ns + drains.waited_ns
+            until = np.where(drains.waited_ns > 0, np.minimum(drains.until_ns, steps.window[-1, 1]), drained)
+            stalled = overlap_of_each(drained, np.maximum(until, drained), idle.intervals["idle_sync"])
+        groups: dict[tuple[str, Source | None], list[int]] = {}
+        for i, row in enumerate(drains.op):
+            groups.setdefault((events.text(row), lines.where_op(int(row))), []).append(i)
+        sites = []
+        for (op, where), members in groups.items():
+            rows = np.array(members)
+            back = np.minimum(stalled[rows], drains.waited_ns[rows])
+            sites.append(
+                SyncSite(
+                    op=op,
+                    calls=len(rows) / steps.count,
+                    us=steps.per_step_us(int(own_ns[rows].sum())),
+                    idle_after_us=steps.per_step_us(int(stalled[rows].sum())),
+                    gives_back_us=steps.per_step_us(int(back.sum())),
+                    where=where,
+                    from_user=not _FRAMEWORK.match(op),
+                    rows=tuple(drains.call[rows].tolist()),
+                )
+            )
+        sites.sort(key=lambda site: (-site.idle_after_us, -site.us, site.op))
+        return cls(len(own_ns) / steps.count, steps.per_step_us(int(own_ns.sum())), tuple(sites))
+
+
+# Ops that synchronise on the framework's account: no line of the user's asks for it.
+_FRAMEWORK = re.compile(r"autograd::engine|c10d::|torch::distributed|nccl:|DistributedDataParallel")

@@ -1,0 +1,218 @@
+"""In which precision matrix products, convolutions and attention run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.analyses.base.classify import rows_named
+from advisor.analyses.base.device import Device
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.work.precision import (
+    PRECISIONS,
+    Precision,
+    is_helper,
+    is_matrix_op,
+    is_matrix_work,
+    of_inputs,
+    stated,
+)
+from advisor.capture.record import Settings
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.hardware import lookup
+from advisor.model import OpRow
+from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
+from advisor.trace.intervals import intersect, total, union
+from advisor.trace.numbers import numbered
+
+# More unknown than this, and the share of fp32 says nothing.
+_MOST_UNKNOWN = 0.1
+# Formats of rows are kept as places in PRECISIONS: numbers are compared in a tenth of the time that words take.
+_Formats = npt.NDArray[np.int8]
+_FP32, _UNKNOWN = PRECISIONS.index("fp32"), PRECISIONS.index("unknown")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matmuls:
+    """Time of matrix products, convolutions and attention by precision.
+
+    by_precision   µs per step (all seven keys); kernel time on a device, self time of the ops on a CPU
+    us             their sum
+    fp32_share     fp32 without TF32, as a share of device-busy time (of the step on a CPU); None where the precision of
+                   more than a tenth of their time is unknown
+    evidence       dtypes: the ops' recorded input types; names: kernels that state their precision; none
+    tf32_known     whether it is certain that no fp32 work ran in TF32 (flags, architecture or kernel name)
+    why            why fp32_share is None, else ""
+    on_device      device time (True) or CPU time
+    largest        the costliest kernels or ops, most expensive first; kind is the precision
+    """
+
+    by_precision: dict[str, float]
+    us: float
+    fp32_share: float | None
+    evidence: Literal["dtypes", "names", "none"]
+    tf32_known: bool
+    why: str
+    on_device: bool
+    largest: tuple[OpRow, ...]
+
+    @classmethod
+    def compute(
+        cls,
+        trace: Trace,
+        steps: Steps,
+        device: Device,
+        links: Links,
+        nesting: Nesting,
+        settings: Settings | None,
+    ) -> Matmuls:
+        """Precision of the matrix work. Raises Missing where nothing of the kind ran."""
+        work = _on_device(trace, nesting, links) if device.measured else _on_host(trace.events)
+        inside = np.flatnonzero(links.step[work.rows] >= 0)
+        work = replace(work, rows=work.rows[inside], ops=work.ops[inside])
+        if not len(work.rows):
+            raise Missing("no matrix product, convolution or attention was recognised in this trace")
+        events = trace.events
+        formats, by_dtype, certain = _formats(events, work, device, settings)
+        spent = {
+            name: _length(events, nesting, work, formats == at, steps, device.measured)
+            for at, name in enumerate(PRECISIONS)
+        }
+        whole = sum(spent.values())
+        unknown = spent["unknown"] > _MOST_UNKNOWN * whole
+        base = total(intersect(trace.busy, steps.window)) if device.measured else 0
+        weights = nesting.self_ns if not device.measured else events.dur_ns
+        share = spent["fp32"] / (base or steps.window_ns)
+        return cls(
+            by_precision={name: steps.per_step_us(ns) for name, ns in spent.items()},
+            us=steps.per_step_us(whole),
+            fp32_share=None if unknown else share,
+            evidence=_evidence(weights[work.rows], by_dtype, formats),
+            tf32_known=bool(certain.all()),
+            why=_why(spent, whole) if unknown else "",
+            on_device=device.measured,
+            largest=_largest(events, work, formats, weights, steps, base or steps.window_ns),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """Rows of matrix work, and for each the op whose input types count (-1: none around it)."""
+
+    rows: Ints
+    ops: Ints
+    on_device: bool
+
+
+def _matrix_ops(events: Events) -> Mask:
+    return rows_named(events, is_matrix_op, Category.CPU_OP)
+
+
+def _on_device(trace: Trace, nesting: Nesting, links: Links) -> _Work:
+    """Kernels that are matrix work by their name, or by the op that launched them."""
+    events = trace.events
+    kernels = np.flatnonzero(events.of(Category.KERNEL))
+    matrix_op = _matrix_ops(events)
+    launch = links.launch[kernels]
+    direct = np.where(launch >= 0, nesting.parent[np.maximum(launch, 0)], -1)
+    op = nesting.ancestor_of(direct, matrix_op)
+    named = rows_named(events, is_matrix_work, Category.KERNEL)[kernels]
+    plain = rows_named(events, is_helper, Category.KERNEL)[kernels]
+    launched = (direct >= 0) & matrix_op[np.maximum(direct, 0)] & ~plain
+    chosen = named | launched
+    return _Work(kernels[chosen], op[chosen], True)
+
+
+def _on_host(events: Events) -> _Work:
+    """Matrix ops themselves; their self time counts, so nested ones count once."""
+    rows = np.flatnonzero(_matrix_ops(events))
+    return _Work(rows, rows, False)
+
+
+def _formats(events: Events, work: _Work, device: Device, settings: Settings | None) -> tuple[_Formats, Mask, Mask]:
+    """Number format of each row, whether input types decided it, and whether TF32 is ruled out or stated."""
+    by_name = _looked_up(events.name[work.rows], lambda i: stated(events.names[i]) if work.on_device else "unknown")
+    described = np.where(work.ops >= 0, events.dtypes[work.ops], -1)
+    by_type = _looked_up(described, lambda i: of_inputs(events.dtypes_table[i]) if i >= 0 else "unknown")
+    # What ran is what the kernel's name states; the op's types decide where it states nothing.
+    silent = by_name == _UNKNOWN
+    formats = np.where(silent, by_type, by_name)
+    by_dtype = (silent | (by_type == by_name)) & (by_type != _UNKNOWN)
+    open_question = silent & (by_type == _FP32)
+    if not work.on_device:
+        open_question[:] = False
+    convolution = events.named("conv")[np.maximum(work.ops, 0)]
+    for is_conv in (True, False):
+        here = open_question & (convolution == is_conv)
+        formats[here] = PRECISIONS.index(fp32_or_tf32(device, settings, is_conv))
+    certain = ~open_question | (formats != _UNKNOWN)
+    return formats, by_dtype, certain
+
+
+def _looked_up(indices: Ids, meaning: Callable[[int], Precision]) -> _Formats:
+    """What each index means, asked once for each distinct one."""
+    distinct, at = numbered(indices)
+    return np.array([PRECISIONS.index(meaning(i)) for i in distinct.tolist()], np.int8)[at]
+
+
+def fp32_or_tf32(device: Device, settings: Settings | None, convolution: bool) -> Precision:
+    """What fp32 inputs run in on this device with these switches."""
+    hardware = lookup(device.name, device.capability)
+    if hardware is not None and not hardware.tf32:
+        return "fp32"
+    allowed = None
+    if settings is not None:
+        allowed = settings.tf32_cudnn if convolution else settings.tf32_matmul
+        if allowed is None and not convolution and settings.matmul_precision is not None:
+            allowed = settings.matmul_precision != "highest"
+    if allowed is False:
+        return "fp32"
+    return "tf32" if allowed and hardware is not None else "unknown"
+
+
+def _length(events: Events, nesting: Nesting, work: _Work, chosen: Mask, steps: Steps, on_device: bool) -> int:
+    """Time of some rows in W: the union of kernels, the self time of ops."""
+    rows = work.rows[chosen]
+    if on_device:
+        return total(intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window))
+    return int(nesting.self_ns[rows].sum())
+
+
+def _evidence(weight: Ints, by_dtype: Mask, formats: _Formats) -> Literal["dtypes", "names", "none"]:
+    whole = weight.sum()
+    if 2 * weight[by_dtype].sum() >= whole:
+        return "dtypes"
+    return "names" if 2 * weight[formats != _UNKNOWN].sum() >= whole else "none"
+
+
+def _why(spent: dict[Precision, int], whole: int) -> str:
+    share = spent["unknown"] / whole
+    hint = "record with shapes (record_shapes=True), or capture with `advisor run`, to know it"
+    return f"the number format of {share:.0%} of the matrix work is unknown; {hint}"
+
+
+def _largest(
+    events: Events, work: _Work, formats: _Formats, time_ns: Ints, steps: Steps, whole_ns: int
+) -> tuple[OpRow, ...]:
+    key = events.name[work.rows].astype(np.int64) * len(PRECISIONS) + formats
+    keys, first, group = np.unique(key, return_index=True, return_inverse=True)
+    spent = np.bincount(group, time_ns[work.rows]).astype(np.int64).tolist()
+    calls = np.bincount(group).tolist()
+    rows = [
+        OpRow(
+            name=events.names[int(keys[at]) // len(PRECISIONS)],
+            kind=PRECISIONS[int(keys[at]) % len(PRECISIONS)],
+            us=steps.per_step_us(spent[at]),
+            calls=calls[at] / steps.count,
+            share=spent[at] / whole_ns,
+        )
+        for at in np.argsort(first).tolist()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.us, row.name))[:10])

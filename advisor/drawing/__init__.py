@@ -1,0 +1,1 @@
+"""Traces drawn as text, for examples and tests."""

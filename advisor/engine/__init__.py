@@ -1,0 +1,1 @@
+"""Finds rules, runs them on the analyses of each rank, and joins a Report."""

@@ -1,0 +1,275 @@
+"""Joins traces, analyses and rules into a Report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from advisor.analyses.base import repeats
+from advisor.analyses.base.device import Device
+from advisor.analyses.base.scale import Scale
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.costs.replay import Replay, ReplayedSaving
+from advisor.analyses.costs.replay import together as replayed_together
+from advisor.analyses.lines.lines import LinesTrace
+from advisor.analyses.step.breakdown import Breakdown
+from advisor.analyses.step.ops import Ops
+from advisor.analyses.step.step_counts import StepCounts
+from advisor.capture.record import RankRecord, RunRecord
+from advisor.computed import Computed
+from advisor.engine import joint, merge, severity, two_threads
+from advisor.engine.ask_rules import apply, choose, ignored, of_job
+from advisor.engine.config import Config
+from advisor.engine.registry import Rules
+from advisor.engine.rule import Rule
+from advisor.frozen import dataclass
+from advisor.model import (
+    BreakdownItem,
+    Health,
+    ModuleTable,
+    OpRow,
+    Outcome,
+    RankSummary,
+    ReplayCheck,
+    Report,
+    RunInfo,
+    Saving,
+    StepsSummary,
+    Timeline,
+    WhatIf,
+)
+from advisor.ranks import deduct_waiting
+from advisor.ranks.collectives import Talks
+from advisor.ranks.rank_facts import RankFacts
+from advisor.ranks.ranks import Ranks
+from advisor.report import health, metrics, module_view, timeline_view, what_if
+from advisor.trace.events import Trace
+
+# Fixes replayed together; beyond the largest twenty the rest would not be seen in the sum.
+_MOST_EDITS = 20
+# Points of the step strip: enough to see a tail, small enough for the page.
+_SERIES_LIMIT = 500
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankInput:
+    """One trace of a job with what is known besides it. watch: told the name of each analysis when its turn comes."""
+
+    rank: int
+    file: str
+    trace: Trace
+    record: RankRecord | None = None
+    lines: Trace | None = None
+    watch: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _RankResult:
+    summary: RankSummary
+    outcomes: tuple[Outcome, ...]
+    health: tuple[Health, ...]
+    timeline: Timeline | None
+    kernels: tuple[OpRow, ...]
+    ops: tuple[OpRow, ...]
+    counts: StepCounts | None
+    devices: tuple[str, ...]
+    step_us: float
+    known_us: dict[str, float]
+    replay: ReplayCheck | None
+    replayed: Saving | None  # what all accepted fixes with a replayed saving give back at once
+    what_if: tuple[WhatIf, ...]
+    modules: ModuleTable | None  # of the first ranks alone
+    facts: RankFacts | None  # None where the job has this one rank
+
+
+def analyse(
+    inputs: Iterable[RankInput],
+    rules: Rules,
+    config: Config,
+    run: RunRecord | None = None,
+    about_job: Sequence[Health] = (),
+    gpus: Sequence[str] = (),
+) -> Report:
+    """The report of one job. `inputs` may be lazy: each trace is dropped once it is reduced.
+
+    about_job: what is known about the job as a whole (ranks that are missing, files left aside).
+    gpus: names of other accelerators: what would the step take there?
+    """
+    if not rules.rules:
+        raise RuntimeError("no rules were found; the installation is broken, reinstall torch-advisor")
+    chosen = choose(rules, config)
+    single = [rule for rule in chosen if not of_job(rule)]
+    results = [_reduce(one, single, config, gpus) for one in inputs]
+    reference = _reference(results)
+    step_us = reference.step_us
+    own = [merge.brought_to(step_us, result.outcomes, result.step_us) for result in results]
+    outcomes = merge.outcomes(own, next(one for one, of in zip(own, results, strict=True) if of is reference))
+    ranks = _side_by_side(results, reference)
+    compared = list(_of_job([rule for rule in chosen if of_job(rule)], ranks, results, reference, config))
+    waits_us = ranks.waits_us if ranks else 0.0
+    outcomes = [*deduct_waiting.outcomes(outcomes, compared, reference.known_us, waits_us, step_us), *compared]
+    outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
+    outcomes += ignored(rules, config)
+    outcomes.sort(key=lambda outcome: outcome.rule)
+    accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable]
+    together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
+    noise = reference.summary.steps.repeats
+    return Report(
+        run=_run_info(run, reference, results),
+        health=health.of_job(run, about_job, (said for result in results for said in result.health)),
+        steps=reference.summary.steps,
+        metrics=reference.summary.metrics,
+        breakdown=reference.summary.breakdown,
+        outcomes=tuple(repeats.of_outcome(outcome, step_us, noise) for outcome in outcomes),
+        joint=repeats.of_joint(together, step_us, noise),
+        replay=reference.replay,
+        ranks=tuple(result.summary for result in results),
+        timeline=reference.timeline,
+        kernels=reference.kernels,
+        ops=reference.ops,
+        counters=reference.counts.counters if reference.counts else (),
+        lines=reference.counts.lines if reference.counts else (),
+        what_if=reference.what_if,
+        modules=reference.modules or next((result.modules for result in results if result.modules), None),
+    )
+
+
+def _side_by_side(results: Sequence[_RankResult], reference: _RankResult) -> Ranks | None:
+    """The ranks of a job, None where it has only one here."""
+    here = [(result.summary.rank, result.facts) for result in results if result.facts is not None]
+    if len(here) < 2:
+        return None
+    at = next((i for i, (_, facts) in enumerate(here) if facts is reference.facts), 0)
+    return Ranks.of([rank for rank, _ in here], [facts for _, facts in here], at)
+
+
+def _of_job(
+    rules: Sequence[Rule],
+    ranks: Ranks | None,
+    results: Sequence[_RankResult],
+    reference: _RankResult,
+    config: Config,
+) -> Iterator[Outcome]:
+    """What the rules that compare ranks say. A job of one rank has nothing to compare, and is in order."""
+    facts = [result.facts for result in results if result.facts is not None]
+    alone = not any((one.world_size or 1) > 1 for one in facts)
+    for rule in rules:
+        if ranks is None and alone:
+            yield Outcome(rule.id, "clear", title=rule.title, confirmed=bool(rule.confirmed), page=rule.page)
+            continue
+        everywhere = tuple(result.summary.rank for result in results)
+        found = apply(rule, Computed(ranks=ranks), config.thresholds.get(rule.id, {}), everywhere)
+        yield severity.of_outcome(found, reference.step_us, reference.known_us)
+
+
+def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence[str]) -> _RankResult:
+    lines = LinesTrace(one.lines) if one.lines else None
+    computed = Computed(one.watch, trace=one.trace, record=one.record, lines=lines)
+    outcomes = _outcomes(one, rules, computed, config)
+    steps = computed.get(Steps)
+    scale = computed.get(Scale)
+    breakdown = computed.find(Breakdown)
+    items: tuple[BreakdownItem, ...] = breakdown.items if breakdown else ()
+    device = computed.get(Device)
+    ops = computed.find(Ops)
+    factor = scale.factor
+    known_us = {item.id: item.us * factor for item in items}
+    replay = computed.find(Replay)
+    replayed = _replayed_together(replay, outcomes)
+    return _RankResult(
+        summary=RankSummary(
+            rank=one.rank,
+            file=one.file,
+            metrics=metrics.measure(computed),
+            steps=_steps_summary(steps, scale, one.record),
+            breakdown=items,
+        ),
+        outcomes=tuple(severity.of_outcome(_plain(outcome), scale.step_us, known_us) for outcome in outcomes),
+        health=health.of_rank(one.trace, one.record, steps, scale, device, replay),
+        timeline=timeline_view.timeline(computed),
+        kernels=ops.kernels if ops else (),
+        ops=ops.top if ops else (),
+        counts=computed.find(StepCounts),
+        devices=(device.name,) if device.name else (),
+        step_us=scale.step_us,
+        known_us=known_us,
+        replay=replay.check if replay else None,
+        replayed=replayed,
+        what_if=tuple(what_if.on(computed, name) for name in gpus),
+        modules=module_view.modules(computed, one.rank, one.record),
+        facts=computed.find(RankFacts) if _has_peers(one, computed) else None,
+    )
+
+
+def _outcomes(one: RankInput, rules: Sequence[Rule], computed: Computed, config: Config) -> tuple[Outcome, ...]:
+    """What each rule says of a trace; of a large one two threads ask, unless only some rules were asked for."""
+
+    def ask(rule: Rule) -> Outcome:
+        return apply(rule, computed, config.thresholds.get(rule.id, {}), one.rank)
+
+    if not config.select and two_threads.is_worth_it(len(one.trace.events)):
+        return two_threads.outcomes(rules, computed, ask)
+    return tuple(map(ask, rules))
+
+
+def _has_peers(one: RankInput, computed: Computed) -> bool:
+    """Whether other ranks may belong to this trace: it says so, or it communicates."""
+    world = one.record.world_size if one.record else one.trace.meta.world_size
+    if world is not None:
+        return world > 1
+    talks = computed.find(Talks)
+    return one.rank > 0 or bool(talks and len(talks))
+
+
+def _replayed_together(replay: Replay | None, outcomes: Sequence[Outcome]) -> Saving | None:
+    """What the accepted fixes that were replayed one by one give back at once; None where there are none."""
+    findings = [f for o in outcomes if o.confirmed for f in o.findings if f.recoverable]
+    savings = [f.saving for f in findings if isinstance(f.saving, ReplayedSaving)]
+    if replay is None or not savings:
+        return None
+    largest = sorted(savings, key=lambda saving: -saving.high_us)[:_MOST_EDITS]
+    return replayed_together(replay, largest)
+
+
+def _plain(outcome: Outcome) -> Outcome:
+    """The outcome without the edits behind its savings: they speak of rows of this one trace."""
+    findings = (
+        replace(f, saving=f.saving.plain()) if isinstance(f.saving, ReplayedSaving) else f for f in outcome.findings
+    )
+    return replace(outcome, findings=tuple(findings))
+
+
+def _reference(results: Sequence[_RankResult]) -> _RankResult:
+    """The real rank that stands for the job: that of median step time."""
+    ordered = sorted(results, key=lambda result: (result.step_us, result.summary.rank))
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _steps_summary(steps: Steps, scale: Scale, record: RankRecord | None) -> StepsSummary:
+    profiled, unprofiled = scale.profiled, scale.unprofiled
+    series = record.steps.unprofiled_us if record else []
+    dilation = profiled.median / unprofiled.median if profiled.median and unprofiled.median else None
+    return StepsSummary(
+        count=steps.count,
+        source=steps.source,
+        eval_count=steps.eval_count,
+        profiled_us=profiled,
+        unprofiled_us=unprofiled,
+        dilation=dilation,
+        repeats=scale.repeats,
+        series_us=tuple((series or steps.profiled_us)[:_SERIES_LIMIT]),
+    )
+
+
+def _run_info(run: RunRecord | None, reference: _RankResult, results: Sequence[_RankResult]) -> RunInfo:
+    record = run or RunRecord()
+    world = max([len(results), *(rank.world_size for rank in record.ranks)])
+    return RunInfo(
+        command=tuple(record.command),
+        versions=dict(record.versions),
+        devices=tuple(sorted({device for result in results for device in result.devices})),
+        reference_rank=reference.summary.rank,
+        world_size=world,
+        environment=dict(record.environment),
+        files=tuple(result.summary.file for result in results),
+    )

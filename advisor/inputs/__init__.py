@@ -1,0 +1,1 @@
+"""Which files form a job, where output goes, and the progress of reading."""

@@ -1,0 +1,1 @@
+"""What a report holds besides its findings, and report.json itself."""

@@ -1,0 +1,77 @@
+"""How far the input can be trusted: statements in words, for every report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from advisor.analyses.base.device import Device
+from advisor.analyses.base.scale import Scale
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.costs.replay import Replay
+from advisor.capture.record import RankRecord, RunRecord
+from advisor.model import Health
+from advisor.trace.events import Trace
+
+# The profiler alone inflates op-heavy steps by up to 2.1 times (measured); beyond that something else disturbed them.
+_DISTURBED = 2.1
+# Nine of ten scripts on a machine that did nothing else waited less than a twentieth of a step for a core; beside two
+# workers on two cores a quarter to a third, beside other work half of it and more.
+_BUSY = 0.2
+
+
+def of_rank(
+    trace: Trace, record: RankRecord | None, steps: Steps, scale: Scale, device: Device, replay: Replay | None
+) -> tuple[Health, ...]:
+    """What must be known before the figures of one rank are believed."""
+    said = list(trace.health)
+    if steps.source == "window":
+        text = "no step boundaries were found; all figures describe the whole recorded window as one step"
+        said.append(Health("steps", "note", text))
+    if steps.cut_off:
+        text = "the last step row holds no op: the recording ended as that step began, and it is not counted"
+        said.append(Health("last-step", "note", text))
+    if device.why:
+        said.append(Health("device", "note", device.why))
+    if record is None:
+        text = "step times are the profiler's own (a bare trace); `advisor run` also times steps without the profiler"
+        said.append(Health("unprofiled", "note", text))
+    # Mean by mean: in a script whose steps differ the median is below both.
+    times = scale.profiled.mean / scale.unprofiled.mean if scale.profiled.mean and scale.unprofiled.mean else 1.0
+    if times > _DISTURBED:
+        text = (
+            f"the profiled steps took {times:.1f} times as long as the un-profiled ones: "
+            "the shares describe the profiled steps; run again on a quiet machine"
+        )
+        said.append(Health("dilation", "warning", text))
+    said.extend(_waits(record))
+    if replay is not None and replay.notes:
+        text = f"savings by replay rest on dependencies that this trace does not state: {'; '.join(replay.notes)}"
+        said.append(Health("replay", "note", text))
+    said.extend(Health("capture", "note", note) for note in (record.notes if record else ()))
+    return tuple(said)
+
+
+def _waits(record: RankRecord | None) -> Iterator[Health]:
+    """That the loop had to wait for a core in the steps that give the step time, as the system counted it."""
+    vitals = record.vitals if record else None
+    if vitals is None or not vitals.loop_queued_us or not vitals.timed_us:
+        return
+    share = min(vitals.loop_queued_us / vitals.timed_us, 1.0)
+    if share >= _BUSY:
+        text = (
+            f"the training loop waited {share:.0%} of its time for a core, without the profiler, too: other work on "
+            "this machine, or more threads and workers than cores; step times are those of a busy machine"
+        ).replace("%", " %", 1)
+        yield Health("busy-cores", "warning", text)
+
+
+def of_job(run: RunRecord | None, job: Sequence[Health], ranks: Iterable[Health]) -> tuple[Health, ...]:
+    """The statements of the pre-flight, of the job as a whole and of its ranks, each once."""
+    status = {"ok": "ok", "note": "note", "warning": "warning", "error": "error"}
+    said = [
+        Health(item.get("id", "preflight"), status.get(item.get("status", ""), "note"), item.get("message", ""))  # type: ignore[arg-type]
+        for item in (run.preflight if run else ())
+    ]
+    said.extend(job)
+    said.extend(ranks)
+    return tuple(dict.fromkeys(said))
