@@ -15,5 +15,5 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     # Importing the package must cost nothing: numpy and pandas come with the first call.
     if name == "load":
-        return import_module("advisor.trace.load").load
+        return import_module("advisor.trace.read.load").load
     raise AttributeError(f"module 'advisor' has no attribute '{name}'")

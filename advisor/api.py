@@ -114,9 +114,9 @@ from advisor.ranks.rank_facts import LinePart, RankFacts
 from advisor.ranks.ranks import Ranks, Waiting
 from advisor.replay import edits
 from advisor.report.report_file import encode as encode_report
-from advisor.trace.autograd import AUTOGRAD_NODE, FIRST_GRADIENT
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
+from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 
 __all__ = [
     "ALLREDUCE",

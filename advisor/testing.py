@@ -24,7 +24,7 @@ from advisor.engine.rule import Example, Rule
 from advisor.model import Finding
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 
 class ExampleError(AssertionError):

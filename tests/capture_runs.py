@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from advisor.capture import launch
+from advisor.capture.launcher import launch
 
 SCRIPTS = Path(__file__).parent / "scripts"
 # The installed command, as users start it: `python -m advisor` would find a script folder's own advisor.py.

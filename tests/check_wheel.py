@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 HOMES = {"advisor": "advisor", "rules": "advisor/rules", "reports": "advisor/reports"}
 SHIPPED = {".py", ".pyi", ".html", ".css", ".js", ".typed"}
-BUILT = "advisor/trace/_scan."
+BUILT = "advisor/trace/read/_scan."
 
 
 def expected() -> set[str]:

@@ -48,6 +48,6 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of reading ordinary rows: with the extension, and as where it was not built."""
     if request.param == "extension":
-        pytest.importorskip("advisor.trace._scan", reason="the extension was not built")
+        pytest.importorskip("advisor.trace.read._scan", reason="the extension was not built")
     else:
-        monkeypatch.setattr("advisor.trace.kineto.scanner_of", lambda tables: None)
+        monkeypatch.setattr("advisor.trace.read.kineto.scanner_of", lambda tables: None)

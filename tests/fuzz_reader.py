@@ -30,9 +30,10 @@ import kineto_dialects as made
 from kineto_variants import VARIANTS
 
 from advisor.errors import InputError
-from advisor.trace import intervals, kineto
+from advisor.trace import intervals
 from advisor.trace.events import Trace
-from advisor.trace.load import load
+from advisor.trace.read import kineto
+from advisor.trace.read.load import load
 
 REAL = Path(__file__).parents[1].parent / "shared" / "traces"
 # Inputs of this size take some ms, and the long ones below some 100 ms.

@@ -5,7 +5,7 @@ import json
 from advisor.api import Ev, LinesTrace, RankRecord, draw
 from advisor.computed import Computed
 from advisor.report.module_view import modules
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 NET, INNER, LAYER = (
     Ev(f"advisor:module|{path}|{kind}", "user_annotation", launches="")

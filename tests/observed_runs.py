@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.capture.observed import Observer
+from advisor.capture.inside.dataflow.observer import Observer
 
 
 def observed(folder: Path, step: Callable[[], object]) -> Observer:

@@ -12,7 +12,7 @@ from advisor.analyses.costs.replay import Replay
 from advisor.api import Category, Ev, draw
 from advisor.computed import Computed
 from advisor.trace.events import Ints, Trace
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 HOST = (Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
 WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)

@@ -13,7 +13,7 @@ from advisor.computed import Computed
 from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
 from advisor.model import Outcome
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

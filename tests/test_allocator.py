@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from advisor.trace.allocator import NUMPY_SETTINGS
+from advisor.trace.read.allocator import NUMPY_SETTINGS
 
 CODE = """
 import resource, sys

@@ -27,7 +27,7 @@ from advisor.api import (
     draw,
 )
 from advisor.computed import Computed
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 # A drawn launch takes 5 µs of its op; what is read off columns is exact to about that.
 ABOUT = 12.0

@@ -13,7 +13,7 @@ from advisor.analyses.lines.line_records import _longest_rise, parse_record
 from advisor.api import Lines, LinesTrace, Source, Steps
 from advisor.computed import Computed
 from advisor.trace.events import Trace
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 
 def row(name: str, start: float, dur: float, cat: str = "cpu_op", **args: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from advisor.analyses.work.precision import is_matrix_op, is_matrix_work, of_inp
 from advisor.api import Ev, Matmuls, RankRecord, Settings, draw
 from advisor.computed import Computed, Missing
 from advisor.report.metrics import measure
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 STATED = {
     "volta_sgemm_128x32_nt": "fp32",

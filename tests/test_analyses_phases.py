@@ -29,7 +29,7 @@ from advisor.api import (
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
 from advisor.report.metrics import measure
-from advisor.trace.load import load, read_bytes
+from advisor.trace.read.load import load, read_bytes
 
 
 def analysed(drawing: dict[str, Any]) -> Computed:

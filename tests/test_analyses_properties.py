@@ -30,7 +30,7 @@ from advisor.computed import Computed
 from advisor.report.metrics import measure
 from advisor.report.timeline_view import MOST_SEGMENTS, timeline
 from advisor.trace.intervals import total
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 WHOLE_US = 400
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.api import GEMM, Device, Launches, RankRecord, Scale, Steps, StepTimes, draw
 from advisor.computed import Computed, Missing
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 
 def row(name: str, start: float, dur: float, cat: str = "cpu_op", tid: int = 1, **args: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from advisor.analyses.work.op_payload import beyond_calls
 from advisor.analyses.work.op_work import element_counts
 from advisor.computed import Computed
 from advisor.trace.events import Ints, Trace
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 
 def op(name: str, start: float, dur: float, *shapes: list[int], **args: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import HOST_ROWS, Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Category
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 EMPTY = read_bytes(
     b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}', ""

@@ -15,7 +15,7 @@ import pytest
 from capture_runs import COMMAND, SCRIPTS, advised, bare, capture, environment
 
 from advisor import cli
-from advisor.capture import launch
+from advisor.capture.launcher import launch
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

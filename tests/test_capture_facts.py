@@ -181,7 +181,7 @@ def test_ops_lie_in_the_module_that_called_them(plain: Captured) -> None:
 
 def test_work_by_module(plain: Captured) -> None:
     """Forward and backward of both layers, by hand. Here a step begins with the backward of the forward before it."""
-    from advisor.capture.module_work import add_flops
+    from advisor.report.module_work import add_flops
 
     record = json.loads(json.dumps(plain.record))
     add_flops(plain.folder, record)
@@ -252,7 +252,7 @@ class FakeDevice:
 
 
 def clock_of(monkeypatch: pytest.MonkeyPatch, device: Any) -> Any:
-    from advisor.capture import clock
+    from advisor.capture.inside.steps import clock
 
     monkeypatch.setattr(torch, "strange", device, raising=False)
     return clock.Clock(lambda: "strange")

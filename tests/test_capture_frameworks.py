@@ -12,7 +12,7 @@ import pytest
 from capture_runs import SCRIPTS, Captured, advised, capture
 
 pytest.importorskip("torch")
-from advisor.capture import frameworks
+from advisor.capture.inside.guards import frameworks
 
 pytestmark = pytest.mark.torch
 

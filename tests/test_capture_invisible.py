@@ -293,7 +293,7 @@ def test_loader_workers_of_every_start_method(tmp_path: Path, words: tuple[str, 
 
 def test_environment_names_nothing_else_of_us() -> None:
     """One variable and one entry of PYTHONPATH."""
-    from advisor.capture import launch
+    from advisor.capture.launcher import launch
 
     target = launch.Target(("python", "x.py"), True)
     known = {"PATH": "/bin", "PYTHONPATH": "/own"}

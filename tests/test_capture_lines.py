@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from capture_runs import Captured, capture
 
-from advisor.capture.inlined import comprehensions
+from advisor.capture.inside.windows.inlined import comprehensions
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

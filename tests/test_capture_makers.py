@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 data: Any = import_module("torch.utils.data")
-makers: Any = import_module("advisor.capture.makers")
+makers: Any = import_module("advisor.capture.inside.facts.dataset_functions")
 loader: Any = import_module("advisor.rules.input._cpu_loader")
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from capture_runs import capture
 
-from advisor.capture import phases as phases_module
-from advisor.capture.pace import Pace, pace
-from advisor.capture.phases import AFTER, LINES, Phases
-from advisor.capture.plan import Plan
+from advisor.capture.inside.steps import phases as phases_module
+from advisor.capture.inside.steps.periodic_steps import Pace, pace
+from advisor.capture.inside.steps.phases import AFTER, LINES, Phases
+from advisor.capture.inside.steps.plan import Plan
 
 MS = 1_000_000
 

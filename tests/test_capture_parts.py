@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from advisor.capture import child, launch, phases, plan, secrets, tracker
+from advisor.capture.inside import bootstrap
+from advisor.capture.inside.facts import secrets
+from advisor.capture.inside.steps import phases, plan, tracker
+from advisor.capture.launcher import launch
 from advisor.commands import run
 
 WITH_VALUE = {"--steps", "--output", "--format"}
@@ -64,11 +67,11 @@ def test_everything_from_the_script_on_is_the_scripts(words: list[str], ours: in
 )
 def test_what_a_process_is(command: list[str], script: str, role: str) -> None:
     settings = {"targets": [os.path.realpath("train.py"), "pkg.train"], "parent": 0}
-    assert child.role_of(settings, command, script) == role
+    assert bootstrap.role_of(settings, command, script) == role
 
 
 def test_the_started_process_is_the_rank_whatever_it_runs() -> None:
-    assert child.role_of({"targets": [], "parent": os.getppid()}, ["python", "-c", "1"], "-c") == "rank"
+    assert bootstrap.role_of({"targets": [], "parent": os.getppid()}, ["python", "-c", "1"], "-c") == "rank"
 
 
 def test_scripts_are_found_on_any_launchers_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,14 +358,14 @@ def test_capture_starts_without_torch_or_our_dependencies() -> None:
     """What runs in the user's process before torch is the standard library alone."""
     import subprocess
 
-    folder = Path(child.__file__).parent
+    folder = Path(bootstrap.__file__).parent
     code = (
         "import importlib.util, json, sys\n"
         f"path, folder = {str(folder / '__init__.py')!r}, {str(folder)!r}\n"
         "find = importlib.util.spec_from_file_location\n"
         "spec = find('_torch_advisor', path, submodule_search_locations=[folder])\n"
         "module = importlib.util.module_from_spec(spec); sys.modules['_torch_advisor'] = module\n"
-        "spec.loader.exec_module(module)\nimport _torch_advisor.child as child\n"
+        "spec.loader.exec_module(module)\nimport _torch_advisor.bootstrap as child\n"
         "child.start(json.dumps({'targets': [], 'parent': 0, 'folder': '.'}))\n"
         "foreign = {'torch', 'numpy', 'pandas', 'msgspec', 'rich', 'jinja2', 'advisor', 'pathlib', 'subprocess'}\n"
         "print(sorted(foreign & set(sys.modules)))\n"

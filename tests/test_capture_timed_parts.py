@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.capture import parts, phases, plan
+from advisor.capture.inside.steps import parts, phases, plan
 
 
 class Clock:

@@ -12,7 +12,7 @@ import pytest
 from advisor.api import BACKWARD, FORWARD, NEXT, OPTIMIZER, ZERO_GRAD, Breakdown, Ev, OptimizerWork, Steps, Trace, draw
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 UPDATE = Ev("aten::add_")
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from advisor.analyses.base.classify import is_communication
 from advisor.analyses.base.nesting import nearest
 from advisor.analyses.base.steps import Steps
-from advisor.trace import store
 from advisor.trace.events import Category
-from advisor.trace.extract import COLUMNS
-from advisor.trace.load import read_bytes
 from advisor.trace.numbers import distinct_pairs
-from advisor.trace.store import Store
+from advisor.trace.read import store
+from advisor.trace.read.extract import COLUMNS
+from advisor.trace.read.load import read_bytes
+from advisor.trace.read.store import Store
 
 small = st.integers(-1, 4)
 

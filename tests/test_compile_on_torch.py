@@ -16,7 +16,7 @@ from advisor.capture.record import RankRecord
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture.compiler import marks_regions  # noqa: E402  (needs torch)
+from advisor.capture.inside.facts.compiler import marks_regions  # noqa: E402  (needs torch)
 
 
 def compiled(model: Any, **options: Any) -> Any:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from advisor import cli, trace
-from advisor.capture import checkup, cores, preflight
-from advisor.capture.preflight import Probe, Signs, ask, diagnose, signs
+from advisor.capture.inside.facts import cores
+from advisor.capture.launcher import doctor, preflight
+from advisor.capture.launcher.preflight import Probe, Signs, ask, diagnose, signs
 
 GOOD = Probe(
     torch="2.15.0",
@@ -141,10 +142,10 @@ def test_cores_of_affinity_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_torch_older_than_any_tested_is_said() -> None:
     """By `doctor` and, from run.json's preflight, by every report."""
-    assert checkup.too_old("2.1.2+cu121") is None
-    assert checkup.too_old("2.15.0a0+git1") is None
-    assert checkup.too_old("") is None
-    said = checkup.too_old("1.13.1")
+    assert doctor.too_old("2.1.2+cu121") is None
+    assert doctor.too_old("2.15.0a0+git1") is None
+    assert doctor.too_old("") is None
+    said = doctor.too_old("1.13.1")
     assert said is not None
     assert (said.status, "1.13.1" in said.message, "upgrade" in said.message) == ("warning", True, True)
 
@@ -166,10 +167,10 @@ def test_doctor_on_this_machine(capsys: pytest.CaptureFixture[str], monkeypatch:
 
 
 def test_a_missing_extension_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "advisor.trace.scanned", raising=False)
+    monkeypatch.delitem(sys.modules, "advisor.trace.read.native_columns", raising=False)
     monkeypatch.delattr(trace, "_scan", raising=False)
-    monkeypatch.setitem(sys.modules, "advisor.trace._scan", None)
-    check = checkup._reader()
+    monkeypatch.setitem(sys.modules, "advisor.trace.read._scan", None)
+    check = doctor._reader()
     assert check.status == "note"
     assert "C compiler" in check.message
 

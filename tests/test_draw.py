@@ -6,7 +6,7 @@ import pytest
 
 from advisor.api import ALLREDUCE, BACKWARD, GEMM, H2D_PINNED, ITEM, NCCL, NEXT, TO, Category, Ev, draw
 from advisor.drawing.timeline import DrawingError
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 
 def read(drawing):

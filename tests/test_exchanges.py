@@ -13,7 +13,7 @@ from advisor.engine.registry import load_rules
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
 from advisor.testing import computed
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 
 DLRM = Path(__file__).parents[1].parent / "shared" / "traces" / "dlrm_8ranks_v100"
 RULE = load_rules().by_id()["uneven-exchanges"]

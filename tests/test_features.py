@@ -18,9 +18,9 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from advisor.capture import sample_dims  # noqa: E402
-from advisor.capture.observed import Observer  # noqa: E402
-from advisor.capture.sameness import Op, Ref  # noqa: E402
+from advisor.capture.inside.dataflow import sample_dims  # noqa: E402
+from advisor.capture.inside.dataflow.observer import Observer  # noqa: E402
+from advisor.capture.inside.dataflow.value_numbering import Op, Ref  # noqa: E402
 
 Net = Callable[[Any], Any]
 SIDE, BATCH = 8, 4

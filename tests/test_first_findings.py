@@ -9,7 +9,7 @@ from advisor.computed import Computed
 from advisor.engine.config import Config
 from advisor.engine.engine import RankInput, analyse
 from advisor.engine.registry import load_rules
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
 ABOUT_A_DEVICE = {

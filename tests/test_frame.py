@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 import advisor
-from advisor.trace import frame, load, write
+from advisor.trace.export import frame, write
+from advisor.trace.read import load
 
 
 def test_every_column_is_documented_and_has_its_kind() -> None:

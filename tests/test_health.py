@@ -10,7 +10,7 @@ from advisor.api import Device, RankRecord, Scale, Steps, StepTimes, Trace
 from advisor.capture.record import Vitals
 from advisor.computed import Computed
 from advisor.report.health import of_rank
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 
 def _said(profiled_us: list[float], record: RankRecord | None) -> dict[str, str]:

@@ -54,12 +54,12 @@ def test_nothing_in_advisor_names_rules_or_reports(path: Path) -> None:
     assert not {n for n in imported(path) if n.startswith(("advisor.rules", "advisor.reports", "rules", "reports"))}
 
 
-@pytest.mark.parametrize("name", ["child.py", "probe.py"])
-def test_code_in_the_users_process_is_standard_library_only(name: str) -> None:
-    path = ROOT / "advisor" / "capture" / name
+@pytest.mark.parametrize("path", modules("advisor/capture/inside"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_code_in_the_users_process_is_standard_library_only(path: Path) -> None:
     top = {n.split(".")[0] for n in imported(path)}
-    assert top - set(sys.stdlib_module_names) <= {"torch", "advisor"}
-    assert not {n for n in imported(path) if n.startswith("advisor") and not n.startswith("advisor.capture")}
+    assert top - set(sys.stdlib_module_names) <= {"torch", "advisor", "_torch_advisor", "sitecustomize"}
+    ours = {n for n in imported(path) if n.startswith("advisor")}
+    assert not {n for n in ours if not f"{n}.".startswith("advisor.capture.inside.")}
 
 
 def test_every_package_and_data_file_is_declared() -> None:
@@ -97,7 +97,8 @@ def test_analysing_needs_no_torch_and_no_pandas() -> None:
 
 def test_a_script_is_started_before_anything_is_imported_that_reports() -> None:
     heavy = loaded_after(
-        "from advisor.cli import build_parser; from advisor.commands import _options; import advisor.capture.launch\n"
+        "from advisor.cli import build_parser; from advisor.commands import _options\n"
+        "import advisor.capture.launcher.launch\n"
         "args = build_parser(['run']).parse_args(['run', 'train.py'])\n"
         "_options.output_of(args); _options.config_of(args)"
     )

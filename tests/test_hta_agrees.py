@@ -21,7 +21,7 @@ from advisor.api import NCCL, TO, Category, Communication, Ev, Launches, Steps, 
 from advisor.computed import Computed
 from advisor.trace.events import Trace
 from advisor.trace.intervals import Intervals, intersect, total, union
-from advisor.trace.load import load, read_bytes
+from advisor.trace.read.load import load, read_bytes
 
 pytest.importorskip(
     "hta", reason="HolisticTraceAnalysis is not installed here (extra `hta`, an environment of its own)"

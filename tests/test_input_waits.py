@@ -9,7 +9,7 @@ import pytest
 
 from advisor.api import InputWaits, LinesTrace
 from advisor.computed import Computed
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 

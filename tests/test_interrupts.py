@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
-from advisor.capture.ears import Ears
-from advisor.capture.interrupts import Interrupts, let_through
+from advisor.capture.inside.guards.interrupts import Interrupts, let_through
+from advisor.capture.inside.listeners import Ears
 
 pytestmark = pytest.mark.torch
 

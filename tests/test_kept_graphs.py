@@ -15,13 +15,13 @@ from capture_runs import Captured, capture
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture import graphs, held, holders, live, probe  # noqa: E402
-from advisor.capture.facts import Facts  # noqa: E402
+from advisor.capture.inside.facts import kept_graphs, model_facts, probe, saved_tensor_bytes, variable_holders  # noqa: E402
+from advisor.capture.inside.facts.process_facts import Facts  # noqa: E402
 
 HERE = Path(__file__).name
 NET = torch.nn.Linear(64, 64)
 LARGE = 64 * 64 * 4  # bytes of what `term` saves: x is shared by all steps, the layer's result is each one's own
-TELLS = held.tells()  # an older torch does not say what nodes have saved
+TELLS = saved_tensor_bytes.tells()  # an older torch does not say what nodes have saved
 X = torch.randn(64, 64)
 
 
@@ -31,13 +31,13 @@ def term() -> Any:
 
 def steps(keep: Any, number: int = 14, backward: bool = False) -> list[int | None]:
     """Some steps, each of which gives its loss away; autograd's number at each of their ends."""
-    marks = [graphs.number()]
+    marks = [kept_graphs.number()]
     for _ in range(number):
         loss = term()
         if backward:
             loss.backward()
         keep(loss)
-        marks.append(graphs.number())
+        marks.append(kept_graphs.number())
     return marks
 
 
@@ -98,7 +98,7 @@ class Trainer:
 def looked(marks: Any) -> dict[str, Any] | None:
     """What capture says; a frame of this file is the script's."""
     Meter.asked.clear()
-    found = graphs.kept(live.scalars(), marks, 14)
+    found = kept_graphs.kept(model_facts.scalars(), marks, 14)
     assert not Meter.asked
     return found
 
@@ -169,7 +169,7 @@ def test_the_last_few_losses_and_those_of_one_step_are_no_find() -> None:
     assert looked(steps(few.append)) is None
     few.clear()
     one: list[Any] = []
-    marks = [*steps(one.append), graphs.number(), graphs.number()]
+    marks = [*steps(one.append), kept_graphs.number(), kept_graphs.number()]
     whole = [marks[0], marks[-2], marks[-1]]  # all of them in one step
     assert looked(whole) is None
 
@@ -184,13 +184,13 @@ def test_the_search_goes_so_far_and_no_further() -> None:
     module.kept = kind.kept = losses  # type: ignore[attr-defined]
     try:
         del losses
-        found = holders.holder(sys._getframe(), wanted, 7)
+        found = variable_holders.holder(sys._getframe(), wanted, 7)
     finally:
         del module.kept, kind.kept  # type: ignore[attr-defined]
     assert found.get("name") not in ("deep", "module.kept", "kind.kept")
     again = [deep[0][0][0][0][0][0], deep]
     again.append(again)
-    assert holders.holder(sys._getframe(), wanted, 7)["name"] == "again"
+    assert variable_holders.holder(sys._getframe(), wanted, 7)["name"] == "again"
 
 
 def test_saved_tensors_are_not_unpacked() -> None:
@@ -201,13 +201,13 @@ def test_saved_tensors_are_not_unpacked() -> None:
         return one
 
     kept = []
-    marks = [graphs.number()]
+    marks = [kept_graphs.number()]
     for _ in range(3):
         with torch.autograd.graph.saved_tensors_hooks(lambda one: one, unpack):
             kept.append(term())
-        marks.append(graphs.number())
+        marks.append(kept_graphs.number())
     roots = {number + 1: [one.grad_fn] for number, one in enumerate(kept)}
-    assert held.held_bytes(roots, marks) == (LARGE if TELLS else None)  # type: ignore[arg-type]
+    assert saved_tensor_bytes.held_bytes(roots, marks) == (LARGE if TELLS else None)  # type: ignore[arg-type]
     assert not asked
 
 

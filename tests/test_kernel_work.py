@@ -11,7 +11,7 @@ from advisor.api import GEMM, SYNC, Device, Ev, draw
 from advisor.computed import Computed, Missing
 from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
-from advisor.trace.load import load, read_bytes
+from advisor.trace.read.load import load, read_bytes
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
 RULES = load_rules().by_id()

@@ -14,7 +14,7 @@ from advisor.computed import Computed, Missing
 from advisor.engine.rule import Example
 from advisor.testing import computed
 from advisor.trace.events import Category, Trace
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 # Each step is 2,400 µs: 600 forward, 900 Python in a function of the user's, 900 backward.
 STEPS = """

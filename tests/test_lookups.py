@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 
 from capture_runs import capture  # noqa: E402
 
-from advisor.capture.lookups import padding  # noqa: E402
+from advisor.capture.inside.windows.lookups import padding  # noqa: E402
 
 TEXTS = [[5, 6, 7], [8, 9, 3, 4], [2]]
 

@@ -11,7 +11,7 @@ from advisor.computed import Computed
 from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
 from advisor.trace.events import Trace
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 TURNS, PYTHON_US, OP_US, GAP_US = 20, 40.0, 6.0, 1.0
 

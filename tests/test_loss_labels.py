@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 from torch import nn  # noqa: E402
 from torch.nn.functional import cross_entropy  # noqa: E402
 
-from advisor.capture.lines import LineRecorder  # noqa: E402
+from advisor.capture.inside.windows.lines import LineRecorder  # noqa: E402
 
 
 def seen(*losses: Any) -> list[dict[str, int]]:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
 
 from capture_runs import bare, capture  # noqa: E402
 
-from advisor.capture.masks import Masks, form  # noqa: E402
+from advisor.capture.inside.windows.masks import Masks, form  # noqa: E402
 
 SIZE = 300
 BEFORE = torch.ones(SIZE, SIZE, dtype=torch.bool).tril()

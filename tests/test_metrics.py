@@ -31,7 +31,7 @@ from advisor.api import (
 from advisor.computed import Computed
 from advisor.model import Metric
 from advisor.report.metrics import DEFINITIONS, measure
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 # The ids and units that reports promise.
 PROMISED = {

@@ -11,7 +11,7 @@ from advisor.analyses.work.model_flops import ModelFlops, Utilisation
 from advisor.api import Ev, RankRecord, StepTimes, draw
 from advisor.computed import Computed, Missing
 from advisor.report.metrics import measure
-from advisor.trace.load import load, read_bytes
+from advisor.trace.read.load import load, read_bytes
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
 HALF = "c10::BFloat16"

@@ -9,7 +9,7 @@ from advisor.analyses.costs.module_calls import ModuleCalls
 from advisor.api import Ev, ModuleCost, RankRecord, StepTimes, draw
 from advisor.computed import Computed, Missing
 from advisor.report.module_view import modules
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 
 def test_times_of_modules_by_hand():

@@ -11,7 +11,7 @@ from module_drawings import by_path, lane
 from advisor.api import Ev, draw
 from advisor.computed import Computed
 from advisor.report.module_view import modules
-from advisor.trace.load import load, read_bytes
+from advisor.trace.read.load import load, read_bytes
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
 

@@ -10,14 +10,14 @@ from capture_runs import SCRIPTS, capture
 
 from advisor.analyses.lines.lines import LinesTrace
 from advisor.capture import record
-from advisor.capture.module_work import add_flops
 from advisor.computed import Computed
 from advisor.engine import registry
 from advisor.engine.config import Config
 from advisor.engine.engine import RankInput, analyse
 from advisor.model import ModuleTable
 from advisor.report.module_view import modules
-from advisor.trace.load import load
+from advisor.report.module_work import add_flops
+from advisor.trace.read.load import load
 
 torch = pytest.importorskip("torch")
 flop_counter = pytest.importorskip("torch.utils.flop_counter")

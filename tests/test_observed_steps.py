@@ -21,12 +21,12 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from advisor.analyses.dataflow.reused import Reused  # noqa: E402
-from advisor.capture.clock import Clock  # noqa: E402
-from advisor.capture.observed import Observer  # noqa: E402
+from advisor.capture.inside.dataflow.observer import Observer  # noqa: E402
+from advisor.capture.inside.steps.clock import Clock  # noqa: E402
+from advisor.capture.inside.windows.window import Window  # noqa: E402
 from advisor.capture.record import RankRecord  # noqa: E402
-from advisor.capture.window import Window  # noqa: E402
 from advisor.computed import Computed  # noqa: E402
-from advisor.trace.load import load  # noqa: E402
+from advisor.trace.read.load import load  # noqa: E402
 
 Step = Callable[[], Any]
 NET = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4))

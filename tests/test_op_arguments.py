@@ -3,7 +3,7 @@
 import json
 
 from advisor.api import Ev, draw
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 
 _CONVOLUTION = Ev(
     "aten::convolution",

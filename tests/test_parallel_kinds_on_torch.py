@@ -13,7 +13,7 @@ from advisor.analyses.communication.parallelism import Parallelism
 from advisor.computed import Computed
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 
 torch = pytest.importorskip("torch")
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")

@@ -11,7 +11,7 @@ from advisor.analyses.communication.parallelism import Parallelism, purpose_of
 from advisor.computed import Computed
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 # One step of two stages, ms: (name, category, lane, from, to, peer). Rank 1 asks at 0 for what rank 0 sends at 10, and
 # has it at 12; rank 0 asks at 12 for what rank 1 sends at 50, and has it at 60.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.capture.publish import Publisher
+from advisor.capture.launcher.publish import Publisher
 from advisor.commands import analyze, run
 from advisor.errors import AdvisorError
 from advisor.inputs.output import claim_folder

@@ -22,7 +22,7 @@ from advisor.model import Finding, Outcome, Report, Saving
 from advisor.ranks import deduct_waiting
 from advisor.ranks.rank_facts import RankFacts
 from advisor.trace.events import Trace
-from advisor.trace.load import load, read_bytes
+from advisor.trace.read.load import load, read_bytes
 
 DLRM = Path(__file__).parents[1].parent / "shared" / "traces" / "dlrm_8ranks_v100"
 

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 import advisor
 from advisor.errors import InputError
-from advisor.trace import intervals, kineto, load
-from advisor.trace.careful import Careful
+from advisor.trace import intervals
 from advisor.trace.dialects import category
 from advisor.trace.events import Category, Events, Trace
-from advisor.trace.extract import extract
 from advisor.trace.numbers import ABSENT, nanoseconds, times
+from advisor.trace.read import kineto, load
+from advisor.trace.read.extract import extract
+from advisor.trace.repair.event_by_event import Careful
 from advisor.trace.tables import Tables
 
 REAL = Path(__file__).parents[1].parent / "shared" / "traces"
@@ -285,7 +286,7 @@ def test_what_ends_a_second_thread_ends_the_reading(monkeypatch: pytest.MonkeyPa
     def fails(self: Any, text: bytes) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("advisor.trace.scanned.Scanner.scan", fails)
+    monkeypatch.setattr("advisor.trace.read.native_columns.Scanner.scan", fails)
     data = _document([_row(ts=at) for at in range(20_000)])
     with pytest.raises(MemoryError):
         kineto.read_blocks(_blocks(data), "t", ahead=True)

@@ -12,7 +12,7 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.steps import Steps
 from advisor.computed import Computed
 from advisor.trace.events import Category
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 pytestmark = pytest.mark.usefixtures("reader")
 

@@ -16,7 +16,7 @@ from kineto_variants import VARIANTS
 from advisor.errors import InputError
 from advisor.trace import intervals
 from advisor.trace.events import Trace
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 
 pytestmark = pytest.mark.usefixtures("reader")
 
@@ -138,7 +138,7 @@ def test_a_member_without_a_name_is_no_trace(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor.trace.source.BOMB_BYTES", 4 << 20)
+    monkeypatch.setattr("advisor.trace.read.source.BOMB_BYTES", 4 << 20)
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wb", 9) as file:
         file.write(b'{"traceEvents": [' + b" " * (16 << 20))

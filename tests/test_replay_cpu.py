@@ -15,7 +15,7 @@ from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
 from advisor.replay.edits import remove
 from advisor.trace.events import Category
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 
 pytestmark = pytest.mark.torch
 STEPS = 6

@@ -19,7 +19,7 @@ from advisor.replay import plan, stretches
 from advisor.replay.graph import Graph, build
 from advisor.replay.simulate import play_once, step_ns, weights_of
 from advisor.trace.events import Trace
-from advisor.trace.load import load, read_bytes
+from advisor.trace.read.load import load, read_bytes
 
 REAL = Path(__file__).parents[1].parent / "shared" / "traces"
 NAMES = ("resnet50_workers0_v100.pt.trace.json.gz", "resnet_checkpointing_ddp_mi300_rank0of8.json.gz")

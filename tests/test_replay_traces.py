@@ -17,7 +17,7 @@ from advisor.engine.config import Config
 from advisor.engine.engine import RankInput, analyse
 from advisor.engine.registry import load_rules
 from advisor.replay.edits import move, remove, scale
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
 STEPPED = (

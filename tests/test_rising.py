@@ -9,7 +9,7 @@ from advisor.computed import Computed
 from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
 from advisor.rules.shared._rising_steps import end_of_rise, grown_in_rounds
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 RISING_US = [2000.0 + 10.0 * k for k in range(160)]
 

@@ -10,7 +10,7 @@ from advisor.capture.record import Optimizer
 from advisor.computed import Computed
 from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 STEPS = """
     step   [1                     ][2                     ]

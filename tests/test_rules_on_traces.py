@@ -13,7 +13,7 @@ from advisor.computed import Computed
 from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
 from advisor.model import Outcome
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
 RULES = load_rules().by_id()

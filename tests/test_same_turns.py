@@ -12,7 +12,7 @@ from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.lines.lines import LinesTrace
 from advisor.analyses.matching.align_ops import SameTurns
 from advisor.computed import Computed
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 TURN, OP_US, GAP_US = ["select", "sigmoid", "mul"], 6.0, 2.0
 

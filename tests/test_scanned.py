@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.trace import kineto, load
-from advisor.trace.extract import extract
-from advisor.trace.schema import decoder
+from advisor.trace.read import kineto, load
+from advisor.trace.read.extract import extract
+from advisor.trace.read.schema import decoder
 from advisor.trace.tables import Tables
 
-_scan = pytest.importorskip("advisor.trace._scan", reason="the extension was not built")
-scanned = pytest.importorskip("advisor.trace.scanned")
+_scan = pytest.importorskip("advisor.trace.read._scan", reason="the extension was not built")
+scanned = pytest.importorskip("advisor.trace.read.native_columns")
 REAL = Path(__file__).parents[1].parent / "shared" / "traces"
 
 # The tables of a file, and the columns that hold numbers in them.

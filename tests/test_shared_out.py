@@ -22,7 +22,7 @@ from advisor.engine.registry import load_rules
 from advisor.engine.rule import Rule
 from advisor.model import Outcome
 from advisor.report.report_file import encode
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
 

@@ -12,8 +12,8 @@ from capture_runs import capture
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture import sparsity  # noqa: E402 - it imports torch
-from advisor.capture.sameness import Op, Ref  # noqa: E402
+from advisor.capture.inside.dataflow import sparsity  # noqa: E402 - it imports torch
+from advisor.capture.inside.dataflow.value_numbering import Op, Ref  # noqa: E402
 
 NODES = 600
 

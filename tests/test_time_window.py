@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.capture import timewindow
+from advisor.capture.inside.steps import time_window
 
 # A module of torch that takes a while to load, as `torch._dynamo` does at an optimizer's first step.
 LOADING = """
@@ -38,7 +38,7 @@ _compile()
 def test_none_opens_while_torch_loads_a_part_of_itself_or_compiles(
     name: str, code: str, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timewindow, "WAITS_S", (0.05,))
+    monkeypatch.setattr(time_window, "WAITS_S", (0.05,))
     opened: list[bool] = []
     seen: list[int] = []
 
@@ -46,7 +46,7 @@ def test_none_opens_while_torch_loads_a_part_of_itself_or_compiles(
         opened.append(True)
         return True
 
-    window = timewindow.TimeWindow(lambda: not opened, start, lambda: True)
+    window = time_window.TimeWindow(lambda: not opened, start, lambda: True)
     window.watch()
     names: dict[str, Any] = {"__name__": name, "time": time, "seen": seen, "opened": opened}
     exec(compile(code, f"{name}.py", "exec"), names)
@@ -61,7 +61,7 @@ def test_none_opens_while_torch_loads_a_part_of_itself_or_compiles(
 def test_one_that_is_open_ends_before_torch_compiles() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch._dynamo.callback")
-    from advisor.capture import compiler
+    from advisor.capture.inside.facts import compiler
 
     told: list[str] = []
     end = compiler.before_each(lambda: told.append("begins"))

@@ -18,7 +18,7 @@ import pytest
 from advisor.computed import Computed
 from advisor.model import Metric
 from advisor.report.metrics import measure
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
 pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces beside the checkout ({TRACES.name}/)")

@@ -10,7 +10,7 @@ from advisor.capture.record import RankRecord, Reused
 from advisor.computed import Computed
 from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
-from advisor.trace.load import read_bytes
+from advisor.trace.read.load import read_bytes
 
 TURNS, OP_US, GAP_US = 20, 6.0, 1.0
 # (line, op, places of the turn's ops that it waits for: of this turn, or with a minus of the turn before)

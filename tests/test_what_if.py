@@ -16,7 +16,7 @@ from advisor.engine.registry import load_reporter
 from advisor.errors import UsageError
 from advisor.report.report_file import decode
 from advisor.report.what_if import known_device, on
-from advisor.trace.load import load, read_bytes
+from advisor.trace.read.load import load, read_bytes
 
 TRACES = Path(__file__).parents[1].parent / "shared" / "traces"
 HALF = "c10::BFloat16"

@@ -87,13 +87,13 @@ def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
 def _loaded_rules() -> Rules:
     """The rules, and with them all modules that a report is made by."""
     from advisor.engine.startup_gc import for_good
-    from advisor.trace.allocator import import_numpy
+    from advisor.trace.read.allocator import import_numpy
 
     with for_good():
         import_numpy()  # before another import does
         from advisor.engine import engine, registry  # noqa: F401
         from advisor.inputs import jobs  # noqa: F401
-        from advisor.trace import load  # noqa: F401
+        from advisor.trace.read import load  # noqa: F401
 
         return registry.load_rules()
 
@@ -108,7 +108,7 @@ def _check_devices(names: Sequence[str]) -> None:
 def report_of(job: Job, config: Config, rules: Rules, *, quiet: bool, gpus: Sequence[str] = ()) -> Report:
     """Reads the traces of a job one by one and analyses them. gpus: other accelerators that were asked about."""
     from advisor.engine import engine
-    from advisor.trace.allocator import keep_freed_memory
+    from advisor.trace.read.allocator import keep_freed_memory
 
     keep_freed_memory()
     return engine.analyse(_inputs(job, quiet), rules, config, job.run, job.health, gpus)
@@ -117,7 +117,7 @@ def report_of(job: Job, config: Config, rules: Rules, *, quiet: bool, gpus: Sequ
 def _inputs(job: Job, quiet: bool) -> Iterator[RankInput]:
     from advisor.engine.engine import RankInput
     from advisor.inputs.progress import analysing, reading
-    from advisor.trace.load import load
+    from advisor.trace.read.load import load
 
     for one in job.traces:
         lines = load(one.lines) if one.lines else None

@@ -28,9 +28,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line per check."""
-    from advisor.capture import checkup
+    from advisor.capture.launcher import doctor
 
-    checks = checkup.all_checks(args.python)
+    checks = doctor.all_checks(args.python)
     if args.json:
         print(json.dumps([{"id": one.id, "status": one.status, "message": one.message} for one in checks], indent=1))
         return 0

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from advisor.commands import _options
 
 if TYPE_CHECKING:
-    from advisor.capture.launch import Ended, Options, Target
-    from advisor.capture.publish import Publisher
+    from advisor.capture.launcher.launch import Ended, Options, Target
+    from advisor.capture.launcher.publish import Publisher
     from advisor.commands._options import Output
 
 
@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the script, then reports. The status is the script's own."""
     import tempfile
 
-    from advisor.capture import launch, secrets
+    from advisor.capture.inside.facts import secrets
+    from advisor.capture.launcher import launch
 
     target = target_of(args.target, args.python)
     output = _options.output_of(args)
@@ -101,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 def target_of(words: list[str], python: str | None) -> Target:
     """What to start. Raises UsageError when there is nothing to start, or no torch to profile."""
-    from advisor.capture.launch import Target, targets_of
+    from advisor.capture.launcher.launch import Target, targets_of
     from advisor.errors import UsageError
 
     if not words or words == ["--"]:
@@ -135,14 +136,14 @@ def _check_script(name: str) -> None:
 
 def _interpreter(python: str | None) -> str:
     """The script's interpreter: the asked-for one, else ours, else the active environment's; it must have torch."""
-    from advisor.capture import interpreter
+    from advisor.capture.launcher import interpreter
 
     return interpreter.find(python)
 
 
 def _publisher(folder: Path, header: dict[str, Any], output: Output, args: argparse.Namespace) -> Publisher | None:
     """What fills the report's folder while the script runs; None where no folder was asked for."""
-    from advisor.capture.publish import Publisher
+    from advisor.capture.launcher.publish import Publisher
     from advisor.inputs.output import claim_folder
 
     target = output.folder
@@ -159,7 +160,7 @@ def _publisher(folder: Path, header: dict[str, Any], output: Output, args: argpa
 
 def _captured(target: Target, folder: Path, options: Options, publisher: Publisher | None) -> Ended:
     """Runs the script to its end with capture in it."""
-    from advisor.capture import launch
+    from advisor.capture.launcher import launch
 
     try:
         process = launch.start(target, folder, options)
@@ -179,9 +180,10 @@ def _report(
     publisher: Publisher | None,
 ) -> int:
     """Moves the traces home and reports on them; our own failures are one line and status 4."""
-    from advisor.capture import launch, module_work
+    from advisor.capture.launcher import launch
     from advisor.commands.analyze import finish
     from advisor.errors import FAILED, AdvisorError
+    from advisor.report import module_work
 
     try:
         record = launch.assemble(folder, header)
@@ -223,10 +225,10 @@ def _add_preflight(folder: Path, record: dict[str, Any], python: str) -> None:
 
     Asked after the script: a process that brings up a device beside it would disturb what is measured.
     """
-    from advisor.capture import checkup, launch, preflight
+    from advisor.capture.launcher import doctor, launch, preflight
 
     found = preflight.check(python, os.environ)
-    old = checkup.too_old(record["versions"].get("torch", ""))
+    old = doctor.too_old(record["versions"].get("torch", ""))
     checks = [*found.checks, *([old] if old else [])]
     record["preflight"] = [{"id": one.id, "status": one.status, "message": one.message} for one in checks]
     for rank in record["ranks"]:

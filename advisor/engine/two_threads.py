@@ -22,7 +22,7 @@ from advisor.analyses.work.matmuls import Matmuls
 from advisor.computed import Computed
 from advisor.engine.rule import Rule
 from advisor.model import Outcome
-from advisor.trace.allocator import cores
+from advisor.trace.read.allocator import cores
 
 # From here on a second thread saves wall time: at 210,000 events 0.04 s of 0.46, for 0.02 CPU s.
 LARGE_EVENTS = 200_000

@@ -86,7 +86,7 @@ def _read(path: Path) -> StepProfile:
     from advisor.analyses.step.step_counts import StepCounts
     from advisor.computed import Computed
     from advisor.report import metrics
-    from advisor.trace.load import load
+    from advisor.trace.read.load import load
 
     computed = Computed(trace=load(path))
     return StepProfile(metrics.measure(computed), computed.get(StepCounts).counters)

@@ -35,7 +35,7 @@ class Runner:
     """One process of one side. It stands stopped except during its turns."""
 
     def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
-        """`command` as the system starts it; `env` must lead to `advisor.capture.turns` in the child (see `launch`)."""
+        """`command` as the system starts it; `env` must lead to `capture.inside.gate_loop` in the child (`launch`)."""
         self.name = " ".join(command[-3:])
         self._scratch = tempfile.TemporaryDirectory(prefix="advisor-turns-")
         place = Path(self._scratch.name)
@@ -203,7 +203,7 @@ def _resident(pid: int) -> int:
 
 def environment(extra_path: Sequence[str] = ()) -> dict[str, str]:
     """The environment of a measured process: ours, with the boot folder of capture first on PYTHONPATH."""
-    boot = Path(__file__).resolve().parents[1] / "capture" / "boot"
+    boot = Path(__file__).resolve().parents[1] / "capture" / "inside" / "boot"
     known = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(boot), *extra_path, *([known] if known else [])])
     return {**os.environ, "PYTHONPATH": path}

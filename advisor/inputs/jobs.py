@@ -24,7 +24,7 @@ from advisor.errors import InputError
 from advisor.frozen import dataclass
 from advisor.inputs.job_files import Files, collect
 from advisor.model import Health
-from advisor.trace.peek import Peek, peek
+from advisor.trace.read.peek import Peek, peek
 
 # Ranks of one job are profiled at the same steps. Clocks of two machines may differ, by far less than this.
 SLACK_NS = 10**9

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from advisor.trace.source import Progress
+    from advisor.trace.read.source import Progress
 
 # What ends within this needs no bar: it would only flicker.
 QUIET_SECONDS = 1.0

@@ -19,8 +19,8 @@ from typing import Any
 
 from advisor.errors import InputError, UsageError
 from advisor.trace.events import Trace
-from advisor.trace.load import load
-from advisor.trace.write import write_json
+from advisor.trace.export.write import write_json
+from advisor.trace.read.load import load
 
 Given = str | os.PathLike[str] | Trace
 

@@ -265,7 +265,7 @@ class Trace:
         return {"file": self.path, "events": len(self.events)}
 
     def to_pandas(self) -> pd.DataFrame:
-        """The events as a DataFrame, one row each; columns and units: `advisor.trace.frame.to_pandas`."""
-        from advisor.trace.frame import to_pandas
+        """The events as a DataFrame, one row each; columns and units: `advisor.trace.export.frame.to_pandas`."""
+        from advisor.trace.export.frame import to_pandas
 
         return to_pandas(self)

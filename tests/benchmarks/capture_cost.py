@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from advisor.capture import phases, session
+from advisor.capture.inside import session
+from advisor.capture.inside.steps import phases
 
 STEPS, ROUNDS = 2000, 7
 

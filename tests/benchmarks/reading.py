@@ -27,7 +27,7 @@ from made_traces import write
 SAMPLE_SECONDS = 0.05
 JSON = "import json, sys; json.load(open(sys.argv[1], 'rb'))"
 # As the command imports numpy.
-NUMPY = "from advisor.trace.allocator import import_numpy; import_numpy()\n"
+NUMPY = "from advisor.trace.read.allocator import import_numpy; import_numpy()\n"
 READ = (
     NUMPY
     + """
@@ -61,7 +61,7 @@ os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 from advisor.cli import main
 main(sys.argv[1:])
 """
-START = NUMPY + "import advisor.trace.load"
+START = NUMPY + "import advisor.trace.read.load"
 START_ALL = NUMPY + "import advisor.engine.engine; from advisor.engine import registry; registry.load_rules()"
 HTA = """
 import sys, warnings, logging

@@ -32,7 +32,7 @@ from advisor.replay.graph import build
 from advisor.replay.plan import prepare
 from advisor.replay.simulate import play_once, weights_of
 from advisor.trace.events import Category, Trace
-from advisor.trace.load import load, read_bytes
+from advisor.trace.read.load import load, read_bytes
 
 TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
 T = TypeVar("T")

@@ -43,7 +43,7 @@ def facts() -> dict:
         "pythonpath": [
             entry
             for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
-            if entry and not entry.endswith(os.path.join("capture", "boot"))
+            if entry and not entry.endswith(os.path.join("inside", "boot"))
         ],
         "meta_path": [getattr(one, "__name__", type(one).__name__) for one in sys.meta_path],
         "torch_loader": type(torch.__loader__).__name__ + type(torch.__spec__.loader).__name__,

@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.analyses.base.repeats import repeatability
 from advisor.analyses.base.steps import Steps
-from advisor.capture.pace import pace
+from advisor.capture.inside.steps.periodic_steps import pace
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.frozen import dataclass
 from advisor.model import Basis, Saving, Times

@@ -7,8 +7,8 @@ import numpy as np
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.dataflow.observed_ops import ObservedOps
 from advisor.frozen import dataclass
-from advisor.trace.autograd import AUTOGRAD_NODE, FIRST_GRADIENT
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,172 @@
+"""What the hooks see pass by and run.json keeps: loaders, optimizers, garbage collections, fetch times."""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+import weakref
+from typing import Any
+
+from .facts import dataset_functions, sampler_time, secrets
+from .facts.gc_pauses import Pauses
+from .facts.workers import Board
+from .guards import hooks
+from .guards.interrupts import let_through
+
+_MOST_LOADERS = 8
+# Warnings that matter come early; a script that warns in every step says the same.
+_MOST_WARNINGS, _WARNING_CHARACTERS = 10, 300
+# Those that speak of time are few: they are kept behind the first ten, too.
+_SPEAKS_OF_TIME, _MOST_OF_TIME = re.compile("slow|perform|memory usage|fall back|fast path|bucket view|SMs"), 20
+
+
+class Collector:
+    """Facts gathered while the script runs. `timed` is on in the un-profiled phases only."""
+
+    def __init__(self) -> None:
+        self.optimizers: dict[int, Any] = {}
+        self.loaders: list[dict[str, Any]] = []
+        self.pauses = Pauses()
+        self.autocast: set[str] = set()
+        self.lengths: dict[int, int | None] = {}
+        self.board = Board()
+        self.draws = sampler_time.Draws()
+        self.precision_chosen = False  # the script set the precision of fp32 matrix products
+        self.warnings: list[str] = []
+
+    @property
+    def timed(self) -> bool:
+        """Whether what happens now happens in steps that are timed without the profiler."""
+        return self.draws.timed
+
+    @timed.setter
+    def timed(self, on: bool) -> None:
+        self.draws.timed = on
+        self.pauses.listen(on)
+
+    def install(self) -> None:
+        """Starts to listen to fetchers, autocast and warnings."""
+        hooks.watch_fetchers(self.board.begun, self.board.fetched)
+        self.draws.install()
+        hooks.watch_autocast(self._autocast)
+        hooks.watch_warnings(self._warned)
+
+    def in_child(self) -> None:
+        """In a forked process: only the board goes on, where it is a loader worker."""
+        self.timed = False
+        self.board.in_child()
+
+    def batch_ready(self) -> None:
+        """A batch was delivered on the loop's thread."""
+        self.board.delivered()
+
+    def made(self, iterator: Any) -> None:
+        """An iterator is being made; its workers are not there yet."""
+        if self.board.memory is None:
+            self.board.prepare()
+
+    def loader(self, iterator: Any) -> None:
+        """A new iterator of a DataLoader."""
+        from .facts.probe import attempt, loader_facts
+
+        serial = iterator.__dict__["_advisor"]
+        self.lengths[serial] = _length(iterator)
+        facts = loader_facts(iterator)
+        facts |= attempt(lambda: sampler_time.facts(iterator)) or {}
+        facts |= attempt(lambda: dataset_functions.facts(iterator)) or {}
+        drawn = sampler_time.of(iterator)
+        for one in self.loaders:
+            if one["facts"] == facts:
+                one["serials"].add(serial)
+                one["draws"].append(drawn)
+                one["begun"] += self.timed
+                return
+        if len(self.loaders) < _MOST_LOADERS:
+            self.loaders.append({"facts": facts, "serials": {serial}, "draws": [drawn], "begun": int(self.timed)})
+
+    def optimizer(self, optimizer: Any) -> None:
+        """An optimizer that stepped for the first time."""
+        self.optimizers[id(optimizer)] = weakref.ref(optimizer)
+
+    def alive_optimizers(self) -> list[Any]:
+        """Those that have stepped and are still there."""
+        return [one for one in (ref() for ref in self.optimizers.values()) if one is not None]
+
+    def _warned(self, warning: Any, _value: Any) -> None:
+        """A warning is about to be shown; the first few different ones are kept, without what looks like a secret."""
+        if len(self.warnings) < _MOST_OF_TIME:
+            try:
+                text = _warning_text(warning)
+            except Exception as failure:
+                let_through(failure)
+                return  # a message that cannot be turned into text is the script's affair
+            room = len(self.warnings) < _MOST_WARNINGS or _SPEAKS_OF_TIME.search(text)
+            if room and text not in self.warnings:
+                self.warnings.append(text)
+
+    def _autocast(self, region: Any, _value: Any) -> None:
+        if getattr(region, "_enabled", True):
+            self.autocast.add(str(getattr(region, "fast_dtype", "")).removeprefix("torch."))
+
+    def record(self, trained: set[int]) -> dict[str, Any]:
+        """The part of the rank's record that was gathered here. trained: serials of iterators that fed a backward."""
+        used = [one for one in self.loaders if one["serials"] & trained] or self.loaders
+        times, alone = self.board.read(), len(used)
+        return {
+            "loaders": [
+                {**one["facts"], **fetch_times(one["facts"], times, alone), **self._drawn(alone)}
+                | {"iterators": len(one["serials"] & trained)}
+                | sampler_time.as_record(one["draws"], one["begun"])
+                for one in used
+            ],
+            "gc_pauses_us": self.pauses.us(),
+            "warnings": list(self.warnings),
+        }
+
+    def _drawn(self, loaders: int) -> dict[str, Any]:
+        """Whether samples are drawn anew with random numbers, where one loader alone was seen.
+
+        And the mean times of its workers, each by itself.
+        """
+        found = {"worker_us": self.board.per_worker()} if loaders == 1 else {}
+        return found | ({"random_samples": self.board.drawn} if loaders == 1 and self.board.drawn is not None else {})
+
+
+def _warning_text(warning: Any) -> str:
+    """`torch/optim/lr_scheduler.py:182: UserWarning: …`, on one line; a file by its place in its package."""
+    path = str(warning.filename).replace(os.sep, "/")
+    for part in ("/site-packages/", "/dist-packages/"):
+        path = path.partition(part)[2] or path
+    if path.startswith("/"):
+        path = path.rpartition("/")[2]  # folders of the user's machine are nobody's business
+    said = " ".join(str(warning.message).split())[:_WARNING_CHARACTERS]
+    return secrets.cleaned(f"{path}:{warning.lineno}: {warning.category.__name__}: {said}")
+
+
+def _length(iterator: Any) -> int | None:
+    try:
+        return len(iterator)
+    except Exception as failure:
+        let_through(failure)
+        return None
+
+
+def fetch_times(facts: dict[str, Any], times: list[tuple[float, float]], loaders: int) -> dict[str, Any]:
+    """sample_us and collate_us of a loader, or why they are not known. times: (all samples, collate) of batches, µs."""
+    if loaders > 1:
+        return {"sample_why": "several loaders feed this loop, and their workers cannot be told apart"}
+    if not times:
+        context = facts.get("context")
+        why = f"workers are started by {context}" if context in ("spawn", "forkserver") else "no batch was seen"
+        return {"sample_why": why}
+    batch = facts.get("batch_size") or 1
+    return {
+        "sample_us": median([samples / batch for samples, _ in times]),
+        "collate_us": median([collate for _, collate in times]),
+    }
+
+
+def median(values: list[float]) -> float | None:
+    """The median; None of nothing."""
+    return statistics.median(values) if values else None

@@ -1,0 +1,1 @@
+"""What the ops of observed steps read and wrote."""

@@ -1,0 +1,1 @@
+"""Settings and states of the script that no trace holds."""

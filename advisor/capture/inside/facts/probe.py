@@ -1,0 +1,219 @@
+"""Settings that no trace holds, read from torch and from the system; unknown is None, never "off"."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..guards import frameworks
+from ..guards.interrupts import let_through
+from . import compiler, cores, model_facts
+
+# torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
+_MEMORY = {
+    "allocated_bytes.all.peak": "peak_allocated_bytes",
+    "reserved_bytes.all.peak": "peak_reserved_bytes",
+    "num_alloc_retries": "alloc_retries",
+    "num_ooms": "ooms",
+    "num_device_alloc": "device_allocs",
+    "num_device_free": "device_frees",
+}
+
+
+def attempt(call: Callable[[], Any]) -> Any:
+    """The value, or None where this torch or this machine cannot tell."""
+    try:
+        return call()
+    except Exception as failure:
+        let_through(failure)
+        return None
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides speed."""
+    found = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    for name in ("cuda", "hip", "xpu"):
+        value = getattr(torch.version, name, None)
+        if value:
+            found[name] = str(value)
+    return found
+
+
+def switches() -> dict[str, Any]:
+    """Switches of numerics and determinism as they stand now."""
+    backends = torch.backends
+    return {
+        "matmul_precision": attempt(torch.get_float32_matmul_precision),
+        "tf32_matmul": attempt(lambda: bool(backends.cuda.matmul.allow_tf32)),
+        "tf32_cudnn": attempt(lambda: bool(backends.cudnn.allow_tf32)),
+        "cudnn_enabled": attempt(lambda: bool(backends.cudnn.enabled)),
+        "cudnn_benchmark": attempt(lambda: bool(backends.cudnn.benchmark)),
+        "cudnn_deterministic": attempt(lambda: bool(backends.cudnn.deterministic)),
+        "deterministic": attempt(torch.are_deterministic_algorithms_enabled),
+        "default_dtype": attempt(lambda: str(torch.get_default_dtype()).removeprefix("torch.")),
+        "anomaly_detection": attempt(torch.is_anomaly_enabled),
+    }
+
+
+def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None) -> dict[str, Any]:
+    """The facts of the window: settings, optimizers, devices, memory, compilation, the model."""
+    # Those that torch.compile traced away are known by being there.
+    optimizers = collector.alive_optimizers() or (alive.optimizers if alive else [])
+    params = attempt(lambda: parameters_of(optimizers)) or []
+    autocast = sorted(collector.autocast)
+    now = switches()
+    settings = {
+        **now,
+        "matmul_precision_set": collector.precision_chosen
+        or any(now[key] != initial[key] for key in ("matmul_precision", "tf32_matmul")),
+        "autocast": bool(autocast),
+        "autocast_dtype": autocast[-1] if autocast else None,
+        "grad_scaler": bool(alive.scalers) if alive else None,
+        "threads": attempt(torch.get_num_threads),
+        "interop_threads": attempt(torch.get_num_interop_threads),
+        "cores": attempt(lambda: cores.available()[0]),
+        "cpu_bf16": attempt(cpu_bf16),
+        "model_device": device_of(params),
+        "accelerator_available": True if torch.cuda.is_initialized() else None,
+        "accelerator_name": attempt(torch.cuda.get_device_name) if torch.cuda.is_initialized() else None,
+        "compiled": bool(compiler.graphs()),
+        "ddp": alive.ddp if alive else None,
+        "fsdp": alive.fsdp if alive else None,
+        "framework": attempt(frameworks.of_the_loop),
+    }
+    return {
+        "settings": settings,
+        "optimizers": [facts for one in optimizers if (facts := attempt(partial(optimizer_facts, one)))],
+        "devices": attempt(_devices) or [],
+        "memory": attempt(_memory),
+        "compile": attempt(compiler.facts),
+        "model": attempt(lambda: model_facts.model_facts(alive.modules if alive else [], params)),
+    }
+
+
+def hidden_optimizer(collector: Any, alive: model_facts.Live | None) -> str:
+    """A sentence for run.json where an optimizer is there that was never seen to step, and torch.compile is why."""
+    if collector.optimizers or alive is None or not alive.optimizers:
+        return ""
+    if compiler.unhooks_optimizers():
+        return (
+            "torch before 2.3 takes its range off the steps of optimizers once torch.compile is used: optimizer steps "
+            "are neither counted nor in the trace, and where no DataLoader tells the steps apart the window is one of "
+            "time; torch 2.3 keeps them"
+        )
+    if not compiler.graphs():
+        return ""
+    return (
+        "the optimizer steps inside a function that torch.compile traced, where no step of it can be seen: optimizer "
+        "steps are not counted, and where no DataLoader tells the steps apart the window is one of time"
+    )
+
+
+def parameters_of(optimizers: list[Any]) -> list[Any]:
+    """The parameters that these optimizers step."""
+    return [param for one in optimizers for group in one.param_groups for param in group["params"]]
+
+
+def optimizer_facts(optimizer: Any) -> dict[str, Any]:
+    """An optimizer's class, its implementation switches and what it steps."""
+    group = optimizer.param_groups[0]
+    params = parameters_of([optimizer])
+    state = [one for held in optimizer.state.values() for one in _tensors(held)]
+    return {
+        "state_bytes": sum(one.numel() * one.element_size() for one in state) if state else None,
+        "state_dtypes": sorted({str(one.dtype).removeprefix("torch.") for one in state if one.dim()}),
+        "dtypes": sorted({str(param.dtype).removeprefix("torch.") for param in params}),
+        "name": type(optimizer).__name__,
+        "foreach": group.get("foreach"),
+        "fused": group.get("fused"),
+        "capturable": group.get("capturable"),
+        "tensors": sum(1 for param in params if param.requires_grad),
+        "device": device_of(params) or "",
+    }
+
+
+def _tensors(held: Any) -> list[Any]:
+    """The tensors of one parameter's state; of a sharded one the part that lies here."""
+    found = [one for one in held.values() if isinstance(one, torch.Tensor)] if isinstance(held, dict) else []
+    return [one.to_local() if hasattr(one, "to_local") else one for one in found]
+
+
+def loader_facts(iterator: Any) -> dict[str, Any]:
+    """The arguments of a DataLoader, read from its iterator (which is what the loop has)."""
+    sampler = iterator._index_sampler
+    dataset = iterator._dataset
+    workers = iterator._num_workers
+    inner = getattr(sampler, "sampler", sampler)
+    iterable = iterator._dataset_kind != 0
+    return {
+        "batch_size": attempt(lambda: int(sampler.batch_size)),
+        "num_workers": workers,
+        "pin_memory": getattr(iterator, "_pin_memory", None),
+        "persistent_workers": getattr(iterator, "_persistent_workers", None),
+        "prefetch_factor": getattr(iterator, "_prefetch_factor", None) if workers else None,
+        "context": _context(iterator) if workers else None,
+        "drop_last": getattr(sampler, "drop_last", None),
+        "shuffle": None if iterable else type(inner).__name__ == "RandomSampler",
+        "dataset": type(dataset).__name__,
+        "dataset_size": None if iterable else attempt(lambda: len(dataset)),
+        "collate": getattr(iterator._collate_fn, "__name__", type(iterator._collate_fn).__name__),
+        "iterable": iterable,
+    }
+
+
+def _context(iterator: Any) -> str | None:
+    """How the workers were started. Asking the default context for its method would fix it, so it is only read."""
+    started = iterator._workers
+    method = getattr(started[0], "_start_method", None) if started else None
+    if method is None:
+        import multiprocessing
+
+        method = multiprocessing.get_start_method(allow_none=True)
+    if method is None:
+        default_fork = sys.platform.startswith("linux") and sys.version_info < (3, 14)
+        method = "fork" if default_fork else None
+    return method
+
+
+def cpu_bf16() -> bool | None:
+    """Whether this CPU multiplies bf16 in hardware; None where the system does not say."""
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+        flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return any(flag in flags.split() for flag in ("amx_bf16", "avx512_bf16", "bf16")) if flags else None
+
+
+def device_of(params: list[Any]) -> str | None:
+    """Device type of the parameters, those with gradients first."""
+    with_grad = [param for param in params if param.grad is not None] or params
+    return str(with_grad[0].device.type) if with_grad else None
+
+
+def _devices() -> list[dict[str, Any]]:
+    """Properties of the devices that the script brought up."""
+    if not torch.cuda.is_initialized():
+        return []
+    found = []
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        found.append(
+            {
+                "index": index,
+                "name": properties.name,
+                "capability": [properties.major, properties.minor],
+                "multiprocessors": properties.multi_processor_count,
+                "memory_bytes": properties.total_memory,
+            }
+        )
+    return found
+
+
+def _memory() -> dict[str, int] | None:
+    if not torch.cuda.is_initialized():
+        return None
+    stats = torch.cuda.memory_stats()
+    return {name: int(stats[key]) for key, name in _MEMORY.items() if key in stats}

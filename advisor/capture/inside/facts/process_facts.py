@@ -1,0 +1,70 @@
+"""What this process says of itself in its window: its settings, its model, and losses that it keeps."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import Any
+
+from ..collector import Collector
+from ..steps.tracker import Tracker
+from . import kept_graphs, model_facts, probe, secrets
+from .checkpoint_lines import saves
+
+
+class Facts:
+    """Facts with the keys of `record.RankRecord`, as `known`: nothing until `look`, which reads them once."""
+
+    def __init__(self, collector: Collector, tracker: Tracker) -> None:
+        self.collector = collector
+        self.tracker = tracker
+        self.known: dict[str, Any] = {}
+        self.initial = probe.switches()
+        # The number of autograd's next node at each boundary.
+        self.marks: deque[int | None] = deque(maxlen=kept_graphs.MOST_MARKS)
+        self.kept_before: dict[str, Any] | None = None
+
+    def boundary(self) -> None:
+        """A boundary between two iterations of the loop."""
+        self.marks.append(kept_graphs.number())
+
+    def window_opens(self) -> None:
+        """An epoch may end before the next look, and what it kept with it."""
+        self.kept_before = self._kept(probe.attempt(model_facts.scalars))
+
+    def forget(self) -> None:
+        """What was read belongs to no window that is kept: the next look reads it anew."""
+        self.known.clear()
+
+    def look(self) -> str:
+        """Reads the settings as they stand in the window, once; what is to be noted of them."""
+        if "settings" in self.known:
+            return ""
+        alive = probe.attempt(model_facts.find)
+        self.known.update(probe.look(self.initial, self.collector, alive))
+        self.known["environment"] = secrets.allowed(os.environ)
+        self.known["saves"] = probe.attempt(saves)
+        found = [self.kept_before, self._kept(alive.scalars if alive else None)]
+        # What an epoch dropped may live in a cycle until Python collects it: more steps, in no variable. A look that
+        # found the variable goes first.
+        self.known["kept_graphs"] = max(
+            filter(None, found), key=lambda one: ("name" in one, int(one["steps"])), default=None
+        )
+        return probe.hidden_optimizer(self.collector, alive) if self.tracker.backwards else ""
+
+    def _kept(self, alive: list[Any] | None) -> dict[str, Any] | None:
+        """Losses that the script keeps with their graphs, here and now."""
+        if alive is None:
+            return None
+        found: dict[str, Any] | None = probe.attempt(lambda: kept_graphs.kept(alive, self.marks, self.tracker.count))
+        return found
+
+    def device(self) -> str:
+        """Type of the device that the model lies on, as far as is known."""
+        return probe.device_of(probe.parameters_of(self.collector.alive_optimizers())) or ""
+
+    def modules(self) -> dict[int, str]:
+        """Paths of the model's modules, for the step that records lines."""
+        alive = model_facts.find()
+        optimizers = self.collector.alive_optimizers() or alive.optimizers
+        return model_facts.paths(alive.modules, probe.parameters_of(optimizers))

@@ -1,0 +1,167 @@
+"""A training loop that runs only when it is told to: one turn of a few steps, then it waits. For `advisor gate`.
+
+Two such processes, one of each side, take turns on one machine; whoever waits is stopped whole by the controller, its
+threads and loader workers included. The controller writes lines to one pipe and reads the answers from another:
+
+    run N       N training steps, timed; answers `ran NANOSECONDS N`, or `void` when a segment among them was no clean
+                training step (the turn of an epoch, an evaluation), which the controller asks again
+    modules P   answers `modules [files of imported modules below folder P]` as JSON
+    memory      answers `memory HELD FREE`: bytes that the accelerator's allocator holds and that the device has left
+
+The first line, `ready SOURCE PID`, says what the steps are told apart by, and which process runs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from time import perf_counter_ns
+from typing import Any
+
+from .facts.rank_identity import Place
+from .listeners import Ears
+
+
+def arm(settings: dict[str, Any], role: str) -> None:
+    """Listens to the loop of the process that ran the script; every other process runs on as it is."""
+    turns = Turns(settings)
+    if role == "rank" and Place().rank() == 0:
+        turns.begin()
+
+
+class Turns(Ears):
+    """The same ears as a capture, and nothing recorded: every boundary may be the end of a turn."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(settings)
+        self.left = 0
+        self.wanted = 0
+        self.void = False
+        self.began_ns = 0
+        self.pipe_in = -1
+        self.pipe_out = -1
+        self.rest = b""
+
+    def begin(self) -> None:
+        """Opens the pipes and listens; once."""
+        if self.begun:
+            return
+        self.begun = self.live = True
+        folder = self.settings["turns"]
+        try:
+            # Without waiting: a controller that is gone must not leave a process behind that waits for it.
+            self.pipe_out = os.open(f"{folder}/answers", os.O_WRONLY | os.O_NONBLOCK)
+            self.pipe_in = os.open(f"{folder}/orders", os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            os._exit(1)
+        _die_with_parent()
+        os.set_blocking(self.pipe_out, True)
+        os.set_blocking(self.pipe_in, True)
+        self.listen(_nothing, _nothing)
+
+    def fail(self, failure: Exception) -> None:
+        """Says why, and lets the script go on; the controller ends it."""
+        self.live = False
+        self._say(f"failed {type(failure).__name__}: {failure}")
+
+    def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
+        if not self.wanted:
+            self._say(f"ready {self.tracker.source} {os.getpid()}")
+            self._wait()
+            return
+        self.void = self.void or not (trained and clean)
+        self.left -= 1
+        if self.left > 0:
+            return
+        _wait_for_device()
+        took_ns = perf_counter_ns() - self.began_ns
+        self._say("void" if self.void else f"ran {took_ns} {self.wanted}")
+        self._wait()
+
+    def _wait(self) -> None:
+        """Stands still until the next turn begins."""
+        cores = _cores()
+        while True:
+            word, _, rest = self._line().partition(" ")
+            if word == "run":
+                if cores is not None:
+                    # The controller has woken this thread on a core of its choice; from here on it is free again.
+                    os.sched_setaffinity(0, cores)
+                self.left = self.wanted = int(rest)
+                self.void = False
+                self.began_ns = perf_counter_ns()
+                return
+            if word == "modules":
+                self._say(f"modules {json.dumps(_modules_below(rest))}")
+            elif word == "memory":
+                self._say("memory {} {}".format(*_device_bytes()))
+
+    def _line(self) -> str:
+        while b"\n" not in self.rest:
+            more = os.read(self.pipe_in, 4096)
+            if not more:
+                # The controller is gone: a training that nobody asked for must not go on.
+                os._exit(1)
+            self.rest += more
+        line, _, self.rest = self.rest.partition(b"\n")
+        return line.decode()
+
+    def _say(self, text: str) -> None:
+        os.write(self.pipe_out, text.replace("\n", " ").encode() + b"\n")
+
+
+def _die_with_parent() -> None:
+    """Linux ends this process when the controller dies, however that happens: a stopped one could not do it itself.
+
+    The kernel then hangs up its process group, and with it the loader workers that were stopped too.
+    """
+    if sys.platform == "linux":
+        import ctypes
+        import signal
+
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(signal.SIGKILL))
+
+
+def _cores() -> set[int] | None:
+    """The cores that this thread may use; None where the system does not say."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+
+
+def _nothing() -> None:
+    """The script's own profiler does not concern a turn."""
+
+
+def _wait_for_device() -> None:
+    """Work that a step has only queued belongs to the step."""
+    torch = sys.modules.get("torch")
+    for name in ("cuda", "xpu"):
+        device = getattr(torch, name, None)
+        if device is not None and hasattr(device, "is_initialized") and device.is_initialized():
+            device.synchronize()
+
+
+def _device_bytes() -> tuple[int, int]:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return 0, 0
+    free, _ = torch.cuda.mem_get_info()
+    return int(torch.cuda.max_memory_reserved()), int(free)
+
+
+def _modules_below(folder: str) -> list[str]:
+    """Files of imported modules below a folder, installed packages left out."""
+    root = folder.rstrip("/") + "/"
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return sorted(
+        {
+            os.path.realpath(file)
+            for file in files
+            if isinstance(file, str)
+            # Some modules of torch carry a bare name that is no file.
+            and file.startswith("/")
+            and os.path.realpath(file).startswith(root)
+            and "site-packages" not in file
+        }
+    )

@@ -1,0 +1,1 @@
+"""What keeps the script unaware of capture: hooks, signals, and whose code is running."""

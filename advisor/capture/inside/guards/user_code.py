@@ -1,0 +1,46 @@
+"""Whose code runs: the user's, or that of the standard library, of installed packages and of ourselves."""
+
+from __future__ import annotations
+
+import os
+import site
+import sysconfig
+from types import CodeType
+
+import torch
+
+# Where packages are installed, whichever interpreter or overlay brought them onto the path.
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+def file_of(code: CodeType, foreign: tuple[str, ...]) -> str:
+    """The path of a user's function, as run.json names it; empty where the code is not the user's, or made up."""
+    path = absolute(code.co_filename)
+    return "" if code.co_filename.startswith("<") or is_foreign(path, foreign) else relative(path)
+
+
+def absolute(file: str) -> str:
+    """As os.path.abspath, without Python code of others: old torch.compile looks at what runs in its regions."""
+    if ".." in file:
+        return os.path.abspath(file)
+    return file if file.startswith(os.sep) else f"{os.getcwd()}{os.sep}{file}"
+
+
+def relative(path: str) -> str:
+    """The path below the working directory where it lies there, else as it is; never with our separator in it."""
+    here = os.getcwd() + os.sep
+    return (path[len(here) :] if path.startswith(here) else path).replace("|", "/")
+
+
+def is_foreign(path: str, folders: tuple[str, ...]) -> bool:
+    """Whether a file is not the user's: below one of these folders, or installed somewhere else (PYTHONPATH, .pth)."""
+    return path.startswith(folders) or any(name in path for name in _INSTALLED)
+
+
+def foreign_folders() -> tuple[str, ...]:
+    """Folders of code that is not the user's: the standard library, installed packages, ourselves."""
+    found = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found |= {os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))), os.path.dirname(os.__file__)}
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # all of capture/inside
+    found |= {*site.getsitepackages(), site.getusersitepackages(), ours}
+    return tuple(os.path.abspath(one) + os.sep for one in found)

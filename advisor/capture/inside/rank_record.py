@@ -1,0 +1,65 @@
+"""This rank's part of run.json: what one process's capture leaves behind beside its traces."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from .facts import probe
+from .steps.parts import as_record
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+def write(folder: str, part: dict[str, Any]) -> None:
+    """Writes it aside and renames it. Named by process alone: a rank may be known only after the first writing."""
+    path = os.path.join(folder, f"{os.getpid()}.part.json")
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        json.dump(part, file)
+    os.replace(path + ".tmp", path)
+
+
+def record(session: Session) -> dict[str, Any]:
+    """What is known by now, with the keys of `record.RankRecord`."""
+    window = session.window
+    lines = window.lines
+    clock = [session.clock.note] if session.clock.note else []
+    return {
+        "rank": session.place.rank(),
+        "world_size": session.place.world_size(),
+        **session.place.local(),
+        "pid": os.getpid(),
+        "files": window.files,
+        "steps": _steps(session),
+        **session.facts.known,
+        "vitals": session.vitals.record(not session.live),
+        **session.collector.record(session.tracker.trained),
+        "notes": [*session.notes, *window.notes, *clock],
+        "user_files": sorted(lines.files) if lines is not None else [],
+        "lookups": lines.lookups if lines is not None else [],
+        "masks": lines.masks.record() if lines is not None else [],
+        "loss_labels": lines.labels.record() if lines is not None else [],
+        "reused": window.observer.record(),
+        "sparse_products": window.observer.sparse,
+        "versions": probe.versions(),
+    }
+
+
+def _steps(session: Session) -> dict[str, Any]:
+    phases, tracker = session.phases, session.tracker
+    steps: dict[str, Any] = {
+        "source": tracker.source or "window",
+        "count": tracker.count,
+        "eval_count": tracker.eval_count(),
+        "optimizer_steps": tracker.optimizer_steps,
+    }
+    if phases is not None:
+        steps |= session.clock.durations(phases.before, phases.after)
+        steps["timed_before"] = min(len(phases.before), len(steps["unprofiled_us"]))
+        steps["profiled_us"] = [one / 1e3 for one in phases.profiled]
+        if session.clock.host_alone:
+            steps["unprofiled_parts_us"] = as_record(phases.unprofiled_parts)
+            steps["profiled_parts_us"] = as_record(phases.profiled_parts)
+    return steps

@@ -1,0 +1,299 @@
+"""One process's capture: drives the phases, and has this rank's part of run.json written.
+
+Imported only after the script has imported torch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from _thread import get_ident
+from typing import Any
+
+from . import rank_record, unranked_child
+from .bootstrap import is_fork_server
+from .facts import compiler, precision_choice
+from .facts.process_facts import Facts
+from .facts.rank_identity import Place
+from .guards import hooks
+from .guards.signals import Exits, when_worker_ends
+from .listeners import Ears
+from .steps.backward_rhythm import PASSES
+from .steps.clock import Clock
+from .steps.phases import AFTER, DONE, LINES, OBSERVED, READY, RECORD, TIMING, Phases
+from .steps.plan import plan
+from .steps.time_window import TimeWindow
+from .steps.vitals import Vitals
+from .windows.window import Window
+
+
+def arm(settings: dict[str, Any], role: str) -> None:
+    """Installs the hooks: at once in a rank; in any other process when it joins a process group."""
+    hooks.hide_from_dynamo()
+    session = Session(settings)
+    session.end_choices = precision_choice.watch_precision(session.precision)
+    if role == "rank":
+        session.begin()
+        # The named script without a step: even a time window is better than nothing.
+        session.time_window.watch()
+    elif unranked_child.started_by_script():
+        hooks.watch_backward(session.passed_alone)
+    hooks.watch_groups(session.joined)
+
+
+class Session(Ears):
+    """The state of this process's capture."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(settings)
+        self.notes: list[str] = []
+        self.place = Place()
+        self.alone = unranked_child.Alone(settings)
+        self.vitals = Vitals()
+        self.facts = Facts(self.collector, self.tracker)
+        self.clock = Clock(self.facts.device)
+        self.window = Window(settings, self._file, self.clock)
+        self.window.on_finished = self._write
+        self.window.on_stop = self._look
+        self.window.on_timed = lambda: self.vitals.timing_ends(self.tracker.count)
+        self.window.modules = self.facts.modules
+        self.phases: Phases | None = None
+        self.time_window = TimeWindow(self._without_steps, self._open_time_window, self._close_time_window)
+        self.end_choices = self.end_watch = _nothing
+        self.forked = False
+
+    def begin(self) -> None:
+        """Starts to listen; once."""
+        if self.begun or not self._wanted():
+            return
+        self.begun = self.live = True
+        if not self.forked:  # the hooks of a forked process are those of its parent, and this object is theirs
+            self.listen(self._profiler_began, self._profiler_ended)
+            atexit.register(self.end)
+            if is_fork_server(sys.orig_argv):  # this process was forked from it; before 3.13 such a one runs no atexit
+                when_worker_ends(self.end)
+        self.collector.install()
+        self.exits = Exits(self.end)
+
+    def _wanted(self) -> bool:
+        chosen = self.settings.get("rank")
+        return chosen is None or self.place.rank() in chosen
+
+    def precision(self) -> None:
+        """The script chooses the precision of fp32 matrix products, if only the one that is the default."""
+        self.collector.precision_chosen = True
+
+    def joined(self) -> None:
+        """This process has joined a process group: it is a rank."""
+        if not self.forked:
+            self.begin()
+        elif self.begun and not self.live:
+            self._begin_in_child()
+
+    def _begin_in_child(self) -> None:
+        """A rank that was forked: everything begins anew. torch's profiler does not survive a fork once it was used."""
+        used, chosen, end_choices = self.window.used, self.collector.precision_chosen, self.end_choices
+        self.__init__(self.settings)  # type: ignore[misc]
+        self.forked, self.collector.precision_chosen, self.end_choices = True, chosen, end_choices
+        if used:
+            self.begun = True
+            self.notes.append(
+                "this rank was forked from a process that had been profiled already, and torch's profiler does not "
+                "survive that: start ranks with torchrun or by spawn"
+            )
+            self._write()
+            return
+        self.begin()
+        when_worker_ends(self.end)
+
+    def _backward(self) -> bool:
+        if self.alone.open:
+            if self.live:
+                self.alone.trains()
+            elif self.forked:
+                self.passed_alone()
+        return super()._backward()
+
+    def passed_alone(self) -> None:
+        """A backward pass begins in a process that the script started, and that joined no process group so far."""
+        if not self.live and self.alone.chosen():
+            self._begin_alone()
+
+    def _begin_alone(self) -> None:
+        if self.forked:
+            self._begin_in_child()
+        else:
+            self.begin()
+        self.alone.open = False
+        if self.live:
+            self.notes.append(unranked_child.NOTE)
+
+    def _given(self, iterator: Any, count: int) -> None:
+        super()._given(iterator, count)
+        if not count and self.live:
+            self._guard(self.window.observer.features.iterator_begins, self.collector.alive_optimizers())
+
+    def _profiler_began(self) -> None:
+        if self.live and not self.window.changing:
+            self.window.theirs = True
+            self._guard(self._give_way)
+
+    def _give_way(self) -> None:
+        if self.window.role == "window":
+            self.window.discard()
+        if self.phases is not None and self.phases.interrupt(again=True):
+            self.notes.append("the script started a profiler of its own inside our window, which was closed early")
+        self.window.profiler = None
+
+    def _profiler_ended(self) -> None:
+        if not self.window.changing:
+            self.window.theirs = False
+
+    def _forget(self) -> None:
+        """In a forked child: nothing of this is its business, unless it joins a process group."""
+        super()._forget()
+        self.forked = True
+        self.window.observer.in_child()
+
+    def fail(self, failure: Exception) -> None:
+        """Gives up: notes why, writes what there is."""
+        self.live = False
+        self.notes.append(f"capture ended early: {type(failure).__name__}: {failure}")
+        self.window.discard()
+        try:
+            self._write()
+        except Exception as second:
+            self.notes.append(str(second))
+
+    # -- the time window
+
+    def _without_steps(self) -> bool:
+        """Steps cannot be told so far. A process whose children do the work (mp.spawn) is not profiled for waiting."""
+        children = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
+        return self.live and not self.tracker.source and not children
+
+    def _open_time_window(self) -> bool:
+        """False where it must be asked again: a profiler that starts inside a backward is lost when that ends."""
+        if hooks.inside_backward():
+            return False
+        expected = self.tracker.backwards and self.tracker.backwards < PASSES
+        # Where the loop runs on another thread, the main one has nothing to show.
+        elsewhere = self.thread and self.thread != get_ident()
+        if self._without_steps() and not expected and not elsewhere:
+            self._guard(self._start_time_window)
+        return True
+
+    def _start_time_window(self) -> None:
+        if self.window.prepare() and self.window.start("window"):
+            self.exits.watch()
+            # A profiler that records while collectives are compiled ends the process (torch 2.15).
+            self.end_watch = compiler.before_each(self._close_time_window)
+
+    def _close_time_window(self) -> bool:
+        if hooks.inside_backward():
+            return False
+        if self.live and self.window.recording and self.window.role == "window":
+            self._guard(self._keep_time_window)
+        return True
+
+    def _keep_time_window(self) -> None:
+        self.end_watch()
+        self.exits.release()
+        self.facts.forget()  # a window before it may have seen a script that was still setting up
+        self.window.stop({}, partial=False)
+        if self.window.files:
+            self._write()
+        else:
+            self.facts.forget()  # nothing was computed while this window was open
+
+    # -- the phases
+
+    def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
+        if self.phases is None:
+            self.end_choices()  # a loop that runs has chosen; and the watch costs a little time in each call into torch
+            self.window.forget()
+            self.end_watch()
+            self.facts.forget()
+            self.exits.release()
+            planned = plan(self.settings, self._known_length(), self.place.world_size())
+            self.phases = Phases(self.window, planned, self.parts.cut)
+            self.phases.left -= self.tracker.count
+        self.facts.boundary()
+        before = self.phases.phase
+        self.interrupts.hold(self.phases.at_length(now_ns))
+        self.vitals.boundary(before, self.phases.left, self.tracker.count)
+        self.collector.timed = before in (TIMING, AFTER)
+        self.phases.boundary(now_ns, trained, clean, self.tracker.count - 1)
+        after = self.phases.phase
+        if after != before:
+            self._entered(after)
+        if after == AFTER and before != AFTER and self.settings.get("stop"):
+            self.end()
+            raise SystemExit(0)
+
+    def _known_length(self) -> int | None:
+        """Iterations of the epoch that the loop is in; None where the loader does not know."""
+        segment = self.tracker.segment
+        if segment is None or self.tracker.source != "loader":
+            return None
+        length = self.collector.lengths.get(segment.opener)
+        return length // self.tracker.batches if length is not None else None
+
+    def _entered(self, phase: int) -> None:
+        self.collector.timed = phase in (TIMING, AFTER)  # both give the un-profiled steps that pauses are shared among
+        self.parts.on = phase in (TIMING, RECORD, AFTER) and self.clock.host_alone
+        if phase in (RECORD, LINES, OBSERVED):
+            self.exits.watch()
+        else:
+            self.exits.release()
+        if phase == READY:
+            self.facts.window_opens()
+        if phase == DONE:
+            self._write()
+
+    def _look(self) -> None:
+        """Reads the settings as they stand in the window; once."""
+        note = self.facts.look()
+        self.notes += [note] if note and note not in self.notes else []
+
+    def end(self) -> None:
+        """The script ends: an open window is kept, the record is written. Safe to call twice."""
+        if not self.begun or not self.live:
+            return
+        self.live = False
+        self.exits.release()
+        try:
+            if self.phases is not None:
+                self.phases.interrupt()
+            elif self.window.recording:
+                self.window.stop({}, partial=True)
+        except Exception as failure:
+            self.notes.append(f"the last window was lost: {type(failure).__name__}: {failure}")
+        try:
+            self.tracker.finish()
+            if not self.tracker.source:
+                self.tracker.settle_window()
+            if self.window.refused and not self.window.files:
+                self.notes.append("the script's own profiler was at work, so that no window of ours could be opened")
+            if self.tracker.backwards or self.window.files:
+                self._look()
+            self._write()
+        except Exception as failure:
+            self.notes.append(f"{type(failure).__name__}: {failure}")
+        finally:
+            self.interrupts.release()
+
+    # -- what is left behind
+
+    def _file(self, role: str) -> str:
+        name = "trace" if role == "profile" else role
+        return os.path.join(self.settings["folder"], f"{name}-rank{self.place.rank()}-{os.getpid()}.pt.trace.json.gz")
+
+    def _write(self) -> None:
+        if self.window.files or self.tracker.backwards or self.notes:
+            rank_record.write(self.settings["folder"], rank_record.record(self))
+
+
+def _nothing() -> None:
+    """Where nothing is to be ended."""

@@ -1,0 +1,293 @@
+"""What happens at which step: warm-up, un-profiled timing, the window, the lines step, observed steps, timing again.
+
+Nothing here touches torch: the recorder does. Durations come in nanoseconds on the host's clock, or as marks on the
+device that are read after the phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from .parts import Cut
+from .periodic_steps import Pace, pace
+from .plan import FEW, Plan, window_steps
+
+WARM, TIMING, READY, RECORD, LINES, OBSERVED, AFTER, DONE = range(8)
+
+# Un-profiled step times kept: enough for a tail of one step in a hundred, small in run.json.
+MOST_TIMES = 500
+# The un-profiled phase before the window ends after two seconds once it has five steps: a script of slow steps is not
+# held up, and five give a median.
+_TIMING_NS = 2_000_000_000
+# Steps that compile extend the warm-up, but not for ever: a script that recompiles in every step is profiled as it is.
+_MOST_COMPILING = 30
+# The first steps after a window pay for its export (caches, collected garbage).
+_SETTLE = 3
+# The window closes after this time even when steps are missing: the trace must stay of a readable size.
+_WINDOW_NS = 30_000_000_000
+# Boundaries without a training step that a window tolerates for each step asked for (evaluation inside training).
+_PATIENCE = 4
+
+
+class Recorder(Protocol):
+    """What the phases ask for; implemented on torch.profiler by `window.Window`."""
+
+    def prepare(self) -> bool: ...
+    def start(self, role: str) -> bool: ...
+    def open(self, number: int) -> None: ...
+    def close(self) -> None: ...
+    def stop(self, rows: dict[int, int], partial: bool) -> None: ...
+    def discard(self) -> None: ...
+    def compiles(self) -> int: ...
+    def too_big(self) -> bool: ...
+    def mark(self) -> Any: ...
+    def timed(self, steps: int) -> None: ...
+    def finished(self) -> None: ...
+    def observe(self) -> int: ...
+    def observed(self, whole: bool) -> None: ...
+
+
+class Phases:
+    """The state of one rank's capture; `boundary` is called at every boundary of the settled source.
+
+    cut: the parts of the step that ends, as far as somebody listens to them.
+    """
+
+    def __init__(self, recorder: Recorder, plan_: Plan, cut: Callable[[], Cut] = lambda: None) -> None:
+        self.recorder = recorder
+        self.cut = cut
+        self.plan = plan_
+        self.phase = WARM
+        self.left = plan_.warmup
+        self.compiling = 0
+        self.compiles = 0
+        self.start: Any = None
+        self.before: list[tuple[Any, Any]] = []
+        self.after: list[tuple[Any, Any]] = []
+        self.profiled: list[int] = []
+        self.unprofiled_parts: list[tuple[float, Cut]] = []  # length of the step in ns, its parts
+        self.profiled_parts: list[tuple[float, Cut]] = []
+        self.timing_began_ns = 0
+        self.began_ns = 0  # of the step that runs, by the host's clock
+        self.host_ns: list[tuple[int, float]] = []  # un-profiled iterations, and what the host took for them
+        self.pace: Pace | None = None
+        self.waiting = False  # for a step of the other kind, whose lines are wanted
+        self.asked = False  # for steps to observe
+        self.seen = 0  # of these
+        self.wanted = 0
+        self.rows: dict[int, int] = {}
+        self.row = 0
+        self.patience = 0
+        self.window_began_ns = 0
+        self.row_began_ns = 0
+
+    def at_length(self, now_ns: int) -> bool:
+        """Whether the next boundary may take milliseconds: a window is made ready, opened or kept there."""
+        return self.phase in (READY, RECORD, LINES, OBSERVED) or (self.phase == TIMING and self._last_timed(now_ns, 1))
+
+    def boundary(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
+        """One boundary. iteration: the number of the training iteration that ends here, from 0."""
+        if self.phase == DONE:
+            return
+        (self._warm, self._time, self._ready, self._record, self._lines, self._observed, self._after)[self.phase](
+            now_ns, trained, clean, iteration
+        )
+
+    def _warm(self, now_ns: int, trained: bool, _clean: bool, _iteration: int) -> None:
+        compiles = self.recorder.compiles()
+        if compiles != self.compiles and self.compiling < _MOST_COMPILING:
+            self.compiles = compiles
+            self.compiling += 1
+            self.left = max(self.left, 2)
+        self.left -= trained
+        if self.left <= 0:
+            self.phase = TIMING
+            self.timing_began_ns = now_ns
+            self.start = self.recorder.mark() or now_ns
+            self.began_ns = now_ns
+
+    def _time(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
+        mark, parts = self.recorder.mark() or now_ns, self.cut()
+        if trained and clean:
+            self.before.append((self.start, mark))
+            self.host_ns.append((iteration, now_ns - self.began_ns))
+            self._keep_parts(mark, parts)
+        self.start, self.began_ns = mark, now_ns
+        if self._last_timed(now_ns, 0):
+            self._enter_window(now_ns)
+
+    def _last_timed(self, now_ns: int, more: int) -> bool:
+        """Whether enough steps are timed, with so many more."""
+        count = len(self.before) + more
+        slow = self.plan.ranks == 1 and count >= FEW and now_ns - self.timing_began_ns > _TIMING_NS
+        return count >= self.plan.timing or slow
+
+    def _keep_parts(self, mark: Any, parts: Cut) -> None:
+        if parts is not None and isinstance(mark, int) and isinstance(self.start, int):
+            self.unprofiled_parts.append((mark - self.start, parts))
+
+    def _enter_window(self, now_ns: int) -> None:
+        # Where one step of many is long (an agent plays, and then learns in small steps), the window holds one of each.
+        took = median(ns for _, ns in self.host_ns) if self.host_ns else now_ns - self.timing_began_ns
+        self.wanted = window_steps(self.plan, took)
+        self.recorder.timed(len(self.before))
+        if not self.recorder.prepare():
+            return  # another profiler is at work: asked again at the next boundary
+        self.phase = READY
+        if self.plan.timing < FEW and not self.plan.steps:
+            self._ready(now_ns, False, False, 0)  # too few steps to spend one on the profiler's own warm-up
+
+    def _ready(self, now_ns: int, _trained: bool, _clean: bool, _iteration: int) -> None:
+        if not self.recorder.start("profile"):
+            self.phase = TIMING
+            return
+        self.phase = RECORD
+        self._open_rows(now_ns, self.wanted)
+
+    def _open_rows(self, now_ns: int, wanted: int) -> None:
+        self.rows, self.row = {}, 0
+        self.patience = _PATIENCE * wanted
+        self.window_began_ns = now_ns
+        self._open_row()
+
+    def _record(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
+        self.recorder.close()
+        parts = self.cut()
+        if trained and clean:
+            self.rows[self.row] = iteration
+            self.profiled.append(now_ns - self.row_began_ns)
+            self.profiled_parts.append((self.profiled[-1], parts))
+        else:
+            self.patience -= 1
+        enough = len(self.rows) >= self.wanted
+        if enough or self._must_close(now_ns):
+            self.recorder.stop(self.rows, partial=not enough)
+            self._enter_lines(now_ns)
+            return
+        self._next_row()
+
+    def _next_row(self) -> None:
+        self.row += 1
+        self._open_row()
+
+    def _open_row(self) -> None:
+        # Read after the recorder's own work: the first row opens when the profiler has started.
+        self.recorder.open(self.row)
+        self.cut()
+        self.row_began_ns = perf_counter_ns()
+
+    def _must_close(self, now_ns: int) -> bool:
+        late = self.plan.ranks == 1 and now_ns - self.window_began_ns > _WINDOW_NS
+        return self.patience < 0 or late or self.recorder.too_big()
+
+    def _enter_lines(self, now_ns: int) -> None:
+        if not self.plan.lines or not self.recorder.start("lines"):
+            self._enter_after()
+            return
+        self.phase = LINES
+        # Ranks wait for each other: all are recorded at the same time, or none.
+        recorded = [(self.rows[row], took) for row, took in zip(sorted(self.rows), self.profiled, strict=False)]
+        self.pace = pace(self.host_ns, recorded) if self.plan.ranks == 1 else None
+        self._open_rows(now_ns, 1)
+
+    def _lines(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
+        """Records one step, and where there are two kinds of steps one of the other kind as well.
+
+        That one may never come: the script ends, or the pace was a busy machine's. So it is waited for after all else.
+        """
+        if not self.waiting:
+            self.recorder.close()
+            if trained:
+                self.rows[self.row] = iteration
+            self.patience -= 1
+        more = self._lacks_a_kind()
+        if (self.rows and not more) or self._must_close(now_ns):
+            self.waiting = False
+            self.recorder.stop(self.rows, partial=not self.rows)
+            self._enter_observed()
+        elif not self.rows or self._is_lacking(iteration + 1):
+            self.waiting = False
+            self._next_row()
+        elif not self.waiting:
+            self.waiting = True
+            self._enter_observed()
+
+    def _lacks_a_kind(self) -> bool:
+        return self.pace is not None and len({self.pace.is_long(one) for one in self.rows.values()}) == 1
+
+    def _is_lacking(self, iteration: int) -> bool:
+        """Whether an iteration is of the kind that no recorded one is of."""
+        return self.pace is not None and self.pace.is_long(iteration) not in map(self.pace.is_long, self.rows.values())
+
+    def _enter_observed(self) -> None:
+        """Observes steps, once; or goes on with what else there is to do."""
+        self.wanted = 0 if self.asked else self.recorder.observe()
+        self.asked = True
+        if self.wanted or self.waiting:
+            self.recorder.finished()  # what there is counts already: the steps to come may be long
+        if self.wanted:
+            self.phase = OBSERVED
+            self.seen = 0
+            self.recorder.open(0)
+        elif not self.waiting:
+            self._enter_after()
+
+    def _observed(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
+        self.recorder.close()
+        self.seen += 1
+        whole = trained and clean
+        if whole and self.seen < self.wanted:
+            self.recorder.open(self.seen)
+            return
+        self.recorder.observed(whole)
+        if self.waiting:
+            self.phase = LINES
+            self._lines(now_ns, trained, clean, iteration)
+        else:
+            self._enter_after()
+
+    def _enter_after(self) -> None:
+        self.phase = AFTER
+        self.left = _SETTLE
+        self.start = None
+        self.recorder.finished()
+
+    def _after(self, now_ns: int, trained: bool, clean: bool, _iteration: int) -> None:
+        self.left -= 1
+        if self.left > 0:
+            return
+        mark, parts = self.recorder.mark() or now_ns, self.cut()
+        if trained and clean and self.start is not None:
+            self.after.append((self.start, mark))
+            self._keep_parts(mark, parts)
+        self.start = mark
+        if len(self.before) + len(self.after) >= MOST_TIMES:
+            self.phase = DONE
+
+    def interrupt(self, again: bool = False) -> bool:
+        """Closes an open window at once: the script ends, or (again) profiles itself. True if one was open.
+
+        A window without a whole step is tried again where the script goes on.
+        """
+        if self.phase == READY:
+            self.phase = TIMING
+        if self.phase not in (RECORD, LINES, OBSERVED):
+            return False
+        self.recorder.close()
+        if self.phase == OBSERVED:
+            self.recorder.observed(False)
+            if not self.waiting:
+                self._enter_after()
+                return True
+            self.phase = LINES
+        if again and not self.rows and self.phase == RECORD:
+            self.recorder.discard()
+            self.phase = TIMING
+        else:
+            # One step with its lines is all that they need: a second one was only waited for.
+            self.recorder.stop(self.rows, partial=self.phase != LINES or not self.rows)
+            self._enter_after()
+        return True

@@ -1,0 +1,185 @@
+"""How the process fares over its run: CPU time of its threads while steps are timed, and its memory now and then.
+
+Read at the two ends of the un-profiled timing phase, before its first mark and after its last, and at a few steps
+after the window, ever further apart. A reading of memory takes some ten microseconds, one of the threads a microsecond
+for each.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from types import CodeType
+from typing import Any
+
+import torch
+
+from ..guards.interrupts import let_through
+from ..guards.user_code import file_of, foreign_folders
+from .phases import AFTER, WARM
+
+# Readings of memory after the window: at steps 4, 8, 16 … of it, so that an endless script makes few.
+_FIRST_AFTER, _MOST_READINGS = 4, 16
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+class Vitals:
+    """Readings of one process, all made on the thread of its loop."""
+
+    def __init__(self) -> None:
+        self.readings: list[dict[str, Any]] = []
+        self.began: dict[str, Any] | None = None
+        self.timed: dict[str, Any] | None = None
+        self.first_step_us: float | None = None
+        self.next_after = 0
+        self.after_began = 0
+
+    def boundary(self, phase: int, left: int, count: int) -> None:
+        """Before the phases hear of a boundary. left: boundaries left in the phase; count: iterations so far."""
+        if phase == WARM:
+            if self.first_step_us is None:
+                self.first_step_us = _age_us()
+            if left <= 1:  # the timing phase may begin at this boundary
+                self.began = _threads(count)
+                self._take("timing", count, again=True)
+        elif phase == AFTER and count >= self.next_after and len(self.readings) < _MOST_READINGS:
+            self._read_after(count)
+
+    def _read_after(self, count: int) -> None:
+        if not self.next_after:
+            self.after_began, self.next_after = count, count + _FIRST_AFTER
+            return
+        self._take("after", count)
+        self.next_after = count + (count - self.after_began)
+
+    def timing_ends(self, count: int) -> None:
+        """The timing phase is over; asked again where another profiler delays the window."""
+        if self.began is not None:
+            self.timed = _difference(self.began, _threads(count))
+            self._take("timed", count, again=True)
+
+    def _take(self, phase: str, count: int, again: bool = False) -> None:
+        """One more reading of memory; `again`: instead of the last one of this phase."""
+        if again and self.readings and self.readings[-1]["phase"] == phase:
+            self.readings.pop()
+        self.readings.append({"phase": phase, "step": count, **memory()})
+
+    def record(self, ended: bool) -> dict[str, Any]:
+        """The part of run.json. ended: the script is at its end."""
+        return {
+            "ended": ended,
+            "first_step_us": self.first_step_us,
+            "age_us": _age_us(),
+            "memory": list(self.readings),
+            **(self.timed or {}),
+        }
+
+
+def memory() -> dict[str, int | None]:
+    """Bytes that the process holds, and those of its current device; None where nothing tells."""
+    return {"resident_bytes": _resident(), **_on_device()}
+
+
+def _resident() -> int | None:
+    """Memory of the process alone, without the files that it maps and what it shares with its workers."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            fields = file.read().split()
+        return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _on_device() -> dict[str, int | None]:
+    """Bytes allocated and reserved on the current CUDA device; None where the script uses none."""
+    found: dict[str, int | None] = {"allocated_bytes": None, "reserved_bytes": None}
+    if torch.cuda.is_initialized():
+        try:
+            found["allocated_bytes"] = int(torch.cuda.memory_allocated())
+            found["reserved_bytes"] = int(torch.cuda.memory_reserved())
+        except Exception as failure:
+            let_through(failure)
+            return found  # a back end of its own, without these counters
+    return found
+
+
+def _threads(count: int) -> dict[str, Any]:
+    """CPU time of the loop's thread, the process and its other Python threads, ns; None where the system is silent."""
+    own = threading.get_ident()
+    others = {one.native_id: one for one in threading.enumerate() if one.ident != own and one.native_id}
+    return {
+        "count": count,
+        "wall": time.perf_counter_ns(),
+        "loop": time.thread_time_ns(),
+        "process": time.process_time_ns(),
+        "queued": _queued_ns(),
+        "others": {native: (cpu, others[native]) for native in others if (cpu := _cpu_ns(native)) is not None},
+    }
+
+
+def _cpu_ns(native_id: int) -> int | None:
+    """CPU time of a thread of this process by its kernel id: Linux makes clock ids of those, and asks nobody."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return time.clock_gettime_ns((~native_id << 3) | 6)
+    except OSError:
+        return None  # it has ended
+
+
+def _queued_ns() -> int | None:
+    """Time in which this thread was ready to run and had no core, ns."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
+    """What the threads did between two readings, µs."""
+    queued = ended["queued"] - began["queued"] if None not in (began["queued"], ended["queued"]) else None
+    frames = sys._current_frames()
+    # This frame would keep itself, and with it the variables of all that called it: a step's losses and their graphs.
+    frames.pop(threading.get_ident(), None)
+    threads = []
+    for native, (cpu_ns, thread) in ended["others"].items():
+        before = began["others"].get(native, (0, None))[0]
+        threads.append({"name": thread.name, "cpu_us": (cpu_ns - before) / 1e3, **_work(thread, frames)})
+    return {
+        "timed_steps": ended["count"] - began["count"],
+        "timed_us": (ended["wall"] - began["wall"]) / 1e3,
+        "loop_cpu_us": (ended["loop"] - began["loop"]) / 1e3,
+        "loop_queued_us": queued / 1e3 if queued is not None else None,
+        "process_cpu_us": (ended["process"] - began["process"]) / 1e3,
+        "threads": threads,
+    }
+
+
+def _work(thread: threading.Thread, frames: dict[int, Any]) -> dict[str, Any]:
+    """Which function of the user's the thread runs: the outermost on its stack; nothing for threads of libraries."""
+    codes: list[CodeType] = []
+    frame = frames.get(thread.ident or 0)
+    while frame is not None:
+        codes.append(frame.f_code)
+        frame = frame.f_back
+    foreign = foreign_folders()
+    for code in reversed(codes):
+        file = file_of(code, foreign)
+        if file:
+            return {"file": file, "line": code.co_firstlineno, "function": code.co_name}
+    return {}
+
+
+def _age_us() -> float | None:
+    """Time since the process was started, µs (to a hundredth of a second); None where the system does not say."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+        with open("/proc/uptime", "rb") as file:
+            up_s = float(file.read().split()[0])
+        return max(up_s - ticks / os.sysconf("SC_CLK_TCK"), 0.0) * 1e6
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,250 @@
+"""Profiler sessions: one torch.profiler window for numbers, one for lines, each exported whole to a file.
+
+Imported after the script has imported torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..dataflow.observer import STEPS, Observer
+from ..guards.hooks import Ranges
+from ..guards.interrupts import let_through
+from ..steps.clock import Clock
+from .lines import LineRecorder
+from .profiler import SILENT, make
+from .trace_file import ROW, compress, holds
+
+# A row of a plain trace, with its shapes.
+_ROW_BYTES_WRITTEN = 400
+# A window is not opened with less free space than this: a trace of ten steps is some tens of MB before compression.
+_FREE_BYTES = 256 << 20
+# The profiler may hold this much more memory than the process had before the window.
+_MOST_GROWTH_BYTES = 2 << 30
+
+
+class Window:
+    """The recorder of one rank. Every method may raise; the session turns that into a note."""
+
+    def __init__(self, settings: dict[str, Any], name: Callable[[str], str], clock: Clock) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.name = name
+        self.profiler: Any = None
+        self.role = ""
+        self.recording = False
+        self.changing = False  # we ourselves are calling the profiler
+        self.theirs = False  # the script's own profiler is prepared or records
+        self.row: Any = None
+        self.lines: Any = None
+        self.files: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.resident = 0
+        self.size = 0
+        self.refused = False
+        self.ranges = Ranges()
+        self.on_stop: Callable[[], None] = lambda: None
+        self.on_timed: Callable[[], None] = lambda: None
+        self.on_finished: Callable[[], None] = lambda: None
+        self.used = False  # the profiler was brought up in this process
+        self.modules: Callable[[], dict[int, str]] = dict  # id of a module of the model -> its path
+        self.observer = Observer(settings["folder"])
+        self.rows_per_step = 0.0
+
+    def prepare(self) -> bool:
+        """Readies the profiler (its warm-up); False while the script's own profiler is at work."""
+        if self.theirs or torch.autograd._profiler_enabled():
+            self.refused = True
+            return False
+        self._check_disk()
+        self.profiler = self._make("profile")
+        self._quietly(self.profiler.prepare_trace)
+        return True
+
+    def start(self, role: str) -> bool:
+        """Starts to record; False when the script's own profiler came in between."""
+        if self.theirs or torch.autograd._profiler_enabled():
+            self.profiler = None
+            return False
+        if self.profiler is None:
+            self.profiler = self._make(role)
+            self._quietly(self.profiler.prepare_trace)
+        self.role = role
+        if role == "lines":
+            self._make_lines()
+        self.resident = _resident_bytes()
+        self._quietly(self.profiler.start_trace)
+        self.recording = True
+        self.ranges.watch()
+        return True
+
+    def open(self, number: int) -> None:
+        """Opens the row of a step; in the lines window lines are recorded from here on."""
+        if self.observer.on:
+            self.observer.open(number)
+            return
+        self.row = torch.autograd._record_function_with_args_enter(f"{ROW}{number}")
+        if self.role == "lines":
+            self._start_lines()
+
+    def close(self) -> None:
+        """Closes the row of a step."""
+        self.observer.close()
+        if self.lines is not None:
+            self.lines.stop()
+        if self.row is not None:
+            row, self.row = self.row, None
+            torch.autograd._record_function_with_args_exit(row)
+
+    def stop(self, rows: dict[int, int], partial: bool) -> None:
+        """Stops to record and writes the trace. rows: the rows that were whole training steps -> iteration."""
+        profiler, self.profiler, self.recording = self.profiler, None, False
+        self.ranges.end()
+        self._quietly(profiler.stop_trace)
+        if self.role == "lines" and self.lines.cut:
+            self.notes.append(
+                f"the lines step ran more than {self.lines.events} lines: its later ones are not recorded"
+            )
+        self.on_stop()
+        if not rows and self.role == "lines":
+            return
+        role = "lines" if self.role == "lines" else "profile"
+        path = self.name(role)
+        plain = path[: -len(".gz")]
+        try:
+            profiler.export_chrome_trace(plain)
+            if not self._larger(plain, len(rows)):
+                return
+            compress(plain, path, rows)
+        except OSError as failure:
+            let_through(failure)
+            self.notes.append(f"the {self.role} trace could not be written: {failure.strerror or failure}")
+            return
+        finally:
+            for left in (plain, f"{plain}.tmp"):  # Kineto writes aside too, and leaves that on a full disk
+                if os.path.exists(left):
+                    os.unlink(left)
+        steps = {f"ProfilerStep#{iteration}": iteration for iteration in rows.values()}
+        self.files.append({"path": os.path.basename(path), "role": role, "steps": steps, "partial": partial})
+
+    def observe(self) -> int:
+        """Begins to observe what ops read and write; for how many steps, 0 where that cannot be."""
+        try:
+            begun = not self.theirs and self.observer.start(self.rows_per_step, bool(self.compiles()))
+        except Exception as failure:
+            let_through(failure)
+            begun = False
+            self.observed(False)
+            self.observer.why = f"the observer did not start ({type(failure).__name__})"
+        return STEPS if begun else 0
+
+    def observed(self, whole: bool) -> None:
+        """The observed steps are over; whole: each of them trained, and all of them ran."""
+        try:
+            self.observer.stop(whole)
+        except Exception as failure:
+            let_through(failure)
+            self.observer.why = f"what the observer wrote could not be read ({type(failure).__name__})"
+
+    def _larger(self, plain: str, steps: int) -> bool:
+        """Of several time windows the one with most in it is kept; a window of steps replaces them all."""
+        if self.role == "window":
+            size = os.path.getsize(plain)
+            if size <= self.size or not holds(plain, b'"cpu_op"'):
+                return False
+            self.size = size
+        if self.role != "lines":
+            self.files.clear()
+            self.rows_per_step = os.path.getsize(plain) / _ROW_BYTES_WRITTEN / max(steps, 1)
+        return True
+
+    def _make_lines(self) -> None:
+        self.lines = LineRecorder(self.modules())
+
+    def _start_lines(self) -> None:
+        try:
+            self.lines.start()
+        except RuntimeError as failure:
+            self.notes.append(f"lines were not recorded: {failure}")
+
+    def compiles(self) -> int:
+        """Graphs that torch.compile has made so far; 0 while it is not in use."""
+        # The module may be half imported when a hook asks: then nothing was compiled.
+        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+        return int(counters["stats"]["unique_graphs"]) if counters else 0
+
+    def too_big(self) -> bool:
+        """The profiler holds more memory than it may."""
+        return _resident_bytes() - self.resident > _MOST_GROWTH_BYTES
+
+    def mark(self) -> Any:
+        """An event on the device; None where no device is in use: the host's clock tells."""
+        return self.clock.mark()
+
+    def timed(self, steps: int) -> None:
+        """The un-profiled phase before the window is over, with so many steps."""
+        self.clock.phase_ends(steps)
+        self.on_timed()
+        if self.settings.get("lines", True):
+            self.observer.look()
+
+    def finished(self) -> None:
+        """What there is counts: the record may be written."""
+        self.on_finished()
+
+    def forget(self) -> None:
+        """Steps were found: what a time window recorded before them is of no use."""
+        self.discard()
+        for file in self.files:
+            os.unlink(os.path.join(self.settings["folder"], file["path"]))
+        self.files.clear()
+
+    def discard(self) -> None:
+        """Ends the session without a trace: no session, no row and no trace function are left behind."""
+        if self.lines is not None:
+            self.lines.stop()
+        self.observed(False)
+        profiler, self.profiler = self.profiler, None
+        if self.recording and profiler is not None:
+            self.recording = False
+            with contextlib.suppress(Exception):
+                self.close()
+                self.ranges.end()
+                self._quietly(profiler.stop_trace)
+
+    def _make(self, role: str) -> Any:
+        first, self.used = not self.used, True
+        return make(memory=bool(self.settings.get("memory")), host_alone=role == "lines", first=first)
+
+    def _quietly(self, call: Callable[[], None]) -> None:
+        """Calls the profiler; Kineto reads its log level from the environment when it starts, and only then."""
+        known = os.environ.get("KINETO_LOG_LEVEL")
+        self.changing = True
+        try:
+            if known is None:
+                os.environ["KINETO_LOG_LEVEL"] = SILENT
+            call()
+        finally:
+            self.changing = False
+            if known is None:
+                os.environ.pop("KINETO_LOG_LEVEL", None)
+
+    def _check_disk(self) -> None:
+        if shutil.disk_usage(self.settings["folder"]).free < _FREE_BYTES:
+            raise OSError(28, "less than 256 MB are free for the trace")
+
+
+def _resident_bytes() -> int:
+    """Memory this process holds; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,1 @@
+"""A loaded trace for other tools: a pandas DataFrame, or Kineto's JSON again."""

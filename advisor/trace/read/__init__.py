@@ -1,0 +1,1 @@
+"""From the bytes of a trace file to its columns."""
