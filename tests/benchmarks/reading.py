@@ -32,7 +32,7 @@ READ = (
     NUMPY
     + """
 import sys
-from advisor.trace.load import load
+from advisor.trace.read.load import load
 load(sys.argv[1])
 """
 )
@@ -40,7 +40,7 @@ ALONE = (
     NUMPY
     + """
 import sys
-from advisor.trace import load
+from advisor.trace.read import load
 load.AHEAD_BYTES = load.AHEAD_PACKED_BYTES = 1 << 60
 load.load(sys.argv[1])
 """
@@ -49,7 +49,7 @@ STRUCTS = (
     NUMPY
     + """
 import sys
-from advisor.trace import kineto, load
+from advisor.trace.read import kineto, load
 load.AHEAD_BYTES = load.AHEAD_PACKED_BYTES = 1 << 60
 kineto.scanner_of = lambda tables: None
 load.load(sys.argv[1])

@@ -1,0 +1,135 @@
+"""The house stands as it was drawn: who may import whom, what the wheel holds, what importing costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = PYPROJECT["tool"]["setuptools"]["packages"]
+
+
+def absolute(path: Path, node: ast.ImportFrom) -> str:
+    """The dotted module of a `from … import`, relative ones resolved as the installed packages lie."""
+    if not node.level:
+        return node.module or ""
+    parts = path.relative_to(ROOT).parent.parts
+    home = parts if parts[0] == "advisor" else ("advisor", *parts)
+    above = home[: len(home) - node.level + 1]
+    return ".".join((*above, *((node.module,) if node.module else ())))
+
+
+def imported(path: Path) -> set[str]:
+    """Every dotted module that a file imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = absolute(path, node)
+            names |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", modules("rules") + modules("reports"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_rules_and_reports_use_the_public_door_only(path: Path) -> None:
+    own = {"rules": "advisor.rules", "reports": "advisor.reports"}[path.relative_to(ROOT).parts[0]]
+    ours = {name for name in imported(path) if name.split(".")[0] == "advisor"}
+    strangers = {n for n in ours if n != "advisor" and not n.startswith(("advisor.api", own))}
+    assert not strangers
+
+
+@pytest.mark.parametrize("path", modules("advisor"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_nothing_in_advisor_names_rules_or_reports(path: Path) -> None:
+    assert not {n for n in imported(path) if n.startswith(("advisor.rules", "advisor.reports", "rules", "reports"))}
+
+
+@pytest.mark.parametrize("path", modules("advisor/capture/inside"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_code_in_the_users_process_is_standard_library_only(path: Path) -> None:
+    top = {n.split(".")[0] for n in imported(path)}
+    assert top - set(sys.stdlib_module_names) <= {"torch", "advisor", "_torch_advisor", "sitecustomize"}
+    ours = {n for n in imported(path) if n.startswith("advisor")}
+    assert not {n for n in ours if not f"{n}.".startswith("advisor.capture.inside.")}
+
+
+def test_every_package_and_data_file_is_declared() -> None:
+    mapping = PYPROJECT["tool"]["setuptools"]["package-dir"]
+    for top, package in (("advisor", "advisor"), ("rules", "advisor.rules"), ("reports", "advisor.reports")):
+        for init in (ROOT / top).rglob("__init__.py"):
+            parts = init.parent.relative_to(ROOT / top).parts
+            dotted = ".".join((package, *parts))
+            assert dotted in PACKAGES, f"{dotted} is missing from [tool.setuptools] packages: the wheel would lack it"
+    for package in PACKAGES:
+        home = max((name for name in mapping if f"{package}.".startswith(f"{name}.")), key=len)
+        folder = mapping[home] + package.removeprefix(home).replace(".", "/")
+        assert (ROOT / folder).is_dir(), f"{package} is declared but {folder} does not exist"
+
+
+def test_the_wheel_installs_no_top_level_rules_or_reports() -> None:
+    assert {name.split(".")[0] for name in PACKAGES} == {"advisor"}
+
+
+def loaded_after(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    return {name.split(".")[0] for name in done.stdout.split()}
+
+
+@pytest.mark.parametrize("code", ["import advisor", "from advisor.cli import build_parser; build_parser([])"])
+def test_importing_costs_nothing_it_does_not_use(code: str) -> None:
+    assert not loaded_after(code) & {"numpy", "pandas", "torch", "msgspec", "jinja2", "rich", "hta"}
+
+
+def test_analysing_needs_no_torch_and_no_pandas() -> None:
+    heavy = loaded_after("import advisor.engine.engine, advisor.commands.analyze, advisor.commands.gate")
+    assert not heavy & {"torch", "pandas", "hta"}
+
+
+def test_a_script_is_started_before_anything_is_imported_that_reports() -> None:
+    heavy = loaded_after(
+        "from advisor.cli import build_parser; from advisor.commands import _options\n"
+        "import advisor.capture.launcher.launch\n"
+        "args = build_parser(['run']).parse_args(['run', 'train.py'])\n"
+        "_options.output_of(args); _options.config_of(args)"
+    )
+    assert not heavy & {"numpy", "pandas", "torch", "msgspec", "jinja2", "rich"}
+
+
+def test_stored_reports_are_compared_without_numpy() -> None:
+    heavy = loaded_after("import advisor.gate.config, advisor.gate.stored, advisor.gate.check, advisor.gate.outputs")
+    assert not heavy & {"numpy", "pandas", "torch", "jinja2", "rich"}
+
+
+def test_everything_public_says_what_it_is() -> None:
+    silent = []
+    for path in modules("advisor") + modules("rules") + modules("reports"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if (
+                isinstance(node, ast.ClassDef | ast.FunctionDef)
+                and not node.name.startswith("_")
+                and getattr(node, "col_offset", 1) == 0
+                and not ast.get_docstring(node)
+                and not (path.is_relative_to(ROOT / "rules") and node.name == "check")
+            ):
+                silent.append(f"{path.relative_to(ROOT)}: {node.name}")
+    assert not silent
+
+
+def test_no_function_takes_ten_parameters() -> None:
+    wide = []
+    for path in modules("advisor") + modules("rules") + modules("reports"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef) and len(node.args.args) + len(node.args.kwonlyargs) >= 10:
+                wide.append(f"{path.relative_to(ROOT)}: {node.name}")
+    # A rule's check asks for each analysis it needs and lists its thresholds; that is its interface.
+    assert not [name for name in wide if not (name.startswith("rules/") and name.endswith(": check"))]

@@ -1,0 +1,217 @@
+"""The seeded pairs, healthy scripts and controls: each runs, each pair differs in its fault alone, each is declared."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "samples"
+BENCHMARKS = ROOT / "tests" / "benchmarks"
+FAULTS = tomllib.loads((SAMPLES / "pairs" / "faults.toml").read_text("utf-8"))
+PAIRS = {f"pairs/{name}": ("slow.py", "fixed.py") for name in FAULTS}
+CONTROLS = {
+    f"controls/{folder.name}": ("plain.py", "popular_fix.py")
+    for folder in sorted((SAMPLES / "controls").iterdir())
+    if folder.is_dir()
+}
+SCRIPTS = [SAMPLES / folder / name for folder, names in (PAIRS | CONTROLS).items() for name in names]
+SCRIPTS += sorted((SAMPLES / "healthy").glob("*.py"))
+STEPS = 2  # the second one runs on what the first has set up
+
+
+def benchmark(name: str) -> ModuleType:
+    """A module of tests/benchmarks, which is no package."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+        assert spec
+        assert spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    return module
+
+
+def test_every_folder_of_pairs_is_declared_and_every_declaration_has_a_folder() -> None:
+    folders = {path.name for path in (SAMPLES / "pairs").iterdir() if path.is_dir()}
+    assert folders == set(FAULTS)
+    assert len(FAULTS) >= 30
+    assert sum(facts["shows_on"] == "cpu" for facts in FAULTS.values()) >= 20
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_declaration_is_whole_and_its_line_is_in_slow(name: str) -> None:
+    facts = FAULTS[name]
+    assert facts["rules"]
+    assert facts["shows_on"] in ("cpu", "gpu")
+    assert facts["risk"] in ("exact", "numerics", "semantics")
+    assert set(facts) <= {"rules", "line", "shows_on", "risk", "work", "launcher", "also", "left", "held_out"}
+    assert all(len(why) > 20 for key in ("also", "left") for why in facts.get(key, {}).values())
+    texts = [facts["line"]] if isinstance(facts["line"], str) else facts["line"]
+    slow = (SAMPLES / "pairs" / name / "slow.py").read_text("utf-8")
+    assert [text for text in texts if text in slow] == texts
+
+
+def test_held_out_scripts_are_marked_and_exist() -> None:
+    others = tomllib.loads((SAMPLES / "held_out.toml").read_text("utf-8"))
+    assert sum(facts.get("held_out", False) for facts in FAULTS.values()) >= 20
+    assert all((SAMPLES / "healthy" / f"{name}.py").is_file() for name in others["healthy"])
+    assert all((SAMPLES / "controls" / name).is_dir() for name in others["controls"])
+
+
+@pytest.mark.parametrize("folder", [*PAIRS, *CONTROLS])
+def test_the_two_scripts_share_everything_but_the_fault(folder: str) -> None:
+    slow, fixed = ((SAMPLES / folder / name).read_text("utf-8").splitlines() for name in (PAIRS | CONTROLS)[folder])
+    assert slow != fixed
+    matches = difflib.SequenceMatcher(None, slow, fixed, autojunk=False).get_matching_blocks()
+    shared = sum(block.size for block in matches)
+    # A hand-written optimizer is the longest fault: 23 lines of 52.
+    assert len(slow) - shared <= 26
+    assert len(fixed) - shared <= 8
+
+
+def test_no_script_knows_of_profilers_or_of_us() -> None:
+    for path in SCRIPTS:
+        text = path.read_text("utf-8").lower()
+        assert not [word for word in ("profil", "advisor", "record_function") if word in text], path
+
+
+RUN_ALL = """
+import json, sys, tempfile
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import pandas, torchvision  # imported once, for all
+import step_times
+seen = {}
+with tempfile.TemporaryDirectory() as folder:
+    for script in sys.argv[3:]:
+        out = Path(folder) / "ends.json"
+        out.unlink(missing_ok=True)
+        try:
+            step_times.run_forked(script, out, int(sys.argv[2]))
+            seen[script] = len(json.loads(out.read_text()))
+        except RuntimeError as failure:
+            seen[script] = str(failure)
+print(json.dumps(seen))
+"""
+
+
+# What oneDNN says of bfloat16 on processors without AVX-512: the script runs on others.
+NO_BFLOAT16 = "could not create a primitive descriptor for the LSTM"
+
+
+@pytest.mark.torch
+@pytest.mark.slow  # nearly 200 scripts, each started, trained for two steps and ended
+def test_every_script_trains() -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("torchvision")
+    alone = [str(path) for path in SCRIPTS if FAULTS.get(path.parent.name, {}).get("launcher") != "torchrun"]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_ALL, str(BENCHMARKS), str(STEPS), *alone],
+        capture_output=True,
+        text=True,
+        timeout=1500,  # a hang: on a busy machine each script takes several times as long
+        check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},  # threads wait for each other where other tests run beside this one
+    )
+    steps = json.loads(done.stdout.splitlines()[-1])
+    able = [path for path in alone if NO_BFLOAT16 not in str(steps[path])]
+    assert len(able) >= len(alone) - 1
+    assert {path: steps[path] for path in able} == dict.fromkeys(able, STEPS)
+
+
+@pytest.mark.torch
+@pytest.mark.slow  # torchrun starts three interpreters, twice
+@pytest.mark.parametrize("name", [name for name, facts in FAULTS.items() if facts.get("launcher") == "torchrun"])
+def test_pairs_of_two_ranks_train(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for script in ("slow.py", "fixed.py"):
+        out = tmp_path / f"{script}.json"
+        words = [str(BENCHMARKS / "step_times.py"), "--steps", "1", str(out), str(SAMPLES / "pairs" / name / script)]
+        done = subprocess.run(
+            [*launcher, *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert len(json.loads(out.read_text("utf-8"))) == 1
+        assert (tmp_path / f"{script}.json.1").exists()
+
+
+def test_the_step_time_of_a_process_sees_rare_work_and_forgets_one_burst() -> None:
+    measure = benchmark("pair_measure")
+    ends, now = [], 0.0
+    for step in range(106):
+        now += 0.010 + (0.050 if step % 5 == 0 else 0.0)  # 10 ms, and 50 ms more every fifth step: 20 ms in the mean
+        now += 3.0 if step == 50 else 0.0
+        ends.append(now)
+    assert measure.step_us(ends) == pytest.approx(20_000)
+
+
+def test_the_interval_of_a_saving_is_students_over_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = benchmark("pair_measure")
+    times = {"slow": iter([100.0, 110.0, 90.0]), "fixed": iter([160.0, 150.0, 140.0])}
+    monkeypatch.setattr(measure, "timed", lambda path, launcher: (next(times[path.stem]), 1.0))
+    result = measure.measure(Path("slow"), Path("fixed"), 3, "", 2.0)
+    # By hand: log ratios of 80/100, 75/110, 70/90; mean -0.28581, sd 0.08533; t(2) = 4.30, so ± 0.21184.
+    assert result["saving"] == pytest.approx(0.24859, abs=1e-4)
+    assert result["low"] == pytest.approx(0.0713, abs=1e-3)
+    assert result["high"] == pytest.approx(0.3921, abs=1e-3)
+
+
+def report(rule: str, low: float, high: float, line: int = 1) -> dict[str, object]:
+    """An advised entry with one finding on a step of 1 ms."""
+    place = {"file": "slow.py", "line": line}
+    saving = {"low_us": low, "high_us": high}
+    found = {"saving": saving, "where": [place], "message": ""}
+    return {
+        "metrics": {"step_time_us": 1000.0},
+        "outcomes": [
+            {"rule": rule, "status": "found", "findings": [found]},
+            {"rule": "b", "status": "clear", "findings": []},
+        ],
+    }
+
+
+def test_a_pair_is_judged_by_its_own_rule_only() -> None:
+    table = benchmark("pair_table")
+    measured = {"slow_us": [1000.0], "fixed_us": [800.0], "saving": 0.2, "low": 0.1, "high": 0.3}
+    result = {
+        "name": "x",
+        "kind": "pair",
+        "facts": {"rules": ["a"]},
+        "measured": measured,
+        "advised": {"slow": report("a", 100, 260), "fixed": report("b", 0, 50)},
+    }
+    row = table.judged(result, {"a", "b"})
+    assert (row["inside"], row["silent"], row["counts"]) == (True, True, True)
+    assert row["error"] == pytest.approx(0.02)
+    missed = table.judged(
+        {**result, "advised": {"slow": report("b", 100, 260), "fixed": report("b", 0, 5)}}, {"a", "b"}
+    )
+    assert missed["found"] is None
+    assert missed["others"] == ["b 10-26 %"]
+    loud = table.judged({**result, "advised": {"slow": report("a", 300, 400), "fixed": report("a", 0, 50)}}, {"a"})
+    assert (loud["inside"], loud["silent"]) == (False, False)
+
+
+def test_rank_correlation_with_ties_agrees_with_a_hand_computation() -> None:
+    table = benchmark("pair_table")
+    # Ranks 1 2 3.5 3.5 5 against 2 1 3 4 5: Pearson of the ranks is 8.5 / sqrt(9.5 * 10).
+    pairs = [(1.0, 2.0), (2.0, 1.0), (3.0, 3.0), (3.0, 4.0), (5.0, 5.0)]
+    assert table.spearman(pairs) == pytest.approx(8.5 / (9.5 * 10) ** 0.5)
