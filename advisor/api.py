@@ -15,14 +15,31 @@ from advisor.analyses.base.recorded_facts import LoaderFacts, OptimizerFacts
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.communication import Communication, is_communication
+from advisor.analyses.communication.needless_reductions import NeedlessReductions
+from advisor.analyses.communication.needless_search import NeedlessSearch
 from advisor.analyses.communication.parallelism import KindOfTalk, Parallelism
 from advisor.analyses.costs.batch_split import BatchSplit
 from advisor.analyses.costs.line_costs import LineCost, LineCosts
 from advisor.analyses.costs.replay import Replay, replayed_or
+from advisor.analyses.dataflow import backward_passes
+from advisor.analyses.dataflow.forwards_without_backward import (
+    NO_GRAD_SAVES,
+    Unfollowed,
+    UnfollowedForwards,
+    is_layer,
+    is_network,
+    live_ops,
+)
+from advisor.analyses.dataflow.growing_ops import GrowingOps
 from advisor.analyses.dataflow.observed_ops import ObservedOps, dispatched
+from advisor.analyses.dataflow.readers import Readers
 from advisor.analyses.dataflow.reused import Reused
 from advisor.analyses.dataflow.unread import Unread
 from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
+from advisor.analyses.loops.line_blocks import MOST_KEPT, TURNS, Block
+from advisor.analyses.loops.loop_dependencies import Turn, Turns
+from advisor.analyses.loops.loop_places import LoopPlaces
+from advisor.analyses.loops.loops import Loop
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.copies import Copies, CopySite
 from advisor.analyses.step.counters import Counters
@@ -38,12 +55,14 @@ from advisor.analyses.step.optimizer_work import OptimizerWork
 from advisor.analyses.step.phases import Phases
 from advisor.analyses.step.rates import Rates
 from advisor.analyses.step.side_threads import SideThread, SideThreads
+from advisor.analyses.step.state_reads import StateReads, where_read
 from advisor.analyses.step.syncs import Syncs, SyncSite
 from advisor.analyses.step.thread_use import ThreadUse
 from advisor.analyses.work.kernel_work import KernelWork, WorkGroup
 from advisor.analyses.work.matmuls import Matmuls
 from advisor.analyses.work.op_costs import alike
 from advisor.analyses.work.op_work import element_counts, flops, shapes
+from advisor.analyses.work.operands import backward_of, dims_of, dtypes_of, nodes_of, outermost, shapes_in, sizes
 from advisor.capture.record import (
     KeptGraphs,
     Loader,
@@ -131,17 +150,21 @@ __all__ = [
     "H2D_PAGEABLE",
     "H2D_PINNED",
     "ITEM",
+    "MOST_KEPT",
     "NCCL",
     "NEXT",
     "NEXT_WORKERS",
+    "NO_GRAD_SAVES",
     "OPTIMIZER",
     "SCHEMA",
     "SYNC",
     "TO",
     "TO_BLOCKING",
+    "TURNS",
     "VERSION",
     "ZERO_GRAD",
     "BatchSplit",
+    "Block",
     "Breakdown",
     "BreakdownItem",
     "Category",
@@ -160,6 +183,7 @@ __all__ = [
     "Gap",
     "GpuBusy",
     "GpuIdle",
+    "GrowingOps",
     "Hardware",
     "Health",
     "HostCommunication",
@@ -182,6 +206,8 @@ __all__ = [
     "Links",
     "Loader",
     "LoaderFacts",
+    "Loop",
+    "LoopPlaces",
     "LossLabels",
     "Mask",
     "Matmuls",
@@ -191,6 +217,8 @@ __all__ = [
     "Missing",
     "ModuleCost",
     "ModuleTable",
+    "NeedlessReductions",
+    "NeedlessSearch",
     "Nesting",
     "ObservedOps",
     "OpRow",
@@ -208,6 +236,7 @@ __all__ = [
     "RankSummary",
     "Ranks",
     "Rates",
+    "Readers",
     "Replay",
     "ReplayCheck",
     "Report",
@@ -223,6 +252,7 @@ __all__ = [
     "SideThreads",
     "Source",
     "SparseProduct",
+    "StateReads",
     "StepTimes",
     "Steps",
     "StepsSummary",
@@ -233,14 +263,22 @@ __all__ = [
     "Timeline",
     "Times",
     "Trace",
+    "Turn",
+    "Turns",
     "Undilated",
+    "Unfollowed",
+    "UnfollowedForwards",
     "Unread",
     "Waiting",
     "WorkGroup",
     "alike",
+    "backward_of",
+    "backward_passes",
     "dataclass",
+    "dims_of",
     "dispatched",
     "draw",
+    "dtypes_of",
     "edits",
     "element_counts",
     "encode_report",
@@ -248,12 +286,20 @@ __all__ = [
     "flops",
     "intersect",
     "is_communication",
+    "is_layer",
+    "is_network",
+    "live_ops",
     "lookup",
+    "nodes_of",
+    "outermost",
     "replayed_or",
     "shapes",
+    "shapes_in",
+    "sizes",
     "starts_in",
     "subtract",
     "together",
     "total",
     "union",
+    "where_read",
 ]

@@ -6,9 +6,7 @@ import re
 
 import numpy as np
 
-from advisor.api import Category, Events, Links, Nesting, RankRecord, Steps, Trace, dataclass
-
-from ..shared._operands import dims_of, dtypes_of, sizes
+from advisor.api import Category, Events, Links, Nesting, RankRecord, Steps, Trace, dataclass, dims_of, dtypes_of, sizes
 
 # What an op may take whatever the number of positions, recorded, µs.
 _CALL_US = 15.0

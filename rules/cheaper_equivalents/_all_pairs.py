@@ -9,12 +9,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events, dataclass
+from advisor.api import Events, Readers, backward_passes, dataclass, dims_of, sizes
 
-from ..shared._backward_passes import inside
-from ..shared._operands import dims_of, sizes
 from ._broadcast_origins import broadcast, originals
-from ._readers import Readers
 
 Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -125,7 +122,7 @@ def instead_us(events: Events, one: AllPairs, trained: bool) -> tuple[float, flo
         # Ops of the full size within it: the quickest of them reads and writes that many numbers.
         whole = [
             int(events.dur_ns[row])
-            for row in inside(events, first)
+            for row in backward_passes.inside(events, first)
             if one.shape in (sizes(dims_of(events, row), 0), sizes(dims_of(events, row), 1))
             and events.text(row) in ("aten::mul", "aten::div", "aten::div_", "aten::sub")
         ]

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events
-
-from ..shared._operands import dims_of, sizes
+from advisor.api import Events, dims_of, sizes
 
 Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]

@@ -8,9 +8,7 @@ from dataclasses import field
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Lines, Links, Nesting, Source, Trace, dataclass
-
-from ..shared._operands import backward_of, dims_of, sizes
+from advisor.api import Category, Lines, Links, Nesting, Source, Trace, backward_of, dataclass, dims_of, sizes
 
 _PRODUCTS = ("aten::linear", "aten::t", "aten::mm", "aten::matmul", "aten::addmm")
 

@@ -8,9 +8,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events, dataclass
+from advisor.api import Events, Readers, dataclass, dims_of, nodes_of, sizes
 
-from ..shared._operands import dims_of, nodes_of, sizes
 from ._projections import (
     LEAST_GROWTH,
     PROJECTIONS,
@@ -21,7 +20,6 @@ from ._projections import (
     operands,
     projection,
 )
-from ._readers import Readers
 
 Ints = npt.NDArray[np.int64]
 Kind = Literal["enlarged", "joined"]

@@ -5,10 +5,23 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Breakdown, Category, Mask, Nesting, Saving, Scale, Steps, Trace, Undilated
+from advisor.api import (
+    Breakdown,
+    Category,
+    Mask,
+    Nesting,
+    Saving,
+    Scale,
+    Steps,
+    Trace,
+    Undilated,
+    backward_of,
+    dims_of,
+    dtypes_of,
+    sizes,
+)
 
 from ..shared._costs import of_long_ops
-from ..shared._operands import backward_of, dims_of, dtypes_of, sizes
 
 Ints = npt.NDArray[np.int64]
 FLASH_ON_CPU = "aten::_scaled_dot_product_flash_attention_for_cpu"

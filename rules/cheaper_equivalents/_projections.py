@@ -9,11 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events, dataclass
+from advisor.api import Events, Readers, dataclass, dims_of, sizes
 
-from ..shared._operands import dims_of, sizes
 from ._broadcast_origins import COPIES, LOOKS, is_enlarged
-from ._readers import Readers
 
 Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]

@@ -8,11 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events, dataclass
-
-from ..shared._backward_passes import inside
-from ..shared._operands import backward_of, dims_of, nodes_of, sizes
-from ._readers import Readers
+from advisor.api import Events, Readers, backward_of, backward_passes, dataclass, dims_of, nodes_of, sizes
 
 Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -181,7 +177,7 @@ def _until_summed(events: Events, readers: Readers, rows: list[int]) -> list[int
 def _children(events: Events, row: int) -> list[int]:
     """The ops that an op calls itself."""
     found: list[int] = []
-    for one in inside(events, row):
+    for one in backward_passes.inside(events, row):
         if not found or events.start_ns[one] >= events.end_ns[found[-1]]:
             found.append(one)
     return found
@@ -198,7 +194,7 @@ def _base(events: Events, ops: Ints, at: int, shape: Shape) -> int:
 
 def _filled(events: Events, row: int) -> list[Shape]:
     """Shapes of what an op fills: its own operand, and what the ops inside it fill."""
-    return [sizes(dims_of(events, one), 0) for one in (row, *inside(events, row))]
+    return [sizes(dims_of(events, one), 0) for one in (row, *backward_passes.inside(events, row))]
 
 
 def _is_empty(events: Events, row: int) -> bool:
@@ -229,7 +225,12 @@ def instead_ns(events: Events, found: Sequence[DenseTargets]) -> tuple[float, fl
     ends = [0.0, 0.0]
     for shape in {one.shape for one in found}:
         ours = [one for one in found if one.shape == shape]
-        every = {row for one in ours for own in (*one.rows, *one.nodes) for row in (own, *inside(events, own))}
+        every = {
+            row
+            for one in ours
+            for own in (*one.rows, *one.nodes)
+            for row in (own, *backward_passes.inside(events, own))
+        }
         large = [row for row in every if sizes(dims_of(events, row), 0) == shape]
         products = _durations(
             events, [row for row in large if sizes(dims_of(events, row), 1) == shape], ("aten::mul", "aten::mul_")

@@ -42,20 +42,21 @@ from advisor.api import (
     Lines,
     Links,
     Nesting,
+    Readers,
     Saving,
     Scale,
     Steps,
     Trace,
     Undilated,
     draw,
+    nodes_of,
+    outermost,
 )
 
 from ..shared._costs import launched_us, less_by, taken_us
-from ..shared._operands import nodes_of, outermost
 from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
 from ._all_pairs import Kind, all_pairs, instead_us
-from ._readers import Readers
 
 CONFIRMED = "measured pair on a CPU: cosines of all pairs of a batch by broadcasting against a product of matrices"
 

@@ -44,13 +44,14 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    backward_passes,
     dataclass,
+    dims_of,
     draw,
+    sizes,
 )
 
-from ..shared._backward_passes import inside, passes
 from ..shared._costs import launched_us, taken_us
-from ..shared._operands import dims_of, sizes
 from ..shared._places import first_line, place
 from ..shared._words import percent, plural, time
 
@@ -93,7 +94,7 @@ def check(
 ) -> Iterator[Finding]:
     tables = [
         table
-        for one in passes(trace, steps, nesting)
+        for one in backward_passes.passes(trace, steps, nesting)
         for table in _tables(trace.events, one.nodes)
         if _is_filled(table)
     ]
@@ -144,7 +145,7 @@ def _tables(events: Events, nodes: Sequence[int]) -> Iterator[_Table]:
     for call in nodes:
         if not events.text(call).endswith(_WRITE):
             continue
-        rows = inside(events, call)
+        rows = backward_passes.inside(events, call)
         shape = next((sizes(dims_of(events, row), 0) for row in rows if events.text(row) == _WRITE), ())
         part = next((sizes(dims_of(events, row), 0) for row in rows if events.text(row) == _PLAIN), ())
         copies = [row for row in rows if events.text(row) == "aten::copy_" and sizes(dims_of(events, row), 0) == shape]

@@ -45,11 +45,12 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    dims_of,
     draw,
+    sizes,
 )
 
 from ..shared._costs import launched_us, less_by, of_long_ops, refill_us
-from ..shared._operands import dims_of, sizes
 from ..shared._places import first_line, place
 from ..shared._words import percent, plural, time
 

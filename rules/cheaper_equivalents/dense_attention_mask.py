@@ -51,13 +51,15 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    backward_of,
+    dims_of,
     draw,
     edits,
     replayed_or,
+    sizes,
 )
 
 from ..shared._costs import launched, launched_us
-from ..shared._operands import backward_of, dims_of, sizes
 from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._masks import FLASH_ON_CPU, is_causal, on_cpu

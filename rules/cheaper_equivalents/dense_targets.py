@@ -43,19 +43,19 @@ from advisor.api import (
     Lines,
     Links,
     Nesting,
+    Readers,
     Saving,
     Scale,
     Steps,
     Trace,
     Undilated,
     draw,
+    outermost,
 )
 
 from ..shared._costs import launched_us, less_by, taken_us
-from ..shared._operands import outermost
 from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
-from ._readers import Readers
 from ._targets import DenseTargets, dense_targets, instead_ns, quickest_ns
 
 CONFIRMED = "measured pair on a CPU: labels smoothed by hand against cross_entropy(label_smoothing=0.1)"

@@ -41,20 +41,21 @@ from advisor.api import (
     Lines,
     Links,
     Nesting,
+    Readers,
     Saving,
     Scale,
     Steps,
     Trace,
     Undilated,
+    backward_of,
     draw,
+    outermost,
 )
 
 from ..shared._costs import launched_us, less_by, taken_us
-from ..shared._operands import backward_of, outermost
 from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
 from ._late_layers import Kind, LateLayer, late_layers
-from ._readers import Readers
 
 CONFIRMED = "two measured pairs on a CPU: classes of enlarged maps, and a layer over all pairs of a scene"
 

@@ -42,13 +42,14 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    backward_passes,
     dataclass,
+    dims_of,
     draw,
+    sizes,
 )
 
-from ..shared._backward_passes import NODE, STORES
 from ..shared._costs import launched_us, less_by, of_long_ops
-from ..shared._operands import dims_of, sizes
 from ..shared._places import place
 from ..shared._words import count, percent, time
 
@@ -149,15 +150,15 @@ class _Merged:
 
 def _merged(trace: Trace, steps: Steps, nesting: Nesting) -> list[_Merged]:
     events = trace.events
-    stores = np.flatnonzero(events.exactly(STORES))
+    stores = np.flatnonzero(events.exactly(backward_passes.STORES))
     stored = {sizes(dims_of(events, row), 0) for row in _first_of_shapes(events, stores)}
     thin = _thin(events, stored) if stored - {()} else set()
     if not thin:
         return []
     calls = events.of(Category.CPU_OP) & nesting.outermost
     calls &= (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0) & (events.sequence >= 0)
-    rows = np.flatnonzero(calls & ~events.named(NODE) & (events.forward_thread <= 0))
-    nodes = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))
+    rows = np.flatnonzero(calls & ~events.named(backward_passes.NODE) & (events.forward_thread <= 0))
+    nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
     found = []
     products = events.exactly(*_PRODUCTS)[rows] & np.isin(events.dims[rows], list(thin))
     for at in np.flatnonzero(products).tolist():
@@ -247,11 +248,11 @@ def _op(name: str, number: int, dims: list[list[int]]) -> Ev:
 
 
 def _node(name: str, number: int) -> Ev:
-    return Ev(f"{NODE}: {name}", args={"Sequence number": number, "Fwd thread id": 1})
+    return Ev(f"{backward_passes.NODE}: {name}", args={"Sequence number": number, "Fwd thread id": 1})
 
 
 def _stored(*shape: int) -> Ev:
-    return Ev(STORES, dims=[list(shape)], launches="")
+    return Ev(backward_passes.STORES, dims=[list(shape)], launches="")
 
 
 _STEPS = """

@@ -41,14 +41,16 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    backward_of,
+    dims_of,
     draw,
     edits,
     replayed_or,
+    sizes,
     union,
 )
 
 from ..shared._costs import launched_us, less_by, widened
-from ..shared._operands import backward_of, dims_of, sizes
 from ..shared._places import place
 from ..shared._words import count, percent, time
 

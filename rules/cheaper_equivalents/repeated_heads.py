@@ -43,13 +43,15 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    backward_of,
+    dims_of,
     draw,
     edits,
     replayed_or,
+    sizes,
 )
 
 from ..shared._costs import launched_us
-from ..shared._operands import backward_of, dims_of, sizes
 from ..shared._places import often, place
 from ..shared._words import percent, time
 

@@ -44,15 +44,16 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    backward_passes,
     dataclass,
+    dims_of,
     draw,
+    sizes,
     total,
     union,
 )
 
-from ..shared._backward_passes import NODE, STORES, UPDATES
 from ..shared._costs import share_of
-from ..shared._operands import dims_of, sizes
 from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
 
@@ -90,7 +91,9 @@ def check(
         return
     events = trace.events
     low, high = share_of(trace, steps, undilated, work.spans)
-    optimizer_us = steps.per_step_us(float(events.dur_ns[events.named(UPDATES) & events.of(Category.ANNOTATION)].sum()))
+    optimizer_us = steps.per_step_us(
+        float(events.dur_ns[events.named(backward_passes.UPDATES) & events.of(Category.ANNOTATION)].sum())
+    )
     per_step = sum(map(len, found)) / steps.count
     how = "of five sets of tables on a CPU, the least and the most that one call for all rows was shorter; high: and "
     how += "what the optimizer takes for these tables"
@@ -171,10 +174,10 @@ class _Work:
         if not found:
             return None
         rows = np.concatenate(found)
-        nodes = np.flatnonzero(events.named(NODE) & np.isin(events.sequence, events.sequence[rows]))
-        calls = np.flatnonzero(events.named(NODE) | events.exactly(STORES))
+        nodes = np.flatnonzero(events.named(backward_passes.NODE) & np.isin(events.sequence, events.sequence[rows]))
+        calls = np.flatnonzero(events.named(backward_passes.NODE) | events.exactly(backward_passes.STORES))
         calls = calls[nesting.outer_op[calls] == calls]
-        stores = nesting.outer_op[events.exactly(STORES)]
+        stores = nesting.outer_op[events.exactly(backward_passes.STORES)]
         at = np.searchsorted(calls, nodes) + 1
         behind = calls[np.minimum(at, len(calls) - 1)] if len(calls) else calls
         behind = behind[np.isin(behind, stores)]
@@ -199,11 +202,13 @@ def _drawn(*, tables: int = 8, rows: int = 50, width: int = 8, other: int = 8) -
     text = f"step [1{' ' * (len(one) - 2)}][2{' ' * (len(one) - 2)}]\ncpu  {one} {one}"
     found: dict[str, Any] = {name: _lookup(at + 1, rows, other if at % 2 else width) for at, name in enumerate(names)}
     nodes: dict[str, Any] = {
-        name.lower(): Ev(f"{NODE}: EmbeddingBackward0", args={"Sequence number": at + 1, "Fwd thread id": 1})
+        name.lower(): Ev(
+            f"{backward_passes.NODE}: EmbeddingBackward0", args={"Sequence number": at + 1, "Fwd thread id": 1}
+        )
         for at, name in enumerate(names)
     }
-    layer: dict[str, Any] = {"A": Ev("aten::linear"), "Z": Ev(f"{NODE}: AddmmBackward0")}
-    return draw(text, us=50, **found, **nodes, **layer, S=Ev(STORES), O=OPTIMIZER)
+    layer: dict[str, Any] = {"A": Ev("aten::linear"), "Z": Ev(f"{backward_passes.NODE}: AddmmBackward0")}
+    return draw(text, us=50, **found, **nodes, **layer, S=Ev(backward_passes.STORES), O=OPTIMIZER)
 
 
 EXAMPLES = [

@@ -49,12 +49,14 @@ from advisor.api import (
     Trace,
     Undilated,
     Unread,
+    backward_of,
     dataclass,
+    dims_of,
     draw,
+    sizes,
 )
 
 from ..shared._costs import launched_us, of_long_ops
-from ..shared._operands import backward_of, dims_of, sizes
 from ..shared._places import first_line, place
 from ..shared._words import percent, time
 

@@ -44,12 +44,13 @@ from advisor.api import (
     Steps,
     Trace,
     dataclass,
+    dims_of,
     draw,
+    sizes,
     starts_in,
 )
 
 from ..shared._costs import launched_us, less_by
-from ..shared._operands import dims_of, sizes
 from ..shared._places import place
 from ..shared._words import percent, plural, size, time
 

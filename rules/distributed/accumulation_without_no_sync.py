@@ -47,6 +47,7 @@ from advisor.api import (
     Intervals,
     LineCosts,
     Links,
+    NeedlessReductions,
     Nesting,
     Saving,
     Scale,
@@ -62,7 +63,6 @@ from advisor.api import (
 from ..shared._costs import launched_us
 from ..shared._side_effect_factors import BESIDES
 from ..shared._words import count, percent, time
-from ._accumulation import NeedlessReductions
 
 CONFIRMED = "measured pair on a CPU: eight passes for one update, two ranks, with and without no_sync()"
 

@@ -45,6 +45,8 @@ from advisor.api import (
     Example,
     Finding,
     HostCommunication,
+    NeedlessReductions,
+    NeedlessSearch,
     Parallelism,
     RankRecord,
     Replay,
@@ -54,11 +56,9 @@ from advisor.api import (
     draw,
 )
 
-from ._accumulation import NeedlessReductions
 from ._data_parallel import computing_us, data_finding, side_of
 from ._parallel_kinds import finding
 from ._parallel_kinds_examples import KINDS
-from ._unused_search import NeedlessSearch
 
 CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed ResNet on MI300X, DLRM on eight V100s"
 

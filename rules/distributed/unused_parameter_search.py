@@ -30,6 +30,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    NeedlessSearch,
     Scale,
     Steps,
     draw,
@@ -37,7 +38,6 @@ from advisor.api import (
 
 from ..shared._places import often
 from ..shared._words import count, time
-from ._unused_search import NeedlessSearch
 
 CONFIRMED = "measured pair on a CPU: two ranks, a deep and narrow network, with and without the search"
 

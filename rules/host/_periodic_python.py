@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Intervals, Lines, Steps, dataclass, intersect, total
-
-from ._blocks import Block
+from advisor.api import Block, Intervals, Lines, Steps, dataclass, intersect, total
 
 # A stretch that is this many times longer in one step than in the median step comes only now and then.
 _NOW_AND_THEN = 3.0

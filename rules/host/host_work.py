@@ -30,6 +30,9 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
+    MOST_KEPT,
+    TURNS,
+    Block,
     Breakdown,
     Device,
     Ev,
@@ -39,6 +42,7 @@ from advisor.api import (
     LineCost,
     LineCosts,
     Lines,
+    LoopPlaces,
     RankRecord,
     Saving,
     Scale,
@@ -51,9 +55,7 @@ from advisor.api import (
 from ..shared._rising_steps import end_of_rise
 from ..shared._side_effect_factors import BESIDES
 from ..shared._words import percent, time
-from ._blocks import MOST_KEPT, TURNS, Block
 from ._gc_time import collected_us
-from ._loop_places import LoopPlaces
 from ._periodic_python import now_and_then, python_ns
 from ._without_core import kept_waiting, without_core
 

@@ -37,25 +37,27 @@ from collections.abc import Iterator
 from advisor.api import (
     BACKWARD,
     GEMM,
+    MOST_KEPT,
+    Block,
     Breakdown,
     Device,
     Ev,
     Example,
     Finding,
     Fix,
+    Loop,
+    LoopPlaces,
     Saving,
     Scale,
     Steps,
+    Turn,
+    Turns,
     Undilated,
     draw,
 )
 
 from ..shared._side_effect_factors import BESIDES
 from ..shared._words import count, percent, time
-from ._blocks import MOST_KEPT, Block
-from ._loop_iterations import Turn, Turns
-from ._loop_places import LoopPlaces
-from ._loops import Loop
 
 CONFIRMED = "measured pairs on a CPU: an average of weights, a contrastive loss, triplets, a mask, an LSTM, experts"
 

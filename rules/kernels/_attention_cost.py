@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Links, Nesting, Saving, Scale, Steps, Trace, Undilated, dataclass
-
-from ..shared._operands import backward_of
+from advisor.api import Links, Nesting, Saving, Scale, Steps, Trace, Undilated, backward_of, dataclass
 
 Ints = npt.NDArray[np.int64]
 

@@ -40,11 +40,11 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    backward_of,
     draw,
 )
 
 from ..shared._costs import launched_us
-from ..shared._operands import backward_of
 from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._attention_cost import cost_of_plain, fused

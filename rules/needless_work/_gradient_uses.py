@@ -8,10 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Nesting, Optimizer, Trace, dataclass
-
-from ..shared._backward_passes import UPDATES, Pass
-from ..shared._operands import dims_of, shapes_in
+from advisor.api import Category, Events, Nesting, Optimizer, Trace, backward_passes, dataclass, dims_of, shapes_in
 
 Ints = npt.NDArray[np.int64]
 
@@ -35,7 +32,7 @@ class Update:
 def updates(trace: Trace, nesting: Nesting, optimizers: Sequence[Optimizer]) -> list[Update]:
     """Every optimizer step of the trace, in order."""
     events = trace.events
-    spans = events.of(Category.ANNOTATION) & events.named(UPDATES)
+    spans = events.of(Category.ANNOTATION) & events.named(backward_passes.UPDATES)
     step = nesting.ancestor(spans)
     ops = np.flatnonzero(events.of(Category.CPU_OP) & (step >= 0) & (events.dims >= 0))
     known = {one.tensors for one in optimizers}
@@ -96,7 +93,7 @@ def parameters(trace: Trace, nesting: Nesting, optimizers: Sequence[Optimizer]) 
 
 def _touched(trace: Trace, nesting: Nesting) -> set[str]:
     events = trace.events
-    updating = nesting.ancestor(events.of(Category.ANNOTATION) & events.named(UPDATES)) >= 0
+    updating = nesting.ancestor(events.of(Category.ANNOTATION) & events.named(backward_passes.UPDATES)) >= 0
     return {shape for dims in _distinct(events, events.of(Category.CPU_OP) & updating) for shape in shapes_in(dims)}
 
 
@@ -114,7 +111,7 @@ def _distinct(events: Events, rows: npt.NDArray[np.bool_]) -> Iterator[list[obje
         yield dims_of(events, int(chosen[index]))
 
 
-def uses(found: Sequence[Pass], steps: Sequence[Update], known: Parameters) -> list[list[int]]:
+def uses(found: Sequence[backward_passes.Pass], steps: Sequence[Update], known: Parameters) -> list[list[int]]:
     """For each pass what becomes of each of its stores: USED, MAYBE, INPUT, NEVER or DROPPED."""
     kept = {store.shape for one in found for store in one.stores if not store.fresh}
     cleared = _cleared(found)
@@ -143,12 +140,12 @@ def uses(found: Sequence[Pass], steps: Sequence[Update], known: Parameters) -> l
     return result
 
 
-def _kind(one: Pass) -> tuple[object, ...]:
+def _kind(one: backward_passes.Pass) -> tuple[object, ...]:
     """What passes over graphs of one form have in common."""
     return (*(store.shape for store in one.stores), *(store.of for store in one.stores))
 
 
-def _cleared(found: Sequence[Pass]) -> dict[tuple[object, ...], set[int]]:
+def _cleared(found: Sequence[backward_passes.Pass]) -> dict[tuple[object, ...], set[int]]:
     """For each kind of pass, which of its gradients had been dropped before some pass of the window."""
     result: dict[tuple[object, ...], set[int]] = {}
     for one in found:
@@ -157,7 +154,7 @@ def _cleared(found: Sequence[Pass]) -> dict[tuple[object, ...], set[int]]:
     return result
 
 
-def _applied(found: Sequence[Pass], steps: Sequence[Update], at: int, shape: str) -> tuple[int, bool]:
+def _applied(found: Sequence[backward_passes.Pass], steps: Sequence[Update], at: int, shape: str) -> tuple[int, bool]:
     """How many tensors of a shape are updated between this pass and when their gradients are gone; if that is known."""
     later = (one for one in found[at + 1 :] if any(store.fresh and store.shape == shape for store in one.stores))
     gone = next(later, None)
@@ -169,7 +166,7 @@ def _applied(found: Sequence[Pass], steps: Sequence[Update], at: int, shape: str
     return (sum(numbers), True) if gone is not None else (max(1, *numbers, 1), False)
 
 
-def _settled(one: Pass, verdicts: dict[str, tuple[int, int]], piled: set[int]) -> list[int]:
+def _settled(one: backward_passes.Pass, verdicts: dict[str, tuple[int, int]], piled: set[int]) -> list[int]:
     """The verdict on each store; of equal shapes those made by the node of a used gradient are the used ones.
 
     piled: gradients that are added up in every pass and never dropped. Where as many others of their shape are dropped

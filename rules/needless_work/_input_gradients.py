@@ -7,11 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Nesting, Steps, Trace
+from advisor.api import Category, Events, Nesting, Steps, Trace, backward_passes, dims_of, live_ops, shapes_in
 
-from ..shared._backward_passes import Pass
-from ..shared._operands import dims_of, shapes_in
-from ._forwards_without_backward import live_ops
 from ._gradient_uses import INPUT, UNREAD
 
 Ints = npt.NDArray[np.int64]
@@ -20,7 +17,11 @@ _VIEWS = ("aten::detach", "detach", "aten::detach_", "aten::requires_grad_", "at
 
 
 def with_unread(
-    trace: Trace, steps: Steps, nesting: Nesting, found: Sequence[Pass], verdicts: Sequence[Sequence[int]]
+    trace: Trace,
+    steps: Steps,
+    nesting: Nesting,
+    found: Sequence[backward_passes.Pass],
+    verdicts: Sequence[Sequence[int]],
 ) -> list[list[int]]:
     """The verdicts, with UNREAD for an INPUT that no op reads before the next forward pass, nor in any like pass.
 
@@ -50,18 +51,18 @@ def with_unread(
     ]
 
 
-def _evaluated_again(events: Events, found: Sequence[Pass]) -> set[int]:
+def _evaluated_again(events: Events, found: Sequence[backward_passes.Pass]) -> set[int]:
     """Numbers of nodes that several passes go through: a penalty on a slope asks for it in a pass of its own."""
     numbers = [np.unique(events.sequence[list(one.nodes)]) for one in found]
     every, times = np.unique(np.concatenate([np.empty(0, np.int64), *numbers]), return_counts=True)
     return set(every[(times > 1) & (every >= 0)].tolist())
 
 
-def _form(one: Pass) -> tuple[int, ...]:
+def _form(one: backward_passes.Pass) -> tuple[int, ...]:
     return tuple(store.of for store in one.stores)
 
 
-def _is_read(events: Events, live: Ints, one: Pass, shape: str) -> bool:
+def _is_read(events: Events, live: Ints, one: backward_passes.Pass, shape: str) -> bool:
     """Whether an op between this pass and the next forward pass of the trace is given a tensor of that shape."""
     at = int(np.searchsorted(live, one.end_ns))
     until = int(live[at]) if at < len(live) else one.end_ns

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
+    NO_GRAD_SAVES,
     Breakdown,
     Links,
     Nesting,
@@ -23,7 +24,6 @@ from advisor.api import (
 )
 
 from ..shared._costs import launched_us, refill_us, widened
-from ._forwards_without_backward import NO_GRAD_SAVES
 from ._needless_nodes import Needless, forward_of
 
 Ints = npt.NDArray[np.int64]

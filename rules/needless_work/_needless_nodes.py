@@ -9,10 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Links, Nesting, Trace, dataclass
+from advisor.api import Category, Events, Links, Nesting, Trace, backward_passes, dataclass, dims_of, sizes
 
-from ..shared._backward_passes import Pass, Store, inside
-from ..shared._operands import dims_of, sizes
 from ._gradient_uses import DROPPED, INPUT, MAYBE, UNREAD, USED
 
 Ints = npt.NDArray[np.int64]
@@ -51,7 +49,9 @@ class Needless:
     unread_bytes: float
 
 
-def needless(trace: Trace, found: Sequence[Pass], verdicts: Sequence[Sequence[int]], kind: int) -> Needless | None:
+def needless(
+    trace: Trace, found: Sequence[backward_passes.Pass], verdicts: Sequence[Sequence[int]], kind: int
+) -> Needless | None:
     """What goes if gradients of this verdict (NEVER, DROPPED, UNREAD) are not made; None where nothing goes."""
     sure: set[int] = set()
     possible: set[int] = set()
@@ -93,11 +93,15 @@ class _Walk:
     """Questions about one backward pass."""
 
     def __init__(
-        self, events: Events, one: Pass, verdict: Sequence[int], forward: dict[int, set[tuple[int, ...]]]
+        self,
+        events: Events,
+        one: backward_passes.Pass,
+        verdict: Sequence[int],
+        forward: dict[int, set[tuple[int, ...]]],
     ) -> None:
         self.events, self.one, self.verdict, self.forward = events, one, verdict, forward
         self.fates: dict[int, set[int]] = {}
-        self.stores: dict[int, list[Store]] = {}
+        self.stores: dict[int, list[backward_passes.Store]] = {}
         for store, fate in zip(one.stores, verdict, strict=True):
             self.fates.setdefault(store.of, set()).add(fate)
             self.stores.setdefault(store.of, []).append(store)
@@ -148,7 +152,7 @@ class _Walk:
 
     def _ends_here(self, at: int) -> bool:
         """Whether this node hands no gradient on: it makes those of its parameters alone."""
-        rows = inside(self.events, self.one.nodes[at])
+        rows = backward_passes.inside(self.events, self.one.nodes[at])
         products = [row for row in rows if self.events.text(row) == "aten::mm"]
         if products:
             stored = {store.shape for store in self.stores[at]}
@@ -184,12 +188,12 @@ class _Walk:
 
     def _incoming(self, at: int) -> tuple[int, ...]:
         """Shape of the gradient that comes into a node: that of its forward op's result."""
-        rows = inside(self.events, self.one.nodes[at])
+        rows = backward_passes.inside(self.events, self.one.nodes[at])
         return sizes(dims_of(self.events, rows[0]), 0) if rows else ()
 
-    def _makers(self, store: Store) -> tuple[list[int], list[int]]:
+    def _makers(self, store: backward_passes.Store) -> tuple[list[int], list[int]]:
         """(rows that make this gradient alone, rows that make it beside another) within the node that made it."""
-        events, rows = self.events, inside(self.events, self.one.nodes[store.of])
+        events, rows = self.events, backward_passes.inside(self.events, self.one.nodes[store.of])
         products = [row for row in rows if events.text(row) == "aten::mm"]
         mine = [row for row in products if store.shape in _product_shapes(events, row)]
         if mine:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Finding, Fix, Lines, Reused, Saving, Scale, Source, Steps, Trace
+from advisor.api import Finding, Fix, Lines, Reused, Saving, Scale, Source, Steps, Trace, UnfollowedForwards, is_layer
 
 from ..shared._places import often, place
 from ..shared._words import percent, time
-from ._forwards_without_backward import UnfollowedForwards, is_layer
 from ._reuse_saving import Reuse
 
 Ints = npt.NDArray[np.int64]

@@ -7,10 +7,19 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import FIRST_GRADIENT, Category, Events, Intervals, Nesting, Trace, dataclass
-
-from ..shared._backward_passes import NODE, UPDATES, Pass, inside
-from ..shared._operands import dims_of, shapes_in, sizes
+from advisor.api import (
+    FIRST_GRADIENT,
+    Category,
+    Events,
+    Intervals,
+    Nesting,
+    Trace,
+    backward_passes,
+    dataclass,
+    dims_of,
+    shapes_in,
+    sizes,
+)
 
 Ints = npt.NDArray[np.int64]
 Key = tuple[int, int]
@@ -41,7 +50,7 @@ class Repeated:
     passes: int
 
 
-def repeated(trace: Trace, nesting: Nesting, found: Sequence[Pass]) -> Repeated | None:
+def repeated(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pass]) -> Repeated | None:
     """What is evaluated again; None where every pass has a graph of its own."""
     events = trace.events
     again = list(_again(trace, nesting, found))
@@ -66,18 +75,18 @@ def repeated(trace: Trace, nesting: Nesting, found: Sequence[Pass]) -> Repeated 
 class _Again:
     """A pass over a graph that passes before it went through: the nodes it repeats, and what it adds to gradients."""
 
-    before: Pass
-    now: Pass
+    before: backward_passes.Pass
+    now: backward_passes.Pass
     number: int  # which of the passes over this graph it is, from 2 on
     nodes: tuple[int, ...]
     added: tuple[int, ...]
 
 
-def _again(trace: Trace, nesting: Nesting, found: Sequence[Pass]) -> Iterator[_Again]:
+def _again(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pass]) -> Iterator[_Again]:
     events = trace.events
     anew = _recorded_inside(trace, nesting, found)
-    breaks = np.flatnonzero(events.of(Category.ANNOTATION) & events.named(UPDATES, _CLEARS))
-    before: Pass | None = None
+    breaks = np.flatnonzero(events.of(Category.ANNOTATION) & events.named(backward_passes.UPDATES, _CLEARS))
+    before: backward_passes.Pass | None = None
     number, seen = 1, set[Key]()
     for one in found:
         if not one.stores or not anew.isdisjoint(one.nodes):
@@ -97,27 +106,29 @@ def _key(events: Events, row: int) -> Key:
     return int(events.sequence[row]), int(events.forward_thread[row])
 
 
-def _keys(events: Events, one: Pass) -> set[Key]:
+def _keys(events: Events, one: backward_passes.Pass) -> set[Key]:
     return {_key(events, row) for row in one.nodes if events.sequence[row] >= 0}
 
 
-def _recorded_inside(trace: Trace, nesting: Nesting, found: Sequence[Pass]) -> set[int]:
+def _recorded_inside(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pass]) -> set[int]:
     """Engine calls inside of which ops are recorded: of passes that are differentiated, or that compute layers anew."""
     events = trace.events
     ops = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
-    outer = nesting.outer_op.compress(ops & ~events.named(NODE, "Backward"))
+    outer = nesting.outer_op.compress(ops & ~events.named(backward_passes.NODE, "Backward"))
     calls = np.zeros(len(events), bool)
     calls[[row for one in found for row in one.nodes]] = True
     return set(outer[calls[outer]].tolist())
 
 
-def _added(one: Pass, again: set[int]) -> tuple[int, ...]:
+def _added(one: backward_passes.Pass, again: set[int]) -> tuple[int, ...]:
     """The engine calls that add gradients of repeated nodes to stored ones; none where some had been dropped."""
     stores = [store for store in one.stores if store.of >= 0 and one.nodes[store.of] in again]
     return () if any(store.fresh for store in stores) else tuple(store.node for store in stores)
 
 
-def _untouched(events: Events, breaks: Ints, before: Pass, one: Pass, added: Sequence[int]) -> bool:
+def _untouched(
+    events: Events, breaks: Ints, before: backward_passes.Pass, one: backward_passes.Pass, added: Sequence[int]
+) -> bool:
     """Whether nothing between two passes takes the gradients that the first one stored."""
     first, stop = np.searchsorted(events.start_ns, (before.end_ns, one.start_ns)).tolist()
     if np.any((breaks >= first) & (breaks < stop)):
@@ -130,7 +141,9 @@ def _untouched(events: Events, breaks: Ints, before: Pass, one: Pass, added: Seq
     return not any(weights & set(shapes_in(dims_of(events, row))) for row in known.tolist())
 
 
-def _call(events: Events, fills: Ints, before: Pass, one: Pass) -> tuple[tuple[int, int], int]:
+def _call(
+    events: Events, fills: Ints, before: backward_passes.Pass, one: backward_passes.Pass
+) -> tuple[tuple[int, int], int]:
     """(when the call that starts a pass fills the loss's gradient until the first node, when the op before ended)."""
     first, stop = np.searchsorted(events.start_ns, (before.end_ns, one.start_ns)).tolist()
     here = fills[(fills >= first) & (fills < stop)]
@@ -139,7 +152,7 @@ def _call(events: Events, fills: Ints, before: Pass, one: Pass) -> tuple[tuple[i
     return (start_ns, one.start_ns), int(np.max(events.end_ns[first:at], initial=before.end_ns))
 
 
-def _runs(events: Events, one: Pass, goes: set[int]) -> list[tuple[int, int]]:
+def _runs(events: Events, one: backward_passes.Pass, goes: set[int]) -> list[tuple[int, int]]:
     """The spans of a pass in which one engine call after the other goes."""
     spans: list[tuple[int, int]] = []
     last = False
@@ -156,9 +169,13 @@ def _like_a_sum(events: Events, again: Sequence[int]) -> list[int]:
 
     The first node that a pass has in common with others is where its branch joins theirs.
     """
-    rows = inside(events, again[0])
+    rows = backward_passes.inside(events, again[0])
     joined = sizes(dims_of(events, rows[0]), 0) if rows else ()
-    alike = [row for row in again if joined and any(_on_two(events, op, joined) for op in inside(events, row))]
+    alike = [
+        row
+        for row in again
+        if joined and any(_on_two(events, op, joined) for op in backward_passes.inside(events, row))
+    ]
     return [min(alike, key=lambda row: int(events.dur_ns[row]))] if alike else []
 
 

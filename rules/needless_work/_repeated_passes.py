@@ -7,9 +7,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import FIRST_GRADIENT, Reused, Trace, dataclass
-
-from ..shared._backward_passes import NODE, begins
+from advisor.api import FIRST_GRADIENT, Reused, Trace, backward_passes, dataclass
 
 Ints = npt.NDArray[np.int64]
 
@@ -32,10 +30,10 @@ def passes_again(trace: Trace, reused: Reused, pairs: Ints) -> PassesAgain:
     From one value, and a gradient that `backward()` filled, two passes through the same nodes compute the same.
     """
     events = trace.events
-    numbered = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))
+    numbered = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
     if not len(numbered) or not len(pairs):
         return PassesAgain(numbered[:0], numbered[:0])
-    bounds = [*np.flatnonzero(begins(events, numbered)).tolist(), len(numbered)]
+    bounds = [*np.flatnonzero(backward_passes.begins(events, numbered)).tolist(), len(numbered)]
     passes = {low: numbered[low:stop] for low, stop in pairwise(bounds)}
     roots = np.array(list(passes))
     fills = _fills(trace, reused, numbered[roots])
@@ -78,8 +76,12 @@ def _recorders(trace: Trace, reused: Reused, nodes: Ints) -> Ints:
 def _with_stores(trace: Trace, nodes: Ints) -> Ints:
     """The nodes of a pass with those between and right behind them that store gradients, which have no number."""
     events = trace.events
-    others = np.flatnonzero(events.named(NODE) & (events.sequence < 0) & (events.thread == events.thread[nodes[0]]))
-    following = np.flatnonzero(events.named(NODE) & (events.sequence >= 0) & (events.thread == events.thread[nodes[0]]))
+    others = np.flatnonzero(
+        events.named(backward_passes.NODE) & (events.sequence < 0) & (events.thread == events.thread[nodes[0]])
+    )
+    following = np.flatnonzero(
+        events.named(backward_passes.NODE) & (events.sequence >= 0) & (events.thread == events.thread[nodes[0]])
+    )
     first, last = int(events.start_ns[nodes[0]]), int(events.start_ns[nodes[-1]])
     after = following[events.start_ns[following] > last]
     stop = int(events.start_ns[after[0]]) if len(after) else int(np.iinfo(np.int64).max)

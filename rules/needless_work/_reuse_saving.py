@@ -19,6 +19,8 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    UnfollowedForwards,
+    backward_passes,
     dataclass,
     edits,
     replayed_or,
@@ -27,10 +29,8 @@ from advisor.api import (
     union,
 )
 
-from ..shared._backward_passes import NODE, begins
 from ..shared._costs import launched_us, share_of
 from ..shared._side_effect_factors import BESIDES
-from ._forwards_without_backward import UnfollowedForwards
 from ._repeated_passes import passes_again
 
 Ints = npt.NDArray[np.int64]
@@ -118,7 +118,7 @@ def reuse(
     # Gradients of what is cast once are added up all the same, before the cast's own node instead of behind it.
     kept = _sums(trace, nesting, np.intersect1d(nodes, _nodes(trace, reused, casts)))
     wide = _both(_joined(trace, steps, reused.ops[~views], solid), _joined(trace, steps, reused.ops, alone))
-    every = np.flatnonzero(events.named(NODE) & (events.thread == steps.main_thread))
+    every = np.flatnonzero(events.named(backward_passes.NODE) & (events.thread == steps.main_thread))
     behind = _joined(trace, steps, every, np.intersect1d(nodes, every))
     of_nodes = union(events.start_ns[nodes], events.end_ns[nodes])
     return Reuse(
@@ -180,7 +180,7 @@ def _nodes(trace: Trace, reused: Reused, rows: Ints) -> Ints:
     known = (at < len(mine) - 1) & (mine[np.minimum(at, len(mine) - 1)] == rows)
     first = events.sequence[rows[known]]
     stop = events.sequence[mine[at[known] + 1]]
-    nodes = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))
+    nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
     order = np.argsort(events.sequence[nodes], kind="stable")
     ordered = events.sequence[nodes][order]
     low, high = np.searchsorted(ordered, first), np.searchsorted(ordered, stop)
@@ -194,10 +194,10 @@ def _in_passes_of(trace: Trace, nodes: Ints, firsts: Ints) -> Ints:
     Without any node of first ops they are all of them: what is made once, before the loop, has no backward pass.
     """
     events = trace.events
-    every = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))
+    every = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
     if not len(firsts) or not len(nodes):
         return nodes
-    number = np.cumsum(begins(events, every))
+    number = np.cumsum(backward_passes.begins(events, every))
     both = np.intersect1d(number[np.isin(every, nodes)], number[np.isin(every, firsts)])
     return nodes[np.isin(nodes, every[np.isin(number, both)])]
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from advisor.api import (
     GEMM,
+    NO_GRAD_SAVES,
     Breakdown,
     Ev,
     Example,
@@ -37,7 +38,9 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    UnfollowedForwards,
     draw,
+    is_network,
     total,
     union,
 )
@@ -45,7 +48,6 @@ from advisor.api import (
 from ..shared._costs import calm, launched_us
 from ..shared._places import often, place
 from ..shared._words import percent, time
-from ._forwards_without_backward import NO_GRAD_SAVES, UnfollowedForwards, is_network
 
 CONFIRMED = "measured pair on a CPU: a validation every 5 steps, with and without no_grad"
 

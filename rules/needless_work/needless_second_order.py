@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
+    NO_GRAD_SAVES,
     OPTIMIZER,
     Breakdown,
     Category,
@@ -46,15 +47,16 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    UnfollowedForwards,
+    backward_passes,
     draw,
+    is_network,
     total,
     union,
 )
 
-from ..shared._backward_passes import NODE, UPDATES, Pass, passes
 from ..shared._places import often, place
 from ..shared._words import percent, time
-from ._forwards_without_backward import NO_GRAD_SAVES, UnfollowedForwards, is_network
 
 CONFIRMED = "measured pair on a CPU: first-order meta-learning with create_graph=True, and without"
 
@@ -83,7 +85,7 @@ def check(
 ) -> Iterator[Finding]:
     if breakdown.on_device:
         return
-    found = passes(trace, steps, nesting)
+    found = backward_passes.passes(trace, steps, nesting)
     vain = list(_in_vain(trace, nesting, found))
     if not vain:
         return
@@ -124,14 +126,14 @@ def check(
     )
 
 
-def _in_vain(trace: Trace, nesting: Nesting, found: Sequence[Pass]) -> Iterator[Pass]:
+def _in_vain(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pass]) -> Iterator[backward_passes.Pass]:
     """The passes that record themselves and that no pass goes through; none of a form that another goes through."""
     events = trace.events
     own = _recorded(events, nesting, found)
     if not any(own):
         return
-    nodes = np.flatnonzero(events.named(NODE) & (events.sequence >= 0))
-    updates = events.start_ns[events.of(Category.ANNOTATION) & events.named(UPDATES)]
+    nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
+    updates = events.start_ns[events.of(Category.ANNOTATION) & events.named(backward_passes.UPDATES)]
     last_ns = int(updates.max()) if len(updates) else 0
     used = set()
     for one, numbers in zip(found, own, strict=True):
@@ -145,7 +147,10 @@ def _in_vain(trace: Trace, nesting: Nesting, found: Sequence[Pass]) -> Iterator[
 
 
 def _behind(
-    trace: Trace, found: Sequence[Pass], vain: Sequence[Pass], forwards: UnfollowedForwards | None
+    trace: Trace,
+    found: Sequence[backward_passes.Pass],
+    vain: Sequence[backward_passes.Pass],
+    forwards: UnfollowedForwards | None,
 ) -> Intervals:
     """When ops on the gradients of these passes ran that were recorded for them alone: up to the next pass."""
     starts = np.array([*(one.start_ns for one in found), np.iinfo(np.int64).max], np.int64)
@@ -156,7 +161,7 @@ def _behind(
     return union(np.array([run.start_ns for run in mine], np.int64), np.array([run.end_ns for run in mine], np.int64))
 
 
-def _recorded(events: Events, nesting: Nesting, found: Sequence[Pass]) -> list[tuple[int, int] | None]:
+def _recorded(events: Events, nesting: Nesting, found: Sequence[backward_passes.Pass]) -> list[tuple[int, int] | None]:
     """For each pass (first, last) number under which it recorded what its derivatives called; None where it did not."""
     of = np.full(len(events) + 1, -1, np.int64)  # the last one answers for rows without a parent
     for at, one in enumerate(found):
@@ -185,7 +190,7 @@ def _twice(events: Events, nesting: Nesting, rows: Ints) -> npt.NDArray[np.bool_
     return np.asarray(holds[rows], bool)
 
 
-def _form(events: Events, one: Pass) -> tuple[int, ...]:
+def _form(events: Events, one: backward_passes.Pass) -> tuple[int, ...]:
     return tuple(events.name[list(one.nodes)].tolist())
 
 

@@ -40,12 +40,12 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    UnfollowedForwards,
     draw,
 )
 
 from ..shared._places import place
 from ..shared._words import percent, plural, time
-from ._forwards_without_backward import UnfollowedForwards
 from ._reuse_saving import owned, reuse, saving_of
 
 CONFIRMED = "measured pair on a CPU: the rays of all pixels of a camera, made in each step"

@@ -45,6 +45,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    backward_passes,
     draw,
     edits,
     replayed_or,
@@ -52,7 +53,6 @@ from advisor.api import (
     union,
 )
 
-from ..shared._backward_passes import NODE, STORES, passes
 from ..shared._costs import launched_us, widened
 from ..shared._places import place
 from ..shared._words import count, percent, time
@@ -79,7 +79,7 @@ def check(
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain drowns in the noise between steps
 ) -> Iterator[Finding]:
-    found = repeated(trace, nesting, passes(trace, steps, nesting))
+    found = repeated(trace, nesting, backward_passes.passes(trace, steps, nesting))
     if found is None:
         return
     # Where branches of the losses meet, a sum comes instead: a repeated row on as many bytes stays for it.
@@ -134,7 +134,7 @@ def _spans(trace: Trace, rows: Ints, more: Intervals) -> Intervals:
 
 
 def _node(number: int) -> Ev:
-    return Ev(f"{NODE}: AddmmBackward0", args={"Sequence number": number, "Fwd thread id": 1})
+    return Ev(f"{backward_passes.NODE}: AddmmBackward0", args={"Sequence number": number, "Fwd thread id": 1})
 
 
 def _op(name: str, number: int) -> Ev:
@@ -179,7 +179,7 @@ def _drawn(
         "Q": between,
         "R": Ev("aten::ones_like", dims=[[]]),
         "N": Ev("aten::threshold_backward", dims=[_BATCH, _BATCH]),
-        "S": Ev(STORES, dims=[_WEIGHT], launches=""),
+        "S": Ev(backward_passes.STORES, dims=[_WEIGHT], launches=""),
         "J": Ev("aten::detach", dims=[_WEIGHT]),
         "K": Ev("aten::add_" if added else "aten::detach", dims=[_WEIGHT, _WEIGHT]),
     }

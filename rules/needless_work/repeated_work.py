@@ -50,12 +50,12 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    UnfollowedForwards,
     draw,
 )
 
 from ..shared._places import place
 from ..shared._words import count, percent, plural, time
-from ._forwards_without_backward import UnfollowedForwards
 from ._reuse_saving import owned, reuse, saving_of
 
 CONFIRMED = "measured pairs on a CPU: an encoder that runs twice on a batch, a weight that is built at each time step"

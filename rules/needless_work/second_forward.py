@@ -44,6 +44,8 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    Unfollowed,
+    UnfollowedForwards,
     draw,
     edits,
     replayed_or,
@@ -54,7 +56,6 @@ from advisor.api import (
 from ..shared._costs import calm, launched_us, widened
 from ..shared._places import often, place
 from ..shared._words import percent, time
-from ._forwards_without_backward import Unfollowed, UnfollowedForwards
 from ._proven_passes import FIRST_OUTPUT, called, proven_again, times, without_gradients
 from ._reuse_saving import reuse, saving_of
 from ._second_forward_examples import LAYER, WITHOUT_GRADIENTS, backward, linear

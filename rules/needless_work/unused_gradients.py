@@ -52,10 +52,10 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    backward_passes,
     draw,
 )
 
-from ..shared._backward_passes import NODE, STORES, passes
 from ..shared._words import count, percent, plural, time
 from ._gradient_uses import DROPPED, NEVER, UNREAD, parameters, updates, uses
 from ._input_gradients import with_unread
@@ -91,7 +91,7 @@ def check(
     numbers = [one.tensors for one in facts.optimizers if one.tensors]
     if not numbers or len(numbers) < len(facts.optimizers):
         return
-    found = passes(trace, steps, nesting)
+    found = backward_passes.passes(trace, steps, nesting)
     most = max((len(one.stores) for one in found), default=0)
     known = parameters(trace, nesting, facts.optimizers)
     # Without a gradient too many for all optimizers, or for one of several, all may be used.
@@ -173,7 +173,7 @@ def _finding(
 
 
 def _node(number: int) -> Ev:
-    return Ev(f"{NODE}: AddmmBackward0", args={"Sequence number": number, "Fwd thread id": 1})
+    return Ev(f"{backward_passes.NODE}: AddmmBackward0", args={"Sequence number": number, "Fwd thread id": 1})
 
 
 def _linear(number: int, *weights: int) -> Ev:
@@ -181,7 +181,7 @@ def _linear(number: int, *weights: int) -> Ev:
 
 
 def _stored(*shape: int, fill: float = 1.0) -> Ev:
-    return Ev(STORES, dims=[list(shape)], launches="", fill=fill)
+    return Ev(backward_passes.STORES, dims=[list(shape)], launches="", fill=fill)
 
 
 _STEPS = """

@@ -38,6 +38,7 @@ from advisor.api import (
     LinesTrace,
     Replay,
     Scale,
+    StateReads,
     Steps,
     Trace,
     Undilated,
@@ -46,11 +47,11 @@ from advisor.api import (
     replayed_or,
     total,
     union,
+    where_read,
 )
 
 from ..shared._costs import calm, widened
 from ..shared._places import often, place
-from ..shared._state import StateReads, where_read
 from ..shared._words import percent, size, time
 
 CONFIRMED = "measured pair on a CPU: a deep copy of the state after each step against one at the end of the epoch"

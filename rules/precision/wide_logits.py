@@ -45,13 +45,16 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    backward_of,
+    dims_of,
     draw,
+    dtypes_of,
     edits,
     replayed_or,
+    sizes,
 )
 
 from ..shared._costs import launched_us
-from ..shared._operands import backward_of, dims_of, dtypes_of, sizes
 from ..shared._places import often
 from ..shared._words import percent, size, time
 

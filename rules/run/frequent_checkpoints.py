@@ -42,6 +42,7 @@ from advisor.api import (
     Saving,
     Scale,
     Source,
+    StateReads,
     Steps,
     Trace,
     Undilated,
@@ -49,11 +50,11 @@ from advisor.api import (
     edits,
     replayed_or,
     total,
+    where_read,
 )
 
 from ..shared._costs import widened
 from ..shared._places import often, place
-from ..shared._state import StateReads, where_read
 from ..shared._words import percent, time
 from ._rhythm import Rhythm, rhythm
 

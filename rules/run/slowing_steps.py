@@ -30,6 +30,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    GrowingOps,
     LineCosts,
     Lines,
     Links,
@@ -49,7 +50,6 @@ from ..shared._costs import launched_us
 from ..shared._places import place
 from ..shared._rising_steps import grown_by_times, grown_in_rounds, rise_of
 from ..shared._words import count, percent, time
-from ._growth import GrowingOps
 
 CONFIRMED = "measured pair on a CPU: a statistic over all outputs so far in each step against one at the end"
 

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Links, Nesting, Steps, Trace
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.trace.events import Category, Events, Trace
 
 _NODE = "autograd::engine::evaluate_function"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from advisor.api import LineCosts, Source, dataclass
-
-from ._chains import Chains
-from ._loop_places import LoopPlaces
+from advisor.analyses.costs.line_costs import LineCosts
+from advisor.analyses.loops.dependent_iterations import Chains
+from advisor.analyses.loops.loop_places import LoopPlaces
+from advisor.frozen import dataclass
+from advisor.model import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import AUTOGRAD_NODE, FIRST_GRADIENT, Category, Events, Nesting, Steps, Trace, dataclass
-
-from ._operands import dims_of
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.work.operands import dims_of
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Events, Trace
+from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 
 Ints = npt.NDArray[np.int64]
 

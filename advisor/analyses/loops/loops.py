@@ -9,11 +9,13 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Breakdown, LineCost, LineCosts, Links, Nesting, Steps, Trace, dataclass, shapes, starts_in
-
-from ..shared._backward_passes import NODE
-from ..shared._operands import outermost
-from ._blocks import TURNS, is_python
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.costs.line_costs import LineCost, LineCosts
+from advisor.analyses.dataflow.backward_passes import NODE
+from advisor.analyses.loops.line_blocks import TURNS, is_python
+from advisor.analyses.work.op_work import shapes
+from advisor.frozen import dataclass
+from advisor.trace.events import Trace
 
 # An op that takes longer than this on a CPU has work to do besides being called.
 _SHORT_OP_US = 60.0
@@ -42,15 +44,6 @@ class Loop:
     picks: bool = False  # each turn works on elements of its own, which a mask picks
     feeds: bool = False  # Python reads a number in each turn and may give it to the next
     derives: bool = False  # each turn runs a backward pass through the forward pass of all, as rows of a Jacobian do
-
-
-def called_by_lines(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> Ints:
-    """Ops that a line of the loop's thread called itself: not the loader's, the optimizer's or the backward pass's."""
-    found = outermost(trace, steps, nesting, links)
-    for part in ("input", "backward", "optimizer"):
-        if (spans := breakdown.intervals.get(part)) is not None:
-            found = found[~starts_in(trace.events.start_ns[found], spans)]
-    return found
 
 
 def layers_of(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints) -> dict[int, float]:

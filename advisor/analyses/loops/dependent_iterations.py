@@ -8,9 +8,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events, LineCosts, Missing, RankRecord, Steps, Trace, dataclass, dispatched
-
-from ._loop_places import LoopPlaces
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.costs.line_costs import LineCosts
+from advisor.analyses.dataflow.observed_ops import dispatched
+from advisor.analyses.loops.loop_places import LoopPlaces
+from advisor.capture.record import RankRecord
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.trace.events import Events, Trace
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

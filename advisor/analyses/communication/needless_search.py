@@ -7,9 +7,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Steps, Trace, dataclass, is_communication
-
-from ..shared._operands import dims_of, sizes
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.communication.communication import is_communication
+from advisor.analyses.work.operands import dims_of, sizes
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Trace
 
 Ints = npt.NDArray[np.int64]
 

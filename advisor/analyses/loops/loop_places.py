@@ -6,23 +6,27 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from advisor.api import (
-    Breakdown,
-    LineCost,
-    LineCosts,
-    Links,
-    Nesting,
-    RankRecord,
-    Steps,
-    Stretch,
-    Trace,
-    Undilated,
-    dataclass,
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.costs.line_costs import LineCost, LineCosts
+from advisor.analyses.dataflow.backward_passes import passes
+from advisor.analyses.loops.line_blocks import TURNS, Block, block, blocks, is_python, with_callers
+from advisor.analyses.loops.line_ops import LineOps
+from advisor.analyses.loops.loops import (
+    Ints,
+    Loop,
+    derives,
+    feeds,
+    feeds_back,
+    in_most_turns,
+    layers_of,
+    loops,
+    picks,
 )
-
-from ..shared._backward_passes import passes
-from ._blocks import TURNS, Block, block, blocks, is_python, with_callers
-from ._loops import Ints, Loop, called_by_lines, derives, feeds, feeds_back, in_most_turns, layers_of, loops, picks
+from advisor.analyses.step.deprofiled import Stretch, Undilated
+from advisor.capture.record import RankRecord
+from advisor.frozen import dataclass
+from advisor.trace.events import Trace
 
 # Lines of Python this near to a loop are part of what it is for.
 _BESIDE = 2
@@ -46,15 +50,14 @@ class LoopPlaces:
         cls,
         trace: Trace,
         steps: Steps,
-        breakdown: Breakdown,
         costs: LineCosts,
         nesting: Nesting,
-        links: Links,
+        called: LineOps,
         undilated: Undilated,
         record: RankRecord | None,
     ) -> LoopPlaces:
         """The places of this rank. Missing where costs of lines are."""
-        rows = called_by_lines(trace, steps, nesting, links, breakdown)
+        rows = called.rows
         ops = [
             (_without_passes(place, loop, trace, steps, nesting, costs, undilated), loop)
             for place, loop in _of_ops(trace, steps, costs, rows, _weights(record))

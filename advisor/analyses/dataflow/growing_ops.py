@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Missing, Steps, Trace, dataclass, element_counts
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.work.op_work import element_counts
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Events, Trace
 
 Ints = npt.NDArray[np.int64]
 

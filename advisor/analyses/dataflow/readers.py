@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import AUTOGRAD_NODE, Events, Missing, Nesting, ObservedOps, Trace, dataclass
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.dataflow.observed_ops import ObservedOps
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.trace.events import Events, Trace
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 Ints = npt.NDArray[np.int64]
 

@@ -7,9 +7,15 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Intervals, Lines, Missing, Nesting, Source, Steps, Trace, dataclass
-
-from ..shared._backward_passes import NODE
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.dataflow.backward_passes import NODE
+from advisor.analyses.lines.lines import Lines
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.model import Source
+from advisor.trace.events import Category, Events, Trace
+from advisor.trace.intervals import Intervals
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -9,21 +9,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import (
-    Category,
-    Events,
-    Intervals,
-    Lines,
-    LinesTrace,
-    Missing,
-    Nesting,
-    Source,
-    Steps,
-    Trace,
-    dataclass,
-)
-
-from ._operands import dims_of, dtypes_of, sizes
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.lines.lines import Lines, LinesTrace
+from advisor.analyses.work.operands import dims_of, dtypes_of, sizes
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.model import Source
+from advisor.trace.events import Category, Events, Trace
+from advisor.trace.intervals import Intervals
 
 Ints = npt.NDArray[np.int64]
 

@@ -7,7 +7,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Missing, RankRecord, Steps, Trace, dataclass, element_counts
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.work.op_work import element_counts
+from advisor.capture.record import RankRecord
+from advisor.computed import Missing
+from advisor.frozen import dataclass
+from advisor.trace.events import Category, Events, Trace
 
 # A pass that reduces less than this part of what the last pass of its update reduces keeps its gradients to itself:
 # what it still sends are statistics of normalisation, or buffers.

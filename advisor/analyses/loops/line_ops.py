@@ -1,0 +1,34 @@
+"""Ops that lines of the user's code call themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.analyses.base.links import Links
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.step.breakdown import Breakdown
+from advisor.analyses.work.operands import outermost
+from advisor.frozen import dataclass
+from advisor.trace.events import Trace
+from advisor.trace.intervals import starts_in
+
+
+@dataclass(frozen=True, slots=True)
+class LineOps:
+    """Outermost ops of the loop's thread that are not the loader's, the optimizer's or the backward pass's.
+
+    rows  their rows, in order of start
+    """
+
+    rows: npt.NDArray[np.int64]
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> LineOps:
+        """The ops of the profiled steps."""
+        found = outermost(trace, steps, nesting, links)
+        for part in ("input", "backward", "optimizer"):
+            if (spans := breakdown.intervals.get(part)) is not None:
+                found = found[~starts_in(trace.events.start_ns[found], spans)]
+        return cls(found)
