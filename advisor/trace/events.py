@@ -7,7 +7,6 @@ import functools
 import itertools
 from collections.abc import Callable, Hashable
 from dataclasses import field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from advisor.frozen import dataclass
 from advisor.model import Health
+from advisor.trace.category import Category as Category  # noqa: PLC0414 - exported again: where everybody looks for it
 from advisor.trace.intervals import Intervals, union
 from advisor.trace.meta import Meta
 
@@ -24,23 +24,6 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
-
-
-class Category(IntEnum):
-    """What an event is, across eras and vendors (`advisor.trace.dialects` maps the raw names)."""
-
-    OTHER = 0
-    CPU_OP = 1
-    ANNOTATION = 2
-    PYTHON = 3
-    RUNTIME = 4  # host calls into CUDA, HIP, Level Zero …, runtime and driver
-    KERNEL = 5
-    MEMCPY = 6
-    MEMSET = 7
-    DEVICE_ANNOTATION = 8  # a copy of an annotation on the device's rows: never work
-    SYNC = 9
-    OVERHEAD = 10
-    FOREIGN_DEVICE = 11  # rows of an accelerator whose work we cannot tell apart: MTIA, HPU …
 
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)

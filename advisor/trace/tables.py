@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.trace.dialects import category
-from advisor.trace.read.schema import Row
+from advisor.trace.schema import Row
 
 
 class Table(dict[Any, int]):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from advisor.capture.inside import bootstrap
+from advisor.capture.inside import bootstrap, process_role
 from advisor.capture.inside.facts import secrets
 from advisor.capture.inside.steps import phases, plan, tracker
 from advisor.capture.launcher import launch
@@ -67,11 +67,11 @@ def test_everything_from_the_script_on_is_the_scripts(words: list[str], ours: in
 )
 def test_what_a_process_is(command: list[str], script: str, role: str) -> None:
     settings = {"targets": [os.path.realpath("train.py"), "pkg.train"], "parent": 0}
-    assert bootstrap.role_of(settings, command, script) == role
+    assert process_role.role_of(settings, command, script) == role
 
 
 def test_the_started_process_is_the_rank_whatever_it_runs() -> None:
-    assert bootstrap.role_of({"targets": [], "parent": os.getppid()}, ["python", "-c", "1"], "-c") == "rank"
+    assert process_role.role_of({"targets": [], "parent": os.getppid()}, ["python", "-c", "1"], "-c") == "rank"
 
 
 def test_scripts_are_found_on_any_launchers_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from advisor.trace.read import kineto, load
 from advisor.trace.read.extract import extract
-from advisor.trace.read.schema import decoder
+from advisor.trace.schema import decoder
 from advisor.trace.tables import Tables
 
 _scan = pytest.importorskip("advisor.trace.read._scan", reason="the extension was not built")

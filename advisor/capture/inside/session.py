@@ -12,13 +12,13 @@ from _thread import get_ident
 from typing import Any
 
 from . import rank_record, unranked_child
-from .bootstrap import is_fork_server
 from .facts import compiler, precision_choice
 from .facts.process_facts import Facts
 from .facts.rank_identity import Place
 from .guards import hooks
 from .guards.signals import Exits, when_worker_ends
 from .listeners import Ears
+from .process_role import is_fork_server
 from .steps.backward_rhythm import PASSES
 from .steps.clock import Clock
 from .steps.phases import AFTER, DONE, LINES, OBSERVED, READY, RECORD, TIMING, Phases

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from .bootstrap import is_fork_server
+from .process_role import is_fork_server
 from .steps.backward_rhythm import PASSES
 
 # The file by which processes of one run agree on who is recorded; it goes when run.json is put together.

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from advisor.trace.events import Category, Trace
+from advisor.trace.category import Category
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
+
+    from advisor.trace.events import Trace
 
 # Columns of integers whose -1 means "absent": shown as <NA>.
 _NULLABLE = (

@@ -11,7 +11,7 @@ from advisor.frozen import dataclass
 from advisor.trace.events import Category
 from advisor.trace.numbers import ABSENT, Ints, integers, times
 from advisor.trace.read.fields import Decoded, Fields, Int32s
-from advisor.trace.read.schema import ExactInstant, ExactRow, Instant, InstantArgs, LabelRow, Row, RowArgs
+from advisor.trace.schema import ExactInstant, ExactRow, Instant, InstantArgs, LabelRow, Row, RowArgs
 from advisor.trace.tables import Tables
 
 NO_ARGS = RowArgs()

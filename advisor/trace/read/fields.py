@@ -1,4 +1,4 @@
-"""What rows of a slice say in `args`, field by field: the rows that `advisor.trace.read.schema` decoded."""
+"""What rows of a slice say in `args`, field by field: the rows that `advisor.trace.schema` decoded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from advisor.trace.events import Collective, Waited
 from advisor.trace.numbers import Ints, integer, integers
-from advisor.trace.read.schema import RowArgs
+from advisor.trace.schema import RowArgs
 from advisor.trace.tables import Tables, Texts
 
 NO_WAIT = (-1.0, -1.0)

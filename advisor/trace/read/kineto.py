@@ -18,12 +18,12 @@ from advisor.trace.numbers import TooLargeError
 from advisor.trace.read import top_level
 from advisor.trace.read.assemble import assemble, assemble_memory
 from advisor.trace.read.extract import COLUMNS, MEMORY_COLUMNS, Columns, extract
-from advisor.trace.read.schema import decoder
 from advisor.trace.read.split import halves, opening, slices
 from advisor.trace.read.store import Store
 from advisor.trace.read.top_level import no_events
 from advisor.trace.repair import health as checks
 from advisor.trace.repair.event_by_event import END, Careful
+from advisor.trace.schema import decoder
 from advisor.trace.tables import Tables
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Slices of ordinary rows to columns by the extension `_scan`, in less than half the time of structs.
 
-Other slices are refused and read by `advisor.trace.read.schema`, as all are where the extension was not built.
+Other slices are refused and read by `advisor.trace.schema`, as all are where the extension was not built.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from advisor.trace.numbers import Ints
 from advisor.trace.read import _scan
 from advisor.trace.read.extract import NO_ARGS, Columns, Complete, columns_of, keep_labels, memory_columns
 from advisor.trace.read.fields import Decoded, Int32s, spread
-from advisor.trace.read.schema import LabelRow, Row
+from advisor.trace.schema import LabelRow, Row
 from advisor.trace.tables import Table, Tables
 
 if _scan.LAYOUT != 1:

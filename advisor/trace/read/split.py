@@ -19,7 +19,6 @@ LONGEST_HEAD = 256 << 20
 _SPACE = b" \t\r\n"
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _FIRST_KEY = re.compile(rb'\s*"(?:ph|name|cat|id|pid|tid|ts|dur|args|s|bp)"\s*:')
-BOUNDARY = re.compile(r'\}\s*+(?:,\s*+)?(?=\{\s*"(?:ph|name|cat|id|pid|tid|ts|dur|args|s|bp)"\s*:)')
 
 
 @dataclass(slots=True)

@@ -15,9 +15,8 @@ from typing import Any
 from msgspec import Raw
 
 from advisor.trace.numbers import ABSENT, nanoseconds
-from advisor.trace.read.schema import Instant, InstantArgs, LabelArgs, LabelRow, Row, RowArgs
-from advisor.trace.read.split import BOUNDARY
 from advisor.trace.repair.mend import mended
+from advisor.trace.schema import BOUNDARY, Instant, InstantArgs, LabelArgs, LabelRow, Row, RowArgs
 
 # Attempts per slice to read an event that goes on past the next boundary (a list of objects in its args).
 LONG_ATTEMPTS = 64

@@ -6,11 +6,15 @@ refuse its whole slice, which then takes the careful path (`advisor.trace.repair
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
+
+# Where one event ends and the usual first key of another follows.
+BOUNDARY = re.compile(r'\}\s*+(?:,\s*+)?(?=\{\s*"(?:ph|name|cat|id|pid|tid|ts|dur|args|s|bp)"\s*:)')
 
 NAN = float("nan")
 NO_JSON = Raw()
