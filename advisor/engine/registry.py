@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
@@ -66,14 +67,14 @@ def _load_pack(entry: EntryPoint) -> list[Rule | Broken]:
     return list(_load_package(package, entry.name))
 
 
-def _load_package(package: ModuleType, pack: str) -> Iterator[Rule | Broken]:
+def _load_package(package: ModuleType, pack: str, family: str = "") -> Iterator[Rule | Broken]:
     """The rules of a package and of its public sub-packages. A sub-package with a `check` is a rule itself."""
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         if info.name.startswith("_"):
             continue
         name = f"{package.__name__}.{info.name}"
         if not info.ispkg:
-            yield _load_rule(name, pack)
+            yield _load_rule(name, pack, family)
             continue
         try:
             inner = importlib.import_module(name)
@@ -81,15 +82,21 @@ def _load_package(package: ModuleType, pack: str) -> Iterator[Rule | Broken]:
             yield Broken(info.name, f"the package {name} does not load: {_one_line(failure)}")
             continue
         if hasattr(inner, "check"):
-            yield _load_rule(name, pack)
+            yield _load_rule(name, pack, family)
         else:
-            yield from _load_package(inner, pack)
+            yield from _load_package(inner, pack, _family_of(inner))
 
 
-def _load_rule(module: str, pack: str) -> Rule | Broken:
+def _family_of(package: ModuleType) -> str:
+    """The first line of its docstring; the name of a package that has none."""
+    said = inspect.cleandoc(package.__doc__ or "").partition("\n")[0].rstrip(".")
+    return said or package.__name__.rpartition(".")[2].replace("_", " ")
+
+
+def _load_rule(module: str, pack: str, family: str) -> Rule | Broken:
     rule_id = module.rpartition(".")[2].replace("_", "-")
     try:
-        return from_module(importlib.import_module(module), pack)
+        return from_module(importlib.import_module(module), pack, family)
     except BadRuleError as failure:
         return Broken(rule_id, f"{module} is no rule: {failure}")
     except Exception as failure:

@@ -40,7 +40,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A loaded rule module."""
+    """A loaded rule module.
+
+    family: what the sub-package of its pack that it lies in says of itself, "Data loading"; empty for a flat pack.
+    """
 
     id: str
     title: str
@@ -49,6 +52,7 @@ class Rule:
     examples: tuple[Example, ...]
     confirmed: str
     pack: str
+    family: str = ""
 
     @property
     def thresholds(self) -> dict[str, Any]:
@@ -75,7 +79,7 @@ class BadRuleError(Exception):
     """A module that lies in a rule pack and is no rule; the message says what it lacks."""
 
 
-def from_module(module: ModuleType, pack: str) -> Rule:
+def from_module(module: ModuleType, pack: str, family: str = "") -> Rule:
     """The rule that a module is. Raises BadRuleError when something is missing."""
     page = inspect.cleandoc(module.__doc__ or "")
     check = getattr(module, "check", None)
@@ -91,4 +95,5 @@ def from_module(module: ModuleType, pack: str) -> Rule:
         examples=tuple(getattr(module, "EXAMPLES", ())),
         confirmed=str(getattr(module, "CONFIRMED", "")),
         pack=pack,
+        family=family,
     )

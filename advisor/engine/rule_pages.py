@@ -27,24 +27,48 @@ def page(rule: Rule, width: int | None = None) -> str:
         lines.append("none")
     confirmed = rule.confirmed or "nothing yet: unconfirmed rules are listed apart"
     lines += ["", "## Confirmed by", *_broken(confirmed, width)]
+    if rule.family:
+        lines += ["", f"Family: {rule.family}."]
     if rule.pack != "builtin":
         lines += ["", f"From the pack '{rule.pack}'."]
     return "\n".join(lines)
 
 
 def listing(rules: Rules, width: int | None = None) -> str:
-    """Each rule's id and title in a column of its own; one line per rule where `width` is None."""
-    rows = [(rule.id, rule.title) for rule in rules.rules]
-    rows += [(broken.rule, f"did not load: {broken.reason}") for broken in rules.broken]
-    column = max((len(name) for name, _ in rows), default=0) + 2
-    return "\n".join(line for name, says in rows for line in _broken(f"{name:<{column}}{says}", width, indent=column))
+    """Rules by family, each id with its title in a column of its own; one line per rule where `width` is None."""
+    column = max((len(one) for one in [*rules.by_id(), *(broken.rule for broken in rules.broken)]), default=0) + 2
+    blocks = [
+        [family, *(_row(rule.id, rule.title, column, width) for rule in found)]
+        for family, found in _families(rules).items()
+    ]
+    if rules.broken:
+        blocks.append(["Did not load", *(_row(broken.rule, broken.reason, column, width) for broken in rules.broken)])
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _row(name: str, says: str, column: int, width: int | None) -> str:
+    return "\n".join(_broken(f"{name:<{column}}{says}", width, indent=column))
 
 
 def table(rules: Rules) -> str:
-    """The rules as a Markdown table."""
-    lines = ["| rule | what it finds |", "|---|---|"]
-    lines += [f"| `{rule.id}` | {rule.title} |" for rule in rules.rules]
+    """The families of rules as a Markdown table."""
+    lines = ["| family | rules |", "|---|---|"]
+    lines += [
+        f"| {family} | {', '.join(f'`{rule.id}`' for rule in found)} |" for family, found in _families(rules).items()
+    ]
     return "\n".join(lines)
+
+
+def _families(rules: Rules) -> dict[str, list[Rule]]:
+    """family -> its rules, both in alphabetical order; rules of a flat pack are a family under the pack's name."""
+    found: dict[str, list[Rule]] = {}
+    for rule in sorted(rules.rules, key=lambda rule: (_family(rule).lower(), rule.id)):
+        found.setdefault(_family(rule), []).append(rule)
+    return found
+
+
+def _family(rule: Rule) -> str:
+    return rule.family or f"Pack '{rule.pack}'"
 
 
 def _filled(text: str, width: int | None) -> list[str]:

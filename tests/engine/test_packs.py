@@ -79,6 +79,19 @@ def test_thresholds_of_a_pack_are_configured_like_ours(site: Path, trace: Path) 
     assert "did you mean 'budget_us'?" in done.stderr
 
 
+def test_a_pack_may_sort_its_rules_into_families(site: Path, trace: Path) -> None:
+    listed = advisor(site, "rules").stdout
+    family = listed.split("\n\n")[[block.split("\n")[0] for block in listed.split("\n\n")].index("Storage")]
+    assert [line.split()[0] for line in family.splitlines()[1:]] == ["local-disk"]
+    assert "Family: Storage." in advisor(site, "explain", "local-disk").stdout
+
+    done = advisor(site, "analyze", str(trace), "--format", "json")
+    outcomes = {outcome["rule"]: outcome for outcome in json.loads(done.stdout)["outcomes"]}
+    assert outcomes["local-disk"]["status"] == "clear"
+    assert outcomes["absent"]["status"] == "error"
+    assert "the package acme.rules.absent does not load" in outcomes["absent"]["reason"]
+
+
 def test_explain_and_rules_know_the_pack(site: Path) -> None:
     assert "agreed in the team" in advisor(site, "explain", "long-step").stdout
     assert "long-step" in advisor(site, "rules").stdout
