@@ -103,11 +103,11 @@ def analyse(
     reference = _reference(results)
     step_us = reference.step_us
     own = [merge.brought_to(step_us, result.outcomes, result.step_us) for result in results]
-    outcomes = merge.outcomes(own, next(one for one, of in zip(own, results, strict=True) if of is reference))
+    outcomes = merge.merged_outcomes(own, next(one for one, of in zip(own, results, strict=True) if of is reference))
     ranks = _side_by_side(results, reference)
     compared = list(_of_job([rule for rule in chosen if of_job(rule)], ranks, results, reference, config))
     waits_us = ranks.waits_us if ranks else 0.0
-    outcomes = [*deduct_waiting.outcomes(outcomes, compared, reference.known_us, waits_us, step_us), *compared]
+    outcomes = [*deduct_waiting.without_waiting(outcomes, compared, reference.known_us, waits_us, step_us), *compared]
     outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
     outcomes += ignored(rules, config)
     outcomes.sort(key=lambda outcome: outcome.rule)
@@ -208,7 +208,7 @@ def _outcomes(one: RankInput, rules: Sequence[Rule], computed: Computed, config:
         return apply(rule, computed, config.thresholds.get(rule.id, {}), one.rank)
 
     if not config.select and two_threads.is_worth_it(len(one.trace.events)):
-        return two_threads.outcomes(rules, computed, ask)
+        return two_threads.of_two_threads(rules, computed, ask)
     return tuple(map(ask, rules))
 
 

@@ -23,7 +23,7 @@ def brought_to(step_us: float, of_rank: tuple[Outcome, ...], rank_step_us: float
     return tuple(replace(one, findings=tuple(map(scaled, one.findings))) for one in of_rank)
 
 
-def outcomes(per_rank: Sequence[tuple[Outcome, ...]], reference: tuple[Outcome, ...]) -> list[Outcome]:
+def merged_outcomes(per_rank: Sequence[tuple[Outcome, ...]], reference: tuple[Outcome, ...]) -> list[Outcome]:
     """One outcome per rule: equal findings of several ranks become one that names the ranks."""
     if len(per_rank) == 1:
         return list(reference)

@@ -37,7 +37,7 @@ def is_worth_it(events: int) -> bool:
     return events >= LARGE_EVENTS and cores() > 1
 
 
-def outcomes(rules: Sequence[Rule], computed: Computed, ask: Callable[[Rule], Outcome]) -> tuple[Outcome, ...]:
+def of_two_threads(rules: Sequence[Rule], computed: Computed, ask: Callable[[Rule], Outcome]) -> tuple[Outcome, ...]:
     """What each rule says, in the order of the rules: what `ask` gives for each."""
     waiting = deque(enumerate(rules))
     said: dict[int, Outcome] = {}

@@ -18,8 +18,8 @@ from advisor.gate.difference import MOST_OF_A_KIND, causes
 from advisor.gate.model import Result, StepTime
 from advisor.gate.moved_lines import changed_lines
 from advisor.gate.pairs import Mode, Pair, Side
-from advisor.gate.plan import Plan
 from advisor.gate.profile import profile
+from advisor.gate.sequential_design import SequentialDesign
 from advisor.gate.stored import findings_changed
 from advisor.model import Report
 
@@ -59,8 +59,8 @@ def run(  # noqa: PLR0913 - what a comparison is made of
     alone = [
         measured.next_pair(base, base, f"self-test {n + 1} of {limits.self_test}") for n in range(limits.self_test)
     ]
-    decided = sequential.run(measured.next_ratio, config.plan, [pair.ratio for pair in alone])
-    step_time = _step_time(decided, measured.given, alone, config.plan, layout, time.monotonic() - began)
+    decided = sequential.run(measured.next_ratio, config.design, [pair.ratio for pair in alone])
+    step_time = _step_time(decided, measured.given, alone, config.design, layout, time.monotonic() - began)
     disturbed = verdict.of_clocks(measured.given, layout.mode)
     final, reason = verdict.combine(disturbed or [verdict.of_step_time(step_time)])
     notes = tuple(_notes(step_time, alone, measured.given))
@@ -101,7 +101,7 @@ def _step_time(
     decided: sequential.Look,
     given: Sequence[Pair],
     alone: Sequence[Pair],
-    plan: Plan,
+    design: SequentialDesign,
     layout: pairs.Layout,
     seconds: float,
 ) -> StepTime:
@@ -114,8 +114,8 @@ def _step_time(
         pairs=decided.pairs,
         noise=decided.noise,
         detectable=decided.detectable,
-        margin=plan.margin,
-        tolerance=plan.tolerance,
+        margin=design.margin,
+        tolerance=design.tolerance,
         base_us=statistics.median(pair.base_us for pair in known),
         head_us=statistics.median(pair.head_us for pair in known),
         mode=layout.mode,

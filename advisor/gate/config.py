@@ -13,7 +13,7 @@ import msgspec
 from advisor.engine.config import known
 from advisor.errors import UsageError
 from advisor.gate.counters import NEUTRAL, TOLERANCES
-from advisor.gate.plan import Plan
+from advisor.gate.sequential_design import SequentialDesign
 from advisor.model import Severity, Unit
 
 WHERE = "[tool.torch-advisor.gate]"
@@ -54,7 +54,7 @@ class StepTimeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Four pairs of base against base: enough to see a machine too noisy to be worth ten more.
     self_test: int = 4
 
-    def plan(self) -> Plan:
+    def design(self) -> SequentialDesign:
         """The sequential test that these limits ask for. Raises UsageError for limits that cannot work."""
         margin, tolerance = share(self.margin, "step_time.margin"), share(self.tolerance, "step_time.tolerance")
         if not 0 <= margin < tolerance < 1:
@@ -68,7 +68,7 @@ class StepTimeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError(f"{WHERE} step_time.pairs: needs rising numbers from 3 up, such as [6, 10, 16]")
         if self.steps < 5 or self.warmup < 0 or self.self_test < 0 or self.self_test == 1:
             raise UsageError(f"{WHERE} step_time: needs steps >= 5, warmup >= 0, self_test 0 or >= 2")
-        return Plan(margin, tolerance, self.alpha, looks=self.pairs)
+        return SequentialDesign(margin, tolerance, self.alpha, looks=self.pairs)
 
 
 class CounterLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,7 +118,7 @@ class GateConfig(msgspec.Struct, frozen=True):
 
     baseline: str
     step_time: StepTimeLimits
-    plan: Plan
+    design: SequentialDesign
     counters: dict[str, CounterLimit]
     budgets: tuple[Budget, ...]
     suppress: tuple[Suppression, ...]
@@ -147,7 +147,7 @@ def parse(table: Mapping[str, Any]) -> GateConfig:
     return GateConfig(
         baseline=read.baseline,
         step_time=read.step_time,
-        plan=read.step_time.plan(),
+        design=read.step_time.design(),
         counters=read.counters,
         budgets=tuple(_budget(key, value) for key, value in sorted(limits.items())),
         suppress=tuple(read.suppress),

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from advisor.frozen import dataclass
 from advisor.gate import signed_rank
 from advisor.gate.model import Verdict
-from advisor.gate.plan import Plan
+from advisor.gate.sequential_design import SequentialDesign
 from advisor.gate.student import quantile
 
 Floats = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ _NORMAL = 1.4826
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The test after some pairs. Shares of the base's step time; `detectable` is found with the plan's power."""
+    """The test after some pairs. Shares of the base's step time; `detectable` is found with the design's power."""
 
     decision: Verdict
     change: float
@@ -52,47 +52,47 @@ class Look:
     confirmed: bool | None = None
 
 
-def run(measure: Callable[[], float], plan: Plan, self_test: Sequence[float] = ()) -> Look:
+def run(measure: Callable[[], float], design: SequentialDesign, self_test: Sequence[float] = ()) -> Look:
     """Measures pairs until the test decides. `measure` gives one pair's log ratio; `self_test` those of base/base."""
     floor = noise_floor(self_test)
-    if self_test and detectable(floor, plan.looks[-1], plan) > _HOPELESS * plan.tolerance:
-        return _hopeless(self_test, floor, plan)
-    first, ratios = _series(measure, plan, floor)
-    if first.decision != "regression" or first.change >= _NEAR_MARGIN * plan.margin:
+    if self_test and detectable(floor, design.looks[-1], design) > _HOPELESS * design.tolerance:
+        return _hopeless(self_test, floor, design)
+    first, ratios = _series(measure, design, floor)
+    if first.decision != "regression" or first.change >= _NEAR_MARGIN * design.margin:
         return first
-    second, more = _series(measure, plan, floor)
+    second, more = _series(measure, design, floor)
     if second.decision == "regression":
-        return replace(look([*ratios, *more], plan, floor), decision="regression", further_pairs=None, confirmed=True)
-    both = look([*ratios, *more], plan, floor)
+        return replace(look([*ratios, *more], design, floor), decision="regression", further_pairs=None, confirmed=True)
+    both = look([*ratios, *more], design, floor)
     # Not confirmed: only the bound may still acquit it, on all the pairs.
     decision: Verdict = "pass" if both.decision == "pass" else "inconclusive"
     return replace(both, decision=decision, confirmed=False)
 
 
-def _series(measure: Callable[[], float], plan: Plan, floor: float) -> tuple[Look, list[float]]:
+def _series(measure: Callable[[], float], design: SequentialDesign, floor: float) -> tuple[Look, list[float]]:
     ratios: list[float] = []
-    for pairs in plan.looks:
+    for pairs in design.looks:
         while len(ratios) < pairs:
             ratios.append(measure())
-        result = look(ratios, plan, floor)
+        result = look(ratios, design, floor)
         if result.decision != "inconclusive":
             break
     return result, ratios
 
 
-def look(ratios: Sequence[float], plan: Plan, floor: float = 0.0) -> Look:
+def look(ratios: Sequence[float], design: SequentialDesign, floor: float = 0.0) -> Look:
     """The test on the log ratios of the pairs so far. `floor`: the noise of the self-test, in log units."""
     values = np.asarray(ratios, np.float64)
     pairs = len(values)
     # A few pairs that happen to agree must not look more precise than the machine has shown itself to be.
     noise = max(float(values.std(ddof=1)), floor)
     effect = signed_rank.hodges_lehmann(values)
-    low, high = _bounds(values, noise, plan.alpha_per_look)
-    found = detectable(noise, pairs, plan)
+    low, high = _bounds(values, noise, design.alpha_per_look)
+    found = detectable(noise, pairs, design)
     decision: Verdict = "inconclusive"
-    if low > 0 and effect > math.log1p(plan.margin):
+    if low > 0 and effect > math.log1p(design.margin):
         decision = "regression"
-    elif high < math.log1p(plan.tolerance) and found <= plan.tolerance:
+    elif high < math.log1p(design.tolerance) and found <= design.tolerance:
         decision = "pass"
     return Look(
         decision=decision,
@@ -102,7 +102,7 @@ def look(ratios: Sequence[float], plan: Plan, floor: float = 0.0) -> Look:
         noise=math.expm1(noise),
         detectable=found,
         pairs=pairs,
-        further_pairs=further_pairs(effect, noise, pairs, plan) if decision == "inconclusive" else None,
+        further_pairs=further_pairs(effect, noise, pairs, design) if decision == "inconclusive" else None,
     )
 
 
@@ -121,34 +121,34 @@ def noise_floor(self_test: Sequence[float]) -> float:
     return min(float(np.sqrt(np.mean(values**2))), _NORMAL * float(np.median(values)))
 
 
-def detectable(noise: float, pairs: int, plan: Plan) -> float:
-    """The smallest change (a share) that the test finds with the plan's power at this noise and number of pairs."""
+def detectable(noise: float, pairs: int, design: SequentialDesign) -> float:
+    """The smallest change (a share) that the test finds with the design's power at this noise and number of pairs."""
     error = noise / math.sqrt(pairs)
-    to_see = (quantile(1.0 - plan.alpha_per_look, pairs - 1) + quantile(plan.power, pairs - 1)) * error
-    beyond_margin = math.log1p(plan.margin) + quantile(plan.power, pairs - 1) * error
+    to_see = (quantile(1.0 - design.alpha_per_look, pairs - 1) + quantile(design.power, pairs - 1)) * error
+    beyond_margin = math.log1p(design.margin) + quantile(design.power, pairs - 1) * error
     return math.expm1(min(max(to_see, beyond_margin), 50.0))  # e**50: no step is that slow, and exp must not overflow
 
 
-def further_pairs(effect: float, noise: float, pairs: int, plan: Plan) -> int:
+def further_pairs(effect: float, noise: float, pairs: int, design: SequentialDesign) -> int:
     """How many more pairs would decide if change and noise stay as they are; 0 where no affordable number would."""
     for total in range(pairs + 1, _AFFORDABLE_PAIRS + 1):
-        reach = quantile(1.0 - plan.alpha_per_look, total - 1) * noise / math.sqrt(total)
-        slower = effect - reach > 0 and effect > math.log1p(plan.margin)
-        within = effect + reach < math.log1p(plan.tolerance) and detectable(noise, total, plan) <= plan.tolerance
+        reach = quantile(1.0 - design.alpha_per_look, total - 1) * noise / math.sqrt(total)
+        slower = effect - reach > 0 and effect > math.log1p(design.margin)
+        within = effect + reach < math.log1p(design.tolerance) and detectable(noise, total, design) <= design.tolerance
         if slower or within:
             return total - pairs
     return 0
 
 
-def _hopeless(self_test: Sequence[float], floor: float, plan: Plan) -> Look:
-    last = plan.looks[-1]
+def _hopeless(self_test: Sequence[float], floor: float, design: SequentialDesign) -> Look:
+    last = design.looks[-1]
     return Look(
         decision="inconclusive",
         change=0.0,
         low=0.0,
         high=0.0,
         noise=math.expm1(floor),
-        detectable=detectable(floor, last, plan),
+        detectable=detectable(floor, last, design),
         pairs=0,
-        further_pairs=further_pairs(0.0, floor, len(self_test), plan),
+        further_pairs=further_pairs(0.0, floor, len(self_test), design),
     )

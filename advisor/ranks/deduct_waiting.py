@@ -13,7 +13,7 @@ WAITING = frozenset(("exposed_communication", "communication"))
 _LEAST = 0.05
 
 
-def outcomes(
+def without_waiting(
     single: Sequence[Outcome],
     of_job: Sequence[Outcome],
     known_us: Mapping[str, float],

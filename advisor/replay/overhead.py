@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.replay.edges import Floats
 from advisor.replay.graph import Graph
-from advisor.replay.plan import Plan
+from advisor.replay.play_order import PlayOrder
 from advisor.replay.simulate import Weights, step_ns
 from advisor.trace.events import Category, Events
 
@@ -35,7 +35,7 @@ class Overhead:
         return replace(weights, lead=left)
 
     def calibrated(
-        self, plan: Plan, weights: Weights, before_ns: float, unprofiled_ns: float | None
+        self, plan: PlayOrder, weights: Weights, before_ns: float, unprofiled_ns: float | None
     ) -> tuple[Weights, float]:
         """The weights without the profiler, and the step with them: rows cost what makes it the un-profiled one.
 

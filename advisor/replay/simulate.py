@@ -10,7 +10,7 @@ import numpy.typing as npt
 from advisor.frozen import dataclass
 from advisor.replay.edges import Floats
 from advisor.replay.graph import Graph
-from advisor.replay.plan import Held, Plan
+from advisor.replay.play_order import Held, PlayOrder
 from advisor.replay.stretches import Rows, Stretch, Walk
 
 _NEVER = -np.inf
@@ -59,7 +59,7 @@ class Played:
     point_time: Floats
 
 
-def offsets(plan: Plan, weights: Weights) -> Floats:
+def offsets(plan: PlayOrder, weights: Weights) -> Floats:
     """Host work between the node that each point's time derives from and the point, ns."""
     points = plan.graph.points
     total = np.cumsum(weights.lead)
@@ -70,7 +70,7 @@ def offsets(plan: Plan, weights: Weights) -> Floats:
 class Sheet:
     """A plan with weights filled in, ready to be played from any starting state."""
 
-    def __init__(self, plan: Plan, weights: Weights) -> None:
+    def __init__(self, plan: PlayOrder, weights: Weights) -> None:
         count = len(plan.order)
         self.plan, self.weights = plan, weights
         self.offset = offsets(plan, weights)
@@ -116,12 +116,12 @@ class Sheet:
         return done
 
 
-def play_once(plan: Plan, weights: Weights) -> Played:
+def play_once(plan: PlayOrder, weights: Weights) -> Played:
     """One pass from the state in which the window opened: what the unedited graph is checked with."""
     return _first_pass(Sheet(plan, weights))
 
 
-def step_ns(plan: Plan, weights: Weights) -> float:
+def step_ns(plan: PlayOrder, weights: Weights) -> float:
     """Length of a step in the steady state: the window is played again and again until its growth has settled.
 
     Each round begins where every queue stood at the end of the one before; the slowest queue sets the pace. What was
@@ -130,14 +130,14 @@ def step_ns(plan: Plan, weights: Weights) -> float:
     return _steady_ns(Sheet(plan, _without_early(plan, weights)))
 
 
-def play_both(plan: Plan, weights: Weights) -> tuple[Played, float]:
+def play_both(plan: PlayOrder, weights: Weights) -> tuple[Played, float]:
     """What `play_once` and `step_ns` give, for less than both cost."""
     sheet = Sheet(plan, weights)
     without = _without_early(plan, weights)
     return _first_pass(sheet), _steady_ns(sheet if without is weights else Sheet(plan, without))
 
 
-def _without_early(plan: Plan, weights: Weights) -> Weights:
+def _without_early(plan: PlayOrder, weights: Weights) -> Weights:
     early = plan.graph.work.early
     if not early.any():
         return weights

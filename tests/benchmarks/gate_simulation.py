@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from advisor.gate import sequential
-from advisor.gate.sequential import Plan
+from advisor.gate.sequential import SequentialDesign
 
 Draw = Callable[[np.random.Generator, float], Iterator[float]]
 MOST_PAIRS = 64  # four of the self-test, two series of at most 16, and some to spare
@@ -93,10 +93,10 @@ KINDS: dict[str, Draw] = {
 
 
 def simulate(
-    kind: str, sigma: float, change: float, gates: int, seed: int, plan: Plan | None = None
+    kind: str, sigma: float, change: float, gates: int, seed: int, plan: SequentialDesign | None = None
 ) -> dict[str, object]:
     """Runs `gates` gates of one kind of noise on a true change; shares of the verdicts, and what the pairs cost."""
-    plan = plan or Plan()
+    plan = plan or SequentialDesign()
     rng = np.random.default_rng([seed, list(KINDS).index(kind), round(sigma * 1e4), round(change * 1e4)])
     verdicts: Counter[str] = Counter()
     pairs, silent = 0, 0

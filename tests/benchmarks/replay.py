@@ -29,7 +29,7 @@ from advisor.analyses.costs.replay import Replay
 from advisor.computed import Computed
 from advisor.replay.edits import scale
 from advisor.replay.graph import build
-from advisor.replay.plan import prepare
+from advisor.replay.play_order import prepare
 from advisor.replay.simulate import play_once, weights_of
 from advisor.trace.events import Category, Trace
 from advisor.trace.read.load import load, read_bytes

@@ -131,7 +131,9 @@ def test_text_takes_the_width_of_the_terminal(command: list[str], columns: int, 
 
 def test_a_page_keeps_its_code_and_its_lists() -> None:
     page = "Title.\n\n## How to fix it\nSome words\nand more:\n\n    a = 1  # code of some length\n- one\n  word\n- two"
-    rule = SimpleNamespace(id="x", page=page, thresholds={}, confirmed="", pack="builtin", family="", threshold_reasons=dict)
+    rule = SimpleNamespace(
+        id="x", page=page, thresholds={}, confirmed="", pack="builtin", family="", threshold_reasons=dict
+    )
     lines = rule_pages.page(cast(Rule, rule), 20).splitlines()
     for line in (
         "x: Title.",

@@ -161,4 +161,4 @@ def test_answers_come_in_the_order_of_the_rules_and_none_is_lost(tmp_path: Path,
         time.sleep(0.0002)  # so that both threads get some
         return apply(rule, computed, {})
 
-    assert [one.rule for one in two_threads.outcomes(rules, computed, ask)] == [rule.id for rule in rules]
+    assert [one.rule for one in two_threads.of_two_threads(rules, computed, ask)] == [rule.id for rule in rules]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.gate import sequential, signed_rank, student
-from advisor.gate.plan import Plan
+from advisor.gate.sequential_design import SequentialDesign
 
 # Published table of Student's t, one-sided; four digits.
 TABLE = {
@@ -97,8 +97,8 @@ def test_the_centre_lies_between_the_extremes_and_shifts_with_the_data(values: l
 @settings(deadline=None)
 @given(ratios)
 def test_slower_and_faster_are_judged_alike(values: list[float]) -> None:
-    plan = Plan()
-    forward, backward = sequential.look(values, plan), sequential.look([-v for v in values], plan)
+    design = SequentialDesign()
+    forward, backward = sequential.look(values, design), sequential.look([-v for v in values], design)
     assert math.log1p(forward.low) == pytest.approx(-math.log1p(backward.high), abs=1e-9)
     assert math.log1p(forward.change) == pytest.approx(-math.log1p(backward.change), abs=1e-9)
 
@@ -106,35 +106,35 @@ def test_slower_and_faster_are_judged_alike(values: list[float]) -> None:
 @settings(deadline=None)
 @given(ratios)
 def test_no_pass_where_the_tolerance_could_not_have_been_detected(values: list[float]) -> None:
-    plan = Plan()
-    result = sequential.look(values, plan)
+    design = SequentialDesign()
+    result = sequential.look(values, design)
     if result.decision == "pass":
-        assert result.detectable <= plan.tolerance
-        assert result.high < plan.tolerance
+        assert result.detectable <= design.tolerance
+        assert result.high < design.tolerance
     if result.decision == "regression":
         assert result.low > 0
-        assert result.change > plan.margin
+        assert result.change > design.margin
 
 
 def test_identical_pairs_decide_at_once() -> None:
-    assert sequential.run(lambda: 0.0, Plan()).decision == "pass"
-    slow = sequential.run(lambda: math.log(1.1), Plan())
+    assert sequential.run(lambda: 0.0, SequentialDesign()).decision == "pass"
+    slow = sequential.run(lambda: math.log(1.1), SequentialDesign())
     assert (slow.decision, slow.pairs, round(slow.change, 6)) == ("regression", 6, 0.1)
 
 
 def test_a_small_regression_is_repeated_and_must_be_seen_twice() -> None:
     series = iter([0.025] * 6 + [0.025] * 6)
-    twice = sequential.run(lambda: next(series), Plan())
+    twice = sequential.run(lambda: next(series), SequentialDesign())
     assert (twice.decision, twice.confirmed, twice.pairs) == ("regression", True, 12)
     series = iter([0.025] * 6 + [0.0] * 16)
-    once = sequential.run(lambda: next(series), Plan())
+    once = sequential.run(lambda: next(series), SequentialDesign())
     assert once.confirmed is False
     assert once.decision == "pass"  # on all pairs the bound still excludes the tolerance
 
 
 def test_an_open_gate_says_what_would_decide() -> None:
     rng = np.random.default_rng(7)
-    result = sequential.run(lambda: float(rng.normal(0.0, 0.08)), Plan())
+    result = sequential.run(lambda: float(rng.normal(0.0, 0.08)), SequentialDesign())
     assert result.decision == "inconclusive"
     assert result.detectable > 0.05
     assert result.further_pairs
@@ -142,15 +142,16 @@ def test_an_open_gate_says_what_would_decide() -> None:
     more = rng.normal(0.0, 1.0, 16 + result.further_pairs)
     more = (more - more.mean()) / more.std(ddof=1) * math.log1p(result.noise)
     more += math.log1p(result.change) - signed_rank.hodges_lehmann(more)
-    assert sequential.look(list(more), Plan()).detectable <= 0.05 or sequential.look(list(more), Plan()).low > 0
-    assert sequential.look(list(more[: 16 + result.further_pairs // 2]), Plan()).decision == "inconclusive"
+    decided = sequential.look(list(more), SequentialDesign())
+    assert decided.detectable <= 0.05 or decided.low > 0
+    assert sequential.look(list(more[: 16 + result.further_pairs // 2]), SequentialDesign()).decision == "inconclusive"
 
 
 def test_hopeless_noise_stops_after_the_self_test() -> None:
     def never() -> float:
         raise AssertionError("no pair may be measured")
 
-    result = sequential.run(never, Plan(), [0.6, -0.5, 0.4, -0.7])
+    result = sequential.run(never, SequentialDesign(), [0.6, -0.5, 0.4, -0.7])
     assert (result.decision, result.pairs, result.further_pairs) == ("inconclusive", 0, 0)
     assert result.detectable > 0.25
 

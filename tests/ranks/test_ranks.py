@@ -154,7 +154,7 @@ def test_communication_keeps_what_the_rank_itself_does_not_wait() -> None:
     owner = Finding("is late", saving=Saving(0.0, 2_000.0, "modelled", ""))
     single = [Outcome("exposed-communication", "found", findings=(talk,))]
     of_job = [Outcome("straggling-rank", "found", findings=(owner,))]
-    [settled] = deduct_waiting.outcomes(single, of_job, {"communication": 10_000.0}, 7_000.0, 20_000.0)
+    [settled] = deduct_waiting.without_waiting(single, of_job, {"communication": 10_000.0}, 7_000.0, 20_000.0)
     assert settled.findings[0].saving is not None
     assert settled.findings[0].saving.low_us == pytest.approx(300.0)
     assert settled.findings[0].saving.high_us == pytest.approx(2_700.0)

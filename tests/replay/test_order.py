@@ -15,7 +15,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.computed import Computed
 from advisor.drawing.events import H2D_PAGEABLE, ITEM, TO
 from advisor.drawing.timeline import draw
-from advisor.replay import plan, stretches
+from advisor.replay import play_order, stretches
 from advisor.replay.graph import Graph, build
 from advisor.replay.simulate import play_once, step_ns, weights_of
 from advisor.trace.events import Trace
@@ -45,10 +45,10 @@ def drawn() -> Trace:
 def check(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(trace)
     weights = weights_of(graph)
-    quick = plan.prepare(graph)
+    quick = play_order.prepare(graph)
     with monkeypatch.context() as patch:
-        patch.setattr(plan, "_by_time", lambda *_: None)
-        careful = plan.prepare(graph)
+        patch.setattr(play_order, "_by_time", lambda *_: None)
+        careful = play_order.prepare(graph)
     assert sorted(quick.order) == sorted(careful.order)
     one, other = play_once(quick, weights), play_once(careful, weights)
     assert np.array_equal(one.work_end, other.work_end)
@@ -78,7 +78,7 @@ def arrays_and_walks(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> set[bool]
     for shortest in (1, 1 << 40):
         with monkeypatch.context() as patch:
             patch.setattr(stretches, "SHORTEST", shortest)
-            made = plan.prepare(graph)
+            made = play_order.prepare(graph)
         kinds |= {bool(piece.chains) for piece in made.pieces} if shortest == 1 else set()
         assert [piece.start for piece in made.pieces[1:]] == [piece.end for piece in made.pieces[:-1]]
         for one in (weights, unsynced):
@@ -99,7 +99,7 @@ def test_stretches_of_a_real_trace_end_as_node_by_node(name: str, monkeypatch: p
         pytest.skip("the real traces do not lie beside this checkout")
     trace = load(REAL / name)
     arrays_and_walks(trace, monkeypatch)
-    assert {bool(piece.chains) for piece in plan.prepare(graph_of(trace)).pieces} == {True, False}
+    assert {bool(piece.chains) for piece in play_order.prepare(graph_of(trace)).pieces} == {True, False}
 
 
 def test_the_order_of_time_is_refused_where_it_breaks_a_dependency() -> None:
@@ -107,6 +107,6 @@ def test_the_order_of_time_is_refused_where_it_breaks_a_dependency() -> None:
     works = np.arange(len(graph.work.row))
     before = np.full(len(works), len(graph.work.row) + len(graph.points))
     none = np.empty(0, np.int64)
-    assert plan._by_time(graph, works, before, none, none) is not None
+    assert play_order._by_time(graph, works, before, none, none) is not None
     last, first = np.argmax(graph.work.end), np.argmin(graph.work.end)
-    assert plan._by_time(graph, works, before, np.array([first]), np.array([last])) is None
+    assert play_order._by_time(graph, works, before, np.array([first]), np.array([last])) is None

@@ -18,7 +18,7 @@ from advisor.model import ReplayCheck, Saving
 from advisor.replay.edits import Edit, Editor
 from advisor.replay.graph import Graph, build, longest_run
 from advisor.replay.overhead import Overhead
-from advisor.replay.plan import Plan, prepare
+from advisor.replay.play_order import PlayOrder, prepare
 from advisor.replay.points import Kind
 from advisor.replay.simulate import Played, Weights, play_both, step_ns, weights_of
 from advisor.trace.events import Category, Ints, Trace
@@ -60,7 +60,7 @@ class Replay:
     notes: tuple[str, ...]
     launching: Ints
     steps: int
-    plan: Plan
+    plan: PlayOrder
     editor: Editor
     scale: Scale
     hypotheses: tuple[Weights, ...]

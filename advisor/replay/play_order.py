@@ -39,7 +39,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class PlayOrder:
     """A graph prepared for playing: only works and waiting points are visited, in an order that respects all edges.
 
     Positions: first one slot per queue (where it stands when the pass begins), then the visited nodes in order.
@@ -73,7 +73,7 @@ class Plan:
         return len(self.graph.threads) + self.graph.work.queues
 
 
-def prepare(graph: Graph) -> Plan:
+def prepare(graph: Graph) -> PlayOrder:
     """Numbers the nodes in an order in which everything stands after what it waits for."""
     works, points, edges = len(graph.work.row), graph.points, graph.edges
     threads = len(graph.threads)
@@ -106,7 +106,7 @@ def prepare(graph: Graph) -> Plan:
     if works:
         ends = np.append(np.flatnonzero(graph.work.first)[1:], works) - 1
         last[threads + graph.work.queue[ends]] = position[ends]
-    return Plan(
+    return PlayOrder(
         graph=graph,
         order=order,
         slot_of_work=position[:works].copy(),  # not a view: the rest would be kept with it

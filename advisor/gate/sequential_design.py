@@ -6,7 +6,7 @@ from advisor.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SequentialDesign:
     """What is asked of the test. margin, tolerance: shares of the base's step time; looks: numbers of pairs."""
 
     margin: float = 0.02
