@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -16,9 +18,53 @@ settings.load_profile("same-every-time")
 GOLDEN = Path(__file__).parent / "golden"
 
 
+# More processes than these gain little: each collects all tests, and tests that start ranks use several cores.
+MOST_PROCESSES = 4
+LEFT_OUT = pytest.StashKey[int]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--renew."""
+    """--renew and --complete."""
     parser.addoption("--renew", action="store_true", help="write the golden files anew instead of comparing with them")
+    parser.addoption("--complete", action="store_true", help="run the tests marked `complete`, too, as .ci/run does")
+
+
+def tests_are_named(config: pytest.Config) -> bool:
+    """Whether the command line names tests, and not only files and folders. What it names is run, whatever its mark."""
+    return bool(config.option.keyword or config.option.markexpr or any("::" in word for word in config.args))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many processes `-n auto` takes; 0 is this one alone."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    alone = cores == 1 or tests_are_named(config) or config.option.renew or config.option.collectonly
+    return 0 if alone else min(cores, MOST_PROCESSES)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves the tests marked `complete` to the complete run."""
+    if config.option.complete or tests_are_named(config):
+        return
+    left = [item for item in items if item.get_closest_marker("complete")]
+    items[:] = [item for item in items if not item.get_closest_marker("complete")]
+    config.hook.pytest_deselected(items=left)
+    config.stash[LEFT_OUT] = len(left)
+    if hasattr(config, "workeroutput"):  # a process of pytest-xdist, which tells it to the one that prints
+        config.workeroutput["left_out"] = len(left)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes from a process of pytest-xdist how many tests were left out. Each collects all tests."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Says what was left out, and how to run it."""
+    left = config.stash.get(LEFT_OUT, 0)
+    if left:
+        terminalreporter.write_line(f"left {left} tests for the complete run: pytest --complete")
 
 
 def pytest_configure() -> None:

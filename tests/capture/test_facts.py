@@ -221,7 +221,7 @@ def test_arguments_of_sharding(tmp_path: Path, how: str, expected: dict[str, Any
 
 
 @FOLLOWS_HOOKED_STEPS
-@pytest.mark.parametrize("words", [("loader",), pytest.param((), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("words", [("loader",), pytest.param((), marks=pytest.mark.complete)])
 def test_an_optimizer_inside_compiled_code_is_said(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Its steps cannot be counted: a note says so. A loader tells the steps apart, else time does."""
     # Time windows open after 1, 2.5 and 5 s: the first two may see nothing but the compiler.

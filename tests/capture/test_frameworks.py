@@ -68,7 +68,7 @@ def test_the_framework_that_turns_the_loop(modules: tuple[str, ...], expected: s
     assert call() == expected
 
 
-@pytest.mark.slow
+@pytest.mark.complete
 def test_torchrun(tmp_path: Path) -> None:
     torchrun = Path(sys.executable).with_name("torchrun")
     if not torchrun.is_file():
@@ -79,26 +79,26 @@ def test_torchrun(tmp_path: Path) -> None:
     assert [rank["local_world_size"] for rank in done.record["ranks"]] == [2, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.complete
 def test_python_m_torch_distributed_run(tmp_path: Path) -> None:
     words = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", port())
     two_ranks(capture(tmp_path / "out", sys.executable, *words, SCRIPTS / "ddp.py", launcher=True))
 
 
-@pytest.mark.slow
+@pytest.mark.complete
 @pytest.mark.parametrize("how", ["spawn", "forkserver"])
 def test_mp_spawn(tmp_path: Path, how: str) -> None:
     """The named script only starts its ranks: it trains nothing and leaves nothing."""
     two_ranks(capture(tmp_path / "out", SCRIPTS / "ddp.py", how, env={"MASTER_PORT": port()}))
 
 
-@pytest.mark.slow
+@pytest.mark.complete
 def test_forked_ranks(tmp_path: Path) -> None:
     """A forked process starts with its parent's hooks; where it joins a process group it is a rank of its own."""
     two_ranks(capture(tmp_path / "out", SCRIPTS / "ddp.py", "fork", env={"MASTER_PORT": port()}))
 
 
-@pytest.mark.slow
+@pytest.mark.complete
 def test_ranks_forked_from_a_profiled_process(tmp_path: Path) -> None:
     """torch's profiler does not survive a fork: they train as they would, and a note says why there is no trace."""
     script = tmp_path / "late.py"

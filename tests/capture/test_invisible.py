@@ -35,7 +35,7 @@ def equal(plain: Done, wrapped: Done) -> None:
     assert wrapped.status == plain.status
 
 
-@pytest.mark.slow
+@pytest.mark.complete
 def test_a_script_sees_nothing_of_us(tmp_path: Path) -> None:
     """argv, __main__, sys.path, environment, stdin, pickling, frames, threads, pools of all three start methods."""
     shutil.copy(SCRIPTS / "facts.py", tmp_path)

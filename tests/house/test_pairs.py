@@ -112,7 +112,7 @@ NO_BFLOAT16 = "could not create a primitive descriptor for the LSTM"
 
 
 @pytest.mark.torch
-@pytest.mark.slow  # nearly 200 scripts, each started, trained for two steps and ended
+@pytest.mark.complete  # nearly 200 scripts, each started, trained for two steps and ended
 def test_every_script_trains() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("torchvision")
@@ -132,7 +132,7 @@ def test_every_script_trains() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.slow  # torchrun starts three interpreters, twice
+@pytest.mark.complete  # torchrun starts three interpreters, twice
 @pytest.mark.parametrize("name", [name for name, facts in FAULTS.items() if facts.get("launcher") == "torchrun"])
 def test_pairs_of_two_ranks_train(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -17,7 +17,7 @@ from advisor.trace.read.load import load
 
 torch = pytest.importorskip("torch")
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]  # torchrun starts three interpreters
+pytestmark = [pytest.mark.torch, pytest.mark.complete]  # torchrun starts three interpreters
 
 SCRIPT = SCRIPTS / "parallel_kinds.py"
 # torch 2.6 keeps the last message of a batch alone, and gloo never sends one that nobody keeps.

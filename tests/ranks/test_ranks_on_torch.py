@@ -11,7 +11,7 @@ import pytest
 from capture_runs import SCRIPTS, advised
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]  # torchrun starts three interpreters
+pytestmark = [pytest.mark.torch, pytest.mark.complete]  # torchrun starts three interpreters
 
 SCRIPT = SCRIPTS / "late_rank.py"
 

@@ -1,0 +1,41 @@
+"""Lets `pytest tests/rules -k input_bound` select what a change of that rule needs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+RULES = Path(__file__).parents[2] / "rules"
+# Files of these names hold a rule each; the others are their helpers.
+FILES = {path.stem: path for path in RULES.rglob("[!_]*.py")}
+
+
+@cache
+def helpers(path: Path) -> frozenset[str]:
+    """The private modules of its own family that a file in rules/ imports, directly and through each other."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names = {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)}
+            found |= {name for name in names if name.startswith("_") and (path.parent / f"{name}.py").is_file()}
+    return frozenset(found).union(*(helpers(path.parent / f"{name}.py") for name in found))
+
+
+@cache
+def rules_in(text: str) -> frozenset[str]:
+    """The rules that a piece of a test names: by id, by module, or by a helper that only their family imports."""
+    words = set(re.findall(r"\w+", text.replace("-", "_")))
+    return frozenset(stem for stem, path in FILES.items() if {stem, *helpers(path)} & words)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Gives a test the names of the rules in its text as keywords; where it has none, those of its file."""
+    if not isinstance(item, pytest.Function) or "rule" in item.fixturenames:  # those carry it in their own name
+        return
+    named = rules_in(inspect.getsource(item.function)) or rules_in(item.path.read_text("utf-8"))
+    item.extra_keyword_matches.update(named)
