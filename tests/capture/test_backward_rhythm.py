@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from capture_runs import SCRIPTS, Captured, capture
+from tiers import complete
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -21,7 +22,7 @@ def loop(tmp_path: Path, name: str) -> tuple[Captured, dict[str, Any], dict[str,
     return done, done.rank["steps"], json.loads(done.out.splitlines()[-1])
 
 
-@pytest.mark.parametrize(("name", "passes"), [("plain", 1), ("two_losses", 3), ("checked", 1)])
+@pytest.mark.parametrize(("name", "passes"), [("plain", 1), *complete(("two_losses", 3), ("checked", 1))])
 def test_steps_begin_with_the_backward_pass_of_one_line(tmp_path: Path, name: str, passes: int) -> None:
     done, steps, did = loop(tmp_path, name)
     assert (steps["source"], steps["count"]) == ("backward", did["iterations"])
@@ -35,18 +36,20 @@ def test_steps_begin_with_the_backward_pass_of_one_line(tmp_path: Path, name: st
     assert [file["role"] for file in done.rank["files"]] == ["profile", "lines"]
 
 
-@pytest.mark.parametrize(("name", "source"), [("warmed_up", "optimizer"), ("fed_later", "loader")])
+@pytest.mark.parametrize(("name", "source"), [("warmed_up", "optimizer"), *complete(("fed_later", "loader"))])
 def test_an_optimizer_or_a_loader_that_comes_later_takes_over(tmp_path: Path, name: str, source: str) -> None:
     _, steps, did = loop(tmp_path, name)
     assert (steps["source"], steps["count"]) == (source, did["iterations"])
 
 
+@pytest.mark.complete
 def test_passes_over_parts_of_a_batch_are_no_steps(tmp_path: Path) -> None:
     """Twelve passes for one update: an optimizer is alive, so its steps are waited for."""
     _, steps, did = loop(tmp_path, "accumulated")
     assert (steps["source"], steps["count"]) == ("optimizer", did["iterations"])
 
 
+@pytest.mark.complete
 def test_fewer_passes_than_tell_a_rhythm(tmp_path: Path) -> None:
     _, steps, _ = loop(tmp_path, "few")
     assert (steps["source"], steps["count"]) == ("window", 0)

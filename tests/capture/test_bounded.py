@@ -21,6 +21,7 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
+@pytest.mark.complete
 def test_a_vanished_folder_costs_the_report_and_nothing_else(tmp_path: Path) -> None:
     """The folder for the traces is deleted while the script runs: it ends well, we say so once and return 4."""
     script = tmp_path / "vanishes.py"
@@ -36,6 +37,7 @@ def test_a_vanished_folder_costs_the_report_and_nothing_else(tmp_path: Path) -> 
     assert not (tmp_path / "advisor-report").exists()
 
 
+@pytest.mark.complete
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs a POSIX system")
 def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     """A file stands where the report's folder should go: one line, the script's output whole, nothing overwritten."""
@@ -61,6 +63,7 @@ def test_a_full_disk_is_noticed_before_it_fills(tmp_path: Path) -> None:
     assert "256 MB" in done.rank["notes"][0]
 
 
+@pytest.mark.complete
 def test_a_disk_that_fills_while_the_trace_is_written(tmp_path: Path) -> None:
     """Files may grow to 16 KB only, as on a full disk: the training ends well, and the missing trace is said."""
     script = tmp_path / "full.py"
@@ -75,6 +78,7 @@ def test_a_disk_that_fills_while_the_trace_is_written(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.json"]
 
 
+@pytest.mark.complete
 def test_two_runs_at_once_never_mix(tmp_path: Path) -> None:
     """Same script, same folder, same moment: two whole reports, one of them moved aside."""
     shutil.copy(SCRIPTS / "ends.py", tmp_path)
@@ -93,6 +97,7 @@ def test_two_runs_at_once_never_mix(tmp_path: Path) -> None:
     assert len(pids) == 2
 
 
+@pytest.mark.complete
 def test_a_worker_that_dies_is_the_scripts_affair(tmp_path: Path) -> None:
     """A loader worker is killed: the error is torch's, the status the script's, and we add nothing."""
     script = tmp_path / "dies.py"
@@ -270,6 +275,7 @@ def test_a_script_of_two_steps_is_told_how_many_it_takes(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.complete
 def test_a_child_that_outlives_the_script_is_not_waited_for(tmp_path: Path) -> None:
     """As the compile workers of torch do: we end with the script, and the child lives on."""
     script = tmp_path / "leaves.py"
@@ -294,6 +300,7 @@ def test_the_wait_passes_the_status_on() -> None:
     assert launch.wait(process) == launch.Ended(137, 9)
 
 
+@pytest.mark.complete
 def test_the_folder_can_be_analysed_while_the_script_goes_on(tmp_path: Path) -> None:
     """A long training: traces and run.json are there soon after the window; one line says so."""
     script = tmp_path / "long.py"

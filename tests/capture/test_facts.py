@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from capture_runs import FOLLOWS_HOOKED_STEPS, SCRIPTS, Captured, bare, capture, fully_shards_on_cpus
+from tiers import complete
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -47,6 +48,7 @@ def run(tmp_path: Path, *words: str, **options: Any) -> Captured:
     return done
 
 
+@pytest.mark.complete
 def test_the_default_precision_was_chosen_or_not(tmp_path: Path) -> None:
     """A switch set to the value that it had is a choice; a script that touches none has chosen nothing."""
     words = ("", "torch.set_float32_matmul_precision('highest')", "torch.backends.cuda.matmul.allow_tf32 = False")
@@ -55,6 +57,7 @@ def test_the_default_precision_was_chosen_or_not(tmp_path: Path) -> None:
     assert {one["matmul_precision"] for one in found} == {"highest"}
 
 
+@pytest.mark.complete
 def test_a_mistake_in_the_choice_looks_as_bare(tmp_path: Path) -> None:
     """No frame of ours in the traceback, and asking is no choosing."""
     script = tmp_path / "wrong.py"
@@ -75,6 +78,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Captured:
     return run(tmp_path_factory.mktemp("facts"), "torch.backends.cudnn.benchmark = True")
 
 
+@pytest.mark.complete
 def test_the_first_warnings_are_kept_once_and_without_secrets(plain: Captured) -> None:
     kept = plain.rank["warnings"]
     assert kept == [f"train.py:19: RuntimeWarning: again {number} https://***@host/x" for number in range(10)]
@@ -126,12 +130,9 @@ print(random.random(), numpy.random.rand(), own.random(), unused.random(), torch
     ("draw", "expected"),
     [
         ("random.random()", True),
-        ("numpy.random.rand()", True),
-        ("own.random()", True),
-        ("transform(0)", True),
-        ("torch.rand(1)", True),
-        ("anew()", True),
         ("self.table.sum()", False),
+        *complete(("numpy.random.rand()", True), ("own.random()", True), ("transform(0)", True)),
+        *complete(("torch.rand(1)", True), ("anew()", True)),
     ],
 )
 def test_samples_that_random_numbers_make_anew(tmp_path: Path, draw: str, expected: bool) -> None:
@@ -199,6 +200,7 @@ def test_work_by_module(plain: Captured) -> None:
     }
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize(
     ("how", "expected"),
     [

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.torch
 
 from capture_runs import capture  # noqa: E402
 from observed_runs import observed  # noqa: E402
+from tiers import complete  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
@@ -322,7 +323,7 @@ for epoch in range(8):
 """
 
 
-@pytest.mark.parametrize("thawed", [9, 6])
+@pytest.mark.parametrize("thawed", [9, *complete(6)])
 def test_a_script_from_its_begin_to_its_end(tmp_path: Path, thawed: int) -> None:
     """Eight epochs, with the network thawed in the seventh of them or never."""
     script = tmp_path / "frozen.py"

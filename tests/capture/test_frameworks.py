@@ -131,6 +131,7 @@ def test_a_report_of_two_ranks(tmp_path: Path) -> None:
     assert (tmp_path / "advisor-report" / "report.html").is_file()
 
 
+@pytest.mark.complete
 def test_lightning(tmp_path: Path) -> None:
     needs("lightning")
     done = capture(tmp_path / "out", SCRIPTS / "with_lightning.py", cwd=tmp_path)
@@ -144,6 +145,7 @@ def test_lightning(tmp_path: Path) -> None:
     assert not done.rank["files"][0]["partial"]
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize(("accumulate", "expected"), [("1", 80), ("2", 40)])
 def test_hugging_face_trainer(tmp_path: Path, accumulate: str, expected: int) -> None:
     needs("transformers")
@@ -156,6 +158,7 @@ def test_hugging_face_trainer(tmp_path: Path, accumulate: str, expected: int) ->
     assert not done.rank["files"][0]["partial"]
 
 
+@pytest.mark.complete
 def test_accelerate(tmp_path: Path) -> None:
     needs("accelerate")
     done = capture(tmp_path / "out", SCRIPTS / "with_accelerate.py", cwd=tmp_path)
@@ -164,6 +167,7 @@ def test_accelerate(tmp_path: Path) -> None:
     assert done.rank["settings"]["framework"] == "accelerate"
 
 
+@pytest.mark.complete
 def test_accelerate_launch(tmp_path: Path) -> None:
     needs("accelerate")
     launcher = Path(sys.executable).with_name("accelerate")

@@ -15,6 +15,7 @@ from pathlib import Path
 import capture_runs
 import pytest
 from capture_runs import COMMAND, FOLLOWS_HOOKED_STEPS, SCRIPTS, Done, advised, bare, capture
+from tiers import complete
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -48,6 +49,7 @@ def test_a_script_sees_nothing_of_us(tmp_path: Path) -> None:
     assert seen["spawn"] == seen["fork"] == seen["forkserver"] == [4, 9]
 
 
+@pytest.mark.complete
 def test_modules_and_code_run_as_they_would(tmp_path: Path) -> None:
     """-m package and -c code: names, arguments and paths; the user's own `advisor` module is the user's."""
     package = tmp_path / "mine"
@@ -66,7 +68,7 @@ def test_modules_and_code_run_as_they_would(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["return", "exit", "exit0", "exit3", "exit-text", "raise", "_exit", "term", "interrupt"]
+    "how", ["return", "raise", "term", *complete("exit", "exit0", "exit3", "exit-text", "_exit", "interrupt")]
 )
 def test_every_end_is_the_scripts_own(tmp_path: Path, how: str) -> None:
     """Status, output and traceback as bare, though the window was open; what was recorded is kept."""
@@ -124,7 +126,7 @@ print(interrupted)
 """
 
 
-@pytest.mark.parametrize("during", ["backward", "gc"])
+@pytest.mark.parametrize("during", ["backward", *complete("gc")])
 def test_an_interrupt_while_c_runs_is_not_lost(tmp_path: Path, during: str) -> None:
     """Python drops what `__del__` and the collector's callbacks raise: none of ours may run when C returns."""
     (tmp_path / "interrupted.py").write_text(_INTERRUPTED)
@@ -164,6 +166,7 @@ print(late)
 """
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize("source", ["optimizer", "loader"])
 def test_an_alarm_of_the_script_is_its_own_while_we_are_at_work(tmp_path: Path, source: str) -> None:
     """What a signal's handler raises reaches the script, wherever we stand, and capture is whole all the same."""
@@ -175,6 +178,7 @@ def test_an_alarm_of_the_script_is_its_own_while_we_are_at_work(tmp_path: Path, 
     assert record["ranks"][0]["notes"] == []
 
 
+@pytest.mark.complete
 def test_what_a_script_sets_before_torch_still_works(tmp_path: Path) -> None:
     """OMP_NUM_THREADS from inside the script: torch is not there before the script asks for it."""
     script = tmp_path / "threads.py"
@@ -217,6 +221,7 @@ def test_a_sitecustomize_of_the_users_still_runs(tmp_path: Path) -> None:
     assert (wrapped.out, wrapped.err) == (plain.out, 2 * plain.err)
 
 
+@pytest.mark.complete
 def test_errors_inside_loader_backward_and_optimizer_look_as_bare(tmp_path: Path) -> None:
     """No frame of ours is on the stack where the user's code or torch raises."""
     shutil.copy(SCRIPTS / "mistakes.py", tmp_path)
@@ -227,6 +232,7 @@ def test_errors_inside_loader_backward_and_optimizer_look_as_bare(tmp_path: Path
     assert str(Path("advisor", "capture")) not in wrapped.out.decode()
 
 
+@pytest.mark.complete
 @FOLLOWS_HOOKED_STEPS
 def test_torch_compile_sees_nothing_of_us(tmp_path: Path) -> None:
     """Graphs, graph breaks, warnings and weights as bare, through a window and a step whose lines are traced."""
@@ -270,7 +276,11 @@ def test_a_loop_on_a_thread_hears_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("fork", "0"), ("fork", "1"), ("spawn", "1"), ("forkserver", "0"), ("forkserver", "1", "torch")]
+    "words",
+    [
+        ("fork", "1"),
+        *complete((("fork", "0"),), (("spawn", "1"),), (("forkserver", "0"),), (("forkserver", "1", "torch"),)),
+    ],
 )
 def test_loader_workers_of_every_start_method(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Batches, their order and the loss as bare; workers are never profiled, their times known where reached."""

@@ -116,6 +116,7 @@ def test_numbers_come_from_a_window_without_line_ranges(done: Captured) -> None:
     assert done.out == "trained\n"
 
 
+@pytest.mark.complete
 def test_a_debugger_or_coverage_keeps_its_trace_function(tmp_path: Path) -> None:
     """Another tool traces: its events go on, the main trace is whole, lines are left out and that is said."""
     (tmp_path / "helper.py").write_text(HELPER)
@@ -129,6 +130,7 @@ def test_a_debugger_or_coverage_keeps_its_trace_function(tmp_path: Path) -> None
     assert any("traces this thread" in note for note in done.rank["notes"])
 
 
+@pytest.mark.complete
 def test_failures_of_the_lines_step_cost_only_lines(tmp_path: Path) -> None:
     """A lines step that ends in an exception, and one with more lines than the cap."""
     script = tmp_path / "busy.py"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from capture_runs import Captured, bare, capture
+from tiers import complete
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -92,6 +93,7 @@ for (batch,) in near:
 """
 
 
+@pytest.mark.complete
 def test_two_loaders_of_which_one_is_begun_anew_in_each_step(tmp_path: Path) -> None:
     script = tmp_path / "anew.py"
     script.write_text(ANEW)
@@ -114,12 +116,12 @@ def captured(folder: Path, loader: str) -> Captured:
     return done
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, *complete(2)])
 @pytest.mark.parametrize(
     ("loader", "name"),
     [
         ("batch_size=4, sampler=Slow()", "Slow"),
-        ("batch_sampler=Batches()", "Batches"),
+        *complete(("batch_sampler=Batches()", "Batches")),
     ],
 )
 def test_a_sampler_that_takes_its_time(tmp_path: Path, loader: str, name: str, workers: int) -> None:
@@ -138,6 +140,7 @@ def test_a_sampler_that_takes_its_time(tmp_path: Path, loader: str, name: str, w
         assert facts["sample_us"] * 4 < facts["sampler_us"]
 
 
+@pytest.mark.complete
 def test_a_generator_in_place_of_a_sampler(tmp_path: Path) -> None:
     [facts] = captured(tmp_path, "batch_sampler=batches()").rank["loaders"]
     assert facts["sampler"] == "generator"
@@ -145,6 +148,7 @@ def test_a_generator_in_place_of_a_sampler(tmp_path: Path) -> None:
     assert len(facts["sampler_lines"]) == 1
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize(
     ("loader", "name"),
     [
@@ -160,6 +164,7 @@ def test_samplers_of_torch_have_no_lines(tmp_path: Path, loader: str, name: str)
     assert facts["sampler_lines"] == []
 
 
+@pytest.mark.complete
 def test_a_sampler_whose_attributes_raise_is_left_alone(tmp_path: Path) -> None:
     [facts] = captured(tmp_path, "batch_size=4, sampler=Odd()").rank["loaders"]
     assert facts["num_workers"] == 0

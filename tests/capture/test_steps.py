@@ -5,19 +5,35 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from capture_runs import SCRIPTS, Captured, capture
+from tiers import complete
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
-def loop(tmp_path: Path, *words: str, **options: Any) -> tuple[Captured, dict[str, int]]:
-    """A loop of scripts/loops.py under capture, and what it says it did."""
-    done = capture(tmp_path / "out", SCRIPTS / "loops.py", *words, **options)
+Loop = Callable[..., tuple[Captured, dict[str, int]]]
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Loop:
+    """Captures a loop of scripts/loops.py, each once: `loop(name, **options)` is that, and what it says it did."""
+
+    @cache
+    def captured(*words: str, **options: Any) -> tuple[Captured, dict[str, int]]:
+        return run(tmp_path_factory.mktemp(words[0]), *words, **options)
+
+    return captured
+
+
+def run(folder: Path, *words: str, **options: Any) -> tuple[Captured, dict[str, int]]:
+    done = capture(folder, SCRIPTS / "loops.py", *words, **options)
     assert done.status == 0, done.err
     # Kineto talks on stderr when a script profiles itself before we did; nothing else may be there.
     talk = re.compile(r"[A-Z]+:\d{4}-\d\d-\d\d |\[W kineto_shim")
@@ -51,34 +67,27 @@ def check(done: Captured, did: dict[str, int], source: str) -> dict[str, Any]:
     ("name", "source"),
     [
         ("plain", "loader"),
-        ("gan", "optimizer"),
         ("accumulation", "loader"),
-        ("scaler", "loader"),
-        ("lbfgs", "loader"),
         ("no_loader", "optimizer"),
-        ("iterable", "loader"),
-        ("ranges", "loader"),
-        ("zipped", "loader"),
-        ("recreated", "loader"),
-        ("full_batch", "loader"),
-        ("workers", "loader"),
         ("own_steps", "user"),
-        ("in_backward", "loader"),
+        *complete(("gan", "optimizer"), ("scaler", "loader"), ("lbfgs", "loader"), ("iterable", "loader")),
+        *complete(("ranges", "loader"), ("zipped", "loader"), ("recreated", "loader"), ("full_batch", "loader")),
+        *complete(("workers", "loader"), ("in_backward", "loader")),
     ],
 )
-def test_loops_of_every_shape(tmp_path: Path, name: str, source: str) -> None:
+def test_loops_of_every_shape(loop: Loop, name: str, source: str) -> None:
     if name == "scaler" and not hasattr(torch.amp, "GradScaler"):
         pytest.skip("this torch scales gradients on CUDA alone")
-    done, did = loop(tmp_path, name)
+    done, did = loop(name)
     steps = check(done, did, source)
     assert steps["count"] == did["iterations"]
     assert steps["eval_count"] == 0
     assert not any(file["partial"] for file in done.rank["files"])
 
 
-def test_evaluation_is_counted_and_in_no_figure(tmp_path: Path) -> None:
+def test_evaluation_is_counted_and_in_no_figure(loop: Loop) -> None:
     """Validation before, inside and after: its batches are counted, no step holds one."""
-    done, did = loop(tmp_path, "evaluation", steps=20)
+    done, did = loop("evaluation", steps=20)
     steps = check(done, did, "loader")
     assert steps["eval_count"] == did["eval"] > 0
     assert steps["count"] == did["iterations"]
@@ -90,32 +99,33 @@ def test_evaluation_is_counted_and_in_no_figure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "expected"), [("plain", 15), ("no_loader", 20)])
-def test_many_short_steps_are_recorded(tmp_path: Path, name: str, expected: int) -> None:
+def test_many_short_steps_are_recorded(loop: Loop, name: str, expected: int) -> None:
     """A quarter of an epoch of 60 batches; twenty where the length of the loop is not known. Whole, and with lines."""
-    done, _ = loop(tmp_path, name)
+    done, _ = loop(name)
     assert statistics.median(done.rank["steps"]["unprofiled_us"]) < 10_000, "these steps are not short"
     assert len(done.step_rows()) == expected
     assert [(file["role"], file["partial"]) for file in done.rank["files"]] == [("profile", False), ("lines", False)]
 
 
-def test_accumulation_has_a_quarter_of_an_optimizer_step_per_step(tmp_path: Path) -> None:
-    done, _ = loop(tmp_path, "accumulation")
+def test_accumulation_has_a_quarter_of_an_optimizer_step_per_step(loop: Loop) -> None:
+    done, _ = loop("accumulation")
     steps = done.rank["steps"]
     assert steps["optimizer_steps"] / steps["count"] == pytest.approx(0.25, abs=0.01)
 
 
-def test_fewer_steps_than_the_window(tmp_path: Path) -> None:
+@pytest.mark.complete
+def test_fewer_steps_than_the_window(loop: Loop) -> None:
     """Three steps in all: the trace holds what there was and says that it is partial."""
-    done, _ = loop(tmp_path, "few")
+    done, _ = loop("few")
     (file,) = [one for one in done.rank["files"] if one["role"] == "profile"]
     assert file["partial"]
     assert len(done.step_rows()) == 1
 
 
-@pytest.mark.parametrize(("first", "last"), [(0, 2), (50, 52), (2, 59)])
-def test_a_script_with_a_profiler_of_its_own(tmp_path: Path, first: int, last: int) -> None:
+@pytest.mark.parametrize(("first", "last"), [(50, 52), *complete((0, 2), (2, 59))])
+def test_a_script_with_a_profiler_of_its_own(loop: Loop, first: int, last: int) -> None:
     """Before, inside or all over our window: theirs is whole, ours gives way, the process lives."""
-    done, did = loop(tmp_path, "records", str(first), str(last), steps=10)
+    done, did = loop("records", str(first), str(last), steps=10)
     assert did["own_backwards"] == did["own_expected"]
     assert did["iterations"] == 60
     traces = [file for file in done.rank["files"] if file["role"] == "profile"]
@@ -128,8 +138,8 @@ def test_a_script_with_a_profiler_of_its_own(tmp_path: Path, first: int, last: i
     assert all(int(name.split("#")[1]) not in range(first, last + 1) for name in file["steps"])
 
 
-def test_no_optimizer_and_no_loader_give_a_time_window(tmp_path: Path) -> None:
-    done, _ = loop(tmp_path, "by_hand")
+def test_no_optimizer_and_no_loader_give_a_time_window(loop: Loop) -> None:
+    done, _ = loop("by_hand")
     assert done.rank["steps"]["source"] == "window"
     assert done.rank["steps"]["count"] == 0
     names = {row["name"] for row in done.events()}
@@ -137,8 +147,9 @@ def test_no_optimizer_and_no_loader_give_a_time_window(tmp_path: Path) -> None:
     assert done.step_rows() == []
 
 
-def test_inference_is_not_called_training(tmp_path: Path) -> None:
-    done, did = loop(tmp_path, "inference")
+@pytest.mark.complete
+def test_inference_is_not_called_training(loop: Loop) -> None:
+    done, did = loop("inference")
     steps = done.rank["steps"]
     assert (steps["source"], steps["count"], steps["eval_count"]) == ("window", 0, did["eval"])
 
@@ -163,6 +174,7 @@ def test_unprofiled_times_agree_with_the_scripts_own_clock(tmp_path: Path) -> No
     assert statistics.median(seen_us) == pytest.approx(statistics.median(own_us), rel=0.1)
 
 
+@pytest.mark.complete
 def test_stop_after_profile_ends_the_script_once_its_trace_is_whole(tmp_path: Path) -> None:
     done = capture(tmp_path / "out", SCRIPTS / "loops.py", "plain", stop=True, steps=5, warmup=2)
     assert done.status == 0
@@ -171,6 +183,7 @@ def test_stop_after_profile_ends_the_script_once_its_trace_is_whole(tmp_path: Pa
     assert {file["role"] for file in done.rank["files"]} == {"profile", "lines"}
 
 
+@pytest.mark.complete
 def test_options(tmp_path: Path) -> None:
     """--steps, --warmup, --no-lines, --memory and --rank."""
     done = capture(tmp_path / "a", SCRIPTS / "loops.py", "plain", steps=3, warmup=20, lines=False, memory=True)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from capture_runs import SCRIPTS, advised, bare, capture
+from tiers import complete
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("how", ["fork", *complete("spawn", "forkserver")])
 def test_one_of_the_children_is_recorded(tmp_path: Path, how: str) -> None:
     done = capture(tmp_path / "out", SCRIPTS / "side_by_side.py", how)
     assert done.status == 0, done.err
@@ -28,6 +29,7 @@ def test_one_of_the_children_is_recorded(tmp_path: Path, how: str) -> None:
     assert not list(done.folder.glob("*.claim"))
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize("how", ["spawn", "forkserver"])
 def test_children_of_a_script_that_trains_are_not(tmp_path: Path, how: str) -> None:
     done = capture(tmp_path / "out", SCRIPTS / "side_by_side.py", how, "also")
@@ -35,6 +37,7 @@ def test_children_of_a_script_that_trains_are_not(tmp_path: Path, how: str) -> N
     assert (done.rank["steps"]["count"], done.rank["notes"]) == (60, [])
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize("how", ["fork", "spawn", "forkserver", "preloaded"])
 def test_workers_of_a_loader_are_not_whatever_they_compute(tmp_path: Path, how: str) -> None:
     done = capture(tmp_path / "out", SCRIPTS / "side_by_side.py", "read", how)
@@ -46,12 +49,9 @@ def test_workers_of_a_loader_are_not_whatever_they_compute(tmp_path: Path, how: 
 @pytest.mark.parametrize(
     ("what", "ahead", "status"),
     [
-        ("train", "nothing", 0),
         ("train", "torch", 0),
-        ("train", "script", 0),
-        ("fail", "script", 1),
-        ("leave", "nothing", 3),
-        ("nested", "torch", 0),
+        *complete(("train", "nothing", 0), ("train", "script", 0), ("fail", "script", 1)),
+        *complete(("leave", "nothing", 3), ("nested", "torch", 0)),
     ],
 )
 def test_a_child_of_the_fork_server_is_recorded(tmp_path: Path, what: str, ahead: str, status: int) -> None:
@@ -71,6 +71,7 @@ def test_a_child_of_the_fork_server_is_recorded(tmp_path: Path, what: str, ahead
     assert any("side by side" in note for note in rank["notes"])
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize("ahead", ["nothing", "script"])
 def test_a_child_of_the_fork_server_that_trains_nothing_is_not(tmp_path: Path, ahead: str) -> None:
     shutil.copy(SCRIPTS / "from_fork_server.py", tmp_path)

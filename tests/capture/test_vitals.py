@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from capture_runs import Captured, capture
+from tiers import complete
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -96,6 +97,7 @@ def test_threads_are_timed_over_the_unprofiled_steps(busy: Captured) -> None:
     assert vitals["timed_us"] < 3 * sum(timed)
 
 
+@pytest.mark.complete
 def test_a_thread_that_waits_burns_nothing(tmp_path: Path) -> None:
     rank = run(tmp_path, "calm", env={"ATEN_CPU_CAPABILITY": "default", "MY_SECRET": "x"}).rank
     vitals = rank["vitals"]
@@ -129,8 +131,7 @@ def test_an_optimizer_says_what_its_state_takes(busy: Captured) -> None:
     ("keep", "summed", "name"),
     [
         ("kept.append(loss)", False, "kept"),
-        ("total += loss", True, "total"),
-        ("total = 0.9 * total + 0.1 * loss", True, "total"),
+        *complete(("total += loss", True, "total"), ("total = 0.9 * total + 0.1 * loss", True, "total")),
     ],
 )
 def test_losses_kept_with_their_graphs_are_found_with_their_line(
@@ -145,6 +146,7 @@ def test_losses_kept_with_their_graphs_are_found_with_their_line(
     assert window // 2 <= found["losses"] <= 3 * window
 
 
+@pytest.mark.complete
 def test_what_an_episode_of_one_step_leaves_is_not_kept(tmp_path: Path) -> None:
     """A reinforcement learner has as many numbers with a graph in one step as another script in a hundred."""
     script = tmp_path / "train.py"
@@ -203,6 +205,7 @@ def test_the_loop_of_an_installed_package_is_not_the_users(tmp_path: Path, folde
     assert [one["line"] for one in space["fit"](saves, None)] == lines
 
 
+@pytest.mark.complete
 def test_the_line_that_saves_is_known_although_no_profiled_step_saves(tmp_path: Path) -> None:
     keep = "if number == 140: torch.save(model.state_dict(), 'model.pt')"
     done = run(tmp_path, "", keep)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor import cli, trace
+from advisor import cli
 from advisor.capture.inside.facts import cores
 from advisor.capture.launcher import doctor, preflight
 from advisor.capture.launcher.preflight import Probe, Signs, ask, diagnose, signs
+from advisor.trace import read
 
 GOOD = Probe(
     torch="2.15.0",
@@ -168,7 +169,7 @@ def test_doctor_on_this_machine(capsys: pytest.CaptureFixture[str], monkeypatch:
 
 def test_a_missing_extension_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "advisor.trace.read.native_columns", raising=False)
-    monkeypatch.delattr(trace, "_scan", raising=False)
+    monkeypatch.delattr(read, "_scan", raising=False)
     monkeypatch.setitem(sys.modules, "advisor.trace.read._scan", None)
     check = doctor._reader()
     assert check.status == "note"

@@ -1,0 +1,16 @@
+"""What the short run of the tests leaves to the complete one, `pytest --complete`.
+
+A script that imports torch in a process of its own takes 3 CPU seconds. The short run captures each kind of script
+once; variants of a kind are marked `complete`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def complete(*cases: Any) -> list[Any]:
+    """Cases of a `parametrize` that only the complete run has: values, or tuples of values where there are several."""
+    return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.complete) for case in cases]
