@@ -64,12 +64,12 @@ def larger_batch(batch: int, target: int, facts: Loader | None, optimizer: str, 
         after = loader_call(facts, batch_size=target)
     if times <= added_up:
         left = added_up / times
-        added = f"  # and add up {count(left)} batches instead of {count(added_up)}: the updates stay what they are"
+        added = f"  # accumulate over {count(left)} batches instead of {count(added_up)}: same samples per update"
         if left < 2:
-            added = "  # and update after each batch: the updates stay what they are"
-        return Fix(f"Train with batch_size={target} and add up fewer gradients", "numerics", before, after + added)
+            added = "  # and call optimizer.step() after each batch: same samples per update"
+        return Fix(f"Set `batch_size={target}` and accumulate over fewer batches", "numerics", before, after + added)
     if "Adam" in optimizer:
-        rate = f"lr = lr * {times**0.5:.3g}  # Adam: the square root of {times}; check the loss"
+        rate = f"lr = lr * {times**0.5:.3g}  # square-root scaling by {times}, as for Adam; check the loss"
     else:
-        rate = f"lr = lr * {times}  # SGD: as much as the batch, after a warm-up; check the loss"
-    return Fix(f"Train with batch_size={target} and a learning rate to match", "semantics", before, f"{after}\n{rate}")
+        rate = f"lr = lr * {times}  # linear scaling with the batch size, after a warm-up; check the loss"
+    return Fix(f"Set `batch_size={target}` and scale the learning rate", "semantics", before, f"{after}\n{rate}")

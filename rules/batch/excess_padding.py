@@ -1,24 +1,24 @@
 """Token batches are padded beyond their longest sample.
 
 ## What it looks at
-Batches of token indices that are padded on the loop's thread, and the length at which the model then looks them up.
-Where the padding was done elsewhere (the data set, a tokenizer, loader workers), `advisor run` reads the indices that
-an embedding looks up in one step: padding is one index at the end, or at the beginning, of all samples of a batch and
-nowhere else in them. What padding to the longest sample of the batch costs is not counted: only what was added beyond
-it.
+Batches of token indices that are padded in the training process, and the length at which the model's embedding then
+looks them up. Where the padding happens elsewhere (the dataset, a tokenizer, loader workers), `advisor run` reads the
+indices that an embedding looks up in one step: padding is a single index value that fills the end, or the beginning,
+of every sample of a batch and occurs nowhere else in them. Padding up to the longest sample of the batch is not
+counted: only what was added beyond it.
 
 ## Why it costs time
 A model computes every position of a batch, padding included. With a fixed length of 256 and samples of 60 tokens,
-three quarters of all work is for positions that are thrown away; in attention it is more, because its work grows with
-the square of the length.
+three quarters of the work is spent on positions whose results are discarded. For attention the share is higher,
+because its work grows with the square of the sequence length.
 
 ## How to fix it
 Pad each batch to its own longest sample: `pad_sequence(samples, batch_first=True)`, or `padding="longest"` in Hugging
-Face tokenizers. Batches of samples of similar length (a sampler that sorts by length in buckets) save more.
+Face tokenizers. Grouping samples of similar length into a batch (a bucketing sampler) saves more.
 
 ## When to leave it
-Compiled models and CUDA graphs want equal shapes: pad to a few lengths there (64, 128, 256) rather than to one. A
-model that attends to padding, or normalises over it, gives other numbers.
+Compiled models and CUDA graphs need fixed shapes: pad to a few lengths there (64, 128, 256) rather than to one. A
+model that attends to padding, or normalizes over it, gives different results.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from ..shared._places import place
 from ..shared._words import count, percent, time
 from ._padding import Batch, came_padded, on_positions_us, padded_here
 
-CONFIRMED = "measured pair on a CPU: a small transformer, padded to 256 against the longest of each batch"
+CONFIRMED = "measured pair on a CPU: a small transformer, padded to 256 against padded to the longest sample"
 
 # On a device, of the work on positions: kernels that do not fill it take as long for fewer of them.
 _AT_LEAST = 0.5
@@ -68,7 +68,7 @@ _AFTERWARDS = Fix(
 _AT_ONCE = Fix(
     "Pad to the longest sample of each batch",
     "numerics",
-    "return ids + [0] * (max_length - len(ids))  # in the data set",
+    "return ids + [0] * (max_length - len(ids))  # in the dataset",
     "return ids\n\ntokens = pad_sequence(samples, batch_first=True)  # in the loader's collate_fn",
 )
 
@@ -108,15 +108,15 @@ def check(
     longest, length = max(batch.longest for batch in batches), max(batch.length for batch in batches)
     yield Finding(
         message=(
-            f"Batches of at most {count(longest)} tokens are padded to {count(length)}{place(where)}: "
+            f"Batches whose longest sample has {count(longest)} tokens are padded to {count(length)}{place(where)}: "
             f"{percent(empty)} of the positions that the model computes are padding beyond the longest sample, in "
-            f"{time(scale.scaled(concerned_us))} of forward and backward pass a step."
+            f"{time(scale.scaled(concerned_us))} of forward and backward pass per step."
         ),
         saving=scale.saving(
             low_us,
             high_us,
-            "low: ops on all positions shrink with them, but for what a call takes anyway; high: forward and backward "
-            "pass shrink, attention with the square of the positions",
+            "low: ops over all positions shrink in proportion, except for the fixed cost of a call; high: forward and "
+            "backward pass shrink, attention with the square of the positions",
         ),
         where=(where,) if where else (),
         facts={"longest": longest, "length": length, "empty_share": empty, "batches": len(batches) / steps.count},
@@ -164,7 +164,7 @@ EXAMPLES = [
         "64 tokens padded to 256",
         draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F, B=BACKWARD),
         saves_us=(750, 2100),
-        says=("at most 64 tokens are padded to 256", "75 %"),
+        says=("longest sample has 64 tokens are padded to 256", "75 %"),
     ),
     Example(
         "the same on a GPU",
@@ -188,7 +188,7 @@ EXAMPLES = [
         draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
         facts={"lookups": [{"samples": 8, "length": 256, "longest": 60}]},
         saves_us=(750, 1800),
-        says=("at most 60 tokens are padded to 256", "77 %"),
+        says=("longest sample has 60 tokens are padded to 256", "77 %"),
     ),
     Example(
         "another embedding of that shape shows that the batch is full",

@@ -1,23 +1,23 @@
-"""The batch is too small to pay for the step's fixed cost.
+"""The batch is too small to amortize the fixed cost of a step.
 
 ## What it looks at
-The part of a step that does not depend on the batch (Python, op by op overhead, the optimizer, kernel launches)
-against the time that each sample adds. The second is worked out from the shapes of the ops and, where capture
-reached the loader's workers, from the time to load a sample; on a GPU from the kernels and how far they fill the
-device.
+The part of a step that does not depend on the batch size (Python, the overhead of each op, the optimizer, kernel
+launches) against the time that each additional sample takes. The time per sample is computed from the shapes of the
+ops and, where capture reached the loader's workers, from the time to load a sample; on a GPU, from the kernels and from
+how much of the device they fill.
 
 ## Why it costs time
-Every step pays the fixed cost once. With a batch of four it is shared by four samples, with a batch of 64 by 64.
+Every step pays its fixed cost once. With a batch of four, four samples share it; with a batch of 64, 64 samples do.
 
 ## How to fix it
-Raise `batch_size` to the number given, and the learning rate with it: for SGD by the same factor (with some epochs
-of warm-up), for Adam by its square root. The number of epochs stays; there are fewer, larger steps. If memory runs
-out, half the number still gets most of the gain. Where gradients of several batches are added up for one update, a
-larger batch and fewer of them are the same training.
+Raise `batch_size` to the suggested value and scale the learning rate with it: for SGD by the same factor (with a few
+epochs of warm-up), for Adam by its square root. The number of epochs stays the same; there are fewer, larger steps. If
+memory runs out, half of the suggested value still gives most of the gain. With gradient accumulation, a larger batch
+and proportionally fewer accumulation steps are the same training.
 
 ## When to leave it
-A batch size that belongs to the method or to a published result. Small data sets, where larger batches leave too
-few steps per epoch. A task whose accuracy falls with large batches: compare the loss after the change, not only the
+The batch size is part of the method or of a published result. The dataset is small, so that a larger batch leaves
+too few steps per epoch. The task's accuracy drops with large batches: compare the loss after the change, not only the
 speed.
 """
 
@@ -49,7 +49,7 @@ from advisor.api import (
 from ..shared._words import count, percent, plural, time
 from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
 
-CONFIRMED = "measured pair: a small CNN on two cores, batch 4 against the number given"
+CONFIRMED = "measured pair: a small CNN on two cores, batch size 4 against the suggested batch size"
 
 
 def check(
@@ -78,8 +78,8 @@ def check(
     if target <= batch or low_us < min_gain * scale.step_us:
         return
     if not split.loader_known:
-        asked = "" if record else "; use `advisor run`"
-        raise Missing(f"what loading a sample costs is not known, so no batch size promises anything{asked}")
+        asked = "" if record else "; capture the script with `advisor run`"
+        raise Missing(f"the time to load a sample is unknown, so no gain of a larger batch can be computed{asked}")
     slow, fast = split.samples_per_second(target)
     mean_us = scale.unprofiled.mean or scale.step_us
     # A tail that the present steps have may stay.
@@ -90,8 +90,8 @@ def check(
     yield Finding(
         message=(
             f"A step of {time(scale.step_us)} trains on {plural(batch, 'sample')}"
-            f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, though {least} to {most} of it "
-            f"do not depend on them: batch_size={target} promises {_per_second(slow)} to {_per_second(fast)} "
+            f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, and {least} to {most} of it "
+            f"is fixed cost: batch_size={target} should give {_per_second(slow)} to {_per_second(fast)} "
             f"samples/s instead of {_per_second(now)}"
             f"{'' if memory_known else ', if the memory of the device allows'}."
         ),
@@ -99,7 +99,7 @@ def check(
             min(low_us, scale.step_us),
             min(high_us, scale.step_us),
             "modelled",
-            f"time of {count(batch)} samples now less their part of a step of {count(target)}; {split.how}",
+            f"time of {count(batch)} samples now minus their share of a step of {count(target)}; {split.how}",
         ),
         where=(Source(facts.file, facts.line),) if facts and facts.file else (),
         facts={
@@ -167,7 +167,7 @@ EXAMPLES = [
         draw(_STEPS, us=25, F=_layer(1, 256), B=_backward(1, 256), O=_OPTIMIZER),
         facts=_known(1),
         saves_us=(400, 700),
-        says=("trains on 1 sample, though",),
+        says=("trains on 1 sample, and",),
     ),
     Example(
         "products that take far longer than their work explains: somebody else had the cores",

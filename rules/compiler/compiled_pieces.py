@@ -1,21 +1,21 @@
-"""Compiled code runs in many small pieces, with checks and Python before each.
+"""Compiled code runs in many small regions, with guard checks and Python between them.
 
 ## What it looks at
-Compiled regions of torch.compile that follow one another in a step: the look-ups before each, which check whether
-its guards still hold (types, shapes, attributes, values from Python), and the Python from the end of one region to the
-look-up of the next. What a region spends inside is not counted.
+Compiled regions of torch.compile that follow one another in a step: the cache lookup before each, which checks whether
+its guards still hold (types, shapes, attributes, Python values), and the Python from the end of one region to the
+lookup of the next. The time inside a region is not counted.
 
 ## Why it costs time
-A look-up and the call around it take ten to thirty microseconds. One model compiled as a whole pays that once; thirty
-layers compiled one by one pay it thirty times, and nothing is fused from one layer to the next.
+A lookup and the call around it take ten to thirty microseconds. A model compiled as a whole pays that once; thirty
+layers compiled one by one pay it thirty times, and nothing is fused across layers.
 
 ## How to fix it
 Compile the whole model, or the blocks that repeat, rather than each layer. Remove graph breaks (rule graph-breaks).
-Once a training runs without recompilations, `torch.compiler.set_stance(skip_guard_eval_unsafe=True)` leaves out most
-checks.
+Once a training runs without recompilations, `torch.compiler.set_stance(skip_guard_eval_unsafe=True)` skips most of
+the guard checks.
 
 ## When to leave it
-Blocks that are compiled by themselves so that compiling takes minutes instead of hours, beside a GPU that is behind
+Blocks that are compiled one by one so that compiling takes minutes instead of hours, on a GPU that is the bottleneck
 anyway.
 """
 
@@ -53,7 +53,7 @@ from advisor.api import (
 
 from ..shared._words import count, percent, time
 
-CONFIRMED = "measured pair on a CPU: thirty layers compiled one by one against one model, which saved 22 and 24 %"
+CONFIRMED = "measured pair on a CPU: thirty layers compiled one by one against the whole model, which saved 22 and 24 %"
 
 _LOOKUP, _REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region"
 # Longer than that is not the way from one piece to the next but something that somebody wrote between them.
@@ -82,7 +82,7 @@ def check(
     spent_us = steps.per_step_us(total(spans))
     if spent_us < min_share * steps.step_us:
         return
-    how = "low: they cannot be one; high: the checks and the Python between pieces, without what fusing would give"
+    how = "low: regions cannot be merged; high: the checks and the Python between them, without gains from fusion"
     left = 1 - 1 / pieces
     # Beside a device only the replay knows whether the host's time matters.
     modelled = scale.saving(0.0, 0.0 if breakdown.on_device else spent_us * left, how)
@@ -95,8 +95,8 @@ def check(
         return
     yield Finding(
         message=(
-            f"Compiled code runs in {count(pieces)} pieces a step: checking their guards and the Python from one to "
-            f"the next take {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"Compiled code runs in {count(pieces)} regions a step: guard checks and the Python between regions take "
+            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         facts={"pieces": pieces, "around_us": spent_us},
@@ -138,7 +138,7 @@ EXAMPLES = [
         "four layers, each compiled by itself",
         draw(_STEPS, us=20, L=_CHECK, P=_PIECE, B=BACKWARD),
         saves_us=(0, 300),
-        says=("4 pieces a step",),
+        says=("4 regions a step",),
     ),
     Example(
         "the same beside a GPU that is behind",

@@ -1,21 +1,21 @@
-"""The compiled model is cut into pieces by code that cannot be compiled.
+"""Graph breaks split the compiled model into several regions.
 
 ## What it looks at
-The reasons for which torch.compile ended a graph, as capture recorded them, and how many compiled pieces run in a
-step. A trace alone does not tell pieces of one model from several models.
+The reasons for which torch.compile ended a graph, as capture recorded them, and how many compiled regions run in a
+step. A trace alone cannot distinguish regions of one model from several models.
 
 ## Why it costs time
-Between two pieces the step is back in Python: results go through memory instead of through one fused kernel, each
-piece checks its guards, and no CUDA graph can cover the whole. What breaks a graph is often a `print`, an `.item()`
-or a branch on a value.
+Between two regions the step is back in Python: results go through memory instead of through one fused kernel, each
+region checks its guards, and no CUDA graph can cover the whole. Typical causes of a graph break are a `print`, an
+`.item()` or a branch on a tensor's value.
 
 ## How to fix it
-`torch.compile(model, fullgraph=True)` stops with the place of the first break. Move logging out of the model, compute
-on tensors (`torch.where`) where a branch looks at a value, and wrap what must stay in Python at the edges of the model
-rather than in its middle.
+`torch.compile(model, fullgraph=True)` raises an error at the first break. Move logging out of the model, compute
+on tensors (`torch.where`) instead of branching on a value, and move what must stay in Python to the beginning or the
+end of the model.
 
 ## When to leave it
-A break between two large parts, or in code that runs once in a while.
+A break between two large parts, or in code that runs rarely.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from advisor.api import BACKWARD, FORWARD, Ev, Example, Finding, Fix, Missing, R
 from ..shared._words import count, plural
 from ._compiled import graph_breaks, marks_regions
 
-CONFIRMED = "real trace: torch.compile on a CPU, a model with a print and an .item() in its middle"
+CONFIRMED = "real trace: torch.compile on a CPU, a model with a print and an .item() in the middle"
 
 _REGION = "Torch-Compiled Region"
 
@@ -40,15 +40,15 @@ def check(
     min_pieces: float = 2.0,  # one piece a step is a whole model: a break elsewhere does not cut it
 ) -> Iterator[Finding]:
     if record is None:
-        raise Missing("reasons of graph breaks stand in no trace; capture the script with `advisor run`")
+        raise Missing("a trace does not contain the reasons of graph breaks; capture the script with `advisor run`")
     if steps.labels == ("window",):
-        raise Missing("no steps were found, so how many compiled pieces one of them has is not known")
+        raise Missing("no steps were found, so the number of compiled regions per step is not known")
     breaks = graph_breaks(record)
     events = trace.events
     if breaks and not marks_regions(record):
         raise Missing(
-            f"graphs end because of `{next(iter(breaks))}`, but torch before 2.6 writes no rows of compiled code, so "
-            "how many pieces run in a step is not known; `torch.compile(model, fullgraph=True)` stops where one ends"
+            f"a graph breaks because of `{next(iter(breaks))}`, but torch before 2.6 records no compiled regions, so "
+            "how many run in a step is not known; `torch.compile(model, fullgraph=True)` stops at the first break"
         )
     pieces = float((events.named(_REGION) & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
     if not breaks or pieces < min_pieces:
@@ -56,12 +56,12 @@ def check(
     reason = next(iter(breaks))
     more = f" and {plural(len(breaks) - 1, 'more reason')}" if len(breaks) > 1 else ""
     yield Finding(
-        message=f"The compiled code runs in {count(pieces)} pieces a step: graphs end because of `{reason}`{more}.",
+        message=f"Compiled code runs in {count(pieces)} regions a step: the graph breaks because of `{reason}`{more}.",
         # What one piece would save nobody can say before it is one.
         saving=None,
         facts={"pieces": pieces, "reasons": len(breaks), "breaks": sum(breaks.values())},
         fix=Fix(
-            "Find the breaks and move them out of the model",
+            "Find the graph breaks with `fullgraph=True` and remove them",
             "exact",
             "net = torch.compile(model)",
             "net = torch.compile(model, fullgraph=True)  # stops with the line of the first break",
@@ -86,7 +86,7 @@ EXAMPLES = [
         ),
         facts={"compile": {"graph_breaks": _REASONS}},
         saves_us="unknown",
-        says=("2 pieces a step", "Failed to trace builtin operator"),
+        says=("2 regions a step", "Failed to trace builtin operator"),
     ),
     Example(
         "two compiled models, and no break",

@@ -1,21 +1,21 @@
-"""torch.compile compiles again while the training runs.
+"""torch.compile recompiles during training.
 
 ## What it looks at
-Compilations inside the profiled steps, after the warm-up; and functions that PyTorch compiled as often as it allows
-and has run uncompiled since. The reasons come from what capture recorded; a trace alone holds the compilations.
+Compilations inside the profiled steps, after the warm-up; and functions that PyTorch has compiled as often as it allows
+and runs uncompiled since. The reasons come from what capture recorded; a trace alone contains the compilations.
 
 ## Why it costs time
-Compiled code holds for the shapes, types and numbers that it was compiled for. Where one of them differs, PyTorch
-compiles again, which takes as long as hundreds of steps. After eight times it stops compiling that function and says
-so in one line of the log: from then on it runs as if torch.compile were not there, and checks in vain each time.
+Compiled code is specialized for shapes, types and numbers. Where one of them differs, PyTorch compiles again, which
+takes as long as hundreds of steps. After eight times it stops compiling that function and says so in one line of the
+log: from then on the function runs uncompiled, and still pays for checking the guards each time.
 
 ## How to fix it
 The reason names what differed. A size: `torch._dynamo.mark_dynamic(x, 0)` or `torch.compile(model, dynamic=True)`, or
-padding to a few lengths; for the last, smaller batch `drop_last=True`. A number from Python, such as the result of
+padding to a few lengths; for the last, smaller batch `drop_last=True`. A Python number, such as the result of
 `.item()` or a learning rate: pass it as a tensor, or keep it out of the compiled function.
 
 ## When to leave it
-The first steps of a training, and a new length that comes once.
+The first steps of a training, and a new length that occurs once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from ..shared._places import often, place
 from ..shared._words import count, percent, plural
 from ._compiled import Recompile, given_up, marks_regions, recompiles
 
-CONFIRMED = "real traces: torch.compile on a CPU with lengths that change and with a number from .item()"
+CONFIRMED = "real traces: torch.compile on a CPU with changing lengths and with a number from .item()"
 
 _COMPILES = "compile_inner (dynamo_timed)"
 
@@ -76,7 +76,7 @@ def check(
             return
         raise Missing(
             f"torch.compile gave up {plural(len(lost), 'function')}, the last time because of `{known[-1].reason}`, "
-            "but torch before 2.6 writes no rows of compiled code, so whether a step runs it uncompiled is not known"
+            "but torch before 2.6 records no compiled regions, so whether a step runs it uncompiled is not known"
         )
     lookups = _per_step(trace, steps, "TorchDynamo Cache Lookup")
     regions = _per_step(trace, steps, "Torch-Compiled Region")
@@ -106,7 +106,7 @@ def _still_compiling(
     return Finding(
         message=(
             f"torch.compile compiled {_times(int(compiled.sum()))} in {plural(steps.count, 'profiled step')}"
-            f"{why}{place(where)}: {percent(share)} of their time, in which the profiler slows it down as well."
+            f"{why}{place(where)}: {percent(share)} of their time (the profiler makes compiling slower)."
         ),
         # The profiler makes a compilation some ten times slower, so its time there says little about a step without.
         saving=None,
@@ -145,13 +145,13 @@ def _stopped_compiling(
 def _fix(last: Recompile | None) -> Fix:
     if last is not None and "size mismatch" not in last.reason:
         return Fix(
-            "Keep numbers that change out of the compiled function",
+            "Keep changing numbers out of the compiled function",
             "exact",
             "scale = x.abs().max().item()\ny = net(x, scale)",
-            "scale = x.abs().max()  # a tensor: its value is no guard\ny = net(x, scale)",
+            "scale = x.abs().max()  # a tensor: its value is not guarded\ny = net(x, scale)",
         )
     return Fix(
-        "Compile for sizes that change",
+        "Compile with dynamic shapes",
         "exact",
         "net = torch.compile(model)",
         "net = torch.compile(model, dynamic=True)  # or torch._dynamo.mark_dynamic(x, 0) before the first call",

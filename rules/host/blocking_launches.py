@@ -1,19 +1,19 @@
-"""Every kernel launch waits until its kernel has finished.
+"""Kernel launches are synchronous (CUDA_LAUNCH_BLOCKING).
 
 ## What it looks at
-Launch calls that return only after the kernel that they started has ended. Without `CUDA_LAUNCH_BLOCKING=1` (or
-`HIP_LAUNCH_BLOCKING=1`, `AMD_SERIALIZE_KERNEL`) a launch returns in some microseconds and the kernel runs later.
+Launch calls that return only after the kernel that they started has finished. Without `CUDA_LAUNCH_BLOCKING=1` (or
+`HIP_LAUNCH_BLOCKING=1`, `AMD_SERIALIZE_KERNEL`) a launch returns within microseconds, and the kernel runs later.
 
 ## Why it costs time
-The variable exists for finding errors: it makes the line that fails the line that is reported. While it is set the
-host cannot run ahead, so the device idles from the end of each kernel until the next one is launched, and nothing
-runs side by side.
+The variable is meant for debugging: it makes an error appear at the line that caused it. While it is set, the host
+cannot run ahead, so the device is idle from the end of each kernel until the next launch, and no two kernels or copies
+overlap.
 
 ## How to fix it
 Remove the variable from the environment, the job script and the container. Look for `os.environ` in the script too.
 
 ## When to leave it
-While an error in a kernel is being looked for; a training that is stuck at such an error is no faster without.
+While debugging an error in a kernel.
 """
 
 from __future__ import annotations
@@ -69,13 +69,14 @@ def check(
     in_calls_us = steps.per_step_us(float(events.dur_ns[calls].sum()))
     yield Finding(
         message=(
-            f"{percent(share)} of the launches return only after their kernel has ended, as CUDA_LAUNCH_BLOCKING=1 "
-            f"makes them: the host spends {time(in_calls_us)} of each profiled step in launches, and nothing overlaps."
+            f"{percent(share)} of the kernel launches return only after their kernel has finished, as with "
+            f"CUDA_LAUNCH_BLOCKING=1: the host spends {time(in_calls_us)} of each profiled step in launches, and "
+            f"nothing overlaps."
         ),
         # What the host could do meanwhile, and what would then overlap, only a run without the variable tells.
         saving=None,
         facts={"blocking_share": share, "launch_us": in_calls_us},
-        fix=Fix("Unset the variable", "exact", "CUDA_LAUNCH_BLOCKING=1 python train.py", "python train.py"),
+        fix=Fix("Unset `CUDA_LAUNCH_BLOCKING`", "exact", "CUDA_LAUNCH_BLOCKING=1 python train.py", "python train.py"),
         claims=("idle_launch",) if breakdown.us("idle_launch") else (),
         at_most="medium",
     )

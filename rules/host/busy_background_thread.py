@@ -1,23 +1,23 @@
-"""A Python thread beside the loop takes its time.
+"""A background thread competes with the training loop for the GIL.
 
 ## What it looks at
-CPU time of the script's own Python threads while steps were timed without the profiler, and how long the loop's
-thread did not run meanwhile. Threads that wait (for a queue, an event, a clock) use next to none; threads of libraries
-are not looked at.
+CPU time of the script's own Python threads during steps that were timed without the profiler, and how long the training
+loop's thread did not run in that time. Threads that block (on a queue, an event, a timer) use next to none; threads of
+libraries are ignored.
 
 ## Why it costs time
-One interpreter lock lets one thread run Python at a time. A thread that polls, counts or formats takes the lock again
-and again, and each time the loop wants to start its next op it stands in the queue, up to 5 ms each time. Where the
-ops fill all cores, the thread takes a core from them too, and the other threads of an op wait for the one that lost
-its core.
+Only one thread at a time can hold Python's global interpreter lock (GIL). A thread that polls, counts or formats
+acquires it repeatedly, and each time the training loop wants to run its next op it waits for the lock, up to 5 ms each
+time. Where ops use all cores, the thread also takes a core from them, and the other threads of an op wait for the one
+that lost its core.
 
 ## How to fix it
-Let the thread wait instead of asking: `event.wait(timeout=0.5)`, `queue.get()`, `time.sleep(0.1)`. Work that is needed
-goes into a process of its own, or into the DataLoader's workers.
+Let the thread block instead of polling: `event.wait(timeout=0.5)`, `queue.get()`, `time.sleep(0.1)`. Move work that is
+needed to a process of its own, or to the DataLoader's workers.
 
 ## When to leave it
-Threads that spend their CPU time in native code that lets the lock go (decompression, large NumPy calls) on cores that
-the ops leave free.
+Threads that spend their CPU time in native code that releases the GIL (decompression, large NumPy calls), on cores
+that ops leave free.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ..shared._places import place
 from ..shared._side_effect_factors import BESIDES_MUCH
 from ..shared._words import percent, plural
 
-CONFIRMED = "measured pair on a CPU: a progress display that asks without a pause against one that sleeps"
+CONFIRMED = "measured pair on a CPU: a progress display that polls without a pause against one that sleeps"
 
 # Where nothing is certain, half of what the lock can explain is.
 _SURE = 0.5
@@ -72,14 +72,14 @@ def check(
     yield Finding(
         message=(
             f"The thread that runs `{worst.source.function if worst.source else worst.name}`{several} uses "
-            f"{percent(busy)} of a core beside the loop{_place(worst)}; the loop's own thread stood still for "
-            f"{percent(threads.waiting_share)} of the time."
+            f"{percent(busy)} of a core{_place(worst)} while the training loop runs; the training loop's thread was "
+            f"not running for {percent(threads.waiting_share)} of the time."
         ),
         saving=saving,
         where=tuple(one.source for one in own if one.source),
         facts={"cpu_share": busy, "loop_waiting_share": threads.waiting_share, "cores_used": threads.cores_used},
         fix=Fix(
-            "Wait instead of asking, or move the work to a process",
+            "Block instead of polling, or move the work to another process",
             "exact",
             "while not done:\n    if progress != shown:\n        show(progress)",
             "while not done.wait(timeout=0.5):  # a threading.Event\n    if progress != shown:\n        show(progress)",
@@ -95,12 +95,12 @@ def _saving(busy: float, threads: SideThreads, record: RankRecord, device: Devic
     workers = any(loader.num_workers for loader in record.loaders)
     if crowded:
         low, high = _SURE * taken, BESIDES_MUCH * (taken + threads.waiting_share)
-        how = "low: half of the thread's part of the time; high: all of it and all that the loop waited, cores are full"
+        how = "low: half of the thread's share of CPU time; high: all of it plus the loop's waiting; all cores are busy"
     else:
         high = min(threads.waiting_share, BESIDES_MUCH * taken)
         # The loop waits for workers and for a device, too.
         low = 0.0 if workers or device.kind != "none" else _SURE * high
-        how = "what the loop waited, as far as the thread's CPU time explains it: half of it to all of it"
+        how = "the loop's waiting, as far as the thread's CPU time explains it: half of it to all of it"
     high = min(high, _MOST)
     return Saving(min(low, high) * scale.step_us, high * scale.step_us, "modelled", how)
 
@@ -128,7 +128,7 @@ EXAMPLES = [
         draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
         facts=_facts(300_000.0, 650_000.0, 1_000_000.0),
         saves_us=(1700, 3500),
-        says=("`display`", "30 % of a core", "stood still for 35 %"),
+        says=("`display`", "30 % of a core", "not running for 35 %"),
     ),
     Example(
         "the same where the ops fill both cores",

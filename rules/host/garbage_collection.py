@@ -1,21 +1,21 @@
-"""Python's garbage collector stops the step.
+"""Python's garbage collector pauses the training loop.
 
 ## What it looks at
 Pauses of Python's cyclic garbage collector during the steps that were timed without the profiler, as capture
 recorded them.
 
 ## Why it costs time
-A full collection visits every object that can hold another: with large models, data sets in Python lists and loaded
-libraries that is millions, and nothing else runs meanwhile. It comes at random steps, on each rank at another one,
-and ranks wait for each other.
+A full collection visits every container object: with large models, datasets in Python lists and many imported libraries
+there are millions of them, and nothing else runs in the process meanwhile. Collections start at arbitrary steps; with
+several ranks, at a different step on each, and ranks wait for each other.
 
 ## How to fix it
-After everything is built: `gc.collect(); gc.freeze()`, so that what lives for the whole run is never visited again.
-Or `gc.disable()` and one `gc.collect()` every few hundred steps, on all ranks at the same step. Remove
-`gc.collect()` from the loop: freeing tensors does not need it.
+When everything is set up, call `gc.collect(); gc.freeze()`: objects that live for the whole run are then never
+visited again. Or call `gc.disable()`, and `gc.collect()` every few hundred steps, on all ranks at the same step. Remove
+`gc.collect()` from the loop: tensors are freed without it.
 
 ## When to leave it
-Loops that make reference cycles with large tensors in them: without collections memory grows.
+Loops that create reference cycles with large tensors in them: without collections, memory grows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from advisor.api import (
 from ..shared._places import often
 from ..shared._words import percent, time
 
-CONFIRMED = "measured on a CPU: gc.collect() after each step, and full collections of the interpreter every 50 steps"
+CONFIRMED = "measured on a CPU: gc.collect() after each step, and automatic full collections every 50 steps"
 
 # Collections that the interpreter starts are mostly short: those of young objects, hundreds for each of all objects.
 # Where most pauses are about as long as the longest, the script calls the collector itself.
@@ -78,15 +78,16 @@ def check(
     pause_us, per_step = sum(pauses) / steps, len(pauses) / steps
     yield Finding(
         message=(
-            f"Python's garbage collector runs {often(per_step)} and stops it for {time(pause_us)} "
-            f"({percent(min(pause_us / mean_us, 1.0))} of the mean step), at most {time(max(pauses))} at once."
+            f"Python's garbage collector runs {often(per_step)} and pauses the training loop for {time(pause_us)} per "
+            f"step ({percent(min(pause_us / mean_us, 1.0))} of the mean step); the longest pause takes "
+            f"{time(max(pauses))}."
         ),
         # A share of the mean step is what the training gains, whether or not an ordinary step has a pause.
         saving=Saving(
             min(least_us / mean_us, 1.0) * scale.step_us,
             min(most_us / mean_us, 1.0) * scale.step_us,
             "measured",
-            f"the {'' if called else 'long '}pauses as part of the mean step; one less or one more than were seen",
+            f"the {'' if called else 'long '}pauses as a share of the mean step; one fewer or one more than observed",
         ),
         where=_where(costs, pause_us) if called else (),
         facts={
@@ -108,13 +109,13 @@ def _where(costs: LineCosts | None, pause_us: float) -> tuple[Source, ...]:
 
 
 _FROZEN = Fix(
-    "Keep what lives for the whole run out of collections",
+    "Call `gc.freeze()` before the loop, so that long-lived objects are not visited again",
     "exact",
     "for step, batch in enumerate(loader):",
     "gc.collect()\ngc.freeze()\nfor step, batch in enumerate(loader):",
 )
 _REMOVED = Fix(
-    "Take the collection out of the loop: tensors are freed without it",
+    "Remove `gc.collect()` from the loop: tensors are freed without it",
     "exact",
     "for step, batch in enumerate(loader):\n    ...\n    gc.collect()",
     "for step, batch in enumerate(loader):\n    ...",
@@ -137,7 +138,7 @@ EXAMPLES = [
         draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
         facts=_EVEN | {"gc_pauses_us": [100.0, 100.0, 5000.0, 100.0, 5000.0, 100.0]},
         saves_us=(380, 1500),
-        says=("at most 5 ms at once",),
+        says=("longest pause takes 5 ms",),
     ),
     Example(
         "two full ones in a hundred steps, of which twenty stand for the script",

@@ -1,25 +1,25 @@
-"""Python between ops takes a visible part of the step.
+"""Python code between ops takes a visible part of the step.
 
 ## What it looks at
 On machines without an accelerator: lines of the user's code that spend their time in long stretches of Python, in
-which no op, no fetch and no optimizer runs, with the ops between these stretches. A function that a line calls often
-is one place with that line. Where every so many steps one is far longer, in those timed without the profiler, too, it
-counts with its share of all steps. The few microseconds between the ops of a model are no such stretch, and neither is
-a call of a library that runs once a step for less than a tenth of a millisecond. Where steps rise through the run and
-this Python rises in the window, the high end is what it takes at the end of the run so far. (With an accelerator such
-time matters only where the device idles; that is the rule idle-gpu.)
+which no op, no fetch and no optimizer runs, together with the ops between these stretches. A function that a line calls
+often is reported together with that line. Where one step in every few is far longer, also in the steps timed without
+the profiler, it counts with its share of all steps. The few microseconds between the ops of a model do not count, and
+neither does a library call that runs once a step for less than a tenth of a millisecond. Where step times rise during
+the run and this Python time rises in the profiled steps, the high end of the saving is the time at the end of the run
+so far. (With an accelerator, Python time matters only while the device is idle: see the rule idle-gpu.)
 
 ## Why it costs time
 Python handles one number at a time. A loop over samples, a conversion to lists, a metric in pure Python, a
 checkpoint or a log line takes as long as many tensor ops, and the cores that could compute wait for it.
 
 ## How to fix it
-Replace loops over elements by tensor ops over the batch. Do logging, metrics and checkpoints every N steps. What
-depends on the data alone is done once, before the training, or in the dataset, where loader workers run it beside
-the step.
+Replace loops over elements with tensor ops over the batch. Do logging, metrics and checkpoints every N steps. Do
+what depends on the data alone once, before the training, or in the dataset, where loader workers run it during the
+step.
 
 ## When to leave it
-Work that the training needs at that place and that is fast already.
+Work that the training needs at that point and that is already fast.
 """
 
 from __future__ import annotations
@@ -131,17 +131,17 @@ def _saving(
     end_us: what a step takes at the end of the run, where it is this place that makes steps longer and longer."""
     nameless = undilated.in_part("rest", nameless_us, python_us=nameless_us)
     low, high = undilated.share(place.whole(undilated) + nameless)
-    how = "high: all of these lines and what they push out of the caches; low: three tenths of it stay as tensor ops"
+    how = "high: all of these lines and what they evict from the caches; low: three tenths of it remain as tensor ops"
     times = scale.unprofiled
     if rare is not None and times.mean and times.median and times.p10:
         # The window may hold more or fewer of the steps that have it than the script does; all steps were timed.
         tail, spread = (rare * max(1 - us / times.mean, 0.0) for us in (times.median, times.p10))
         low, high = min(max(low, tail), spread), max(high, spread)
-        how = "what separates the mean step from the median and from the fast tenth: it comes only now and then"
+        how = "the mean step minus the median, and minus the fastest 10 %: it runs only in some of the steps"
     high = min(max(high, low) * BESIDES, 1.0)
     if end_us is not None and end_us > scale.step_us:
         high = 1 - (1 - high) * scale.step_us / end_us
-        how = "low: three tenths of these lines stay as tensor ops; high: as at the end of the run so far, they grow"
+        how = "low: three tenths of these lines remain as tensor ops; high: their time at the end of the run so far"
     return Saving(low * (1 - MOST_KEPT) * scale.step_us, high * scale.step_us, "modelled", how)
 
 
@@ -151,16 +151,16 @@ def _finding(
     share = percent(min(us / steps.step_us, 1.0))
     taken, often = f"{time(scale.scaled(us))} of each step ({share})", " at"
     if rare is not None:
-        few = "a few of the steps" + (f" (one of {scale.every})" if scale.every else "")
+        few = "a few of the steps" + (f" (one in {scale.every})" if scale.every else "")
         # The one step whose lines were recorded may not be one of those: then the line is the one beside it.
         taken, often = f"{share} of all time", f", all of it in {few}, at or before"
-    more = ", and more with every step" if grows else ""
+    more = ", and grows with every step" if grows else ""
     return Finding(
-        message=f"Python between ops takes {taken}{often} {place.place}{more}.",
+        message=f"Python code between ops takes {taken}{often} {place.place}{more}.",
         saving=saving,
         where=place.where,
         facts={"python_us": place.python_us, "lines_us": place.us},
-        fix=Fix("Do this with tensor ops, or less often, or once before the training", "exact"),
+        fix=Fix("Use tensor ops, run it less often, or compute it once before the training", "exact"),
         claims=("host", "other_ops", "forward", *(("backward",) if place.backward_us else ())),
     )
 
@@ -168,7 +168,7 @@ def _finding(
 def _nameless(us: float, steps: Steps, scale: Scale) -> Finding:
     taken = f"{time(scale.scaled(us))} of each step ({percent(us / steps.step_us)})"
     return Finding(
-        message=f"Python between ops takes {taken}; capture with `advisor run` to get its lines.",
+        message=f"Python code between ops takes {taken}; capture with `advisor run` to see which lines.",
         saving=scale.saving(0.0, us, "all of it, if the work can leave the loop or become tensor ops; else nothing"),
         facts={"python_us": us},
         claims=("host",),
@@ -278,7 +278,7 @@ EXAMPLES = [
         draw(_ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
         facts={"steps": {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0, 900.0, 900.0, 900.0] * 5}},
         saves_us=(90, 160),
-        says=("in a few of the steps (one of 7)", "train.py:31"),
+        says=("in a few of the steps (one in 7)", "train.py:31"),
     ),
     Example(
         "one step of seven, as in none that was timed",

@@ -1,22 +1,22 @@
-"""The GPU idles while the host does other work.
+"""The GPU is idle while the host does other work.
 
 ## What it looks at
-Gaps in which no kernel, copy or memset runs on the device, and the host neither fetches a batch, nor waits in a
-sync, nor is on its way to the next launch: it runs Python, prepares data, logs, collects garbage, writes a
-checkpoint. Each gap is named after the code that ran in it, where the trace tells. Gaps that nothing in the trace
-explains are listed last.
+Gaps in which no kernel, copy or memset runs on the device, and the host is not fetching a batch, not waiting in a
+synchronization and not about to launch: it runs Python, prepares data, logs, collects garbage, writes a checkpoint.
+Each gap is attributed to the code that ran in it, where the trace shows it. Gaps that nothing in the trace explains are
+listed last.
 
 ## Why it costs time
-The device has finished all that it was given. Whatever the host does before it launches again is time in which the
+The device has finished all the work it was given. Whatever the host does before the next launch is time in which the
 most expensive part of the machine does nothing.
 
 ## How to fix it
-Take the named work out of the loop: do it once before training, do it every N steps, do it in the loader's workers
-(they run beside the step), or do it with tensor ops on the device instead of Python lists and loops.
+Take this work out of the loop: do it once before training, do it every N steps, do it in the loader's workers
+(they run concurrently with the step), or do it with tensor ops on the device instead of Python lists and loops.
 
 ## When to leave it
-Work that runs once per epoch or less and happens to lie in the recorded steps. Work that has to be finished before
-the next launch and cannot be made faster.
+Work that runs once per epoch or less and happens to be in the recorded steps. Work that must finish before the next
+launch and cannot be made faster.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, scale: Scale, repla
     modelled = scale.saving(
         min(group.us, busy_us),
         group.us,
-        "low: the work runs beside the device's own; high: it leaves the loop altogether",
+        "low: the work overlaps with that of the device; high: it is removed from the loop",
     )
     gone = edits.remove_time(idle.spans_of("idle_host", group))
-    how = "low: the work runs beside the device's own; high: the step replayed without it"
+    how = "low: the work overlaps with that of the device; high: the step replayed without it"
     found = replayed_or(modelled, replay, [gone], [gone], how, scale.scaled(group.us))
     return replace(found, low_us=min(found.low_us, modelled.low_us))
 
@@ -100,7 +100,7 @@ def _named(group: IdleGroup, saving: Saving, step_us: float, scale: Scale) -> Fi
     what = _what(group.where, group.host)
     return Finding(
         message=(
-            f"The GPU idles {time(idle_us)} of each step ({percent(group.us / step_us)}) while the host runs {what}."
+            f"The GPU is idle {time(idle_us)} of each step ({percent(group.us / step_us)}) while the host runs {what}."
         ),
         saving=saving,
         where=(group.where,) if group.where else (),
@@ -113,12 +113,12 @@ def _named(group: IdleGroup, saving: Saving, step_us: float, scale: Scale) -> Fi
 def _fix(host: str) -> Fix:
     if host in _COPIES:
         return Fix(
-            "Copy from pinned memory and without waiting",
+            "Copy asynchronously from pinned memory",
             "exact",
             "DataLoader(dataset, ...)\nx = x.to(device)",
             "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",
         )
-    return Fix("Take this work out of the loop, or into the loader's workers", "exact")
+    return Fix("Move this work out of the loop, or into the loader's workers", "exact")
 
 
 def _what(where: Source | None, host: str) -> str:
@@ -137,13 +137,13 @@ def _rest(rest_us: float, idle: GpuIdle, breakdown: Breakdown, step_us: float, s
     largest = next(iter(idle.top("idle_unknown" if unknown_us > rest_us / 2 else "idle_host", 1)), None)
     seen = f"{time(scale.scaled(rest_us))} of each step ({percent(rest_us / step_us)})"
     if unknown_us > rest_us / 2:
-        why = "and the trace does not show why: it holds no row of the host there"
+        why = "and the trace does not show why: it has no host events there"
     elif largest and largest.where:
-        why = f"while the host runs many small pieces of work, the largest {_what(largest.where, largest.host)}"
+        why = f"while the host does many short pieces of work, the largest {_what(largest.where, largest.host)}"
     else:
-        why = "while the host runs Python that the trace does not name; capture with `advisor run` to get its lines"
+        why = "while the host runs Python that the trace does not name; capture with `advisor run` to see which lines"
     return Finding(
-        message=f"The GPU idles {seen} {why}.",
+        message=f"The GPU is idle {seen} {why}.",
         where=(largest.where,) if largest and largest.where else (),
         facts={"idle_us": rest_us, "idle_unknown_us": unknown_us},
         claims=("idle_host", "idle_unknown"),

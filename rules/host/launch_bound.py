@@ -1,21 +1,21 @@
 """The GPU waits for kernel launches.
 
 ## What it looks at
-Gaps in which the device has nothing queued while the host is on its way to the next launch, op by op. Shown with
-it: how many launches a step has, what one costs the host, and how short the kernels are.
+Gaps in which the device has nothing queued while the host is preparing the next launch, op by op. Shown with them: how
+many launches a step has, what one costs the host, and how short the kernels are.
 
 ## Why it costs time
-Each op of PyTorch costs the host some microseconds before its kernel is launched. Where kernels are shorter than
-that, the device finishes each of them before the next one is there.
+Each PyTorch op costs the host some microseconds before its kernel is launched. Where kernels are shorter than
+that, the device finishes each of them before the next one arrives.
 
 ## How to fix it
 Give the host less to do per kernel: `torch.compile(model)` fuses small kernels, `mode="reduce-overhead"` replays a
 whole region as one CUDA graph; where only the backward pass waits, compiled autograd compiles that, too. Use fused
-layers and optimizers. A larger batch makes every kernel longer at the same number of launches.
+layers and optimizers. A larger batch makes every kernel longer with the same number of launches.
 
 ## When to leave it
-Models whose shapes change at every step: graphs would be recorded again and again. Short runs, in which compiling
-costs more than it gives back.
+Models whose shapes change at every step: CUDA graphs would be captured again each time. Short runs, in which compiling
+takes longer than it saves.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def check(
         scale.saving(
             0.0,
             idle_us,
-            "nothing where regions cannot be captured (changing shapes, syncs inside); at most all these gaps",
+            "nothing if regions cannot be captured (changing shapes, syncs inside); at most all these gaps",
         ),
         replay,
         [],
@@ -93,8 +93,8 @@ def check(
     places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
     yield Finding(
         message=(
-            f"The GPU waits {time(scale.scaled(idle_us))} of each step ({percent(share)}) for its next launch: "
-            f"{count(launches.per_step)} launches a step start kernels with a median of {time(launches.kernel_us)}, "
+            f"The GPU waits {time(scale.scaled(idle_us))} of each step ({percent(share)}) for its next launch: a step "
+            f"has {count(launches.per_step)} launches of kernels with a median duration of {time(launches.kernel_us)}, "
             f"{percent(launches.short_share)} of them under 10 µs{_mostly(backward)}."
         ),
         saving=saving,
@@ -139,22 +139,22 @@ def _mostly(backward: float | None) -> str:
 def _fix(compiled: bool | None, graphs: bool, backward: float | None = None) -> Fix:
     if compiled and not graphs and backward is not None and backward >= _MOSTLY:
         return Fix(
-            "Compile the backward pass as a whole, too",
+            "Enable compiled autograd to compile the backward pass as a whole",
             "numerics",
             "model = torch.compile(model)",
             "torch._dynamo.config.compiled_autograd = True\nmodel = torch.compile(model)",
         )
     if graphs:
-        return Fix("Launch less outside the CUDA graphs: fused optimizer, fewer small ops between regions", "numerics")
+        return Fix("Launch less outside the CUDA graphs: use a fused optimizer and fewer small ops", "numerics")
     if compiled:
         return Fix(
-            "Replay the compiled regions as CUDA graphs",
+            'Set `mode="reduce-overhead"` to replay the compiled regions as CUDA graphs',
             "numerics",
             "model = torch.compile(model)",
             'model = torch.compile(model, mode="reduce-overhead")',
         )
     return Fix(
-        "Compile the model, so that small kernels are fused and launched together",
+        "Compile the model to fuse small kernels and launch them together",
         "numerics",
         "model = Net().to(device)",
         'model = torch.compile(Net().to(device), mode="reduce-overhead")',
@@ -178,7 +178,7 @@ EXAMPLES = [
             K=_SHORT,
         ),
         saves_us=(0, 550),
-        says=("20 launches a step", "100 % of them under 10 µs"),
+        says=("a step has 20 launches", "100 % of them under 10 µs"),
     ),
     Example(
         "the same in a compiled model",

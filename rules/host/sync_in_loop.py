@@ -1,21 +1,22 @@
 """The host waits for the GPU inside the training loop.
 
 ## What it looks at
-Calls that stop the host until the device has caught up: `.item()`, `float(loss)`, `if tensor:`, `print(tensor)`,
-`.cpu()`, `torch.cuda.synchronize()`. What counts is the time in which the device then has nothing to do, from the
-drained queue to the next launch; the waiting itself is mostly the device's own work and costs nothing.
+Calls that block the host until the device has caught up: `.item()`, `float(loss)`, `if tensor:`, `print(tensor)`,
+`.cpu()`, `torch.cuda.synchronize()`. What counts is the time for which the device is then idle, from the moment its
+queue is empty to the next launch; the waiting itself mostly overlaps with work of the device and costs nothing.
 
 ## Why it costs time
-Without syncs the host runs ahead and keeps the device's queue full. A sync empties the queue, and the device idles
-until the host has launched again.
+Without synchronizations the host runs ahead and keeps the device's queue full. A synchronization lets the queue run
+empty, and the device is idle until the host has launched again.
 
 ## How to fix it
-Keep the value on the device: `total += loss.detach()` and `.item()` once in N steps. Compare and branch with tensor
-ops (`torch.where`). Remove `synchronize()` that no measurement needs. Where a value must be read, read that of the
-step before.
+Keep the value on the device: `total += loss.detach()`, and `.item()` once every N steps. Compare and branch with tensor
+ops (`torch.where`). Remove calls of `synchronize()` that no measurement needs. Where a value must be read, read that of
+the previous step.
 
 ## When to leave it
-Syncs after the last launch of a step that the next step would wait for anyway. Syncs that a measurement needs.
+Synchronizations after the last launch of a step that the next step would wait for anyway. Synchronizations that a
+measurement needs.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def _finding(site: SyncSite, cost_us: float, saving: Saving, steps: Steps, scale
     times = "once" if site.calls == 1 else f"{count(site.calls)} times"
     return Finding(
         message=(
-            f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step; the GPU then idles "
+            f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step; the GPU is then idle for "
             f"{time(scale.scaled(site.idle_after_us))} of each step ({percent(site.idle_after_us / steps.step_us)})."
         ),
         saving=saving,
@@ -129,18 +130,18 @@ def _short(op: str) -> str:
 
 def _fix(op: str) -> Fix:
     if "Synchronize" in op:
-        return Fix("Remove the synchronisation", "exact", "torch.cuda.synchronize()", "")
+        return Fix("Remove the synchronization", "exact", "torch.cuda.synchronize()", "")
     if op in ("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::index"):
         return Fix("Keep shapes independent of values", "exact", "x = x[mask]", "x = torch.where(mask, x, 0)")
     if op in ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu"):
         return Fix(
-            "Copy back once in a while, or without waiting",
+            "Copy to the host less often, or asynchronously",
             "exact",
             "history.append(out.cpu())",
             "history.append(out.detach())  # and move the list to the host after the epoch",
         )
     return Fix(
-        "Add up on the device, read the value once in a while",
+        "Accumulate on the device and read the value every N steps",
         "exact",
         "running += loss.item()",
         "running += loss.detach()\nif step % 100 == 0:\n    print(running.item())",

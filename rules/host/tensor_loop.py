@@ -1,33 +1,35 @@
-"""Python loop runs many small ops where one would do.
+"""A Python loop runs many small ops where one would do.
 
 ## What it looks at
-Lines of the user's code that call the same op again and again within a step, each call so short that its cost is
-the call itself and not the work. Lines beside them that run as often belong to the loop, and so do the functions that
-these call, and the part of the backward pass that their ops cause. The lines are those that capture recorded; without
-them it is silent, and so it is for the layers of a model, for what the loader does, and for loops inside a library,
-except one that reads tensors number by number: formatting a tensor does that, for a log whose level is off as well.
-Python in the same turns belongs to the loop where ops take more of it. What the ops take beyond a bare call of this
-run is work, which may stay; where a mask picks the elements of each turn, ops over all of them may do far more of it.
-Which ops of a turn read what the turn before made stands in no profile; `advisor run` looks at it in two steps of its
-own. What waits so stays, and a recurrence that no op does is no finding. What needs no turn before it, or what no later
-turn needs, can leave such a loop; sums, running maxima and tables that turns fill are no reason to wait.
+Lines of the user's code that call the same op many times within a step, each call so short that its cost is the call
+itself and not the work. Neighboring lines that run as often belong to the loop, and so do the functions that they call
+and the part of the backward pass that their ops cause. The lines are those that capture recorded: without them the
+rule reports nothing. Nor does it for the layers of a model, for what the loader does, and for loops inside a library,
+except one that reads tensors element by element: formatting a tensor does that, even for a log message whose level is
+disabled. Python in the same iterations belongs to the loop if ops take more of the time. What the ops take beyond a
+bare call, as measured in this run, is work, which may remain; where a mask selects the elements of each iteration, ops
+over all of them may do far more of it. Which ops of an iteration read the results of the previous one is in no
+profile: `advisor run` observes it in two steps of its own. What depends on the previous iteration remains, and a
+recurrence that no op implements is not reported. What needs no previous iteration, or what no later one needs, can be
+moved out of such a loop; sums, running maxima and tables that iterations fill do not count as dependencies.
 
 ## Why it costs time
 Each op costs some microseconds of Python and dispatch, whatever its size. A loop over samples, time steps,
 parameters or experts pays that for every element, and so does the backward pass through it.
 
 ## How to fix it
-One op over a tensor with one dimension more: broadcasting, `torch.stack` and a batched product, `torch.where`
-instead of `if`, `torch._foreach_*` (or `torch.nn.utils.clip_grad_norm_`, `foreach=True`) for lists of parameters,
-`nn.LSTM` instead of a loop over `nn.LSTMCell`. Numbers are read at once with `.tolist()`, and a message is put together
-only where somebody will read it.
+Use one op over a tensor with an additional dimension: broadcasting, `torch.stack` and a batched matrix multiplication,
+`torch.where` instead of `if`, `torch._foreach_*` (or `torch.nn.utils.clip_grad_norm_`, `foreach=True`) for lists of
+parameters, `nn.LSTM` instead of a loop over `nn.LSTMCell`. Read numbers at once with `.tolist()`, and format a
+message only if it will be logged.
 
-Of a recurrence: what the input alone decides is computed for all times before it, and what reads its states after it.
+In a recurrence, compute what depends on the input alone for all time steps before the loop, and what reads the states
+after it.
 
 ## When to leave it
-Loops whose steps depend on each other in a way that no tensor op expresses. Turns that run a backward pass each
-through one forward pass, as for a Jacobian: `torch.func.vmap` does them at once, and is slow where it has no rule for
-an op.
+Loops whose iterations depend on each other in a way that no tensor op expresses. Loops that run one backward pass per
+iteration through the same forward pass, as for a Jacobian: `torch.func.vmap` does them at once, but is slow for ops
+without a batching rule.
 """
 
 from __future__ import annotations
@@ -59,34 +61,34 @@ from advisor.api import (
 from ..shared._side_effect_factors import BESIDES
 from ..shared._words import count, percent, time
 
-CONFIRMED = "measured pairs on a CPU: an average of weights, a contrastive loss, triplets, a mask, an LSTM, experts"
+CONFIRMED = "measured pairs on a CPU: weight averaging, a contrastive loss, triplets, a mask, an LSTM, experts"
 
 
-_HIGH = "high: all turns, what they cost in the backward pass and what they push out of the caches, in the time of one"
-_HIGH_PARTLY = "high: what no turn before decides, in all turns at once; {stays} of it stays, since it waits for that"
-_LOW = "low: what their ops take beyond being called stays, or three tenths, as in measured rewrites"
+_HIGH = "high: all iterations, their backward pass and what they evict from the caches, in the time of one"
+_HIGH_PARTLY = "high: what does not depend on the previous iteration runs at once; {stays} of the loop does, and remains"
+_LOW = "low: what their ops take beyond the call itself remains, or three tenths, as in measured rewrites"
 # Why nothing is certain.
 _PICKS = (
-    "each turn picks its elements by a mask, and ops over all elements at once do the arithmetic of each turn for all "
-    "of them; sorted by turn first, each element is worked on once"
+    "each iteration selects its elements with a mask, and ops over all elements at once do the arithmetic of each "
+    "iteration for all of them; if elements are sorted by iteration first, each is processed once"
 )
 _BACKWARD = (
-    "each turn runs a backward pass through one forward pass, and `vmap` over these runs ops that it has no rule for "
+    "each iteration runs a backward pass through the same forward pass, and `vmap` runs ops without a batching rule "
     "one by one"
 )
-_NUMBERS = "numbers that a turn reads go through Python, where the next turn may need them"
-_NOT_SEEN = "whether a turn needs the result of the last was not recorded; then no op does them all"
-_MOSTLY_STAYS = "most of the loop waits for the turn before, so that the rest has to be taken out of it"
+_NUMBERS = "numbers that an iteration reads go through Python, where the next iteration may need them"
+_NOT_SEEN = "whether an iteration needs the result of the previous one was not recorded; if so, no one op does all"
+_MOSTLY_STAYS = "most of the loop depends on the previous iteration, so the rest has to be moved out of it"
 # A part of the place's time that is more than chance.
 _VISIBLE = 0.1
 _AT_ONCE = Fix(
-    "Replace the loop by ops over all elements at once",
+    "Replace the loop with ops over all elements at once",
     "numerics",
     "total = sum((p.grad ** 2).sum() for p in model.parameters())",
     "norms = torch._foreach_norm([p.grad for p in model.parameters()])\ntotal = torch.stack(norms).square().sum()",
 )
 _READ_AT_ONCE = Fix(
-    "Format tensors only where somebody reads it, and read numbers with one .tolist()",
+    "Format tensors only when the message is logged, and read numbers with one `.tolist()`",
     "exact",
     'log.debug(f"loss {loss}, outputs {outputs}")',
     'if log.isEnabledFor(logging.DEBUG):\n    log.debug(f"loss {loss}, outputs {outputs}")',
@@ -148,7 +150,7 @@ def _finding(place: Block, loop: Loop, turn: Turn, undilated: Undilated, scale: 
     behind = f", and {time(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
     does = f"runs `{loop.op}` {count(loop.turns)} times a step: the loop"
     if loop.reads:
-        does = f"reads single numbers of tensors {count(loop.turns)} times a step, inside a library: that"
+        does = f"reads single elements of tensors {count(loop.turns)} times a step, inside a library: that"
     return Finding(
         message=(
             f"{place.place} {does} takes "

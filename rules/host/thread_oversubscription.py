@@ -1,22 +1,23 @@
-"""Threads and loader workers fight for the cores.
+"""Threads and loader workers compete for too few cores.
 
 ## What it looks at
 The threads that want to run at once (intra-op threads of every rank, plus every loader worker) against the cores
-that the job may use, and the step times that were taken without the profiler: how much slower than the fast tenth
-an ordinary step is, and how long the tail is.
+that the job may use, and the step times that were measured without the profiler: how much slower an ordinary step is
+than the fastest 10 %, and how long the tail is.
 
 ## Why it costs time
 A parallel op waits for its slowest thread. When a loader worker has taken that thread's core, all others wait until
-the system gives it back, which takes milliseconds: as long as many small steps. More threads than cores do the same to
-each other without any worker: three on two cores took a third to two thirds of the step, sixteen four fifths and more.
+the operating system gives it back, which takes milliseconds: as long as many small steps. More threads than cores have
+the same effect without any worker: three on two cores took a third to two thirds of the step, sixteen took four fifths
+and more.
 
 ## How to fix it
-Leave each worker a core: `torch.set_num_threads(max(1, cores - workers))`, or `OMP_NUM_THREADS` in the environment,
-per rank. With several ranks on a host, each gets its share of the cores. Fewer workers help as well, where batches
-are cheap to make.
+Leave a core for each worker: `torch.set_num_threads(max(1, cores - workers))`, or `OMP_NUM_THREADS` in the
+environment, per rank. With several ranks on a host, divide the cores among them. Fewer workers help as well, where
+batches are cheap to load.
 
 ## When to leave it
-Steps that are even although the numbers do not add up: workers that sleep most of the time do no harm.
+Step times that are even although there are more threads than cores: workers that sleep most of the time do no harm.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def check(
             min(_SEEN_RECOVERED * spread_us, scale.step_us),
             min(spread_us, scale.step_us),
             "modelled",
-            "high: an ordinary step becomes as fast as the fast tenth; low: half of that, the least that was measured",
+            "high: an ordinary step becomes as fast as the fastest 10 %; low: half of that, the least measured",
         ),
         facts={
             "cores": use.cores,
@@ -112,7 +113,7 @@ def check(
             "p90_us": times.p90,
         },
         fix=Fix(
-            f"Give each rank {plural(threads, 'thread')}, so that workers find a core",
+            f"Use {plural(threads, 'thread')}{' per rank' if use.ranks > 1 else ''}, to leave cores free for others",
             "exact",
             "",
             f"torch.set_num_threads({threads})  # right after `import torch`; or start with OMP_NUM_THREADS={threads}",
@@ -154,14 +155,14 @@ def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown) -> F
         saving=scale.saving(
             least * split_us,
             most * ops_us,
-            "what so many threads a core took in measurements of three models; low: of the ops long enough to be split",
+            "what as many threads per core cost in measurements of three models; low: for ops long enough to be split",
         ),
         facts={"cores": use.cores, "threads": use.threads, "workers": use.workers},
         fix=Fix(
             f"Use {plural(threads, 'thread')}",
             "numerics",
             f"torch.set_num_threads({use.threads})  # or OMP_NUM_THREADS={use.threads}",
-            f"torch.set_num_threads({threads})  # or leave it out: torch counts the cores itself",
+            f"torch.set_num_threads({threads})  # or leave it out: the default is one per core",
         ),
         claims=_OPS,
     )

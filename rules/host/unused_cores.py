@@ -2,18 +2,18 @@
 
 ## What it looks at
 On machines without an accelerator: the intra-op threads of the process against the cores that it may use, less one
-for each loader worker, and the time of matrix products and convolutions, which share out well over threads.
+for each loader worker, and the time of matrix multiplications and convolutions, which parallelize well.
 
 ## Why it costs time
-PyTorch splits large ops over its threads. With one thread on eight cores, seven of them watch. This is common:
-`torchrun` sets `OMP_NUM_THREADS=1` unless told otherwise, and so do containers and job scripts.
+PyTorch splits large ops over its intra-op threads. With one thread on eight cores, seven cores are idle. This is
+common: `torchrun` sets `OMP_NUM_THREADS=1` by default, and so do many containers and job scripts.
 
 ## How to fix it
-`torch.set_num_threads(N)` with N = cores per rank less loader workers, or `OMP_NUM_THREADS=N` in the environment.
+Set `torch.set_num_threads(N)` with N = cores per rank minus loader workers, or `OMP_NUM_THREADS=N` in the environment.
 
 ## When to leave it
-Small models, whose ops are over before a second thread has started. Cores that belong to other jobs. Runs that must
-give the same bits everywhere: sums change with the number of threads.
+Small models, whose ops finish before a second thread has started. Cores that are reserved for other jobs. Runs that
+must be bitwise reproducible everywhere: sums depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from advisor.api import Device, Ev, Example, Finding, Fix, Matmuls, Scale, Steps
 from ..shared._costs import of_long_ops
 from ..shared._words import percent, plural, time
 
-CONFIRMED = "measured pair on a CPU: one thread against two, two large layers"
+CONFIRMED = "measured pair on a CPU: two large layers with one thread against two"
 
 # An op needs about this long on one thread before sharing it out pays for waking the other threads.
 _LONG_OP_US = 200.0
@@ -50,21 +50,21 @@ def check(
         return
     yield Finding(
         message=(
-            f"{plural(use.threads, 'thread')}{' a rank' if use.ranks > 1 else ''} on {plural(use.cores, 'core')}: "
-            f"matrix products and convolutions "
+            f"{plural(use.threads, 'thread')}{' per rank' if use.ranks > 1 else ''} on {plural(use.cores, 'core')}: "
+            f"matrix multiplications and convolutions "
             f"take {time(scale.scaled(shared_us))} of each step ({percent(shared_us / steps.step_us)}), "
-            f"and {plural(usable, 'core')} could share them."
+            f"and {plural(usable, 'core')} could share the work."
         ),
         saving=of_long_ops(
             scale,
             undilated,
             0.0,
             shared_us * (1 - use.threads / usable),
-            "high: these ops shared evenly over the cores; low: nothing, if memory is what limits them",
+            "high: these ops split evenly over the cores; low: nothing, if they are memory-bound",
         ),
         facts={"threads": use.threads, "cores": use.cores, "workers": use.workers, "ranks": use.ranks},
         fix=Fix(
-            f"{'Give each rank' if use.ranks > 1 else 'Let torch use'} {plural(usable, 'thread')}",
+            f"Use {plural(usable, 'thread')}{' per rank' if use.ranks > 1 else ''}",
             "numerics",
             f"torch.set_num_threads({use.threads})",
             f"torch.set_num_threads({usable})  # or start with OMP_NUM_THREADS={usable}",

@@ -16,7 +16,7 @@ _MATERIAL = 0.10
 _KNOWN = 0.5
 
 _CHEAPER = Fix(
-    "Make these lines cheaper, or do once, before the training, what they do alike each time",
+    "Compute what does not change once, before the training, or make these lines cheaper",
     "exact",
     "def __getitem__(self, index):\n    same = [i for i, name in enumerate(self.names) if name == self.names[index]]",
     "self.of = {one: [i for i, name in enumerate(names) if name == one] for one in set(names)}  # in __init__\n\n"
@@ -57,7 +57,7 @@ class CostlyLines:
     def saving(self, scale: Scale) -> Saving:
         """At most all that they take: what a line needs at least is not known."""
         us = sum(self.us)
-        how = "high: what these lines take and push out of the caches; low: nothing, where samples need all of it"
+        how = "high: the time of these lines and what they evict from the caches; low: nothing, if each sample needs it"
         return Saving(0.0, min(us + refill_us(scale.step_us - us), scale.step_us), "measured", how)
 
 

@@ -30,14 +30,14 @@ _WORKER_ALONE = 0.5
 _NEEDLESS = 0.10
 
 _ONCE = Fix(
-    "Make the samples once, before the training, and keep them as tensors",
+    "Prepare the samples once, before the training, and keep them as tensors",
     "exact",
     "def __getitem__(self, index):\n    return parse(self.records[index])",
     "self.samples = [parse(record) for record in records]  # in __init__\n\n"
     "def __getitem__(self, index):\n    return self.samples[index]",
 )
 _TOGETHER = Fix(
-    "Put the batch together with one tensor op",
+    "Collate the batch with one tensor op",
     "exact",
     "for row, tokens in enumerate(samples):\n    for column, token in enumerate(tokens):\n"
     "        batch[row, column] = token",
@@ -112,20 +112,20 @@ def _prepared(
     costly: CostlyLines | None,
 ) -> Finding:
     together = made.collate_us > made.sample_us
-    what = "putting its samples together" if together else "making its samples one by one in Python"
+    what = "collating its samples" if together else "preparing its samples one by one in Python"
     return Finding(
         message=(
             f"The training loop waits {time(made.us)} of each step ({percent(min(made.us / scale.step_us, 1.0))}) for "
-            f"the next batch, which it makes itself (num_workers=0): {what} takes "
-            f"{time(made.collate_us if together else made.sample_us)}{costly.said if costly else ''}, where a batch of "
-            f"prepared samples needs "
+            f"the next batch, which it loads itself (num_workers=0): {what} takes "
+            f"{time(made.collate_us if together else made.sample_us)}{costly.said if costly else ''}; a batch of "
+            f"prepared samples takes "
             f"{time(made.floor_us[0])} to {time(made.floor_us[1])}."
         ),
         saving=Saving(
             *range_us,
             "measured",
-            "the measured time of a batch less the least and the most that one of samples made before takes; high: and "
-            "what making it pushes out of the caches; nothing where random numbers make each of them anew",
+            "the measured time of a batch minus the most and the least that a batch of prepared samples takes; high: "
+            "plus what loading evicts from the caches; nothing where samples are random and differ in each epoch",
         ),
         where=where,
         facts=facts_of(seen) | {"batch_us": made.us, "prepared_us": list(made.floor_us), "bytes": made.whole_bytes},
@@ -139,14 +139,15 @@ def _respawned(seen: Seen, epochs: tuple[float, float], step_us: float, where: t
     every = (facts.dataset_size or 0) // (facts.batch_size or 1) if facts else 0
     return Finding(
         message=(
-            f"Every {count(every)} steps, as a new epoch begins, the training loop waits for "
-            f"{plural(seen.workers or 0, 'new worker')}: {percent(epochs[0])} to {percent(epochs[1])} of all its time."
+            f"Every {count(every)} steps, at the start of an epoch, the training loop waits for "
+            f"{plural(seen.workers or 0, 'new worker')} to start: {percent(epochs[0])} to {percent(epochs[1])} of "
+            f"its time."
         ),
         saving=Saving(
             epochs[0] * step_us,
             epochs[1] * step_us,
             "measured",
-            "low: the steps that open an epoch become like the others; high: all steps become like the fast tenth",
+            "low: the first steps of an epoch become as fast as others; high: all become as fast as the fastest 10 %",
         ),
         where=where,
         facts=facts_of(seen) | {"steps_per_epoch": every},
@@ -174,20 +175,20 @@ def _needless(
     return Finding(
         message=(
             f"The training loop waits {time(waited[0] * step_us)} of each step ({percent(waited[0])}) for the next "
-            f"batch from {plural(seen.workers or 0, 'worker')}, though making it takes only {time(made.us)}: handing "
-            "it from process to process costs more."
+            f"batch from {plural(seen.workers or 0, 'worker')}, though loading it takes only {time(made.us)}: passing "
+            "it between processes costs more than loading it."
         ),
         saving=Saving(
             min(low_us, step_us),
             min(high_us + taken_us, step_us),
             "measured",
-            "low: the wait less the batch made in the loop; high: on a free core, and all steps like the fast tenth or "
-            "none waiting for a core",
+            "low: the wait minus the time to load the batch in the loop; high: on a free core, with all steps as fast "
+            "as the fastest 10 % or none waiting for a core",
         ),
         where=where,
         facts=facts_of(seen) | {"batch_us": made.us},
         fix=Fix(
-            "Let the loop make these batches itself",
+            "Set `num_workers=0`: load these batches in the training process",
             "exact",
             loader_call(seen.facts),
             loader_call(seen.facts, num_workers=0),
@@ -201,10 +202,10 @@ def keep_workers(facts: Loader | None, workers: int | None) -> Fix | None:
     if workers == 0 or (facts and facts.persistent_workers):
         return None
     return Fix(
-        "Keep the workers between epochs",
+        "Set `persistent_workers=True` to keep the workers between epochs",
         "exact",
         loader_call(facts),
-        f"{loader_call(facts, persistent_workers=True)}  # made once, before the loop over the epochs",
+        f"{loader_call(facts, persistent_workers=True)}  # created once, before the loop over the epochs",
     )
 
 

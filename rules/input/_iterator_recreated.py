@@ -14,7 +14,7 @@ _FEW = 1.5
 _SHORT = 4
 
 _KEPT = Fix(
-    "Keep the iterator, and begin it anew only when it ends",
+    "Keep the iterator, and create a new one only when it is exhausted",
     "exact",
     "batch = next(iter(loader))",
     "def endless(loader):\n    while True:\n        yield from loader\n\n"
@@ -44,16 +44,16 @@ def advice(
     most_us = max(own_us, drawn_us) + line.python_us
     return Finding(
         message=(
-            f"An iterator of a DataLoader is made {often(line.visits)}{place(line.source)}, for one batch: an epoch "
-            f"begins each time, and drawing the indices of {count(loader.dataset_size or 0)} samples takes "
+            f"A DataLoader iterator is created {often(line.visits)}{place(line.source)} for a single batch: each one "
+            f"starts a new epoch, and drawing the indices of {count(loader.dataset_size or 0)} samples takes "
             f"{time(drawn_us)} of each step ({percent(drawn_us / scale.step_us)})."
         ),
         saving=Saving(
             drawn_us,
             min(most_us + refill_us(scale.step_us - most_us), scale.step_us),
             "measured",
-            "low: what drawing these indices takes; high: all that the line takes besides reading samples in code of "
-            "the script, and what it pushes out of the caches",
+            "low: the time to draw these indices; high: the whole time of the line except for loading samples in the "
+            "script's own code, plus what it evicts from the caches",
         ),
         where=(line.source,),
         facts={

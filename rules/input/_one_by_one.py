@@ -26,16 +26,16 @@ def advice(seen: Seen, made: Batch, scale: Scale, where: tuple[Source, ...]) -> 
     return Finding(
         message=(
             f"The training loop waits {time(made.us)} of each step ({percent(min(made.us / step_us, 1.0))}) for the "
-            f"next batch, which it makes itself (num_workers=0): {plural(facts.batch_size or 1, 'sample')} are taken "
-            f"from memory one by one and put together again; one index for all of them takes {time(least)} to "
+            f"next batch, which it loads itself (num_workers=0): {plural(facts.batch_size or 1, 'sample')} are taken "
+            f"from memory one by one and stacked again; indexing all of them at once takes {time(least)} to "
             f"{time(most)}."
         ),
         saving=Saving(
             min(made.us - most, step_us),
             min(high_us, step_us),
             "measured",
-            "the measured time of a batch less the most and the least that one index for all its samples takes; high: "
-            "and what so many small tensors push out of the caches",
+            "the measured time of a batch minus the most and the least that one index for all its samples takes; high: "
+            "plus what so many small tensors evict from the caches",
         ),
         where=where,
         facts=facts_of(seen) | {"batch_us": made.us, "at_once_us": list(made.at_once_us)},
@@ -50,4 +50,4 @@ def _at_once(facts: Loader) -> Fix:
     last = bool(facts.drop_last)
     after = f"batches = BatchSampler({indices}, batch_size={count(facts.batch_size or 1)}, drop_last={last})\n"
     after += "DataLoader(dataset, None, sampler=batches)  # no batch_size: dataset[indices] is a whole batch"
-    return Fix("Take each batch from its tensors with one index", "exact", loader_call(facts), after)
+    return Fix("Index the tensors once per batch, with a list of indices", "exact", loader_call(facts), after)

@@ -20,10 +20,10 @@ _ALL_AT_ONCE = Fix(
     "def __iter__(self):\n    yield from np.random.choice(len(self.p), self.draws, p=self.p).tolist()",
 )
 _FOR_LONGER = Fix(
-    "Draw the indices of several epochs at once, or sort and filter what they are drawn from only once",
+    "Draw the indices of several epochs at once, or move sorting and filtering out of `__iter__`",
     "exact",
     "sampler = WeightedRandomSampler(weights, num_samples=draws)",
-    "sampler = WeightedRandomSampler(weights, num_samples=20 * draws)  # a loop of 20 times as many steps per epoch",
+    "sampler = WeightedRandomSampler(weights, num_samples=20 * draws)  # one epoch then has 20 times as many steps",
 )
 
 
@@ -103,17 +103,17 @@ def _costliest(facts: Loader, costs: LineCosts | None) -> Source | None:
 def finding(found: Drawing, facts: Loader, scale: Scale, workers: int | None, loop: Source | None) -> Finding:
     """The advice on a sampler that takes a material part of the step."""
     who = facts.sampler or "the sampler"
-    beside = f", which {plural(workers, 'worker')} cannot take off it" if workers else ""
-    when = "as an epoch begins" if found.by_epoch else "index by index"
-    how = "high: what drawing the indices takes, less the least that indices take which are drawn all at once"
+    beside = f", even with {plural(workers, 'worker')}" if workers else ""
+    when = "at the start of an epoch" if found.by_epoch else "one index at a time"
+    how = "high: the time to draw the indices, minus the least that drawing all of them at once takes"
     if found.by_weight:
-        how += "; low: less one draw for each batch and the most that they take"
+        how += "; low: with one draw per batch, minus the most that it takes"
     else:
-        how += "; low: nothing, where they depend on the model or take as long at once"
+        how += "; low: nothing, if they depend on the model or take as long when drawn at once"
     return Finding(
         message=(
             f"Drawing the indices of the next batch takes {time(found.us)} of each step "
-            f"({percent(found.us / scale.step_us)}) in the training loop itself{beside}: {who} draws them {when}."
+            f"({percent(found.us / scale.step_us)}) in the training process{beside}: {who} draws them {when}."
         ),
         saving=Saving(*found.range_us, "measured", how),
         where=tuple(dict.fromkeys((*found.where, *((loop,) if loop else ())))),

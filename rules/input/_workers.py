@@ -99,14 +99,14 @@ def saving(
         hidden = min(wait_us, wait_us - max(0.0, (wait_us / running) - rest_us))
         # Without a device the workers take cores from the training itself, so nothing is certain.
         low = hidden * _SEEN_RECOVERED if on_device else 0.0
-        how = f"the wait, made by {plural(running, 'worker')} beside the rest of the step; low end as a recorded pair"
+        how = f"the wait, with {plural(running, 'worker')} loading during the step; low: as in a recorded pair"
         return scale.saving(low, wait_us, how)
     if wanted is not None and workers is not None and free is not None and on_device and free > workers:
         running = min(free, wanted)
         left_us = max(0.0, (wait_us + rest_us) * workers / running - rest_us)
-        how = f"the wait at the pace of {plural(running, 'worker')} instead of {workers}"
+        how = f"the wait, with {plural(running, 'worker')} instead of {workers}"
         return scale.saving(max(0.0, wait_us - left_us) * _SEEN_RECOVERED, wait_us, how)
-    return scale.saving(0.0, wait_us, "at most the whole wait; how cheap a sample can be made is not known")
+    return scale.saving(0.0, wait_us, "at most the whole wait; how cheap a sample can become is not known")
 
 
 def with_cores(modelled: Saving, record: RankRecord | None, scale: Scale) -> Saving:
@@ -114,7 +114,7 @@ def with_cores(modelled: Saving, record: RankRecord | None, scale: Scale) -> Sav
     more_us = without_core_us(record, scale.step_us)
     if not more_us:
         return modelled
-    how = f"{modelled.how}; high: and all that the loop was seen to wait for a core that workers may have"
+    how = f"{modelled.how}; high: plus the time the loop waited for a core, which workers may have occupied"
     return replace(modelled, high_us=min(modelled.high_us + more_us, scale.step_us), how=how)
 
 
@@ -131,7 +131,7 @@ def replayed(
         return modelled
     fetches = np.array(waits.rows, int)
     edit = edits.scale(fetches, workers / possible) if workers else edits.move(fetches, lanes=possible)
-    how = f"the step replayed with batches made by {plural(possible, 'worker')}; low end as a recorded pair"
+    how = f"the step replayed with batches loaded by {plural(possible, 'worker')}; low: as in a recorded pair"
     found = replay.between([edit], [edit], how)
     high_us = min(found.high_us, modelled.high_us)
     # Without a device the workers take cores from the training itself, so nothing is certain.

@@ -39,7 +39,7 @@ def beside_the_step(
         saving = costly.saving(scale) if costly else None
         fix = costly.fix if costly else _fix(facts, workers, wanted, 0, seen.on_device)
     elif ready:
-        how = "at most all of it; a batch that is ready costs some time to take"
+        how = "at most all of it; taking a batch that is ready costs some time"
         saving, fix = scale.saving(0.0, wait_us, how), None
     else:
         saving = _workers.saving(scale, wait_us, rest_us, workers, wanted, free, seen.on_device)
@@ -69,18 +69,18 @@ def _single_stall(waits: InputWaits, steps: Steps, wait_us: float) -> bool:
 def _fix(facts: Loader | None, workers: int | None, wanted: int | None, free: int | None, on_device: bool) -> Fix:
     if workers is None:
         after = "DataLoader(dataset, ..., num_workers=N)  # more than now, at most one per free core"
-        return Fix("Let more workers make the batches, if cores are free", "exact", "DataLoader(dataset, ...)", after)
+        return Fix("Raise `num_workers`, if cores are free", "exact", "DataLoader(dataset, ...)", after)
     target = min(wanted or 4, free) if free is not None else wanted or 4
     if target <= workers:
-        title = "Make a sample cheaper: no core is free for another worker"
-        after = "# in the dataset: cache decoded samples, or decode them smaller; normalise on the device"
+        title = "Make samples cheaper to load: no core is free for another worker"
+        after = "# in the dataset: cache decoded samples, or decode them smaller; normalize on the device"
         return Fix(title, "semantics", loader_call(facts), after)
     changes: dict[str, object] = {"num_workers": target, "persistent_workers": True}
     if on_device:
         changes["pin_memory"] = True
     said = "" if free is not None else " (if the machine has that many free cores)"
     return Fix(
-        f"Let {plural(target, 'worker')} make the batches{said}",
+        f"Set `num_workers={target}`{said}",
         "exact",
         loader_call(facts, num_workers=workers),
         loader_call(facts, **changes),
@@ -93,11 +93,11 @@ def _message(
     who = "The GPU" if on_device else "The training loop"
     said = f"{who} waits {time(wait_us)} of each step ({percent(share)}) for the next batch"
     if stall:
-        return f"{said}; a single fetch of {time(longest_us)} holds most of it, as at the start of an epoch."
+        return f"{said}; most of it is a single fetch of {time(longest_us)}, as at the start of an epoch."
     if workers == 0:
-        return f"{said}: batches are made in the training process itself (num_workers=0)."
+        return f"{said}: batches are loaded in the training process itself (num_workers=0)."
     if ready:
-        return f"{said}, although workers make the batches: mostly it is ready."
+        return f"{said}, although workers load the batches and most are ready in time."
     if workers is None:
-        return f"{said}: the loader's workers make batches more slowly than the step uses them."
-    return f"{said}: {plural(workers, 'worker')} {'makes' if workers == 1 else 'make'} them too slowly."
+        return f"{said}: the loader's workers load batches more slowly than the step uses them."
+    return f"{said}: {plural(workers, 'worker')} {'loads' if workers == 1 else 'load'} them too slowly."

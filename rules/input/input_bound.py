@@ -1,28 +1,28 @@
-"""The step waits for the next batch.
+"""The training loop waits for the next batch.
 
 ## What it looks at
-The time in which the training loop stands in `next()` on its DataLoader while the device has nothing to do. A fetch
-that the device's work hides costs nothing and is not counted. Without a device it is the time of the fetch itself.
-Of a fetch, what reads the samples, what puts them together and what draws their indices are told apart.
+The time that the training loop spends in `next()` on its DataLoader while the device is idle. A fetch that overlaps
+with work on the device costs nothing and is not counted. Without a device, it is the time of the fetch itself. Within
+a fetch, reading samples, collating them and drawing their indices are measured separately.
 
 ## Why it costs time
-Nothing is computed until the batch is there. With `num_workers=0` the loop makes each batch itself, one after the
-other with the training. With workers, they make batches more slowly than the step uses them up, are started anew in
-each epoch, or hand over from process to process what the loop would have made in less time.
+Nothing is computed until the batch arrives. With `num_workers=0` the training process loads each batch itself, and
+training waits meanwhile. With workers, they may load batches more slowly than the step uses them, be restarted in every
+epoch, or spend more time on passing a batch between processes than loading it in the training process would take.
 
 ## How to fix it
-What depends on the data alone is done once, before the training: parsed, decoded, turned into tensors. What is random
-is left to worker processes that make the batches while the step computes: `num_workers=N`, with
-`persistent_workers=True` so that they live longer than an epoch. Enough is (time to make a batch) / (time of the rest
-of the step), never more than the cores that are free. If no core is free, make a sample cheaper: decode smaller
-images, move normalisation and augmentation to the device, put a batch together with one op instead of number by
-number. The lines that take most of it are named; without a free core it is said what they take, the most that they can
-give back. Samples that are tensors in memory need no worker at all, and in large batches one index for all of them
-instead of one for each. The loop draws indices itself, with workers, too: a sampler draws those of an epoch with one
-call. An iterator of a loader is kept: `next(iter(loader))` shuffles all indices and starts all workers for one batch.
+Do what depends on the data alone once, before the training: parse, decode, convert to tensors. Leave what is random to
+worker processes, which load batches while the step computes: `num_workers=N`, with `persistent_workers=True` so that
+they are kept between epochs. The number needed is (time to load a batch) / (time of the rest of the step), and at most
+the number of free cores. If no core is free, make samples cheaper: decode smaller images, move normalization and
+augmentation to the device, collate a batch with one op instead of element by element. The lines that take most of the
+time are named; without a free core their time is given, which is the most that they can save. A dataset that is a
+tensor in memory needs no workers at all, and for large batches a single index per batch instead of one per sample.
+Indices are drawn in the training process even with workers: a sampler should draw those of an epoch with one call.
+Keep the loader's iterator: `next(iter(loader))` shuffles all indices and starts all workers for a single batch.
 
 ## When to leave it
-A data set that is too large to be kept prepared, on a machine without a free core. A short wait at the start of each
+A dataset that is too large to be kept prepared, on a machine without a free core. A short wait at the start of each
 epoch only.
 """
 
@@ -148,7 +148,7 @@ EXAMPLES = [
         draw(_ON_GPU, us=1000, D=NEXT_WORKERS, F=FORWARD, K=GEMM),
         facts={"settings": {"cores": 16}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
         saves_us=(4000, 11000),
-        says=("2 workers make them too slowly",),
+        says=("2 workers load them too slowly",),
     ),
     Example(
         "two workers are too slow and no core is free",
@@ -224,7 +224,7 @@ EXAMPLES = [
         ),
         facts={"settings": {"cores": 16}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
         saves_us=(0, 1100),
-        says=("mostly it is ready",),
+        says=("most are ready in time",),
     ),
     Example(
         "workers have the batch ready",

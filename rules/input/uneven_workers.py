@@ -1,17 +1,18 @@
 """One loader worker is far slower than the others.
 
 ## What it looks at
-The median time that each worker of the DataLoader takes to make a batch, as capture recorded it in the workers, and how
-long the loop waits for batches.
+The median time that each worker of the DataLoader takes to load a batch, as capture recorded it in the workers, and how
+long the training loop waits for batches.
 
 ## Why it costs time
-Workers take turns, and batches are handed out in order: the loop waits for the slowest worker at each of its turns,
-while the batches of the others lie ready. A data set that is split over the workers by files of unequal size, or a
-worker whose files lie on a slow disk, does this.
+Workers load batches in rotation, and batches are returned in order: whenever the slowest worker is next, the loop waits
+for it while batches of the others are ready. A dataset that is split over the workers by files of unequal size causes
+this, and so does a worker whose files are on a slow disk.
 
 ## How to fix it
-Split the data evenly: more and smaller files than workers, dealt out in turn (`files[worker.id::worker.num_workers]`).
-`DataLoader(..., in_order=False)` (PyTorch 2.6) takes whichever batch is ready; the order is then another in each run.
+Split the data evenly: use more and smaller files than workers, and assign them round-robin
+(`files[worker.id::worker.num_workers]`). `DataLoader(..., in_order=False)` (PyTorch 2.6) returns whichever batch is
+ready first; the order of batches then differs from run to run.
 
 ## When to leave it
 Where the loop does not wait for batches, and where the order of batches must be the same in each run.
@@ -54,7 +55,7 @@ def check(
 ) -> Iterator[Finding]:
     workers = loader.loader.worker_us
     if len(workers) < 2:
-        raise Missing("times of single workers are not known: there are fewer than two, or they are not forked")
+        raise Missing("times of individual workers are not known: there are fewer than two, or they are not forked")
     slowest = max(workers)
     others = [us for us in workers if us is not slowest]
     typical = statistics.median(others)
@@ -67,17 +68,17 @@ def check(
     yield Finding(
         message=(
             f"One of {count(len(workers))} loader workers takes {time(slowest)} for a batch and the others about "
-            f"{time(typical)}: the loop waits {time(scale.scaled(wait_us))} of each step for batches "
-            f"({percent(wait_us / steps.step_us)}), in order."
+            f"{time(typical)}: since batches are returned in order, the loop waits {time(scale.scaled(wait_us))} of "
+            f"each step ({percent(wait_us / steps.step_us)}) for them."
         ),
         saving=scale.saving(
             0.0,
             even * wait_us,
-            "high: the same work split evenly over the workers; low: the loop waits all the same",
+            "high: the same work split evenly over the workers; low: the loop waits as long as now",
         ),
         facts={"slowest_us": slowest, "others_us": typical, "wait_us": wait_us, "workers": len(workers)},
         fix=Fix(
-            "Deal the files out in turn, or take the batch that is ready",
+            "Assign files to workers round-robin, or set `in_order=False`",
             "semantics",
             "files = files[worker.id * share : (worker.id + 1) * share]",
             "files = files[worker.id :: worker.num_workers]  # or DataLoader(..., in_order=False)",

@@ -82,7 +82,7 @@ class Chains:
         if not places.ops:
             raise Missing("no loop over tensors takes a visible part of the step")
         if seen is None or len(seen.waits) != len(seen.ops):
-            why = "which ops wait for which was not recorded; capture the run with `advisor run` of this version"
+            why = "which op depends on which was not recorded; capture the run with `advisor run` of this version"
             raise Missing((seen.why if seen is not None else "") or why)
         names = [seen.names[at] for at in seen.ops]
         rows = dispatched(trace.events, steps)
