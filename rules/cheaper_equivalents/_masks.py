@@ -59,7 +59,7 @@ def on_cpu(
     kept = kept_on_cpu(tokens)
     bound_us = breakdown.us("forward") + breakdown.us("backward")
     low_us, high_us = (beside_us + fused_us * (1 - left) for left in (kept, kept * _NO_MASK))
-    how = "low: blocks of scores that no token sees go, and giving the mask another type; high: and reading it"
+    how = "low: no fully masked blocks of scores, no conversion of the mask's dtype; high: plus no reads of the mask"
     saving = of_long_ops(scale, undilated, min(low_us, bound_us), min(high_us, bound_us), how)
     return saving, fused_us + beside_us
 

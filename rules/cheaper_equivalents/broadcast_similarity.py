@@ -1,23 +1,23 @@
-"""All pairs are compared by broadcasting, where one product does it.
+"""All pairs are compared by broadcasting instead of one matrix multiplication.
 
 ## What it looks at
-Tensors that two others are broadcast to (`x[:, None] - y[None]`, `x[:, None] * y[None]`) and that nothing reads but a
-sum over the numbers of each pair: similarities, cosines, squared, Euclidean and absolute distances of all pairs, by
-hand or by `cosine_similarity` and `pairwise_distance`. That nothing else reads them `advisor run` sees in a step that
-it observes; the last two are told by their shapes alone.
+Ops that broadcast two tensors against each other (`x[:, None] - y[None]`, `x[:, None] * y[None]`) and whose result is
+only summed over the elements of each pair: similarities, cosines, squared, Euclidean and absolute distances of all
+pairs, written by hand or with `cosine_similarity` and `pairwise_distance`. That nothing else reads the result is
+observed by `advisor run` in one step; the last two functions are recognized by their shapes alone.
 
 ## Why it costs time
-For 128 rows of 64 numbers, compared with each other, every op on the way reads and writes a million numbers, and the
-backward pass does it again for each of them; 16 thousand are wanted. A product of two matrices makes these without any
+For 128 rows of 64 numbers, compared with each other, every intermediate op reads and writes a million numbers, and the
+backward pass does so again for each of them; 16 thousand are needed. A matrix multiplication computes these without any
 tensor of that size, in an order that suits the caches.
 
 ## How to fix it
-`x @ y.T` for products, `F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).T` for cosines, `torch.cdist(x, y)` for
+`x @ y.T` for dot products, `F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).T` for cosines, `torch.cdist(x, y)` for
 distances.
 
 ## When to leave it
-Where the differences themselves are needed, as for directions. Sums come in another order, so results differ in the
-last digits; distances of rows that are nearly equal lose more of them
+Where the differences themselves are needed, as for directions. Sums are computed in another order, so results differ in
+the last digits; distances of rows that are nearly equal lose more of them
 (`compute_mode="donot_use_mm_for_euclid_dist"` keeps them, and takes longer).
 """
 
@@ -58,7 +58,7 @@ from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
 from ._all_pairs import Kind, all_pairs, instead_us
 
-CONFIRMED = "measured pair on a CPU: cosines of all pairs of a batch by broadcasting against a product of matrices"
+CONFIRMED = "measured pair on a CPU: cosines of all pairs of a batch by broadcasting against a matrix multiplication"
 
 Ints = npt.NDArray[np.int64]
 
@@ -87,13 +87,13 @@ def check(
         claims: tuple[str, ...] = ("compute",)
         spent_us = launched_us(trace, steps, nesting, links, rows)
         saving = scale.saving(
-            0.0, spent_us, "low: nothing, since no device has been timed; high: all of the comparisons"
+            0.0, spent_us, "low: nothing, as it was not measured on a device; high: all of the comparisons"
         )
     else:
         claims = ("forward", "backward", "other_ops")
         spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
         low_us, high_us = taken_us(trace, steps, scale, undilated, rows)
-        how = "these ops and their backward pass, less what a product of matrices takes beside an elementwise op, as "
+        how = "these ops and their backward pass, minus a matrix multiplication, relative to an elementwise op as "
         how += "measured for seven sizes on a CPU"
         instead = [instead_us(events, one, bool(len(nodes))) for one, nodes in zip(found, backward, strict=True)]
         least_us, most_us = (scale.factor * sum(ends) / steps.count for ends in zip(*instead, strict=True))
@@ -105,8 +105,8 @@ def check(
     where = first_line(lines, np.array(firsts, np.int64)) if lines else None
     yield Finding(
         message=(
-            f"{count(largest.pairs)} pairs of {count(largest.width)} numbers are compared{place(where)} by way of a "
-            f"tensor of {count(math.prod(largest.shape))}: {time(scale.scaled(spent_us))} of each step "
+            f"{count(largest.pairs)} pairs of {count(largest.width)} numbers are compared{place(where)} through an "
+            f"intermediate tensor of {count(math.prod(largest.shape))}: {time(scale.scaled(spent_us))} of each step "
             f"({percent(spent_us / steps.step_us)}), backward pass included."
         ),
         saving=saving,
@@ -121,26 +121,26 @@ def check(
 _DISTANCE = "distance = torch.cdist(x, y)"
 _FIXES: dict[Kind, Fix] = {
     "cosine": Fix(
-        "Normalise, then multiply",
+        "Normalize both, then multiply the matrices",
         "numerics",
         "similarity = F.cosine_similarity(x[:, None], y[None], dim=2)",
         "similarity = F.normalize(x, dim=1) @ F.normalize(y, dim=1).T",
     ),
-    "product": Fix("Multiply as matrices", "numerics", "scores = (x[:, None] * y[None]).sum(-1)", "scores = x @ y.T"),
+    "product": Fix("Multiply the matrices", "numerics", "scores = (x[:, None] * y[None]).sum(-1)", "scores = x @ y.T"),
     "square": Fix(
-        "Let cdist compute the distances",
+        "Use `torch.cdist`",
         "numerics",
         "distance = (x[:, None] - y[None]).pow(2).sum(-1)",
         "distance = torch.cdist(x, y).pow(2)",
     ),
     "absolute": Fix(
-        "Let cdist compute the distances",
+        "Use `torch.cdist`",
         "numerics",
         "distance = (x[:, None] - y[None]).abs().sum(-1)",
         "distance = torch.cdist(x, y, p=1)",
     ),
     "norm": Fix(
-        "Let cdist compute the distances", "numerics", "distance = (x[:, None] - y[None]).norm(dim=-1)", _DISTANCE
+        "Use `torch.cdist`", "numerics", "distance = (x[:, None] - y[None]).norm(dim=-1)", _DISTANCE
     ),
 }
 
@@ -180,7 +180,7 @@ EXAMPLES = [
         draw(_STEPS, us=100, **_OPS),
         facts=_DISTANCES,
         saves_us=(2000, 2700),
-        says=("16,384 pairs of 64 numbers", "a tensor of 1,048,576"),
+        says=("16,384 pairs of 64 numbers", "tensor of 1,048,576"),
     ),
     Example("cosines, of a trace alone", draw(_STEPS, us=100, **(_OPS | _WHOLE_OPS)), saves_us=(600, 900)),
     Example(

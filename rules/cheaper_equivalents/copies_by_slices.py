@@ -1,21 +1,21 @@
-"""Each write into a slice of a tensor copies its whole gradient.
+"""Every in-place write into a slice copies the whole gradient of the tensor.
 
 ## What it looks at
-Backward passes in which the node of a write in place (`CopySlices`) runs three times or more on a tensor of one shape,
+Backward passes in which the node of an in-place write (`CopySlices`) runs three times or more on a tensor of one shape,
 each time for another part of it: a loop that fills a table, row by row, with `outputs[:, t] = scores`. Writes through
 masks, which may be anywhere, are left out. Shapes have to be recorded.
 
 ## Why it costs time
-Autograd cannot tell that the rest of the tensor stays as it is. For each write the backward pass takes a copy of the
-whole gradient, fills the written part with zeros, and hands the part on: a table of 32 columns is copied 32 times.
+Autograd cannot know that the rest of the tensor is unchanged. For each write the backward pass copies the whole
+gradient, fills the written part with zeros, and passes that part on: a table of 32 columns is copied 32 times.
 
 ## How to fix it
-Collect the results in a list, and put them together once with `torch.stack` (or `torch.cat`): its backward pass only
-looks at parts of one gradient.
+Collect the results in a list, and combine them once with `torch.stack` (or `torch.cat`): its backward pass only takes
+views of one gradient.
 
 ## When to leave it
-Tables of which later turns read what earlier ones wrote in many places at once. Where a turn only needs the last ones,
-it finds them in the list.
+Tables in which later iterations read what earlier ones wrote, in many places at once. Where an iteration only needs
+the last few results, it can read them from the list.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from ..shared._costs import launched_us, taken_us
 from ..shared._places import first_line, place
 from ..shared._words import percent, plural, time
 
-CONFIRMED = "measured pair on a CPU: scores of a decoder written word by word into a table, and stacked at the end"
+CONFIRMED = "measured pair on a CPU: scores of a decoder, written word by word into a tensor against stacked at the end"
 
 Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -105,14 +105,14 @@ def check(
     claims: tuple[str, ...] = ("compute",) if breakdown.on_device else ("backward",)
     if breakdown.on_device:
         spent_us = launched_us(trace, steps, nesting, links, calls)
-        saving = scale.saving(spent_us, spent_us, "what the nodes of these writes launch")
+        saving = scale.saving(spent_us, spent_us, "what the backward nodes of these writes launch")
     else:
         spent_us = steps.per_step_us(float(events.dur_ns[calls].sum()))
         low_us, high_us = taken_us(trace, steps, scale, undilated, calls)
         quick_ns = sum(_quickest_ns(events, table) * len(table.calls) for table in tables)
         quick = quick_ns / int(events.dur_ns[calls].sum())
-        how = "low: each node takes as long as the quickest of the copies, into memory that was there already; "
-        how += "high: as long as it took, much of it into memory fetched anew"
+        how = "low: each node takes as long as the fastest of the copies, into memory that is already mapped; "
+        how += "high: as long as it took, much of it into newly allocated memory"
         saving = Saving(low_us * min(quick, 1.0), high_us, "modelled", how)
     if saving.high_us < min_share * scale.step_us:
         return
@@ -129,7 +129,7 @@ def check(
         where=(where,) if where else (),
         facts={"writes": writes, "numbers": math.prod(largest.shape)},
         fix=Fix(
-            "Collect the results and stack them",
+            "Collect the results in a list and call `torch.stack` once",
             "exact",
             "outputs = torch.zeros(batch, length, words)\nfor t in range(length):\n    outputs[:, t] = scores",
             "outputs = []\nfor t in range(length):\n    outputs.append(scores)\noutputs = torch.stack(outputs, 1)",

@@ -1,23 +1,23 @@
-"""A matrix that is mostly zeros is multiplied as if it were full.
+"""A matrix that is mostly zeros is multiplied in dense form.
 
 ## What it looks at
-Products of two matrices of which the left one is mostly zeros (nine tenths at least), as large as 512 x 512, and the
-same in each step: the adjacency matrix of a graph, a fixed mask of weights. What stands in a matrix no trace tells:
-`advisor run` counts the zeros of those that nothing writes, after the profiled steps, and on a CPU it times the same
-product by the matrix in sparse form.
+Matrix multiplications whose left operand is mostly zeros (at least nine tenths), as large as 512 x 512, and the same
+in each step: the adjacency matrix of a graph, a fixed mask of weights. The contents of a matrix are in no trace:
+`advisor run` counts the zeros of those that nothing writes to, after the profiled steps, and on a CPU it times the same
+multiplication with the matrix in sparse form.
 
 ## Why it costs time
-The product reads every zero and multiplies with it, and so does its backward pass. A graph of thousands of nodes has a
-few neighbours for each of them: of a thousand multiplications one or two count.
+The multiplication reads and multiplies every zero, and so does its backward pass. In a graph of thousands of nodes each
+has a few neighbors: of a thousand multiplications, one or two matter.
 
 ## How to fix it
-Build the matrix as a sparse one (`torch.sparse_coo_tensor(...).coalesce()`, or `matrix.to_sparse()` once before the
-loop) and multiply with `torch.sparse.mm(matrix, x)`; or add up rows by edges with `index_add`, as PyTorch Geometric
+Build the matrix as a sparse tensor (`torch.sparse_coo_tensor(...).coalesce()`, or `matrix.to_sparse()` once before the
+loop) and multiply with `torch.sparse.mm(matrix, x)`; or sum rows over edges with `index_add`, as PyTorch Geometric
 does.
 
 ## When to leave it
-Matrices that are trained, and small ones beside a GPU, whose dense products are quick. Sums come in another order, so
-results differ in the last digits.
+Matrices that are trained, and small ones on a GPU, where dense multiplications are fast. Sums are computed in another
+order, so results differ in the last digits.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def check(
     saving, sparse_us = None, _sparse_us(found, steps)
     if not breakdown.on_device and sparse_us is not None:
         how = (
-            "the products less the same ones by the sparse matrix, as timed in this run; low: what is around them "
-            "takes half as long again; high: the matrix no longer pushes everything else out of the caches"
+            "these multiplications minus the same ones with the sparse matrix, as timed in this run; low: with half as "
+            "much again for overhead; high: plus what the dense matrix evicts from the caches"
         )
         saving = less_by(of_long_ops(scale, undilated, dense_us, dense_us, how), (sparse_us, _AROUND * sparse_us))
         high_us = min(saving.high_us + refill_us(scale.step_us - saving.high_us), scale.step_us)
@@ -106,15 +106,15 @@ def check(
     where = first_line(lines, np.array([row for row, _, backward in found if not backward] or rows[:1], np.int64))
     yield Finding(
         message=(
-            f"{plural(len(found) / steps.count, 'product')} a step{place(where)} multiply by a matrix of "
-            f"{largest.rows:,} x {largest.columns:,} numbers of which {percent(largest.filled)} are not zero: "
+            f"{plural(len(found) / steps.count, 'matrix multiplication')} per step{place(where)} with a dense matrix "
+            f"of {largest.rows:,} x {largest.columns:,} numbers, of which {percent(largest.filled)} are not zero: "
             f"{time(scale.scaled(dense_us))} of each step ({percent(dense_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"products": len(found) / steps.count, "dense_us": dense_us, "filled": largest.filled},
         fix=Fix(
-            "Keep the matrix in sparse form",
+            "Store the matrix as a sparse tensor",
             "numerics",
             "adjacency = torch.zeros(nodes, nodes)\nadjacency[target, source] = weight\nx = adjacency @ x",
             "adjacency = torch.sparse_coo_tensor(torch.stack([target, source]), weight, (nodes, nodes)).coalesce()\n"
@@ -175,7 +175,7 @@ EXAMPLES = [
         draw(_STEPS, us=100, **_OPS),
         facts={"sparse_products": [_SPARSE | _TIMED]},
         saves_us=(2100, 3000),
-        says=("2 products a step", "2,700 x 2,700", "0.2 % are not zero"),
+        says=("2 matrix multiplications per step", "2,700 x 2,700", "0.2 % are not zero"),
     ),
     Example(
         "the same where the sparse product was not timed",

@@ -1,23 +1,23 @@
-"""A mask for all pairs of tokens is given to attention as a tensor.
+"""Attention gets a tokens-by-tokens mask as a tensor.
 
 ## What it looks at
 Calls of `scaled_dot_product_attention` with a mask of `[tokens, tokens]` that is the same for all sequences and heads,
-and the time of these calls and of their backward pass: on a GPU from 512 tokens on, on a CPU from 1,024 on where
-capture saw what stands in the mask. It reads masks that modules hold, after the step that gives lines. A bare trace
-tells only that a mask has the shape of a causal one.
+and the time of these calls and of their backward pass: on a GPU from 512 tokens on, on a CPU from 1,024 on if capture
+saw the contents of the mask. It reads masks that modules hold, after the step in which it records lines. A bare trace
+shows only that a mask has the shape of a causal one.
 
 ## Why it costs time
-The fastest kernels take no mask but a flag. With a tensor PyTorch chooses another kernel, or gives the mask another
-type first, computes the scores that the mask then removes, half of them for a causal mask, and reads the mask for each
-head.
+The fastest kernels accept no mask tensor, only the flag `is_causal`. With a tensor PyTorch chooses another kernel, or
+first converts the mask to another dtype, computes the scores that the mask then removes, half of them for a causal
+mask, and reads the mask for each head.
 
 ## How to fix it
-`is_causal=True` instead of the mask. For other patterns (windows, documents of one sequence)
-`torch.nn.attention.flex_attention` compiles a kernel that leaves out what the mask removes.
+`is_causal=True` instead of the mask. For other patterns (windows, several documents in one sequence)
+`torch.nn.attention.flex_attention` compiles a kernel that skips what the mask removes.
 
 ## When to leave it
-Masks that hold numbers to be added to the scores. On a CPU the kernel leaves out blocks of 512 tokens: below 1,024
-tokens the flag gained little or nothing when it was measured.
+Masks of numbers that are added to the scores. On a CPU the kernel skips blocks of 512 tokens: below 1,024 tokens the
+flag gained little or nothing in measurements.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._masks import FLASH_ON_CPU, is_causal, on_cpu
 
-CONFIRMED = "measured pair on a CPU: a causal mask of 1,024 tokens as a tensor, and is_causal=True"
+CONFIRMED = "measured pair on a CPU: a causal mask of 1,024 tokens as a tensor against is_causal=True"
 
 Ints = npt.NDArray[np.int64]
 _ATTENTION = "aten::scaled_dot_product_attention"
@@ -94,7 +94,7 @@ def check(
         raise Missing(device.why)
     events = trace.events
     if (events.dims < 0).all():
-        raise Missing("the trace holds no shapes; record with record_shapes=True, or capture with `advisor run`")
+        raise Missing("the trace has no shapes; record with record_shapes=True, or capture with `advisor run`")
     rows = _masked(events, links, _TOKENS if breakdown.on_device else _TOKENS_ON_CPU)
     if not len(rows):
         return
@@ -114,14 +114,14 @@ def check(
         message=(
             f"Attention gets a mask of {tokens:,} x {tokens:,} as a tensor {often(len(rows) / steps.count)}"
             f"{place(where)}, and takes {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)}); {'it' if known else 'if it'} is causal, "
-            f"{'which a flag says without one' if known else 'a flag says the same'}."
+            f"({percent(spent_us / steps.step_us)}); {'the mask' if known else 'if the mask'} is causal, "
+            f"{'so' if known else ''}{' ' if known else ''}`is_causal=True` can replace it."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"calls": len(rows) / steps.count, "tokens": tokens, "attention_us": spent_us, "causal": known or None},
         fix=Fix(
-            "Say that attention is causal instead of giving a mask",
+            "Pass `is_causal=True` instead of a mask",
             "numerics",
             "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
             "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
@@ -145,7 +145,7 @@ def _on_device(
     both = np.concatenate((rows, backward_of(trace.events, rows)))
     bound_us = breakdown.us("compute")
     spent_us = launched_us(trace, steps, nesting, links, both)
-    how = "high: half of the scores are left out, as a causal mask removes them; low: nothing, for another mask"
+    how = "high: half of the scores are skipped, as a causal mask removes them; low: nothing, for any other mask"
     least, most = (min(spent_us * share, bound_us) for share in _SAVED)
     saving = replayed_or(
         scale.saving(least, most, how),
@@ -226,7 +226,7 @@ EXAMPLES = [
         "a mask of all pairs of 1,024 tokens",
         _drawn(_attention(1024, 1024)),
         saves_us=(0, 750),
-        says=("1,024 x 1,024", "if it is causal"),
+        says=("1,024 x 1,024", "if the mask is causal"),
     ),
     Example(
         "a mask for each sequence: padding, which no flag says",
@@ -246,7 +246,7 @@ EXAMPLES = [
         _on_a_cpu(1024),
         facts={"masks": [{"tokens": 1024, "form": "seen"}]},
         saves_us=(600, 1000),
-        says=("1,024 x 1,024", "it is causal"),
+        says=("1,024 x 1,024", "the mask is causal, so"),
     ),
     Example(
         "without a GPU, a mask of which nothing is known",

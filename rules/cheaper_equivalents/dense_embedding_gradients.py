@@ -1,9 +1,9 @@
-"""The gradient of a large embedding is dense, though a batch touches few rows.
+"""The gradient of a large embedding is dense, though a batch uses few rows.
 
 ## What it looks at
 Embedding tables of which a step looks up at most a tenth of the rows, the backward op that writes a gradient as large
-as the whole table, and the optimizer's ops on that table. Tables that a product uses too, as in language models with
-tied weights, have dense gradients by nature and are left out.
+as the whole table, and the optimizer's ops on that table. Tables that a matrix multiplication uses too, as in language
+models with tied weights, inherently have dense gradients and are left out.
 
 ## Why it costs time
 The gradient of rows that were not looked up is zero. The dense form writes all those zeros to memory, and the
@@ -11,13 +11,13 @@ optimizer then reads them, the table and its own state, and writes the table bac
 with the batch.
 
 ## How to fix it
-`nn.Embedding(rows, width, sparse=True)`: the gradient holds the rows of the batch, and the update touches no other.
-Plain SGD and Adagrad take such gradients. For Adam give the table an optimizer of its own, `torch.optim.SparseAdam`.
+`nn.Embedding(rows, width, sparse=True)`: the gradient contains only the rows of the batch, and the update touches no
+others. Plain SGD and Adagrad accept such gradients. For Adam, give the table an optimizer of its own,
+`torch.optim.SparseAdam`.
 
 ## When to leave it
-SparseAdam updates the state of a row only when the row occurs, so training goes another way than with Adam. Weight
-decay and momentum are not defined for rows that do not occur. `DistributedDataParallel` exchanges sparse gradients
-with some back ends only.
+SparseAdam updates the state of a row only when the row occurs, so training differs from Adam. Weight decay and momentum
+are not defined for rows that do not occur. `DistributedDataParallel` reduces sparse gradients with some backends only.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ _CALL_US = {"SGD": (40.0, 100.0), "Adagrad": (110.0, 250.0)}
 _NUMBER_NS = {"SGD": (0.6, 5.0), "Adagrad": (4.0, 20.0)}
 # Numbers of four bytes that fill the cache of a core.
 _CACHED = 500_000
-_MEASURED = "low: the least that sparse gradients gave in measurements; high: all work on the whole table"
+_MEASURED = "low: the least that sparse gradients saved in measurements; high: all work on the whole table"
 # Where the work that comes instead is known, all of the present work goes.
 _KNOWN = (
-    "all work on the whole table, less the most and the least that the rows looked up take instead; high: "
-    "and what the table pushes out of the caches, and giving back its gradient"
+    "all work on the whole table, minus the most and the least that the rows looked up take instead; high: "
+    "plus what the table evicts from the caches, and freeing its gradient"
 )
 
 
@@ -124,7 +124,7 @@ def check(
         yield Finding(
             message=(
                 f"A step looks up at most {count(table.looked_up / steps.count)} of the {count(height)} rows of an "
-                f"embedding{place(table.where)}, but makes and applies a gradient of all rows: "
+                f"embedding{place(table.where)}, but computes and applies a gradient of all rows: "
                 f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
             ),
             saving=saving,
@@ -170,10 +170,10 @@ def _fix(height: int, width: int, names: list[str]) -> Fix:
     before = f"nn.Embedding({height}, {width})"
     after = f"nn.Embedding({height}, {width}, sparse=True)"
     if not _needs_other_optimizer(names):
-        return Fix("Let the gradient hold only the rows that occur", "numerics", before, after)
+        return Fix("Set `sparse=True` on the embedding", "numerics", before, after)
     name = names[0] if names else "AdamW"
     return Fix(
-        "Let the gradient hold only the rows that occur, with an optimizer for such gradients",
+        "Set `sparse=True` on the embedding, and use `SparseAdam` for it",
         "semantics",
         f"{before}\noptimizer = torch.optim.{name}(model.parameters(), ...)",
         f"{after}\nsparse = torch.optim.SparseAdam([model.items.weight], ...)  # the embedding's weight\n"

@@ -1,24 +1,25 @@
-"""Labels are spread out to a number for each class, which a loss multiplies.
+"""The loss multiplies one-hot targets instead of taking class indices.
 
 ## What it looks at
-Cross entropies by hand, or on probabilities, whose targets the step makes of class indices (`one_hot`, `scatter_`),
-smoothed or not: what makes the targets, the product with the log-probabilities, its sum, and their part of the backward
-pass. That nothing else reads them `advisor run` sees in a step that it observes.
+Cross entropies written by hand, or on probabilities, whose targets the step builds from class indices (`one_hot`,
+`scatter_`), with label smoothing or without: the ops that build the targets, their product with the log-probabilities,
+its sum, and their part of the backward pass. That nothing else reads the targets is observed by `advisor run` in one
+step.
 
 ## Why it costs time
-For 1,024 words and a vocabulary of 2,000 the targets are two million numbers, of which one in 2,000 says something. To
-make them, smooth them and multiply them takes five or six passes over tensors as large as the logits, each of them in
-new memory, and one more in the backward pass. From the indices a loss takes the numbers that it needs.
+For 1,024 words and a vocabulary of 2,000 the targets are two million numbers, of which one in 2,000 carries
+information. Building, smoothing and multiplying them takes five or six passes over tensors as large as the logits, each
+of them in new memory, and one more in the backward pass. Given indices, a loss reads only the numbers that it needs.
 
 ## How to fix it
-`F.cross_entropy(logits, labels, label_smoothing=0.1)`, or without smoothing `F.cross_entropy(logits, labels)`. Where a
-model gives log-probabilities, `F.nll_loss(log_p, labels)`; smoothed, `0.9 * F.nll_loss(log_p, labels) - 0.1 *
+`F.cross_entropy(logits, labels, label_smoothing=0.1)`, or without smoothing `F.cross_entropy(logits, labels)`. If the
+model returns log-probabilities, `F.nll_loss(log_p, labels)`; smoothed, `0.9 * F.nll_loss(log_p, labels) - 0.1 *
 log_p.mean(1).mean()`.
 
 ## When to leave it
-Targets that are dense by themselves: a teacher's probabilities, mixtures of two labels. `label_smoothing` gives its
-share to all classes, the true one among them: a share `e` that only the others got is `e * classes / (classes - 1)`.
-Sums come in another order, so results differ in the last digits; `kl_div` lies apart by a constant.
+Targets that are dense by nature: a teacher's probabilities, mixtures of two labels. `label_smoothing` spreads its
+share over all classes including the true one: a share `e` that only the others got is `e * classes / (classes - 1)`.
+Sums are computed in another order, so results differ in the last digits; `kl_div` differs by a constant.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def check(
     if breakdown.on_device:
         claims: tuple[str, ...] = ("compute",)
         spent_us = launched_us(trace, steps, nesting, links, rows)
-        saving = scale.saving(0.0, spent_us, "low: nothing, since no device has been timed; high: all of these ops")
+        saving = scale.saving(0.0, spent_us, "low: nothing, as it was not measured on a device; high: all of these ops")
     else:
         claims = ("forward", "backward", "other_ops")
         spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
@@ -100,8 +101,8 @@ def check(
     where = first_line(lines, np.array([largest.first, *largest.rows], np.int64)) if lines else None
     yield Finding(
         message=(
-            f"{count(math.prod(largest.shape) // largest.classes)} labels are spread out{place(where)} to "
-            f"{count(largest.classes)} numbers each{', smoothed' * largest.smoothed} and multiplied with "
+            f"{count(math.prod(largest.shape) // largest.classes)} labels are expanded{place(where)} to one-hot "
+            f"vectors of {count(largest.classes)} numbers each{', smoothed' * largest.smoothed} and multiplied with "
             f"log-probabilities: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})"
             f"{', backward pass included' if largest.nodes else ''}."
         ),
@@ -120,14 +121,14 @@ def check(
 
 
 _SMOOTHED = Fix(
-    "Let the loss smooth the labels",
+    "Use `F.cross_entropy` with `label_smoothing`",
     "numerics",
     "wanted = F.one_hot(labels, classes) * (1 - smoothing) + smoothing / classes\n"
     "loss = -(wanted * F.log_softmax(logits, dim=1)).sum(1).mean()",
     "loss = F.cross_entropy(logits, labels, label_smoothing=smoothing)",
 )
 _PLAIN = Fix(
-    "Give the loss the indices",
+    "Pass class indices to `F.cross_entropy`",
     "numerics",
     "loss = -(F.one_hot(labels, classes) * F.log_softmax(logits, dim=1)).sum(1).mean()",
     "loss = F.cross_entropy(logits, labels)",
@@ -149,8 +150,8 @@ def _on_host(
     all_ns = max(float(events.dur_ns[rows].sum()), 1.0)
     low_us *= max(quick_ns - most_ns, 0.0) / all_ns
     high_us *= max(all_ns - fewest_ns, 0.0) / all_ns
-    how = "high: these ops and their backward pass, less the passes over the logits that the loss makes instead; low: "
-    how += "each as quick as its quickest, since what waits for new memory may be another op then"
+    how = "high: these ops and their backward pass, minus the passes over the logits that the loss makes instead; low: "
+    how += "each op in its shortest time, since another op may then pay for allocating memory"
     calls = [_CALLS_US if one.smoothed else _CALLS_PLAIN_US for one in found]
     least_us, most_us = (sum(ends) / steps.count for ends in zip(*calls, strict=True))
     return less_by(Saving(min(low_us, high_us), high_us, "modelled", how), (least_us, most_us))

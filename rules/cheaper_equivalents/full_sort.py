@@ -1,21 +1,21 @@
-"""All elements are sorted where the first few are read.
+"""A full sort is computed where `topk` would do.
 
 ## What it looks at
-`sort` and `argsort` of which only the first elements, or the last ones, are read: a quarter of them at most. What is
-read of a tensor stands in no profile; `advisor run` looks at it in steps of its own. What Python reads of a whole order
-without an op of PyTorch's (`order.tolist()` besides a part of it) is not seen.
+`sort` and `argsort` calls of whose result only the first elements, or the last ones, are read: at most a quarter of
+them. Which elements of a tensor are read is in no profile; `advisor run` observes it in steps of its own. What Python
+reads of the whole order without a PyTorch op (`order.tolist()` in addition to a part of it) is not seen.
 
 ## Why it costs time
-Of a thousand distances a sort puts all in order, ten comparisons for each and more. To find the eight smallest takes
-one pass, and an order among eight.
+A sort of a thousand distances orders all of them, with ten comparisons for each and more. Finding the eight smallest
+takes one pass, and a sort of eight.
 
 ## How to fix it
-`values, index = x.topk(k)` for the largest in falling order, `x.topk(k, largest=False)` for the smallest;
+`values, index = x.topk(k)` for the largest in descending order, `x.topk(k, largest=False)` for the smallest;
 `x.topk(k).values[..., -1]` for the k-th alone, `x.min(-1)` or `x.max(-1)` for one.
 
 ## When to leave it
-Where the rest of the order is wanted in steps that were not observed. Of equal elements `topk` may take others than a
-sort does; and few rows of some dozen elements take as long either way.
+Where the rest of the order is needed in steps that were not observed. Among equal elements `topk` may pick others than
+a sort does; and a few rows of some dozen elements take as long either way.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ def check(
     if breakdown.on_device:
         claims: tuple[str, ...] = ("compute",)
         spent_us = launched_us(trace, steps, nesting, links, rows)
-        saving = scale.saving(0.0, spent_us, "low: nothing, since no device has been timed; high: all of the sort")
+        saving = scale.saving(0.0, spent_us, "low: nothing, as it was not measured on a device; high: all of the sort")
     else:
         claims = ("forward", "other_ops")
         spent_us = steps.per_step_us(float(trace.events.dur_ns[rows].sum()))
         low, high = taken_us(trace, steps, scale, undilated, rows)
         least, most = _left(trace, found)
-        how = "the sorts, less the most and the least that topk took of a sort's time on a CPU, for as large a part"
+        how = "the sorts, minus the most and the least that topk took of a sort's time on a CPU, for as large a part"
         saving = Saving(low * (1 - most), high * (1 - least), "modelled", how)
     if saving.high_us < min_share * scale.step_us:
         return
@@ -105,15 +105,15 @@ def check(
     where = first_line(lines, largest.rows) if lines else None
     yield Finding(
         message=(
-            f"{plural(round(len(rows) / steps.count, 1), 'sort')} a step{place(where)}: {count(largest.of)} elements "
-            f"are put in order, of which {count(largest.read)} are read: {time(scale.scaled(spent_us))} of each step "
+            f"{plural(round(len(rows) / steps.count, 1), 'sort')} a step{place(where)} of {count(largest.of)} elements "
+            f"of which only {count(largest.read)} are read: {time(scale.scaled(spent_us))} of each step "
             f"({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"sorts": len(rows) / steps.count, "read": largest.read, "of": largest.of, "spent_us": spent_us},
         fix=Fix(
-            "Ask for the first ones",
+            f"Use `topk({largest.read})` instead of a full sort",
             "numerics",
             f"index = distance.argsort(dim=-1)[..., :{largest.read}]",
             f"index = distance.topk({largest.read}, dim=-1, largest=False).indices",
@@ -175,7 +175,7 @@ EXAMPLES = [
         draw(_STEPS, us=100, **_OPS),
         facts=_seen((1, 8, 192)),
         saves_us=(700, 1100),
-        says=("1 sort a step", "192 elements", "8 are read"),
+        says=("1 sort a step", "192 elements", "only 8 are read"),
     ),
     Example(
         "the same of 32 points: either takes long",

@@ -1,24 +1,24 @@
-"""Tensors are enlarged before a layer that could come first.
+"""A layer runs after upsampling or expanding its input, though it could run before.
 
 ## What it looks at
-Linear layers and convolutions of one pixel (stride 1, no padding) that alone read what was enlarged before them:
-maps by `interpolate` (nearest, linear, cubic), and tensors that were expanded or repeated and then joined with
-others by `cat`, as all pairs of elements are, or a summary with each position. What reads a tensor `advisor run` sees
-in a step that it observes. Whatever stands between the two (an activation, a normalisation, dropout) ends it.
+Linear layers and 1x1 convolutions (stride 1, no padding) that are the only reader of a tensor that was enlarged before
+them: feature maps by `interpolate` (nearest, linear, cubic), and tensors that were expanded or repeated and then joined
+with others by `cat`, as for all pairs of elements, or for a summary joined to each position. What reads a tensor is
+observed by `advisor run` in one step. Anything between the two (an activation, a normalization, dropout) rules it out.
 
 ## Why it costs time
-Such a layer works on each position by itself, so that it makes of the same numbers the same result again and again:
-twenty times for the pairs of twenty elements, sixteen times for pixels of a map enlarged fourfold. And what is enlarged
-has the many channels of what comes before the layer, not the few behind it.
+Such a layer processes each position independently, so that for repeated inputs it computes the same result many times:
+twenty times for the pairs of twenty elements, sixteen times for pixels of a map upsampled fourfold. And the enlarged
+tensor has the many channels of the layer's input, not the few of its output.
 
 ## How to fix it
-Maps: `F.interpolate(classify(x), size)` in place of `classify(F.interpolate(x, size))`; weights of an interpolation sum
-to one, so that a bias stays right. Joined tensors: take the layer apart, `first, second = layer.weight.chunk(2, 1)`,
-let each part work on its own tensor, and add the results by broadcasting.
+Feature maps: `F.interpolate(classify(x), size)` in place of `classify(F.interpolate(x, size))`; the weights of an
+interpolation sum to one, so that a bias stays correct. Joined tensors: split the layer, `first, second =
+layer.weight.chunk(2, 1)`, apply each part to its own tensor, and add the results by broadcasting.
 
 ## When to leave it
-Where the enlarged tensor is wanted for something else as well. Sums come in another order: results differ in the last
-digits, in bfloat16 a little more.
+Where the enlarged tensor is needed for something else as well. Sums are computed in another order: results differ in
+the last digits, in bfloat16 a little more.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
 from ._late_layers import Kind, LateLayer, late_layers
 
-CONFIRMED = "two measured pairs on a CPU: classes of enlarged maps, and a layer over all pairs of a scene"
+CONFIRMED = "two measured pairs on a CPU: a classifier on upsampled maps, and a layer over all pairs of a scene"
 
 Ints = npt.NDArray[np.int64]
 # A layer more where the script has no other to tell what a small one takes, un-profiled µs: with its backward pass.
@@ -88,7 +88,7 @@ def check(
         if breakdown.on_device:
             spent_us = launched_us(trace, steps, nesting, links, rows)
             least_us, most_us = (_launched_us(trace, steps, nesting, links, parts, end) for end in (0, 1))
-            how = "in proportion to what is left to do; low: what is left takes twice its share"
+            how = "in proportion to the remaining work; low: the remaining work takes twice its share"
             saving = scale.saving(max(least_us, 0.0), max(most_us, 0.0), how)
         else:
             spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
@@ -101,9 +101,9 @@ def check(
         yield Finding(
             message=(
                 f"{_WHAT[kind]}{place(where)}, and then a layer from {count(largest.layer.before)} to "
-                f"{count(largest.layer.after)} channels works on each of {count(largest.layer.positions)} positions, "
-                f"{count(round(largest.growth, 1))} times as many as there were: {time(scale.scaled(spent_us))} of "
-                f"each step ({percent(spent_us / steps.step_us)}) with the backward pass."
+                f"{count(largest.layer.after)} channels runs on each of {count(largest.layer.positions)} positions, "
+                f"{count(round(largest.growth, 1))} times as many as before: {time(scale.scaled(spent_us))} of "
+                f"each step ({percent(spent_us / steps.step_us)}), backward pass included."
             ),
             saving=saving,
             where=(where,) if where else (),
@@ -114,16 +114,16 @@ def check(
         )
 
 
-_WHAT: dict[Kind, str] = {"enlarged": "Maps are enlarged", "joined": "Tensors are expanded and joined"}
+_WHAT: dict[Kind, str] = {"enlarged": "Feature maps are upsampled", "joined": "Tensors are expanded and joined"}
 _FIXES: dict[Kind, Fix] = {
     "enlarged": Fix(
-        "Let the layer come first",
+        "Apply the layer before upsampling",
         "numerics",
         "return classify(F.interpolate(x, size=size, mode=mode))",
         "return F.interpolate(classify(x), size=size, mode=mode)",
     ),
     "joined": Fix(
-        "Take the layer apart and add its results",
+        "Split the layer, apply each part before expanding, and add the results",
         "numerics",
         "mine, theirs = x.unsqueeze(2).expand(shape), x.unsqueeze(1).expand(shape)\n"
         "y = layer(torch.cat([mine, theirs], dim=-1))",
@@ -141,8 +141,8 @@ def _saving(
     goes = [sum(float(took[part].sum()) * ends[end] for one in found for part, *ends in one.parts) for end in (0, 1)]
     shares = [max(ns / float(took[rows].sum()), 0.0) for ns in goes]
     low_us, high_us = taken_us(trace, steps, scale, undilated, rows)
-    how = "these ops and their backward pass in proportion to what is left to do; low: what is left takes twice its "
-    how += "share, and each layer more as long as the quickest other one"
+    how = "these ops and their backward pass in proportion to the remaining work; low: the remaining work takes twice "
+    how += "its share, and each additional layer as long as the fastest other one"
     most_us = sum(one.calls * _call_us(trace, one, found, scale) for one in found) / steps.count
     return less_by(Saving(low_us * min(shares), high_us * shares[1], "modelled", how), (0.0, most_us))
 

@@ -1,21 +1,21 @@
-"""Weights are put together from low-rank factors in each forward pass.
+"""Low-rank factors are merged into a weight in every forward pass.
 
 ## What it looks at
-Products of two parameters that are trained, `[out, rank]` and `[rank, in]` with a small rank, whose result becomes the
-weight of a layer in the same forward pass, while no weight of that size is trained: an adapter (LoRA) that is merged
-with its frozen layer, or a layer of low rank that is written out. Counted are the product and what is done to its
-result before the layer, their part of the backward pass, and the gradient of the whole weight that the layer makes.
+Products of two trained parameters, `[out, rank]` and `[rank, in]` with a small rank, whose result becomes the weight of
+a layer in the same forward pass, while no weight of that size is trained: an adapter (LoRA) that is merged into its
+frozen layer, or a low-rank layer whose full weight is materialized. Counted are the product and the ops on its result
+before the layer, their part of the backward pass, and the gradient of the full weight that the layer computes.
 
 ## Why it costs time
-The product writes a matrix as large as the layer's weight, and so do the scaling and the sum; backward, the gradient of
-that matrix costs as much as the layer itself did, and all of it is boiled down to the gradients of two thin factors.
-Applied to the activations one after the other, the factors need none of these.
+The product writes a matrix as large as the layer's weight, and so do the scaling and the sum; in the backward pass the
+gradient of that matrix costs as much as the layer itself did, and all of it is reduced to the gradients of two thin
+factors. Applied to the activations one after the other, the factors need none of these.
 
 ## How to fix it
 `base(x) + scale * F.linear(F.linear(x, down), up)`. Merge once, after the training.
 
 ## When to leave it
-Where the layer sees far more rows than its weight has. Results differ in their last digits.
+Where the layer gets far more rows than its weight has. Results differ in their last digits.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from advisor.api import (
 
 from ..shared._costs import launched_us, less_by, of_long_ops
 from ..shared._places import place
-from ..shared._words import count, percent, time
+from ..shared._words import percent, plural, time
 
-CONFIRMED = "measured pair on a CPU: adapters of rank 8 in a language model, merged in each pass and applied by factors"
+CONFIRMED = "measured pair on a CPU: adapters of rank 8 in a language model, merged in each pass and kept as factors"
 
 Ints = npt.NDArray[np.int64]
 _PRODUCTS, _LAYERS = ("aten::matmul", "aten::mm"), ("aten::linear", "aten::matmul")
@@ -99,9 +99,9 @@ def check(
     least_us = sum(_INSTEAD * spent(one.layer) * one.products for one in found)
     most_us = least_us + sum(spent(one.elementwise) * one.activations for one in found)
     how = (
-        "without merged weights and their gradients, less the products with the factors; low: and less what those read "
+        "without merged weights and their gradients, minus the products with the factors; low: also minus what those "
     )
-    how += "and write at the rate of the merged weights, high: all of which stays in the caches"
+    how += "read and write at the rate of the merged weights, high: which stays in the caches"
     saving = of_long_ops(scale, undilated, spent_us, spent_us, how)
     saving = less_by(saving, (scale.scaled(least_us), scale.scaled(most_us)))
     if saving.high_us < min_share * scale.step_us or not saving.low_us:
@@ -109,15 +109,15 @@ def check(
     where = next((at for one in found if lines and (at := lines.where_op(one.product))), None)
     yield Finding(
         message=(
-            f"{count(len(found) / steps.count)} weights a step{place(where)} are put together from factors of rank "
-            f"{found[0].rank}: with their gradients that takes {time(scale.scaled(spent_us))} of each step "
+            f"A step computes {plural(len(found) / steps.count, 'full weight')}{place(where)} from factors of rank "
+            f"{found[0].rank}: with the gradients that takes {time(scale.scaled(spent_us))} of each step "
             f"({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"weights": len(found) / steps.count, "rank": found[0].rank, "merged_us": spent_us},
         fix=Fix(
-            "Apply the factors to the activations, one after the other",
+            "Apply the factors to the activations instead of merging them",
             "numerics",
             "weight = base.weight + scale * (up @ down)\ny = F.linear(x, weight, base.bias)",
             "y = base(x) + scale * F.linear(F.linear(x, down), up)",
@@ -284,7 +284,7 @@ EXAMPLES = [
         "an adapter is merged with its layer in each pass",
         _drawn(),
         saves_us=(1500, 3300),
-        says=("1 weights a step", "rank 8"),
+        says=("1 full weight", "rank 8"),
     ),
     Example(
         "factors as wide as the weight",

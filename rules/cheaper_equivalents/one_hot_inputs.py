@@ -1,21 +1,21 @@
-"""One-hot vectors are multiplied where rows could be looked up.
+"""One-hot vectors are multiplied instead of looking up rows.
 
 ## What it looks at
-`one_hot` tensors that a linear layer takes as its input, found by their shape: the tensor, its conversion to floats,
-the product, and the product's part of the backward pass.
+`one_hot` tensors that a linear layer takes as its input, found by their shape: creating the tensor, converting it to
+floats, the matrix multiplication, and its part of the backward pass.
 
 ## Why it costs time
-A product with a one-hot vector copies one row of the weights. Made as a product it fills a tensor with as many zeros
-as there are classes, converts it, and multiplies all of them with all weights: work that grows with the number of
-classes, for a result that a look-up gives at once.
+Multiplying by a one-hot vector selects one row of the weights. Done as a matrix multiplication, it fills a tensor with
+as many zeros as there are classes, converts it, and multiplies all of them with all weights: work that grows with the
+number of classes, for a result that an embedding lookup gives at once.
 
 ## How to fix it
 `nn.Embedding(classes, width)` in place of `nn.Linear(classes, width, bias=False)`, called with the indices
 themselves. To keep trained weights: `embedding.weight = nn.Parameter(linear.weight.T.contiguous())`.
 
 ## When to leave it
-Inputs that are mixtures of several classes, or soft labels. The two layers start from different random weights: set
-them alike where a training has to be repeated exactly.
+Inputs that are mixtures of several classes, or soft labels. The two layers have different random initializations: set
+them explicitly where a training has to be repeated exactly.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from ..shared._costs import launched_us, less_by, widened
 from ..shared._places import place
 from ..shared._words import count, percent, time
 
-CONFIRMED = "measured pair on a CPU: word vectors as a product with one-hot vectors against a look-up"
+CONFIRMED = "measured pair on a CPU: word vectors by multiplying one-hot vectors against an embedding lookup"
 
 # Between the one-hot tensor and its product stand a conversion and at most a few views.
 _NEAR = 6
@@ -95,9 +95,9 @@ def check(
         claims = ("forward", "backward", "other_ops")
         surely_us, whole_us = (steps.per_step_us(float(events.dur_ns[rows].sum())) for rows in (surely, whole))
     bound_us = sum(breakdown.us(part) for part in claims)
-    how = "low: making the one-hot tensor; high: its product and that product's backward pass as well"
+    how = "low: creating the one-hot tensor; high: also the multiplication and its backward pass"
     if not breakdown.on_device:
-        how = "low: making the one-hot tensor and its product, less a look-up; high: the backward pass as well"
+        how = "low: creating the one-hot tensor and the multiplication, minus a lookup; high: also the backward pass"
     modelled = scale.saving(min(surely_us, bound_us), min(whole_us, bound_us), how)
     saving = replayed_or(modelled, replay, [edits.remove(surely)], [edits.remove(whole)], how, scale.scaled(bound_us))
     if not breakdown.on_device:
@@ -110,14 +110,14 @@ def check(
     where = lines.where_op(int(made[0]))
     yield Finding(
         message=(
-            f"One-hot vectors of {count(classes)} classes are multiplied{place(where)} to pick rows of the weights: "
+            f"One-hot vectors of {count(classes)} classes are multiplied{place(where)} to select rows of the weights: "
             f"{time(scale.scaled(whole_us))} of each step ({percent(whole_us / steps.step_us)}) with the backward pass."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"classes": classes, "surely_us": surely_us, "whole_us": whole_us, "products": len(found) / steps.count},
         fix=Fix(
-            "Look the rows up",
+            "Use `nn.Embedding` with the indices",
             "numerics",
             f"self.vectors = nn.Linear({classes}, {width}, bias=False)\n"
             f"y = self.vectors(F.one_hot(index, {classes}).float())",

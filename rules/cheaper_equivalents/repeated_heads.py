@@ -1,21 +1,20 @@
-"""Keys and values are copied for groups of heads that share them.
+"""Keys and values are copied for the query heads that share them.
 
 ## What it looks at
 Copies of a tensor with an axis for the heads of a group, `[batch, shared heads, group, tokens, width]`, whose result
 has the shape of the keys of the next `scaled_dot_product_attention`: `repeat_interleave`, or `expand` and `reshape`,
-before grouped-query attention. Their part of the backward pass counts, too: it adds the groups up again.
+before grouped-query attention. Their part of the backward pass, which sums over the groups again, counts, too.
 
 ## Why it costs time
-Keys and values are written once per head of a group and read back by each head, though all of them are the same, and
-as many gradients are written and added up. The attention kernels of PyTorch 2.5 and later take the shared heads as
-they are.
+Keys and values are written once per head of a group and read back by each head, though all copies are identical, and
+as many gradients are written and summed. The attention kernels of PyTorch 2.5 and later accept shared heads directly.
 
 ## How to fix it
-`scaled_dot_product_attention(q, k, v, enable_gqa=True)` with `k` and `v` as they came out of the projection.
+`scaled_dot_product_attention(q, k, v, enable_gqa=True)` with `k` and `v` as the projection returned them.
 
 ## When to leave it
-GPUs on which PyTorch then falls back to the plain form of attention: only its flash and cuDNN kernels share heads.
-`torch.backends.cuda.can_use_flash_attention(params, debug=True)` says so.
+GPUs on which PyTorch then falls back to unfused attention: only its flash and cuDNN kernels support shared heads.
+`torch.backends.cuda.can_use_flash_attention(params, debug=True)` reports whether they apply.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from ..shared._costs import launched_us
 from ..shared._places import often, place
 from ..shared._words import percent, time
 
-CONFIRMED = "measured pair on a CPU: a language model with grouped-query attention; attention of ten shapes by itself"
+CONFIRMED = "measured pair on a CPU: a language model with grouped-query attention; attention alone in ten shapes"
 
 Ints = npt.NDArray[np.int64]
 _ATTENTION = "aten::scaled_dot_product_attention"
@@ -89,13 +88,13 @@ def check(
     if on_device:
         spent_us = most_us = launched_us(trace, steps, nesting, links, both)
         shares = (0.5, 1.0)
-        how = "low: half of the copies, for gradients are still added up; high: all of them and their backward pass"
+        how = "low: half of the copies, as gradients are still summed; high: all of them and their backward pass"
     else:
         spent_us = steps.per_step_us(float(events.dur_ns[both].sum()))
         both = np.concatenate((both, users, backward_of(events, users)))
         most_us = steps.per_step_us(float(events.dur_ns[both].sum()))
         shares = _SAVED
-        how = "as much less as copies and attention took with shared heads in measurements on a CPU"
+        how = "the share that enable_gqa=True saved of copies and attention in measurements on a CPU"
     least, most = (min(most_us * share, bound_us) for share in shares)
     saving = replayed_or(
         scale.saving(least, most, how),
@@ -111,14 +110,14 @@ def check(
     calls = len(rows) / steps.count
     yield Finding(
         message=(
-            f"Keys or values are copied {often(calls)}{place(where)} so that each is there for {group} heads: "
+            f"Keys or values are copied {often(calls)}{place(where)} to repeat each for {group} heads: "
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"copies": calls, "heads_in_group": group, "copies_us": spent_us},
         fix=Fix(
-            "Let attention share the heads (PyTorch 2.5 and later)",
+            "Pass `enable_gqa=True` instead of repeating heads (PyTorch 2.5 and later)",
             "numerics",
             "k = k.repeat_interleave(groups, dim=1)\nv = v.repeat_interleave(groups, dim=1)\n"
             "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",

@@ -1,21 +1,21 @@
 """Many small embedding tables are looked up one by one.
 
 ## What it looks at
-Look-ups of eight or more embedding tables in a row, of equal width and for equally many indices, each with a gradient
-of its own: a table for each column of categories. Only tables that together take no more than 2 MB; and only without a
-device, where small kernels are the matter of `launch-bound`.
+Lookups in eight or more embedding tables in a row, of equal width and for equally many indices, each with a gradient
+of its own: one table per categorical column. Only tables that together take no more than 2 MB; and only without an
+accelerator, where small kernels are reported by the rule launch-bound.
 
 ## Why it costs time
-Each look-up is a call of a module, an op, a node of the backward pass and a parameter for the optimizer. For a few
-hundred rows of a few numbers, that is most of what it takes.
+Each lookup is a module call, an op, a node of the backward pass and a parameter for the optimizer. For a few
+hundred rows of a few numbers, that overhead is most of its time.
 
 ## How to fix it
-One table with all rows, where the indices of each column begin behind those of the column before:
+Use one table with all rows, in which the rows of each column follow those of the previous one:
 `self.table(categories + self.first)` with `first = sizes.cumsum(0) - sizes`.
 
 ## When to leave it
 Large tables: the gradient of a dense table is as large as the table, and one large gradient is slower than many that
-fit into a cache. Tables of other widths.
+fit into a cache. Tables of different widths.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from ..shared._costs import share_of
 from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
 
-CONFIRMED = "measured pair on a CPU: thirty columns of a table, each with an embedding, and one for all"
+CONFIRMED = "measured pair on a CPU: thirty categorical columns with an embedding each against one for all"
 
 Ints = npt.NDArray[np.int64]
 # Of the time of the calls, what one call for all rows took: five sets of 10 to 40 tables on a CPU.
@@ -95,8 +95,8 @@ def check(
         float(events.dur_ns[events.named(backward_passes.UPDATES) & events.of(Category.ANNOTATION)].sum())
     )
     per_step = sum(map(len, found)) / steps.count
-    how = "of five sets of tables on a CPU, the least and the most that one call for all rows was shorter; high: and "
-    how += "what the optimizer takes for these tables"
+    how = "the least and the most that one lookup in a joint table saved for five sets of tables on a CPU; high: plus "
+    how += "the optimizer's time for these tables"
     least, most = 1 - _STAYS[1], 1 - _STAYS[0]
     updates = scale.saving(0.0, optimizer_us * work.of_parameters, how)
     high_us = min(most * high * scale.step_us + updates.high_us, scale.step_us)
@@ -107,17 +107,17 @@ def check(
     where = first_line(lines, found[0]) if lines else None
     yield Finding(
         message=(
-            f"{count(per_step)} embedding tables are looked up one by one in each step{place(where)}: with their part "
-            f"of the backward pass {time(scale.scaled(spent_us))} ({percent(spent_us / steps.step_us)})."
+            f"{count(per_step)} embedding tables are looked up one by one in each step{place(where)}: "
+            f"{time(scale.scaled(spent_us))} ({percent(spent_us / steps.step_us)}), backward pass included."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"look_ups": per_step, "calls_us": spent_us},
         fix=Fix(
-            "One table for all columns",
+            "Merge the tables into one `nn.Embedding` with an offset per column",
             "numerics",
             "embedded = [table(columns[:, i]) for i, table in enumerate(self.tables)]\nx = torch.cat(embedded, 1)",
-            "# self.table = nn.Embedding(sum(sizes), width); self.first = cumsum of sizes, less sizes\n"
+            "# self.table = nn.Embedding(sum(sizes), width); self.first = cumsum of sizes, minus sizes\n"
             "x = self.table(columns + self.first).flatten(1)",
         ),
         claims=("forward", "backward", "optimizer", "other_ops", "host"),

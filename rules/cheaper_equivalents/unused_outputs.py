@@ -1,25 +1,25 @@
-"""Rows are computed that nothing reads.
+"""A layer computes rows of its output that are never read.
 
 ## What it looks at
-Layers that work on each row (each position, each sample) by itself, and of whose results later ops take half of the
-rows or fewer: `logits[:, -1]`, `scores[mask]`, a cross entropy whose `ignore_index` leaves out most labels. Which
-tensors an op reads, and what labels say, stands in no profile; `advisor run` looks at it in steps of its own. All that
-reads a result is looked at: scores that are also counted, printed or kept are read in full. Layers that mix rows
-(attention, recurrent layers, convolutions) and those before them are never counted, nor are columns: a network's value
-for an action that was not taken.
+Layers that process each row (each position, each sample) independently, and of whose results later ops take half of the
+rows or fewer: `logits[:, -1]`, `scores[mask]`, a cross entropy whose `ignore_index` excludes most labels. Which
+tensors an op reads, and the values of labels, are in no profile; `advisor run` observes them in steps of its own. Every
+reader of a result is considered: scores that are also counted, printed or kept are read in full. Layers that mix rows
+(attention, recurrent layers, convolutions) and the layers before them are never counted, nor are columns: a network's
+value for an action that was not taken.
 
 ## Why it costs time
-The head of a language model is often its largest layer. Computed for all of 64 positions where ten are hidden and
-guessed, five sixths of its forward and backward pass, of the softmax over all words and of the memory for both are for
-nothing.
+The head of a language model is often its largest layer. Computed for all of 64 positions where ten are masked and
+predicted, five sixths of its forward and backward pass, of the softmax over the vocabulary and of the memory for both
+are wasted.
 
 ## How to fix it
-Take the rows first, then compute: `head(x[:, -1])`, `head(x[mask])`. In a loss with ignored labels:
-`asked = labels.ne(-100); loss = cross_entropy(head(x[asked]), labels[asked])`.
+Select the rows first, then compute: `head(x[:, -1])`, `head(x[mask])`. In a loss with ignored labels:
+`kept = labels.ne(-100); loss = cross_entropy(head(x[kept]), labels[kept])`.
 
 ## When to leave it
-Where the shapes must stay equal from step to step (compiled models, CUDA graphs): rows of a mask are another number
-each time; take a fixed number of them. On a GPU a mask makes the host wait for how many rows it holds.
+Where shapes must be the same in every step (compiled models, CUDA graphs): the number of rows in a mask varies; select
+a fixed number of them. On a GPU, indexing with a mask makes the host wait for the number of rows in it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from ..shared._costs import launched_us, of_long_ops
 from ..shared._places import first_line, place
 from ..shared._words import percent, time
 
-CONFIRMED = "measured pair on a CPU: scores of all words of a protein, and of the hidden ones"
+CONFIRMED = "measured pair on a CPU: a protein language model that scores all positions against masked ones only"
 
 Ints = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
@@ -105,8 +105,8 @@ def check(
         beyond = (took - _CALL_US).clip(0) * work.unread
         least_us = _AT_LEAST * steps.per_step_us(float(beyond.sum()) * 1e3)
     bound_us = sum(breakdown.us(part) for part in claims)
-    how = "low: half of that work, beyond what a call takes anyway: weights are read and written however few the rows; "
-    how += "high: it shrinks with the rows"
+    how = "low: half of that work, without the fixed cost of a call: weights are read and written for any number of "
+    how += "rows; high: it shrinks with the rows"
     saving = of_long_ops(scale, undilated, min(least_us, bound_us), min(spent_us, bound_us), how)
     if saving.high_us < min_share * scale.step_us:
         return
@@ -115,7 +115,7 @@ def check(
     where = first_line(lines, longest[:_TRIED]) if lines else None
     yield Finding(
         message=(
-            f"Of the rows that layers{place(where)} compute, {percent(work.read)} are read: "
+            f"Only {percent(work.read)} of the rows that layers{place(where)} compute are read: "
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}), backward pass "
             f"included, {work.reason}."
         ),
@@ -128,16 +128,16 @@ def check(
 
 
 _TAKEN = Fix(
-    "Take rows before the layer",
+    "Select the rows before the layer",
     "numerics",
     "scores = head(x)\nloss = cross_entropy(scores[:, -1], labels)",
     "loss = cross_entropy(head(x[:, -1]), labels)",
 )
 _IGNORED = Fix(
-    "Compute the scores of labelled rows only",
+    "Compute the scores of labeled rows only",
     "numerics",
     "scores = head(x)\nloss = cross_entropy(scores.flatten(0, 1), labels.flatten(), ignore_index=-100)",
-    "asked = labels != -100\nloss = cross_entropy(head(x[asked]), labels[asked])",
+    "kept = labels != -100\nloss = cross_entropy(head(x[kept]), labels[kept])",
 )
 
 
@@ -161,7 +161,7 @@ class _Work:
         """Why rows are not read."""
         if self.ignored:
             return "is for rows whose labels the loss ignores"
-        return "is for rows that no op takes"
+        return "is for rows that no op reads"
 
 
 def _unread(trace: Trace, unread: Unread, labels: list[LossLabels]) -> _Work:
@@ -251,14 +251,14 @@ EXAMPLES = [
         draw(_STEPS, us=100, **_OPS),
         facts=_facts([(1, 2, 0.25)]),
         saves_us=(550, 1150),
-        says=("25 % are read", "that no op takes"),
+        says=("Only 25 %", "that no op reads"),
     ),
     Example(
         "a loss that ignores 54 of 64 labels",
         draw(_STEPS, us=100, **_OPS),
         facts=_facts([(1, 3, 1.0)], 54),
         saves_us=(950, 2050),
-        says=("16 % are read", "whose labels the loss ignores"),
+        says=("Only 16 %", "whose labels the loss ignores"),
     ),
     Example(
         "the same beside a GPU",

@@ -1,20 +1,21 @@
-"""A large buffer is copied whole to put a few rows into it.
+"""A large buffer is copied whole to insert a few rows.
 
 ## What it looks at
-`torch.cat` of a large tensor (256 kB or more) with a tenth of its rows or fewer, outside of autograd's graph and of the
+`torch.cat` of a large tensor (256 kB or more) with a tenth of its rows or fewer, outside of autograd and of the
 loader, with the same shapes in every step: a queue of keys (MoCo), a replay memory, a history of fixed length. Copies
-of the result that follow at once belong to it. Shapes have to be recorded. A tensor that grows with each `cat` is no
-such buffer.
+of the result that follow immediately are included. Shapes have to be recorded. A tensor that grows with each `cat` is
+no such buffer.
 
 ## Why it costs time
-The new rows are few, and all the others are read and written again, into memory that is often fetched anew from the
-system.
+The new rows are few, but all others are read and written again, often into memory that is newly allocated from the
+operating system.
 
 ## How to fix it
-Keep one tensor, and write the new rows over the oldest ones at a place that moves round: `queue[at : at + n] = keys`.
+Keep one tensor, and overwrite the oldest rows at a position that wraps around: `queue[at : at + n] = keys`.
 
 ## When to leave it
-Where the order of the rows matters to what reads them, and cannot be told from the place where the oldest one stands.
+Where the order of the rows matters to the code that reads them, and cannot be derived from the position of the oldest
+row.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from ..shared._places import place
 from ..shared._words import percent, plural, size, time
 
 CONFIRMED = (
-    "measured pair on a CPU: a queue of 16,384 keys joined anew in each step against one that is written in place"
+    "measured pair on a CPU: a queue of 16,384 keys concatenated in each step against one that is written in place"
 )
 
 _NODE = "autograd::engine::evaluate_function: CatBackward"
@@ -108,7 +109,7 @@ def check(
             low_us = high_us = launched_us(trace, steps, nesting, links, rows)
         bound_us = sum(breakdown.us(part) for part in claims)
         how = (
-            "low: as long as the quickest of the copies took; high: as the mean, some into memory that was fetched anew"
+            "low: the time of the fastest copy; high: the mean, including copies into newly allocated memory"
         )
         saving = less_by(scale.saving(min(low_us, bound_us), min(high_us, bound_us), how), _WRITE_US)
         if saving.high_us < min_share * scale.step_us:
@@ -117,14 +118,14 @@ def check(
         yield Finding(
             message=(
                 f"A tensor of {' x '.join(f'{one:,}' for one in buffer.shape)} numbers is copied whole"
-                f"{place(where)} to put {plural(buffer.new, 'row')} into it, {size(buffer.moved_bytes)} in all: "
+                f"{place(where)} to insert {plural(buffer.new, 'row')}, {size(buffer.moved_bytes)} in all: "
                 f"{time(scale.scaled(high_us))} of each step ({percent(high_us / steps.step_us)})."
             ),
             saving=saving,
             where=(where,) if where else (),
             facts={"rows": buffer.shape[0], "new_rows": buffer.new, "copy_us": high_us},
             fix=Fix(
-                "Write the new rows over the oldest ones",
+                "Overwrite the oldest rows in place",
                 "numerics",
                 "queue = torch.cat([keys, queue])[:size].clone()",
                 "queue[at : at + len(keys)] = keys\nat = (at + len(keys)) % size",

@@ -57,8 +57,8 @@ def fused(cost: Cost, scale: Scale, undilated: Undilated, bound_us: float) -> Sa
         for ahead_us, behind_us in (cost.least, cost.most)
     ]
     how = (
-        "low: the ops between the products go, but most of the softmax stays, and the backward pass makes the scores "
-        "again; high: all between the products goes"
+        "low: the ops between the multiplications disappear, but most of the softmax remains, and the backward pass "
+        "recomputes the scores; high: everything between the multiplications disappears"
     )
     return Saving(ends[0][0] * scale.step_us, ends[1][1] * scale.step_us, "modelled", how)
 

@@ -1,18 +1,18 @@
-"""Fused attention falls back to its plain form.
+"""scaled_dot_product_attention falls back to its unfused implementation.
 
 ## What it looks at
-Calls of `scaled_dot_product_attention` that PyTorch carried out op by op, and whether they drop out attention weights.
-On a CPU that is what keeps the fused kernel away: it has no dropout.
+Calls of `scaled_dot_product_attention` that PyTorch ran op by op, and whether they apply dropout to attention weights.
+On a CPU that is what prevents the fused kernel: it has no dropout.
 
 ## Why it costs time
-The plain form writes the matrix of scores, a number for each pair of tokens, to memory and reads it back six times or
-more, and draws a random number for each of them. The fused kernel keeps a tile of it in fast memory.
+The unfused implementation writes the matrix of scores, a number for each pair of tokens, to memory and reads it back
+six times or more, and draws a random number for each of them. The fused kernel keeps a tile of it in fast memory.
 
 ## How to fix it
 On a CPU: no dropout inside attention (`dropout_p=0.0`; `layer.self_attn.dropout = 0.0` for PyTorch's own layers,
 `attention_probs_dropout_prob=0.0` or `attention_dropout=0.0` in Hugging Face configurations). Dropout after the
 projection and in the feed-forward part can stay. On a GPU
-`torch.backends.cuda.can_use_flash_attention(params, debug=True)` says what stands in the way.
+`torch.backends.cuda.can_use_flash_attention(params, debug=True)` reports what prevents the fused kernel.
 
 ## When to leave it
 A training whose result depends on dropout of attention weights, and a model that must match a published one.
@@ -88,7 +88,7 @@ def check(
     if spent_us < min_share * steps.step_us:
         return
     where = lines.where_op(int(rows[0]))
-    why = " as it drops out attention weights" if not breakdown.on_device else ""
+    why = " because of dropout on attention weights" if not breakdown.on_device else ""
     saving = None
     if not breakdown.on_device:
         saving = fused(cost_of_plain(trace, steps, nesting, rows), scale, undilated, bound_us)
@@ -96,7 +96,7 @@ def check(
             return
     yield Finding(
         message=(
-            f"Fused attention falls back to its plain form {often(len(rows) / steps.count)}{place(where)}"
+            f"Attention falls back to its unfused implementation {often(len(rows) / steps.count)}{place(where)}"
             f"{why}: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
@@ -105,7 +105,7 @@ def check(
         fix=None
         if breakdown.on_device
         else Fix(
-            "Keep dropout out of attention itself",
+            "Remove dropout inside attention",
             "semantics",
             "y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.1)",
             "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
@@ -127,7 +127,7 @@ EXAMPLES = [
         "attention with dropout on a CPU",
         draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::dropout", B=BACKWARD),
         saves_us=(350, 500),
-        says=("drops out attention weights",),
+        says=("dropout on attention weights",),
     ),
     Example(
         "the plain form beside a GPU, for reasons that no trace tells",

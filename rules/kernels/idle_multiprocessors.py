@@ -1,21 +1,21 @@
-"""Kernels keep only a few of the device's multiprocessors busy.
+"""Kernels use only a few of the device's multiprocessors.
 
 ## What it looks at
 Kernels of known ops whose grid has fewer thread blocks than the device has multiprocessors, that take 20 µs or more,
-and whose op stays below a quarter of what the device's arithmetic or memory allows for its shapes.
+and whose op stays below a quarter of what the device's compute or memory bandwidth allows for its shapes.
 
 ## Why it costs time
-A thread block runs on one multiprocessor. With 64 blocks on a device of 304 multiprocessors, 240 of them have nothing
-to do, and the memory is read at the pace of the rest. PyTorch's own batch normalisation makes one block per channel
-where pictures are channels-first.
+A thread block runs on one multiprocessor. With 64 blocks on a device of 304 multiprocessors, 240 of them are idle, and
+only the rest contribute memory bandwidth. PyTorch's own batch normalization launches one block per channel for
+channels-first images.
 
 ## How to fix it
-Batch normalisation: `model.to(memory_format=torch.channels_last)` and the same for the inputs, where the work is
-divided over pixels, too. Other ops: larger batches, or `torch.compile`, which divides reductions by the size of the
-device.
+Batch normalization: `model.to(memory_format=torch.channels_last)` and the same for the inputs, for which the work is
+divided over pixels, too. Other ops: larger batches, or `torch.compile`, which splits reductions according to the size
+of the device.
 
 ## When to leave it
-Kernels that run beside others on another stream: what they leave idle is used.
+Kernels that run concurrently with others on another stream: what they leave idle is used.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def check(
     if saved_us < min_share * steps.step_us:
         return
     bound_us = breakdown.us("compute")
-    how = "high: the same work divided over all multiprocessors; low: nothing, as how it is divided is the library's"
+    how = "high: the same work divided over all multiprocessors; low: nothing, as the library decides how to divide it"
     saving = replayed_or(
         scale.saving(0.0, min(saved_us, bound_us), how),
         replay,
@@ -96,10 +96,10 @@ def check(
     where = lines.where_op(int(worst[0].rows[0])) if lines else None
     yield Finding(
         message=(
-            f"Kernels with fewer blocks than the {count(processors)} multiprocessors of the device take "
+            f"Kernels with fewer thread blocks than the device's {count(processors)} multiprocessors take "
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}): "
             f"{shape_words(worst[0])} runs in {plural(blocks, 'block')} and reaches {percent(worst[0].reached)} of "
-            "what the device allows."
+            "what the device can do."
         ),
         saving=saving,
         where=(where,) if where else (),
@@ -126,7 +126,7 @@ def _kept(events: Events, group: WorkGroup, rows: Rows, processors: int) -> floa
 
 def _layout() -> Fix:
     return Fix(
-        "Keep pictures in channels-last, where normalisation is divided over pixels, too",
+        "Use channels-last for model and images: normalization is then divided over pixels, too",
         "numerics",
         "model = model.to(device)\nimages = images.to(device)",
         "model = model.to(device, memory_format=torch.channels_last)\n"
@@ -136,7 +136,7 @@ def _layout() -> Fix:
 
 def _compiled() -> Fix:
     return Fix(
-        "Let the compiler divide the work, and measure the step before and after",
+        "Try `torch.compile`, which divides the work, and measure the step before and after",
         "numerics",
         "model = model.to(device)",
         "model = torch.compile(model.to(device))",
@@ -171,7 +171,7 @@ EXAMPLES = [
         # 82 MB: 80 µs at the A100's memory rate, drawn as 1.6 ms.
         _drawn(_norm(16, 16, 200), _kernel(16)),
         saves_us=(0, 1500),
-        says=("16 blocks", "108 multiprocessors"),
+        says=("16 blocks", "device's 108 multiprocessors"),
     ),
     Example(
         "as many blocks as multiprocessors",

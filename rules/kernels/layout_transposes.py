@@ -1,20 +1,20 @@
-"""Convolutions are surrounded by transposes of their inputs and outputs.
+"""Convolutions transpose their inputs and outputs between memory formats.
 
 ## What it looks at
-Kernels that turn pictures from one memory layout into the other (`nchwToNhwc`, `nhwcToNchw`, `batched_transpose`),
-which the convolution libraries start on their own where a convolution wants the other layout.
+Kernels that convert images from one memory format to the other (`nchwToNhwc`, `nhwcToNchw`, `batched_transpose`),
+which the convolution libraries launch on their own where a convolution needs the other format.
 
 ## Why it costs time
-Tensor cores multiply channels that lie side by side (NHWC); PyTorch's default layout is NCHW. The library then
+Tensor cores multiply channels that are contiguous in memory (NHWC); PyTorch's default format is NCHW. The library then
 transposes before and after the convolution, and each transpose reads and writes the whole tensor.
 
 ## How to fix it
-`model.to(memory_format=torch.channels_last)`, and the same for the inputs. On AMD devices PyTorch hands that layout
-to the library only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment. Ops that know only one layout turn it back;
-what is left of these kernels afterwards shows where.
+`model.to(memory_format=torch.channels_last)`, and the same for the inputs. On AMD devices PyTorch passes that format
+to the library only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment. Ops that support only one format convert
+back; the kernels of this kind that remain show where.
 
 ## When to leave it
-Networks in fp32 without tensor cores, whose kernels are made for NCHW, and networks in which most ops are no
+Networks in fp32 without tensor cores, whose kernels are written for NCHW, and networks in which most ops are not
 convolutions.
 """
 
@@ -47,7 +47,7 @@ from advisor.api import (
 
 from ..shared._words import percent, plural, time
 
-CONFIRMED = "real traces: ResNet in bf16 on an MI300X, 314 transposes a step; in fp32 on V100s, none to speak of"
+CONFIRMED = "real traces: ResNet in bf16 on an MI300X, 314 transposes a step; in fp32 on V100s, next to none"
 
 _TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
 
@@ -70,7 +70,7 @@ def check(
     if spent_us < min_share * steps.step_us:
         return
     bound_us = breakdown.us("compute")
-    how = "low: other ops turn the layout back; high: the step replayed without the transposes"
+    how = "low: other ops convert the format back; high: the step replayed without the transposes"
     modelled = scale.saving(0.0, min(spent_us, bound_us), how)
     saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
@@ -78,13 +78,13 @@ def check(
     of_work = spent_us / steps.per_step_us(busy.busy_ns)
     yield Finding(
         message=(
-            f"Each step runs {plural(len(rows) / steps.count, 'kernel')} only to turn tensors between channels-first "
+            f"Each step runs {plural(len(rows) / steps.count, 'kernel')} only to convert between channels-first "
             f"and channels-last: {time(scale.scaled(spent_us))} of it, {percent(of_work)} of the device's work."
         ),
         saving=saving,
         facts={"transposes": len(rows) / steps.count, "transpose_us": spent_us},
         fix=Fix(
-            "Keep pictures and weights in channels-last"
+            "Convert model and images to channels-last"
             + (" (with PYTORCH_MIOPEN_SUGGEST_NHWC=1 in the environment)" if device.kind == "rocm" else ""),
             "numerics",
             "model = model.to(device)\nimages = images.to(device)",

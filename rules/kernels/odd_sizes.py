@@ -1,21 +1,21 @@
-"""Sizes of matrices do not fit the matrix units.
+"""Matrix sizes do not match the alignment that tensor cores need.
 
 ## What it looks at
-Products and softmaxes in 16-bit formats (products in TF32, too) whose rows in memory are no multiple of 16 bytes: of 8
-numbers, 4 in TF32. Which size lies along memory is read from the recorded strides. How far these kernels are from what
-the device allows, worked out from their shapes, says what the odd size costs.
+Matrix multiplications and softmaxes in 16-bit formats (multiplications in TF32, too) whose rows in memory are no
+multiple of 16 bytes: of 8 numbers, 4 in TF32. Which dimension is contiguous is read from the recorded strides. The cost
+of the odd size is derived from how far these kernels are from what the device allows for their shapes.
 
 ## Why it costs time
-Tensor cores are fed 16 bytes at a time. Where a row starts at an odd place, the library takes a kernel that loads
-single numbers, and PyTorch's softmax takes one that reads its input from memory several times.
+Tensor cores load 16 bytes at a time. Where a row starts at an unaligned address, the library uses a kernel that loads
+single numbers, and PyTorch's softmax uses one that reads its input from memory several times.
 
 ## How to fix it
 Choose sizes that are multiples of 8, better of 64: a vocabulary of 50,304 instead of 50,257, heads of 64, 3,144 tokens
 instead of 3,137. Added classes are never the target, added tokens are masked.
 
 ## When to leave it
-Sizes that a published model prescribes, and attention that a fused kernel can take over as a whole: that removes these
-products.
+Sizes that a published model prescribes, and attention that a fused kernel can compute as a whole: that removes these
+multiplications.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def check(
         return
     usual = _usual(work.groups)
     bound_us = breakdown.us("compute")
-    how = f"high: these kernels come as near the device's peak as well-made ones do ({percent(WELL_MADE)}); low: " + (
-        "half as near as the products of this step whose sizes fit" if usual else "nothing, for lack of others"
+    how = f"high: these kernels come as near the device's peak as efficient ones do ({percent(WELL_MADE)}); low: " + (
+        "half as near as this step's multiplications of aligned sizes" if usual else "nothing, for lack of others"
     )
     low = [(group, _factor(group, usual / 2)) for group in odd if usual]
     high = [(group, _factor(group, WELL_MADE)) for group in odd]
@@ -90,8 +90,8 @@ def check(
     where = lines.where_op(int(worst.rows[0])) if lines else None
     yield Finding(
         message=(
-            f"Rows of {_listed(sizes)} numbers fit neither the matrix units nor wide loads: {shape_words(worst)} "
-            f"reaches {percent(worst.reached)} of what the device allows, and such kernels take "
+            f"Rows of {_listed(sizes)} numbers are not aligned for tensor cores or wide loads: {shape_words(worst)} "
+            f"reaches {percent(worst.reached)} of what the device can do, and such kernels take "
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,

@@ -1,19 +1,19 @@
-"""Convolutions try out their algorithms again and again.
+"""cuDNN benchmarks convolutions over and over because shapes change.
 
 ## What it looks at
 Convolutions on an NVIDIA device with `torch.backends.cudnn.benchmark` on, as capture recorded it, whose shapes differ
-from step to step: calls that start four times as many kernels as most of their like.
+from step to step: calls that launch four times as many kernels as most convolutions do.
 
 ## Why it costs time
-With `benchmark` cuDNN times its algorithms for each shape that it has not seen, and keeps the fastest. Shapes that
-change with each batch are new each time: every convolution runs once per algorithm, in workspaces that are fetched and
-given back.
+With `benchmark`, cuDNN times its algorithms for each shape that it has not seen, and keeps the fastest. Shapes that
+change with each batch are new each time: every convolution runs once per algorithm, in workspaces that are allocated
+and freed.
 
 ## How to fix it
 `torch.backends.cudnn.benchmark = False`, or batches of a few sizes: padded to the next of them, or sorted into buckets.
 
 ## When to leave it
-The first steps, and a small number of shapes that will all have been seen soon.
+The first steps, and a small number of shapes, all of which will soon have been seen.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def check(
     spent_us = steps.per_step_us(float(events.dur_ns[mine].sum()))
     bound_us = breakdown.us("compute")
     how = (
-        "high: the kernels beyond the usual number, if all of a call take as long; low: half, for slow ones may be kept"
+        "high: the kernels beyond the usual number, if all of a call take equally long; low: half of that"
     )
     saved_us = min(spent_us * (1 - factor), bound_us)
     saving = replayed_or(
@@ -98,7 +98,7 @@ def check(
     where = lines.where_op(int(tried[0])) if lines else None
     yield Finding(
         message=(
-            "cudnn.benchmark is on, and tries out anew the shapes of "
+            "cudnn.benchmark is on, and times algorithms for new shapes of "
             f"{plural(len(tried) / steps.count, 'convolution')} a step, with "
             f"{plural(round(len(mine) / len(tried)), 'kernel')} instead of {count(usual)}: "
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
@@ -107,7 +107,7 @@ def check(
         where=(where,) if where else (),
         facts={"tried": len(tried) / steps.count, "shapes": len(np.unique(events.dims[tried])), "tried_us": spent_us},
         fix=Fix(
-            "Take cuDNN's first choice where shapes keep changing",
+            "Set `cudnn.benchmark = False` where shapes keep changing",
             "numerics",
             "torch.backends.cudnn.benchmark = True",
             "torch.backends.cudnn.benchmark = False",

@@ -1,20 +1,20 @@
-"""Kernels stay far below what the device allows for their shapes.
+"""Kernels run far below what the device allows for their shapes.
 
 ## What it looks at
-Products, convolutions, long attention, normalisation, softmax, elementwise ops, copies within the device and compiled
-Triton kernels whose shapes and types are recorded: the arithmetic and the bytes that they cannot do without, against
-the device's peak rates. Only what stays below a quarter of them counts, and only calls that would need 5 µs at the
-peak.
+Matrix multiplications, convolutions, long attention, normalization, softmax, elementwise ops, copies within the device
+and compiled Triton kernels whose shapes and dtypes are recorded: the arithmetic and the bytes that they need at least,
+against the device's peak rates. Only what stays below a quarter of them counts, and only calls that would need 5 µs at
+the peak.
 
 ## Why it costs time
-A kernel that moves no more bytes and does no more arithmetic than it has to is limited by one of the two peaks. One far
-from both waits for something else: loads of single numbers from strided memory, convolutions with one channel per
-group, units that the format does not use.
+A kernel that moves no more bytes and does no more arithmetic than necessary is limited by one of the two peaks. One far
+from both is limited by something else: loads of single numbers from strided memory, convolutions with one channel per
+group, units that the number format does not use.
 
 ## How to fix it
-By what the kernels are: convolutions with one channel per group run faster in channels-last and 16-bit formats; strided
-elementwise kernels after `x.contiguous()` once, or in a compiled model; other kernels in another format, layout or
-library. `torch.compile` replaces all but products and convolutions by kernels of its own.
+Depending on the kernels: convolutions with one channel per group run faster in channels-last and 16-bit formats;
+strided elementwise kernels after `x.contiguous()` once, or in a compiled model; other kernels in another format, layout
+or library. `torch.compile` replaces all but matrix multiplications and convolutions with kernels of its own.
 
 ## When to leave it
 Kernels that share the device with others on another stream, and kernels of a library that has no better one for these
@@ -75,8 +75,8 @@ def check(
         return
     bound_us = breakdown.us("compute")
     how = (
-        f"high: as near the device's peak as well-made kernels come ({percent(WELL_MADE)}); "
-        "low: nothing, where no better kernel exists for these shapes"
+        f"high: as near the device's peak as efficient kernels come ({percent(WELL_MADE)}); "
+        "low: nothing, if no better kernel exists for these shapes"
     )
     saving = replayed_or(
         scale.saving(0.0, min(saved_us, bound_us), how),
@@ -141,9 +141,9 @@ def _is_strided(group: WorkGroup) -> bool:
 
 def _because(group: WorkGroup) -> str:
     if _is_depthwise(group):
-        return ": its filters see one channel each"
+        return ": it has one channel per group"
     if _is_strided(group):
-        return ": its inputs do not lie in one piece"
+        return ": its inputs are not contiguous"
     if group.kind == "product" and group.precision in ("fp16", "bf16") and "sgemm" in group.kernel:
         return ": its kernel uses no tensor cores"
     return ""
@@ -161,13 +161,13 @@ def _fix(slow: Sequence[WorkGroup]) -> Fix:
         )
     if all(_is_strided(group) for group in slow):
         return Fix(
-            "Put the tensor into one piece once, before it is used several times",
+            "Call `.contiguous()` once, before the tensor is used several times",
             "exact",
             "x = x.transpose(1, 2)",
             "x = x.transpose(1, 2).contiguous()",
         )
     return Fix(
-        "Let the compiler choose other kernels, and measure the step before and after",
+        "Try `torch.compile`, which chooses other kernels, and measure the step before and after",
         "numerics",
         "model = model.to(device)",
         "model = torch.compile(model.to(device))",
@@ -203,7 +203,7 @@ EXAMPLES = [
         # 2 x 51 MB: 51 µs at the A100's memory rate, drawn as 1.8 ms.
         _drawn(_depthwise(32, 256), _SLOW),
         saves_us=(0, 1800),
-        says=("one channel each", "memory"),
+        says=("one channel per group", "memory"),
     ),
     Example(
         "the same numbers in one group: the arithmetic is 256 times as much, and takes the time",
@@ -216,7 +216,7 @@ EXAMPLES = [
         # 201 MB: 99 µs at the A100's memory rate.
         _drawn(_ADD, _STRIDED),
         saves_us=(0, 1800),
-        says=("do not lie in one piece",),
+        says=("not contiguous",),
     ),
     Example(
         "a sum that takes 1.8 times as long as the memory needs",

@@ -3,16 +3,16 @@
 ## What it looks at
 Kernels of one name, one grid and one op with the same shapes, ten calls and more. Where some take more than twice the
 median, the time beyond it is summed, and what else the device did meanwhile is looked up. Kernels whose time depends on
-the data (indexing, sorting, embeddings) are left aside.
+the data (indexing, sorting, embeddings) are left out.
 
 ## Why it costs time
-The same work on the same numbers takes as long each time, unless something else has the multiprocessors, the memory or
-the clock: another stream, another process, a device that is too hot or out of power.
+The same work on the same shapes takes equally long each time, unless something else uses the multiprocessors or the
+memory, or lowers the clock: another stream, another process, a device that is too hot or out of power.
 
 ## How to fix it
-Look at what the device does besides: `nvidia-smi dmon` (or `rocm-smi`) beside the run shows other processes, clocks and
-power. Where collectives run beside the slow calls, fewer of their blocks leave more to the kernels
-(`NCCL_MAX_CTAS`), or the overlap can be given up for these kernels.
+Look at what else the device does: `nvidia-smi dmon` (or `rocm-smi`) during the run shows other processes, clocks and
+power. Where collectives overlap with the slow calls, give them fewer thread blocks (`NCCL_MAX_CTAS`), or give up the
+overlap for these kernels.
 
 ## When to leave it
 Overlap with communication that saves more than it costs: the kernels are slower, but the step is shorter.
@@ -89,7 +89,7 @@ def check(
     if not device.measured:
         raise Missing(device.why)
     if (events.dims < 0).all():
-        raise Missing("the trace holds no shapes, so equal calls cannot be told; record with record_shapes=True")
+        raise Missing("the trace has no shapes, so equal calls cannot be identified; record with record_shapes=True")
     found = list(_uneven(events, nesting, links))
     excess_us = steps.per_step_us(sum(one.excess_ns for one in found))
     if excess_us < min_share * steps.step_us:
@@ -97,7 +97,7 @@ def check(
     worst = max(found, key=lambda one: one.excess_ns)
     rows = np.concatenate([one.rows for one in found])
     bound_us = breakdown.us("compute")
-    how = "high: each call takes as long as half of its like; low: nothing, where what disturbs it has to be"
+    how = "high: each call takes the median time of equal calls; low: nothing, if the disturbance cannot be avoided"
     saving = replayed_or(
         scale.saving(0.0, min(excess_us, bound_us), how),
         replay,
@@ -112,9 +112,9 @@ def check(
     longest_us = float(events.dur_ns[worst.rows].max()) / 1e3
     yield Finding(
         message=(
-            f"Calls of equal work differ: {events.text(int(worst.rows[0]))[:60]} takes {time(worst.usual_ns / 1e3)} "
-            f"as a rule and up to {time(longest_us)}; such calls take {time(scale.scaled(excess_us))} of each step "
-            f"({percent(excess_us / steps.step_us)}) more than their like{beside}."
+            f"Equal calls differ in time: {events.text(int(worst.rows[0]))[:60]} takes {time(worst.usual_ns / 1e3)} "
+            f"in the median and up to {time(longest_us)}; slow calls add {time(scale.scaled(excess_us))} to each step "
+            f"({percent(excess_us / steps.step_us)}){beside}."
         ),
         saving=saving,
         facts={"slow_calls": len(rows) / steps.count, "excess_us": excess_us, "usual_us": worst.usual_ns / 1e3},
@@ -160,11 +160,11 @@ def _beside(trace: Trace, rows: Ints) -> str:
     slow = union(events.start_ns[rows], events.end_ns[rows])
     others = trace.device_work & ~np.isin(events.stream, np.unique(events.stream[rows]))
     talk = others & events.rows_with(events.names_where(is_communication))
-    for chosen, words in ((talk, ", and communication runs beside them"), (others, ", and another stream works then")):
+    for chosen, words in ((talk, ", concurrently with communication"), (others, ", concurrently with another stream")):
         at = np.flatnonzero(chosen)
         if 2 * total(intersect(slow, union(events.start_ns[at], events.end_ns[at]))) >= total(slow):
             return words
-    return ", and nothing else of this process runs then"
+    return ", with nothing else of this process running"
 
 
 _OP = Ev("aten::mm", dims=[[512, 512], [512, 512]], dtypes=["float", "float"], times=6)

@@ -1,19 +1,20 @@
-"""Attention is computed piece by piece.
+"""Attention is computed op by op instead of by a fused kernel.
 
 ## What it looks at
-A batched matrix product, a softmax within the next few ops, and a second batched matrix product after it, outside
-of `scaled_dot_product_attention`: attention written by hand, or the plain form that PyTorch falls back to.
+A batched matrix multiplication, a softmax within the next few ops, and a second batched matrix multiplication after it,
+outside of `scaled_dot_product_attention`: attention written by hand, or the unfused implementation that PyTorch falls
+back to.
 
 ## Why it costs time
-The matrix of scores has a number for each pair of tokens. Written out, scaled, masked, normalised and read back, it
-crosses the memory six times or more in each direction. Fused kernels keep a tile of it in fast memory and never
+The matrix of scores has a number for each pair of tokens. Written, scaled, masked, normalized and read back, it
+goes through memory six times or more in each direction. Fused kernels keep a tile of it in fast memory and never
 write it.
 
 ## How to fix it
 `torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)` instead of matmul, mask, softmax and
-matmul. In Hugging Face models `attn_implementation="sdpa"`; `nn.MultiheadAttention` with `need_weights=False`. A
-causal mask as `is_causal=True`, not as a tensor: that keeps the fastest kernel possible. On a CPU fused attention has
-no dropout: `dropout=0.0` in it, or it falls back to the same steps.
+matmul. In Hugging Face models `attn_implementation="sdpa"`; `nn.MultiheadAttention` with `need_weights=False`. Pass a
+causal mask as `is_causal=True`, not as a tensor: that allows the fastest kernel. On a CPU fused attention has
+no dropout: set `dropout=0.0` in it, or it falls back to the same ops.
 
 ## When to leave it
 Code that needs the attention weights themselves. Very short sequences, where the scores are few.
@@ -89,7 +90,7 @@ def check(
     where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
     yield Finding(
         message=(
-            f"Attention runs op by op {often(number)}: products, mask and softmax of the scores take "
+            f"Attention runs op by op {often(number)}: matrix multiplications, mask and softmax take "
             f"{time(scale.scaled(cost.forward_us))} of each step ({percent(cost.forward_us / steps.step_us)})"
             f"{' in the forward pass alone' if cost.backward_us else ''}."
         ),
@@ -102,9 +103,9 @@ def check(
             "between_us": cost.between_us + cost.softmax_us,
         },
         fix=Fix(
-            "Use the fused attention, on a CPU without dropout of its weights"
+            "Use `scaled_dot_product_attention`, on a CPU without dropout"
             if dropping
-            else "Use the fused attention",
+            else "Use `scaled_dot_product_attention`",
             "semantics" if dropping else "numerics",
             "scores = (q @ k.transpose(-2, -1)) * scale\nscores = scores.masked_fill(mask == 0, float('-inf'))\n"
             "y = scores.softmax(-1) @ v",

@@ -1,20 +1,20 @@
-"""Kernels that each do one small thing to every number follow one another.
+"""Many elementwise kernels run one after another instead of fused.
 
 ## What it looks at
-Runs of elementwise and reduction kernels of PyTorch itself on a stream, with no other kernel between: additions,
-activations, casts, means. Fused into one kernel, a run would take about as long as its longest member.
+Sequences of PyTorch's own elementwise and reduction kernels on a stream, with no other kernel between: additions,
+activations, casts, means. Fused into one kernel, a sequence would take about as long as its longest kernel.
 
 ## Why it costs time
-Such a kernel does next to no arithmetic: it reads tensors from memory and writes one back. The next one reads that
-again. A normalisation written in five ops crosses the memory ten times where twice would do.
+Such a kernel does next to no arithmetic: it reads tensors from memory and writes one back, which the next one reads
+again. A normalization written in five ops goes through memory ten times where two would do.
 
 ## How to fix it
-`torch.compile(model)` fuses such runs by itself. Without it, use the ops that exist in one piece: `F.rms_norm`,
+`torch.compile(model)` fuses such sequences by itself. Without it, use the fused ops that exist: `F.rms_norm`,
 `F.layer_norm`, `F.gelu`, `F.scaled_dot_product_attention`.
 
 ## When to leave it
-Models whose shapes change all the time, which would be compiled anew again and again, and where the device waits for
-the host anyway.
+Models whose shapes change all the time, which would be recompiled over and over, and models for which the device waits
+for the host anyway.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def check(
     if most_us < min_share * steps.step_us:
         return
     bound_us = breakdown.us("compute")
-    how = "low: the runs cannot be fused; high: each run in the time of its longest kernel, replayed"
+    how = "low: they cannot be fused; high: the step replayed with each sequence in the time of its longest kernel"
     modelled = scale.saving(0.0, min(most_us, bound_us), how)
     saving = replayed_or(modelled, replay, [], [edits.remove(shorter)], how, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
@@ -88,13 +88,13 @@ def check(
     spent_us = steps.per_step_us(float(spent_ns.sum()))
     yield Finding(
         message=(
-            f"{count(kernels / steps.count)} elementwise and reduction kernels a step follow one another in runs of "
+            f"{count(kernels / steps.count)} elementwise and reduction kernels a step run in sequences of "
             f"{count(kernels / runs)} on average: {percent(spent_us / steps.per_step_us(busy.busy_ns))} of the "
             f"device's work, {time(scale.scaled(spent_us))} of each step."
         ),
         saving=saving,
         facts={"kernels": kernels / steps.count, "runs": runs / steps.count, "runs_us": spent_us},
-        fix=Fix("Let the compiler fuse them", "numerics", "model = Model()", "model = torch.compile(Model())"),
+        fix=Fix("Fuse them with `torch.compile`", "numerics", "model = Model()", "model = torch.compile(Model())"),
         claims=("compute",),
         # Compiled already: what is left is what the compiler could not fuse.
         at_most="low" if settings is not None and settings.compiled else "medium",
@@ -136,7 +136,7 @@ EXAMPLES = [
             K=GEMM,
         ),
         saves_us=(0, 1400),
-        says=("runs of 5",),
+        says=("sequences of 5",),
     ),
     Example(
         "an activation after each product",

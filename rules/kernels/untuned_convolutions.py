@@ -1,19 +1,19 @@
-"""Convolutions of fixed sizes run without trying out algorithms.
+"""cudnn.benchmark is off, though all convolutions have fixed shapes.
 
 ## What it looks at
 Time in convolutions on an NVIDIA device, whether their shapes are the same in every step, and whether
 `torch.backends.cudnn.benchmark` was off, as capture recorded it.
 
 ## Why it costs time
-cuDNN has several algorithms for each convolution. By default PyTorch takes the one that a rule of thumb suggests. With
-`benchmark` it times them once for each new shape and keeps the fastest.
+cuDNN has several algorithms for each convolution. By default PyTorch takes the one that a heuristic suggests. With
+`benchmark`, cuDNN times them once for each new shape and keeps the fastest.
 
 ## How to fix it
 `torch.backends.cudnn.benchmark = True` at the start. The first step with each shape takes longer.
 
 ## When to leave it
-Shapes that change: each new one is timed again. Runs that must be repeated bit by bit: another run may pick another
-algorithm. Models that torch.compile turns into kernels of its own.
+Shapes that change: each new one is timed again. Runs that must be bitwise reproducible: another run may pick another
+algorithm. Models that torch.compile lowers to kernels of its own.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def check(
     shapes = len(np.unique(events.dims[rows]))
     yield Finding(
         message=(
-            f"Convolutions of {plural(shapes, 'shape')}, the same in each of {count(steps.count)} steps, take "
+            f"Convolutions of {plural(shapes, 'shape')}, identical in each of {count(steps.count)} steps, take "
             f"{time(scale.scaled(spent_us))} of each step ({percent(share)} of the device's work), and "
             "cudnn.benchmark is off."
         ),
@@ -83,7 +83,7 @@ def check(
         saving=None,
         facts={"convolution_us": spent_us, "shapes": shapes},
         fix=Fix(
-            "Let cuDNN time its algorithms once, and measure the step before and after",
+            "Set `cudnn.benchmark = True`, and measure the step before and after",
             "numerics",
             "import torch",
             "import torch\n\ntorch.backends.cudnn.benchmark = True",

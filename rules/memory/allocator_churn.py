@@ -1,21 +1,21 @@
-"""Device memory is fetched from the driver and given back within the steps.
+"""Device memory is allocated and freed by the driver within the steps.
 
 ## What it looks at
-Calls of `cudaMalloc`, `cudaFree` and their kin inside the profiled steps, after the warm-up. PyTorch keeps freed
-memory for the next tensor, so a training that has settled makes none.
+Calls of `cudaMalloc`, `cudaFree` and similar functions inside the profiled steps, after the warm-up. PyTorch's caching
+allocator keeps freed memory for the next tensor, so a training in steady state makes no such calls.
 
 ## Why it costs time
-Each call goes to the driver, and `cudaFree` waits until the device has done all its work: the queue runs empty. What
-causes it is `torch.cuda.empty_cache()` in the loop, shapes that change from step to step, or a device so full that
-PyTorch has to give memory back before it can take some.
+Each call goes to the driver, and `cudaFree` waits until the device has finished all its work: the queue runs empty.
+Causes are `torch.cuda.empty_cache()` in the loop, shapes that change from step to step, or a device so full that
+PyTorch has to free cached memory before it can allocate more.
 
 ## How to fix it
-Leave out `empty_cache()`. For shapes that change start with `PYTORCH_ALLOC_CONF=expandable_segments:True` in the
+Remove `empty_cache()`. For changing shapes set `PYTORCH_ALLOC_CONF=expandable_segments:True` in the
 environment (`PYTORCH_CUDA_ALLOC_CONF` before PyTorch 2.9), or pad to a few shapes. For a full device lower the peak:
-a smaller batch, checkpointed blocks.
+a smaller batch, activation checkpointing.
 
 ## When to leave it
-Steps in which a new shape comes for the first time, and two processes that share a device in turns.
+Steps in which a new shape occurs for the first time, and two processes that alternate on one device.
 """
 
 from __future__ import annotations
@@ -75,15 +75,15 @@ def check(
     where = first_line(lines, rows)
     yield Finding(
         message=(
-            f"Device memory is taken from the driver in {plural((len(rows) - frees) / steps.count, 'call')} a step and "
-            f"given back in {count(frees / steps.count)}{place(where)}: {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)}) in calls that a settled training does not make."
+            f"The driver allocates device memory in {plural((len(rows) - frees) / steps.count, 'call')} a step and "
+            f"frees it in {count(frees / steps.count)}{place(where)}: {time(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)}) in calls that a training in steady state does not make."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"allocations": (len(rows) - frees) / steps.count, "frees": frees / steps.count, "calls_us": spent_us},
         fix=Fix(
-            "Keep the memory for the next step" if frees else "Let segments of memory grow",
+            "Remove `torch.cuda.empty_cache()`" if frees else "Set `expandable_segments:True`",
             "exact",
             "optimizer.step()\ntorch.cuda.empty_cache()" if frees else "python train.py",
             "optimizer.step()" if frees else "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
@@ -105,7 +105,7 @@ EXAMPLES = [
         "the cache is emptied in each step",
         draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MALLOC, Z=_FREE, K=GEMM),
         saves_us=(0, 1600),
-        says=("taken from the driver in 1 call a step and given back in 1",),
+        says=("allocates device memory in 1 call a step and frees it in 1",),
     ),
     Example(
         "pinned memory of the host",

@@ -1,18 +1,19 @@
-"""The memory of the device is nearly full, or much of it lies unused.
+"""Device memory is nearly full, or much of it is reserved but unused.
 
 ## What it looks at
-The peak of what tensors held and of what PyTorch's allocator kept, against the memory of the device; and what is known
-to hold it: parameters, the optimizer's state, and the rest, which is gradients, activations and buffers.
+The peaks of the memory that tensors occupy (allocated) and of the memory that PyTorch's caching allocator holds
+(reserved), against the memory of the device; and what is known to occupy it: parameters, the optimizer's state, and the
+rest, which is gradients, activations and buffers.
 
 ## Why it costs time
-Before memory runs out the allocator gives back what it kept and asks the driver anew, and each time the device is
-waited for. And a batch that could be larger, or blocks that are computed twice to save memory, cost time in every step.
-Much more memory kept than used is memory in pieces that fit no tensor.
+Before memory runs out, the allocator frees its cached memory and requests new memory from the driver, and each time
+waits for the device. Also, a batch that could be larger, or blocks that are recomputed to save memory, cost time in
+every step. Far more memory reserved than allocated is fragmentation: free blocks that fit no tensor.
 
 ## How to fix it
-Pieces: `PYTORCH_ALLOC_CONF=expandable_segments:True` (`PYTORCH_CUDA_ALLOC_CONF` before PyTorch 2.9). A large state: an
-optimizer that keeps it in 8 bits or factored, or sharded over the ranks. Activations: autocast, checkpointed blocks, a
-smaller batch with accumulated gradients.
+Fragmentation: `PYTORCH_ALLOC_CONF=expandable_segments:True` (`PYTORCH_CUDA_ALLOC_CONF` before PyTorch 2.9). A large
+optimizer state: an optimizer that keeps it in 8 bits or factored, or sharded over the ranks. Activations: autocast,
+activation checkpointing, a smaller batch with gradient accumulation.
 
 ## When to leave it
 A device that is full and fast: memory that is used is not wasted.
@@ -64,8 +65,8 @@ def check(
     state = parts.get("the optimizer's state", 0.0)
     yield Finding(
         message=(
-            f"{percent(full)} of the device's {size(device.memory_bytes)} are kept at the peak, {size(memory.bytes)} "
-            f"of it by tensors{': ' + held if held else ''}."
+            f"At the peak {percent(full)} of the device's {size(device.memory_bytes)} are reserved, "
+            f"{size(memory.bytes)} of it by tensors{': ' + held if held else ''}."
         ),
         # What the room is worth depends on what is done with it.
         saving=None,
@@ -96,19 +97,19 @@ def _retries(record: RankRecord | None) -> dict[str, Any]:
 
 
 _PIECES = Fix(
-    "Let segments of memory grow",
+    "Set `expandable_segments:True` against fragmentation",
     "exact",
     "python train.py",
     "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
 )
 _STATE = Fix(
-    "Keep the optimizer's state in fewer bytes",
+    "Use an optimizer with a smaller state",
     "numerics",
     "optimizer = torch.optim.AdamW(model.parameters())",
-    "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())  # or Adafactor, or ZeRO over the ranks",
+    "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())  # or Adafactor; with several ranks ZeRO",
 )
 _ACTIVATIONS = Fix(
-    "Keep fewer activations",
+    "Use autocast or activation checkpointing to save memory",
     "numerics",
     "outputs = model(inputs)",
     "with torch.autocast('cuda', torch.bfloat16):\n    outputs = model(inputs)",

@@ -1,22 +1,24 @@
 """Memory grows with every step.
 
 ## What it looks at
-Memory of the process, or of the device where tensors lie there, read at the two ends of the steps that were timed
-without the profiler and ever further apart after the window; and losses of earlier steps that were still held with
-their graphs when the window closed, or before it opened, with the variable that holds them: those of all steps so far,
-or of an epoch in a meter that is read at its end. What their graphs hold is read off what their nodes have saved.
+Memory of the process, or of the device if the tensors are there, read at both ends of the steps that were timed
+without the profiler and at growing intervals after the profiled window; and losses of earlier steps that were still
+held with their graphs when the window closed, or before it opened, with the variable that holds them: those of all
+steps so far, or those of an epoch, in a meter that is read at its end. The memory that their graphs hold is read from
+the tensors that their nodes saved.
 
 ## Why it costs time
-`losses.append(loss)` or `total += loss` keeps not one number but the graph of its step: all that the forward pass had
-saved for the backward pass and the backward pass has not given back, and all nodes. Every step then takes new memory
-from the system or the driver instead of that of the step before, and in the end the training dies for want of it.
+`losses.append(loss)` or `total += loss` keeps not only a number but the graph of its step: all nodes, and everything
+that the forward pass saved for the backward pass and that the backward pass has not freed. Every step then allocates
+new memory from the system or the driver instead of reusing that of the previous step, and in the end the training runs
+out of memory.
 
 ## How to fix it
 `losses.append(loss.detach())`, `total += loss.detach()`; outputs that are kept for a metric are detached, too, and
-moved to the host now and then. `loss.item()` does it as well, and makes a GPU's host wait.
+moved to the host from time to time. `loss.item()` works as well, but makes the host wait for the GPU.
 
 ## When to leave it
-A cache, a replay buffer or a data set that fills up and then stays as it is.
+A cache, a replay buffer or a dataset that fills up and then stays as it is.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from ..shared._places import place
 from ..shared._words import count, plural, size
 
 CONFIRMED = (
-    "measured pair on a CPU: a score of each batch kept with its graph against alone; 0.8 MB a step against none"
+    "measured pair on a CPU: a score of each batch kept with its graph against detached; 0.8 MB a step against none"
 )
 
 
@@ -56,7 +58,7 @@ def check(
 ) -> Iterator[Finding]:
     kept = record.kept_graphs
     if kept is None and trend is None:
-        raise Missing("memory was not read over the run; capture the script with `advisor run` and let it run on")
+        raise Missing("memory over the run was not recorded; capture the script with `advisor run` and let it continue")
     grows = trend is not None and trend.bytes_per_step > 0
     # A graph whose buffers the backward pass has given back is small: what does not grow does no harm. What a meter
     # keeps until an epoch ends grows in each epoch anew, which a look at memory now and then does not show.
@@ -69,7 +71,7 @@ def check(
         return
     if trend.bytes_per_step >= min_bytes and trend.grown_bytes >= min_total:
         yield Finding(
-            message=f"{_growth(trend)}; what holds it was not found among losses that are kept.",
+            message=f"{_growth(trend)}; no variable that keeps losses was found to hold it.",
             facts=_facts(trend),
             fix=_OUTPUTS,
             at_most="medium",
@@ -79,7 +81,7 @@ def check(
 def _kept(kept: KeptGraphs, trend: MemoryTrend | None) -> Finding:
     where = Source(kept.file, kept.line, kept.function) if kept.file else None
     name = f"`{kept.name}`" if kept.name else "a variable of the script"
-    how = f"{name} adds up losses with their graphs" if kept.summed else f"{name} holds losses with their graphs"
+    how = f"{name} sums losses with their graphs" if kept.summed else f"{name} holds losses with their graphs"
     held = f", each with {size(kept.held_bytes)} saved for a backward pass" if kept.held_bytes else ""
     grown = f" {_growth(trend)}." if trend else ""
     of_steps = plural(kept.steps or kept.losses, "step")
@@ -108,13 +110,13 @@ def _facts(trend: MemoryTrend) -> dict[str, Any]:
     return {"bytes_per_step": trend.bytes_per_step, "grown_bytes": trend.grown_bytes, "steps": trend.steps}
 
 
-_LISTED = Fix("Keep the number, not the graph", "exact", "losses.append(loss)", "losses.append(loss.detach())")
-_SUMMED = Fix("Add the number, not the graph", "exact", "total += loss", "total += loss.detach()")
+_LISTED = Fix("Detach the loss before keeping it", "exact", "losses.append(loss)", "losses.append(loss.detach())")
+_SUMMED = Fix("Detach the loss before adding it", "exact", "total += loss", "total += loss.detach()")
 _OUTPUTS = Fix(
-    "Keep what is needed of outputs, detached and on the host",
+    "Detach outputs that are kept, and move them to the host",
     "exact",
     "kept.append(outputs)",
-    "kept.append(outputs.detach().cpu())  # now and then, not in every step, where the host should not wait",
+    "kept.append(outputs.detach().cpu())  # every N steps, if the host should not wait",
 )
 
 
@@ -148,7 +150,7 @@ EXAMPLES = [
         draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
         facts={"kept_graphs": {"losses": 40, "summed": True, "name": "total"}},
         saves_us="unknown",
-        says=("`total` adds up losses",),
+        says=("`total` sums losses",),
     ),
     Example(
         "a meter that is read once an epoch, and what its graphs hold",

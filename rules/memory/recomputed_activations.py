@@ -1,16 +1,16 @@
-"""The backward pass computes the forward pass again.
+"""Activation checkpointing recomputes forward ops in the backward pass.
 
 ## What it looks at
 Forward ops inside the backward pass: what activation checkpointing (`torch.utils.checkpoint`) runs a second time
-because it did not keep the results of the first. On a device the time of the kernels that these ops launch.
+because it did not keep the results of the first. On a device, the time of the kernels that these ops launch.
 
 ## Why it costs time
-Checkpointing buys memory with time: in full it adds a whole forward pass, up to a third of the step. Where memory
-would have sufficed, the price is paid for nothing.
+Checkpointing trades time for memory: in full it adds a whole forward pass, up to a third of the step. If memory
+would have sufficed, that time is wasted.
 
 ## How to fix it
-Compare the peak of the memory with what the device has. Drop the checkpointing, or checkpoint only every second or
-third block; each block that keeps its activations gives back its share of the time.
+Compare the peak of the memory with what the device has. Remove the checkpointing, or checkpoint only every second or
+third block; each block that keeps its activations saves its share of the time.
 
 ## When to leave it
 Models that do not fit otherwise, or whose batch would have to shrink.
@@ -110,11 +110,11 @@ def check(
     modelled = scale.saving(
         _AT_LEAST * min(spent_us, bound_us) if fits else 0.0,
         min(spent_us, bound_us),
-        "low: nothing where memory does not suffice; high: the second pass",
+        "low: nothing if memory does not suffice; high: the recomputed forward pass",
     )
     gone = edits.remove(np.flatnonzero(again)) if breakdown.on_device else edits.remove_time(spans)
-    how = "low: the second pass and not what leads to it, nothing where memory does not suffice; high: the step "
-    how += "replayed without it"
+    how = "low: the recomputed ops without their overhead, nothing if memory does not suffice; high: the step "
+    how += "replayed without recomputation"
     saving = replayed_or(modelled, replay, [gone] if fits else [], [gone], how, scale.scaled(bound_us))
     if fits and not breakdown.on_device:
         # Checkpointing also packs and unpacks what each op saves, which lies in no span of its own.
@@ -127,7 +127,7 @@ def check(
         return
     yield Finding(
         message=(
-            f"The backward pass computes forward ops again for {time(scale.scaled(spent_us))} of each step "
+            f"The backward pass recomputes forward ops for {time(scale.scaled(spent_us))} of each step "
             f"({percent(spent_us / steps.step_us)}): activations are checkpointed{_room(memory, device)}."
         ),
         saving=saving,
@@ -137,7 +137,7 @@ def check(
             "peak_memory_bytes": memory.bytes if memory else None,
         },
         fix=Fix(
-            "Keep the activations, of some blocks or of all",
+            "Remove checkpointing from some or all blocks",
             "exact",
             "x = checkpoint(block, x, use_reentrant=False)",
             "x = block(x)",
@@ -221,7 +221,7 @@ def _time_us(
 
 def _room(memory: PeakMemory | None, device: Device) -> str:
     if memory is None or device.memory_bytes is None:
-        return ", which costs time for nothing if memory would suffice"
+        return ", which is not needed if memory would suffice"
     return f", though the peak of {size(memory.bytes)} leaves room in {size(device.memory_bytes)}"
 
 
@@ -250,7 +250,7 @@ EXAMPLES = [
         "a checkpointed block",
         _CHECKPOINTED,
         saves_us=(0, 10000),
-        says=("forward ops again", "if memory would suffice"),
+        says=("recomputes forward ops", "if memory would suffice"),
     ),
     Example(
         "checkpointed, and memory is nearly full",

@@ -13,7 +13,7 @@ from ._reuse_saving import Reuse
 
 Ints = npt.NDArray[np.int64]
 FIRST_OUTPUT = Fix(
-    "Use the output of the first pass",
+    "Reuse the output of the first forward pass",
     "exact",
     "logits = model(inputs)\nloss = criterion(logits, targets)\ncorrect += (model(inputs).argmax(1) == targets).sum()",
     "logits = model(inputs)\nloss = criterion(logits, targets)\n"
@@ -66,7 +66,7 @@ def without_gradients(
     """The finding of passes that run again without gradients, each in one of the steps. asked: the line that called."""
     return Finding(
         message=(
-            f"A forward pass that is trained runs again without gradients {often(ran / steps.count)}{place(asked)}, on "
+            f"The training forward pass is repeated without gradients {often(ran / steps.count)}{place(asked)}, on "
             f"the same tensors with the same weights: {time(scale.scaled(work.us))} of each step "
             f"({percent(work.us / steps.step_us)})."
         ),

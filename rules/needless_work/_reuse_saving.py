@@ -245,7 +245,7 @@ def saving_of(
     ends = [share_of(trace, steps, undilated, spans) for spans in (work.spans, work.wide)]
     # Where the profiler slowed ops more than what lies between them, the wider spans may come out as the shorter ones.
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
-    how = "low: the time of these ops and of their part of the backward pass; high: with what lies between them, and "
-    how += "what they push out of the caches"
+    how = "low: the time of these ops and of their part of the backward pass; high: plus the time between them, and "
+    how += "what they evict from the caches"
     saving = Saving(low * scale.step_us, min(high * BESIDES, 1.0) * scale.step_us, "modelled", how)
     return saving, ("forward", "backward", "other_ops", "host")

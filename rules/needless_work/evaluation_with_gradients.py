@@ -1,20 +1,20 @@
-"""Evaluation records a graph for a backward pass that never comes.
+"""Evaluation runs without torch.no_grad().
 
 ## What it looks at
 Forward ops within the training steps that autograd recorded and that no backward pass followed: a validation without
-`torch.no_grad()`, a frozen network, a metric. Passes that repeat the trained forward pass op for op belong to the
-rule second-forward. Evaluation loops between the training steps are not in the profile.
+`torch.no_grad()`, a frozen network, a metric. Passes that repeat the training forward pass op for op are reported by
+the rule second-forward. Evaluation loops between the training steps are not in the profile.
 
 ## Why it costs time
-Autograd keeps every intermediate result until the graph is dropped. The evaluation then needs memory for all of them
-at once, fresh from the system each time, where one or two buffers would do; and each op pays for its record.
+Autograd keeps every intermediate result until the graph is freed. The evaluation then needs memory for all of them
+at once, newly allocated each time, where one or two buffers would do; and each op pays for being recorded.
 
 ## How to fix it
-`@torch.no_grad()` on the function, or `with torch.inference_mode():` around the pass. Outputs of a part that is not
-trained: `features.detach()` alone is too late, the pass itself has to run under `no_grad`.
+`@torch.no_grad()` on the function, or `with torch.inference_mode():` around the pass. For a part that is not trained,
+`features.detach()` alone is too late: the pass itself has to run under `no_grad`.
 
 ## When to leave it
-When gradients are taken later with respect to the inputs, after the steps that were profiled.
+When gradients with respect to the inputs are computed later, after the steps that were profiled.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def check(
     where = longest.where
     yield Finding(
         message=(
-            f"Forward ops whose record no backward pass uses run {often(len(runs) / steps.count)}"
+            f"Forward ops whose graph no backward pass uses run {often(len(runs) / steps.count)}"
             f"{place(where)}: {time(scale.scaled(spent_us))} of an average step "
             f"({percent(spent_us / steps.step_us)}), and all their results stay in memory meanwhile."
         ),
@@ -92,7 +92,7 @@ def check(
         where=(where,) if where else (),
         facts={"forward_us": spent_us, "per_step": len(runs) / steps.count},
         fix=Fix(
-            "Evaluate without recording a graph",
+            "Evaluate under `torch.no_grad()`",
             "exact",
             "def evaluate():\n    model.eval()\n    ...",
             "@torch.no_grad()\ndef evaluate():\n    model.eval()\n    ...",
@@ -104,7 +104,7 @@ def check(
 
 
 def _on_cpu(spent_us: float, scale: Scale) -> Saving:
-    how = "from nothing to as much of the pass as no_grad gave back at most, of eleven models on a CPU"
+    how = "from nothing to the largest share of the pass that no_grad saved in eleven models on a CPU"
     return scale.saving(0.0, spent_us * NO_GRAD_SAVES, how)
 
 

@@ -1,23 +1,23 @@
-"""Backward passes record themselves, and nothing goes through that record.
+"""create_graph=True is set, but no backward pass uses the recorded graph.
 
 ## What it looks at
-Backward passes whose ops autograd records, as `create_graph=True` asks it to, and the nodes that every later backward
-pass goes through. A pass counts where none of the nodes that were recorded inside it, nor inside another pass of the
-same form, is ever evaluated. Checkpointed layers, which are computed and recorded again inside a backward pass, are
-left out, and so are transforms of `torch.func`, which always record. Only without a device: there the calls take time;
-what it costs a device is memory above all.
+Backward passes whose ops autograd records, as `create_graph=True` requests, and the nodes that every later backward
+pass evaluates. A pass is reported if none of the nodes that were recorded inside it, nor inside another pass of the
+same form, is ever evaluated. Checkpointed layers, which are recomputed and recorded inside a backward pass, are
+left out, and so are transforms of `torch.func`, which always record. Only without an accelerator, where the calls take
+time; on a device the cost is mostly memory.
 
 ## Why it costs time
-Each op of such a pass allocates a node and keeps what it read, and all of it is freed again, unused, at the end. Until
+Each op of such a pass allocates a node and keeps its inputs, and all of it is freed again, unused, at the end. Until
 then the activations of the forward pass stay in memory, too.
 
 ## How to fix it
-Leave `create_graph` out where the gradients are only applied. A gradient that another loss is computed from (a
+Remove `create_graph` where gradients are only applied. A gradient from which another loss is computed (a
 penalty, second-order meta-learning, forces that are trained) needs it; for first-order meta-learning
 `grad.detach()` is enough.
 
 ## When to leave it
-Where the gradient is differentiated again in steps that were not recorded. Write `create_graph=model.training` where
+Where the gradient is differentiated again in steps that were not recorded. Write `create_graph=model.training` if
 an evaluation computes the same.
 """
 
@@ -58,7 +58,7 @@ from advisor.api import (
 from ..shared._places import often, place
 from ..shared._words import percent, time
 
-CONFIRMED = "measured pair on a CPU: first-order meta-learning with create_graph=True, and without"
+CONFIRMED = "measured pair on a CPU: first-order meta-learning with create_graph=True against without"
 
 Ints = npt.NDArray[np.int64]
 # Of a pass with its record, what was saved without it: nine models on a CPU (perceptrons, convolutions, transformers,
@@ -99,23 +99,23 @@ def check(
     saving = scale.saving(
         min(low * spent_us, bound_us),
         min(high * spent_us + NO_GRAD_SAVES * behind_us, bound_us),
-        "low: the least that such a pass was shorter without its record, of nine models on a CPU; high: the most, and "
-        "what no_grad gave back at most of the ops that work on its gradients",
+        "low: the least that such a pass gained without create_graph in nine models on a CPU; high: the most, plus "
+        "the most that no_grad saved of the ops that use its gradients",
     )
     if saving.high_us < min_share * scale.step_us:
         return
     where = next((line for one in vain[:_TRIED] if lines and (line := lines.where_op(one.nodes[0]))), None)
     yield Finding(
         message=(
-            f"A backward pass that records itself for a second one runs {often(len(vain) / steps.count)}"
-            f"{place(where)}, and no backward pass goes through that record: {time(scale.scaled(spent_us))} of each "
+            f"A backward pass with `create_graph=True` runs {often(len(vain) / steps.count)}"
+            f"{place(where)}, and no later backward pass uses its graph: {time(scale.scaled(spent_us))} of each "
             f"step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"passes": len(vain) / steps.count, "recorded_us": spent_us},
         fix=Fix(
-            "Do not record the backward pass",
+            "Remove `create_graph=True`",
             "exact",
             "grads = torch.autograd.grad(loss, weights, create_graph=True)",
             "grads = torch.autograd.grad(loss, weights)",
@@ -242,7 +242,7 @@ EXAMPLES = [
         "the gradients of an inner step are only applied, and recorded",
         _drawn(),
         saves_us=(40, 450),
-        says=("records itself", "once a step"),
+        says=("`create_graph=True`", "once a step"),
     ),
     Example("a gradient penalty: the record is differentiated", _drawn(followed=True), saves_us=None, near_miss=True),
     Example("without create_graph", _drawn(recorded=False), saves_us=None),

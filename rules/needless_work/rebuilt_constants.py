@@ -1,11 +1,11 @@
-"""Constants are computed anew in every step.
+"""Constants are recomputed in every step.
 
 ## What it looks at
-Ops of the training step whose results depend on nothing but numbers of the script and tensors that the script held
-for many steps and that nothing wrote meanwhile: grids, masks, positions, frozen weights, a data set that is prepared
-at each use. `advisor run` observes what ops read and write in two steps. Batches and what is made of them, draws,
-weights that are trained and what is written over later are never among them; nor is a part of a tensor that is
-another part in the next step.
+Ops of the training step whose results depend only on numbers of the script and on tensors that the script has held
+for many steps and that nothing has written to since: grids, masks, positions, frozen weights, a dataset that is
+preprocessed at each use. `advisor run` observes what ops read and write in two steps. Batches and what is computed from
+them, random numbers, weights that are trained and tensors that are overwritten later are never among them; nor is a
+slice of a tensor that is another slice in the next step.
 
 ## Why it costs time
 The result is the same each time, or one of a few, and could be kept.
@@ -14,8 +14,8 @@ The result is the same each time, or one of a few, and could be kept.
 Compute it before the loop, once for each input that occurs; in a module keep it with `register_buffer`.
 
 ## When to leave it
-Where a number of the script changes it from step to step, which stands in no trace: a schedule, a temperature. Where
-the results of all inputs together do not fit into memory, or weights are kept small (quantised) on purpose.
+Where a Python number changes it from step to step, which no trace shows: a schedule, a temperature. Where the results
+of all inputs together do not fit into memory, or weights are kept small (quantized) on purpose.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from ..shared._places import place
 from ..shared._words import percent, plural, time
 from ._reuse_saving import owned, reuse, saving_of
 
-CONFIRMED = "measured pair on a CPU: the rays of all pixels of a camera, made in each step"
+CONFIRMED = "measured pair on a CPU: the rays of all pixels of a camera, computed in each step against once"
 
 # Of a few calls that are all overhead the profiler may have made all that there seems to be: a third has to be sure.
 _SURE = 1 / 3
@@ -86,7 +86,7 @@ def check(
     yield Finding(
         message=(
             f"Each step runs {plural(per_step, 'op')}{place(next(iter(work.where), None))} whose results depend only "
-            f"on numbers of the script and on tensors that nothing writes: {time(scale.scaled(work.us))} of it "
+            f"on Python numbers and on tensors that never change: {time(scale.scaled(work.us))} of it "
             f"({percent(work.us / steps.step_us)})."
         ),
         saving=saving,
@@ -123,7 +123,7 @@ EXAMPLES = [
         draw(_STEPS, us=100, **_OPS),
         facts=_facts([0, 1]),
         saves_us=(1350, 1600),
-        says=("2 ops whose results depend only on numbers",),
+        says=("2 ops whose results depend only on Python numbers",),
     ),
     Example(
         "the same beside a GPU",

@@ -1,25 +1,25 @@
-"""Features of the same samples are computed anew in each epoch.
+"""Features of frozen layers are recomputed in every epoch.
 
 ## What it looks at
-Layers of the forward pass that nothing trains and that see the samples as the data set gives them, where it gives
-the same ones in each epoch: a frozen backbone below a new head, a teacher, a fixed encoder. `advisor run` looks at
-which tensors ops read in two steps of its own. Counted is what works on each sample by itself with tensors that nobody
-writes, up to the first op that does more than that. The weights are looked at again at each later epoch. Random numbers
-end it, wherever they are drawn: in the data set, by an augmentation on the device, by dropout, in Python; so do
-normalisations that learn statistics. Whether workers draw is not known, so of samples that they load nothing is said,
-nor of batches that have another shape in each step.
+Layers of the forward pass that are not trained and whose input is the samples as the dataset returns them, if it
+returns the same ones in each epoch: a frozen backbone below a new head, a teacher, a fixed encoder. `advisor run`
+observes which tensors ops read in two steps of its own. Counted are the ops that process each sample independently with
+tensors that nothing writes to, up to the first op that does more than that. The weights are checked again at each later
+epoch. Random numbers end the chain, wherever they are drawn: in the dataset, by an augmentation on the device, by
+dropout, in Python; so do normalizations that update running statistics. Whether loader workers draw random numbers is
+not known, so samples that they load are not reported, and neither are batches whose shape differs in each step.
 
 ## Why it costs time
-The result for a sample is the same in each epoch, down to the last digit. Of ten epochs nine compute it for nothing,
-and load pictures for it that are larger than their features.
+The result for a sample is the same in each epoch, bit for bit. Of ten epochs, nine compute it needlessly, and load
+images for it that are larger than their features.
 
 ## How to fix it
-Run the frozen part once over the data set, under `torch.no_grad()`, and train the rest on what it gives: a
-`TensorDataset` of features, or files of them where memory is short.
+Run the frozen part once over the dataset, under `torch.no_grad()`, and train the rest on its results: a
+`TensorDataset` of features, or files of them if memory is short.
 
 ## When to leave it
-Where the layers will be trained later, or the samples augmented. Where the features of all samples fit neither memory
-nor a fast disk: the finding says how large they are.
+Where the layers will be trained later, or the samples augmented. Where the features of all samples fit neither into
+memory nor on a fast disk: the finding says how large they are.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from ..shared._places import place
 from ..shared._words import count, percent, size, time
 from ._reuse_saving import reuse, saving_of
 
-CONFIRMED = "measured pair on a CPU: a frozen backbone that is asked in each of ten epochs, and once"
+CONFIRMED = "measured pair on a CPU: a frozen backbone that runs in each of ten epochs against once"
 
 Ints = npt.NDArray[np.int64]
 # Passes over the data set from which on there is an epoch that need not compute; the last batch may have been dropped.
@@ -110,10 +110,10 @@ def check(
         return
     yield Finding(
         message=(
-            f"Layers that nothing trains compute features of the same {count(samples)} samples "
+            f"Frozen layers compute features of the same {count(samples)} samples "
             f"{count(round(passes))} times{place(next(iter(work.where), None))}: "
             f"{time(scale.scaled(work.us))} of each step ({percent(work.us / steps.step_us)}). "
-            f"Kept, they take {size(samples * seen.kept_bytes)}."
+            f"Stored, the features take {size(samples * seen.kept_bytes)}."
         ),
         saving=saving,
         where=work.where,
@@ -179,8 +179,8 @@ def _over_all_epochs(each: Saving, passes: float, more_us: float, fewer_us: floa
 
     more_us, fewer_us: what reading features takes more than reading samples does, and less; at most, each.
     """
-    how = "low: one of all epochs computes the features, and they are read at 1 GB/s where they are larger than the "
-    how += "samples; high: that one counts as none, and a smaller sample is fetched in less time"
+    how = "low: the features are computed in one epoch, and read at 1 GB/s if they are larger than the samples; "
+    how += "high: without that epoch, and with less time to fetch a smaller sample"
     first = replace(each, low_us=each.low_us * (1 - 1 / passes))
     low = less_by(first, (0.0, more_us)).low_us
     return Saving(low, min(each.high_us + fewer_us, scale.step_us), each.basis, how)

@@ -1,21 +1,21 @@
-"""One graph is walked backward several times in a step.
+"""Several backward passes run through the same graph in one step.
 
 ## What it looks at
-The nodes of autograd's graph, each by the number of the forward op that recorded it. A number that comes up in several
-backward passes is a node that was evaluated as often. Counted are passes that add their gradients up in the same
-parameters, while nothing between them reads, drops or applies what the first ones stored.
+The nodes of autograd's graph, each identified by the number of the forward op that recorded it. A number that occurs in
+several backward passes is a node that was evaluated that many times. Counted are passes that accumulate gradients into
+the same parameters, while nothing between them reads, clears or applies the gradients of the first ones.
 
 ## Why it costs time
-`loss.backward(retain_graph=True)` for each of several losses goes through all layers that they share once per loss.
-Gradients are sums: one pass from the sum of the losses gives the same ones, and evaluates each node once. Keeping the
-graph holds its activations in memory for longer, too.
+`loss.backward(retain_graph=True)` for each of several losses runs through all layers that they share once per loss.
+Gradients are sums: one pass from the sum of the losses gives the same ones, and evaluates each node once. Retaining the
+graph also keeps its activations in memory for longer.
 
 ## How to fix it
-`sum(losses).backward()`, or `torch.autograd.backward(losses)` where the losses are not of one device.
+`sum(losses).backward()`, or `torch.autograd.backward(losses)` if the losses are not on one device.
 
 ## When to leave it
-Where the gradients of each loss are wanted by themselves, to weigh or project them against each other. Gradients that
-are added up in another order differ in their last digits.
+Where the gradients of each loss are needed separately, to weight or project them against each other. Gradients that
+are summed in another order differ in their last digits.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from ..shared._places import place
 from ..shared._words import count, percent, time
 from ._repeated_nodes import repeated
 
-CONFIRMED = "measured pair on a CPU: three losses of one network, backward one by one and as a sum"
+CONFIRMED = "measured pair on a CPU: three losses of one network, one backward pass each against one for their sum"
 
 Ints = npt.NDArray[np.int64]
 
@@ -85,7 +85,7 @@ def check(
     # Where branches of the losses meet, a sum comes instead: a repeated row on as many bytes stays for it.
     least = np.setdiff1d(found.rows, found.sums)
     how = (
-        "low: evaluations of shared nodes but the first, less the sums that come where the branches meet; high: all of "
+        "low: all evaluations of shared nodes but the first, minus the sums needed where branches meet; high: all of "
     )
     claims: tuple[str, ...]
     if breakdown.on_device:
@@ -107,15 +107,15 @@ def check(
     where = next((line for row in found.roots[:_TRIED].tolist() if lines and (line := lines.where_op(row))), None)
     yield Finding(
         message=(
-            f"{count(found.passes)} backward passes go through one graph{place(where)} and evaluate up to "
-            f"{count(found.shared)} of its nodes each, for gradients that are only added up: the repeats take "
+            f"{count(found.passes)} backward passes run through the same graph{place(where)} and evaluate up to "
+            f"{count(found.shared)} of its nodes each, for gradients that are only summed: the repeats take "
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"passes": found.passes, "shared_nodes": found.shared, "repeated_us": spent_us},
         fix=Fix(
-            "Add the losses up and go backward once",
+            "Sum the losses and call `backward()` once",
             "numerics",
             "for weight, loss in zip(weights, losses):\n    (weight * loss).backward(retain_graph=True)",
             "sum(weight * loss for weight, loss in zip(weights, losses)).backward()",
@@ -195,7 +195,7 @@ EXAMPLES = [
         "two losses of one network, backward one by one",
         _drawn(),
         saves_us=(1000, 1700),
-        says=("2 backward passes go through one graph", "up to 2 of its nodes"),
+        says=("2 backward passes run through the same graph", "up to 2 of its nodes"),
     ),
     Example("the same beside a GPU", _drawn(on_device=True), saves_us=(900, 1200), says=("2 backward passes",)),
     Example("each loss has a graph of its own", _drawn(one_graph=False), saves_us=None, near_miss=True),

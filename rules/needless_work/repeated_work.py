@@ -1,27 +1,27 @@
-"""Results are computed again from the same tensors within one step.
+"""The same results are computed more than once within a step.
 
 ## What it looks at
-Ops of the training step that compute what an earlier op of the same step had computed: the same op with the same
-arguments on the same values, which nothing wrote to in between. Which tensors an op reads stands in no profile;
-`advisor run` looks at it in two steps of its own. Draws of random numbers, ops that write into what they are given,
-and layers that keep running statistics are never among them, nor is what a checkpoint computes again in the backward
-pass or what an evaluation beside the training computes. A number of Python's in an op is not seen where it became a
-tensor; what was made with it counts as new, but for a closure that the loop calls besides the optimizer's step. What
-autocast converts for an op counts as an op of its own.
+Ops of the training step that compute what an earlier op of the same step has computed: the same op with the same
+arguments on the same values, which nothing wrote to in between. Which tensors an op reads is in no profile;
+`advisor run` observes it in two steps of its own. Random ops, ops that write to their inputs, and layers that update
+running statistics are never among them, nor is what checkpointing recomputes in the backward pass or what an evaluation
+shares with the training. A Python number in an op is not visible if it was converted to a tensor; what was computed
+with it counts as new, except in a closure that the loop calls in addition to the optimizer's step. What autocast
+converts for an op counts as an op of its own.
 
 ## Why it costs time
-The work is done twice, or at each time step of a loop, for the same numbers; where gradients are taken its part of the
-backward pass runs as often.
+The work is done twice, or at each time step of a loop, for the same numbers; where gradients are needed, its part of
+the backward pass runs as often.
 
 ## How to fix it
-Keep the first result and pass it on: let `forward` return what its caller computes once more. A weight that is made at
-each use (`torch.nn.utils.parametrize`, spectral norm, an orthogonal matrix) is made once in
+Keep the first result and pass it on: let `forward` return what its caller would compute again. A weight that is
+computed at each use (`torch.nn.utils.parametrize`, spectral norm, an orthogonal matrix) is computed once in
 `with parametrize.cached():` around the passes. A closure is for `optimizer.step(closure)` alone, which returns its
-loss. Autocast keeps the weights that it has cast until its region ends, so one region belongs around a loop, not one
-into each of its turns; what is no weight it casts at each use: cast that yourself.
+loss. Autocast caches the weights that it has cast until its region ends, so put one region around a loop, not one
+into each of its iterations; tensors that are not weights are cast at each use: cast those yourself.
 
 ## When to leave it
-Where keeping the result costs more memory than there is. Gradients are then added up before the backward pass instead
+Where keeping the result needs more memory than there is. Gradients are then summed before the backward pass instead
 of after it, so their last digits differ.
 """
 
@@ -55,7 +55,7 @@ from advisor.api import (
 )
 
 from ..shared._places import place
-from ..shared._words import count, percent, plural, time
+from ..shared._words import percent, plural, time
 from ._reuse_saving import owned, reuse, saving_of
 
 CONFIRMED = "measured pairs on a CPU: an encoder that runs twice on a batch, a weight that is built at each time step"
@@ -93,13 +93,13 @@ def check(
     where = place(next(iter(work.where), None))
     took = trace.events.dur_ns
     fix = _ONCE
-    message = f"{count(per_step)} ops a step{where} compute again, from the same tensors, what the step has already: "
+    message = f"{plural(per_step, 'op')} a step{where} computed again from the same tensors: "
     if work.passes:
         fix = _ONE_PASS
         message = f"A loss and its backward pass{where} are computed again from the same tensors and weights: "
     elif 2 * took[work.casts].sum() > took[rows].sum():
         fix = _ONE_REGION
-        message = f"Autocast converts {plural(len(work.casts) / steps.count, 'tensor')} a step{where} once more: "
+        message = f"Autocast converts {plural(len(work.casts) / steps.count, 'tensor')} a step{where} more than once: "
     yield Finding(
         message=message + spent,
         saving=saving,
@@ -111,19 +111,19 @@ def check(
 
 
 _ONCE = Fix(
-    "Compute it once and pass it on",
+    "Compute it once and reuse the result",
     "numerics",
     "rate = model(x)\nmean, logvar = model.encode(x)",
     "rate, mean, logvar = model(x)  # forward returns what it has encoded",
 )
 _ONE_PASS = Fix(
-    "Ask for the loss once: the optimizer's step calls the closure, and returns what that returns",
+    "Use the loss that `optimizer.step(closure)` returns",
     "exact",
     "loss = closure()\noptimizer.step(closure)",
     "loss = optimizer.step(closure)",
 )
 _ONE_REGION = Fix(
-    "Open autocast once around all of it: what it casts is kept until the region ends",
+    "Put one autocast region around the loop: casts of weights are cached until it ends",
     "numerics",
     'for _ in range(rounds):\n    with torch.autocast("cuda", dtype=torch.bfloat16):\n        state = model(state)',
     'with torch.autocast("cuda", dtype=torch.bfloat16):\n    for _ in range(rounds):\n        state = model(state)',
@@ -198,7 +198,7 @@ EXAMPLES = [
         draw(_STEPS, us=100, **_PASSES),
         facts=_facts([(2, 0)]),
         saves_us=(750, 1050),
-        says=("1 ops a step compute again", "in the backward pass"),
+        says=("1 op a step computed again", "in the backward pass"),
     ),
     Example(
         "each result has a backward pass of its own, which goes through the first one then",

@@ -1,22 +1,22 @@
-"""Forward pass runs a second time for a result that the first one had.
+"""A second forward pass recomputes an output that the first one returned.
 
 ## What it looks at
 Ops that autograd recorded, that no backward pass followed, and that are the same ops on the same shapes as those of
-the forward pass that was trained in the same step, with the same weights: no optimizer step lies between them, and
-both drop out or neither does. One that ran once in a window of several steps is left aside. Under `torch.no_grad()`
-a second network of the same form may run, such as a target network; a pass there counts where `advisor run`, which
-looks at two steps of its own for it, saw its ops read the very tensors that the trained pass had read before them.
+the training forward pass of the same step, with the same weights: no optimizer step lies between them, and both or
+neither apply dropout. A pass that ran once in a window of several steps is ignored. Under `torch.no_grad()` the second
+network may be another one of the same form, such as a target network; a pass there counts if `advisor run`, which
+observes two steps of its own for this, saw its ops read exactly the tensors that the training pass had read before.
 
 ## Why it costs time
 A forward pass is about a third of a training step. Running it again for the accuracy, a log or a plot pays that
-third twice, and records a graph that nobody uses.
+third twice, and records a graph that is never used.
 
 ## How to fix it
 Keep the output of the first pass and compute the metric from it, detached: `logits.detach().argmax(1)`.
 
 ## When to leave it
-When the second pass sees other inputs or another network of the same form: then run it under `torch.no_grad()`. A
-network with dropout gives other numbers in training mode than in evaluation mode; a metric of the evaluation mode
+When the second pass has other inputs or another network of the same form: then run it under `torch.no_grad()`. A
+network with dropout gives other results in training mode than in evaluation mode; a metric in evaluation mode
 needs its own pass.
 """
 
@@ -124,7 +124,7 @@ def _costs(
         spent_us, claims = steps.per_step_us(total(spans)), ("forward", "other_ops", "host")
         gone = edits.remove_time(spans)
     bound_us = sum(breakdown.us(part) for part in claims)
-    how = "low: it sees other inputs, or another mode is wanted; high: the step without the second pass"
+    how = "low: it has other inputs, or needs another mode; high: the step without the second pass"
     modelled = scale.saving(0.0, min(spent_us, bound_us), how)
     saving = replayed_or(modelled, replay, [], [gone], how, scale.scaled(bound_us))
     if not breakdown.on_device:
@@ -140,7 +140,7 @@ def _recorded(
     per_step = len(runs) / steps.count
     return Finding(
         message=(
-            f"A forward pass that is trained runs again {often(per_step)}{place(where)}, with the same ops "
+            f"The training forward pass is repeated {often(per_step)}{place(where)}, with the same ops "
             f"and shapes and no backward pass: {time(scale.scaled(spent_us))} of each step "
             f"({percent(spent_us / steps.step_us)})."
         ),
@@ -188,7 +188,7 @@ EXAMPLES = [
             H=linear(8),
         ),
         saves_us=(0, 1000),
-        says=("runs again once a step",),
+        says=("repeated once a step",),
     ),
     Example(
         "the same beside a GPU",

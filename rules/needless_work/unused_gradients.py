@@ -1,18 +1,18 @@
 """Gradients are computed that no optimizer applies.
 
 ## What it looks at
-The gradients that each backward pass stores, against the parameters that the optimizers update, told by their shapes
-and numbers. Some belong to parameters that no optimizer has; others are dropped again before a step of their optimizer:
-in the next backward pass there is nothing to add to. And where one pass stores more gradients than all optimizers have
-parameters, those that pile up in every pass are told from those that are dropped after each step, though their shapes
-are equal: a target network's from the network's. What the backward pass does after the last used gradient is work
-for nothing, and so is what leads from a layer that hands no gradient on up to where a used one is made. Within layers
-whose gradient is handed on, the products that only make an unused gradient count. Last come gradients of tensors that
-are no parameters, a batch that asks for them: they count where no op works on a tensor of that shape until the next
-forward pass.
+The gradients that each backward pass stores, against the parameters that the optimizers update, identified by their
+shapes and numbers. Some belong to parameters that are in no optimizer; others are cleared before a step of their
+optimizer: the next backward pass then finds no gradient to accumulate into. Where one pass stores more gradients than
+all optimizers have parameters, those that accumulate in every pass are distinguished from those that are cleared after
+each step, even if their shapes are equal: a target network's from the network's. What the backward pass does after the
+last used gradient is wasted, and so is the path from a layer that passes no gradient on to where a used one is
+computed. Within layers whose gradient is passed on, the matrix multiplications that only compute an unused gradient
+count. Last come gradients of tensors that are not parameters, such as a batch with `requires_grad`: they count if no op
+uses a tensor of that shape until the next forward pass.
 
 ## Why it costs time
-Leaving parameters out of the optimizer does not stop autograd: it goes on through a frozen network down to its first
+Leaving parameters out of the optimizer does not stop autograd: it continues through a frozen network down to its first
 layer, computes a gradient for every weight, and keeps all activations of the forward pass for that. That is up to two
 thirds of the work on the frozen part, and its memory.
 
@@ -22,7 +22,7 @@ thirds of the work on the frozen part, and its memory.
 `discriminator(fake.detach())`. A batch needs no `requires_grad_()`, nor `Variable(batch, requires_grad=True)`.
 
 ## When to leave it
-Gradients that are read by hand, for a penalty or a picture, or applied without an optimizer.
+Gradients that the script itself reads, for a penalty or a plot, or applies without an optimizer.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ from ._needless_cost import saving_of
 from ._needless_nodes import Needless, needless
 
 CONFIRMED = (
-    "measured pairs on a CPU: a head, adapters, a student, a discriminator and target networks, with and without the "
-    "other gradients"
+    "measured pairs on a CPU: a head, adapters, a student, a discriminator and target networks, with and without "
+    "gradients of the other parts"
 )
 
 Ints = npt.NDArray[np.int64]
@@ -99,8 +99,8 @@ def check(
         return
     if not known.applied:
         raise Missing(
-            "which gradients are applied is not known: the trace holds no op inside an optimizer's step (torch before "
-            "2.3 leaves its rows out once torch.compile was used)"
+            "which gradients are applied is not known: the trace has no op inside an optimizer's step (torch before "
+            "2.3 does not record them once torch.compile was used)"
         )
     verdicts = uses(found, updates(trace, nesting, facts.optimizers), known)
     verdicts = with_unread(trace, steps, nesting, found, verdicts)
@@ -127,33 +127,33 @@ def _finding(
     spent = f"{time(scale.scaled(sure_us))} of each step ({percent(sure_us / steps.step_us)})"
     if kind == NEVER:
         message = (
-            f"A backward pass makes gradients of {count(rows.gradients)} parameters, of which the optimizer updates "
-            f"{count(applied)}: {spent} goes into gradients that nobody applies."
+            f"A backward pass computes gradients of {count(rows.gradients)} parameters, of which the optimizer updates "
+            f"{count(applied)}: {spent} goes into gradients that are never applied."
         )
         fix = Fix(
-            "Freeze what is not trained",
+            "Call `requires_grad_(False)` on what is not trained",
             "exact",
             "optimizer = torch.optim.AdamW(model.head.parameters(), ...)",
             "model.backbone.requires_grad_(False)\noptimizer = torch.optim.AdamW(model.head.parameters(), ...)",
         )
     elif kind == UNREAD:
         message = (
-            f"A backward pass makes gradients of {plural(rows.unread, 'tensor')} beside those of the parameters (of "
-            f"the batch above all), and no op reads them: {spent} at least."
+            f"A backward pass computes gradients of {plural(rows.unread, 'tensor')} other than parameters (typically "
+            f"the batch), and no op reads them: {spent} at least."
         )
         fix = Fix(
-            "Ask for no gradient of a batch",
+            "Remove `requires_grad_()` from the batch",
             "exact",
             "inputs = batch.to(device).requires_grad_()\nscores = model(inputs)",
             "scores = model(batch.to(device))",
         )
     else:
         message = (
-            f"A backward pass runs on to {plural(rows.unread, 'parameter')} whose gradients are dropped again before "
+            f"A backward pass computes gradients of {plural(rows.unread, 'parameter')} that are cleared before "
             f"an optimizer applies them: {spent}."
         )
         fix = Fix(
-            "Detach what this loss does not train",
+            "Detach the input from the network that this loss does not train",
             "exact",
             "loss = criterion(discriminator(fake), zeros)",
             "loss = criterion(discriminator(fake.detach()), zeros)",
@@ -263,7 +263,7 @@ EXAMPLES = [
         _in_turns(added=False),
         facts=_TWO,
         saves_us=(500, 1200),
-        says=("dropped again",),
+        says=("cleared before",),
     ),
     Example(
         "both losses train the generator: its gradients add up until its optimizer steps",
@@ -277,7 +277,7 @@ EXAMPLES = [
         _drawn((3, 512), (64, 512), known=False),
         facts=_frozen(1),
         saves_us=(800, 1900),
-        says=("of 1 tensor beside those of the parameters",),
+        says=("of 1 tensor other than parameters",),
     ),
     Example(
         "the gradient of a batch is drawn as a picture",

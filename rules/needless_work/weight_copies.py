@@ -1,14 +1,14 @@
 """All weights of the model are copied within the step.
 
 ## What it looks at
-On machines without an accelerator: runs of copies and clones, outside of the optimizer and the loader, that cover
+On machines without an accelerator: sequences of copies and clones, outside of the optimizer and the loader, that cover
 every parameter of the model by its shape: deep copies of `state_dict()`, snapshots, a target network that is
-overwritten. Where gradients come from `torch.autograd.grad` a copy may be what the script trains: then only copies of
-twice as much, with weights that are not trained.
+overwritten. Where gradients come from `torch.autograd.grad`, a copy may be what the script trains: then only copies of
+twice as much, with weights that are not trained, count.
 
 ## Why it costs time
-A copy reads and writes every weight, into memory that has to be fetched anew each time: about as much traffic as the
-optimizer's own step. Python walks through the whole dictionary besides.
+A copy reads and writes every weight, into memory that is newly allocated each time: about as much traffic as the
+optimizer's own step. In addition, Python iterates over the whole dictionary.
 
 ## How to fix it
 Copy when it is needed: at the end of an epoch, or when the validation has improved, not after each step. For an
@@ -109,7 +109,7 @@ def check(
         where=(where,) if where else (),
         facts={"copies": len(runs) / steps.count, "bytes": each, "copy_us": spent_us},
         fix=Fix(
-            "Copy the weights when they are needed, not in every step",
+            "Copy the weights only when they are needed, not in every step",
             "exact",
             "for inputs, targets in loader:\n    ...\n    weights = copy.deepcopy(model.state_dict())",
             "for inputs, targets in loader:\n    ...\nweights = copy.deepcopy(model.state_dict())",

@@ -1,21 +1,21 @@
-"""The host stands still while data is copied.
+"""The host waits while data is copied.
 
 ## What it looks at
-Large copies between pinned memory and the device, or from the device to the host, that keep the host waiting in the
-call until the data has moved, and during which no kernel runs. (Copies from pageable memory are the rule
-pageable-copies; a few bytes read back, as `.item()` does, are sync-in-loop.)
+Large copies between pinned memory and the device, or from the device to the host, that block the host in the
+call until the data has moved, and during which no kernel runs. (Copies from pageable memory are reported by the rule
+pageable-copies; a few bytes read back, as `.item()` does, by sync-in-loop.)
 
 ## Why it costs time
 `.to(device)` and `.cpu()` wait for the copy by default. The host cannot launch the next kernels meanwhile, and the
 device does nothing but copy.
 
 ## How to fix it
-From pinned memory `.to(device, non_blocking=True)` returns at once; the stream keeps copy and kernels in order.
-Fetch and copy the next batch before the present one is used. Outputs: keep them on the device and move them once
+From pinned memory, `.to(device, non_blocking=True)` returns at once; the stream keeps copy and kernels in order.
+Fetch and copy the next batch before the current one is used. Outputs: keep them on the device and copy them once
 per epoch.
 
 ## When to leave it
-Copies whose data the host needs at that very moment. With `non_blocking=True` from the device to the host, the host
+Copies whose data the host needs immediately. With `non_blocking=True` from the device to the host, the host
 must wait for an event before it reads the result.
 """
 
@@ -73,14 +73,14 @@ def check(
 
 
 def _saving(site: CopySite, cost_us: float, scale: Scale, replay: Replay | None) -> Saving:
-    how = "nothing if the next kernel needs these very data; at most the copy's exposed time"
+    how = "nothing if the next kernel needs this data; at most the copy's exposed time"
     beside = [edits.unsync(np.array(site.ops_rows, int)), edits.move(np.array(site.rows, int))]
     return replayed_or(
         scale.saving(0.0, cost_us, how),
         replay,
         [],
         beside,
-        "low: the next kernel needs these very data; high: the step replayed with the copy beside it",
+        "low: the next kernel needs this data; high: the step replayed with the copy overlapped",
         scale.scaled(cost_us),
     )
 
@@ -111,9 +111,9 @@ def _finding(site: CopySite, cost_us: float, saving: Saving, steps: Steps, scale
 
 def _fix(to_device: bool) -> Fix:
     if to_device:
-        return Fix("Copy without waiting", "exact", "x = x.to(device)", "x = x.to(device, non_blocking=True)")
+        return Fix("Pass `non_blocking=True`", "exact", "x = x.to(device)", "x = x.to(device, non_blocking=True)")
     return Fix(
-        "Keep results on the device, move them once",
+        "Keep results on the device and copy them once",
         "exact",
         "outputs.append(out.cpu())",
         "outputs.append(out.detach())\n# after the epoch:\noutputs = torch.cat(outputs).cpu()",

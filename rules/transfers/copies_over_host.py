@@ -1,19 +1,19 @@
-"""Data travels from GPU to GPU by way of the host.
+"""Data is copied from GPU to GPU through the host.
 
 ## What it looks at
-Copies of one size that leave a device for the host and reach another device right afterwards, in one process.
+Copies of one size that go from a device to the host and to another device right afterwards, in one process.
 
 ## Why it costs time
-The data crosses the bus twice, and the second copy waits for the first. A copy from device to device goes over their
-own links, or once over the bus.
+The data crosses the bus twice, and the second copy waits for the first. A direct copy between devices uses the links
+between them, or crosses the bus once.
 
 ## How to fix it
-`tensor.to("cuda:1")` straight from the other device, without `.cpu()` or `.numpy()` in between. Where that is what the
-script does, the devices cannot reach each other: see `nvidia-smi topo -m`, and whether the system's IOMMU or access
-control on the bus forbids it.
+`tensor.to("cuda:1")` directly from the other device, without `.cpu()` or `.numpy()` in between. If the script already
+does that, the devices have no peer access: see `nvidia-smi topo -m`, and whether the system's IOMMU or access control
+on the bus prevents it.
 
 ## When to leave it
-Virtual machines and boards that do not let devices reach each other. Data that the host needs anyway.
+Virtual machines and boards that do not allow peer access. Data that the host needs anyway.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def check(
     moved = sum(int(events.bytes[second]) for _, second in pairs) / steps.count
     yield Finding(
         message=(
-            f"{size(moved / many)} go {often(many)} from one GPU to the host and from there to another: the second way "
-            f"alone takes {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"{size(moved / many)} are copied {often(many)} from one GPU to the host and from there to another: "
+            f"the second copy takes {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
-        saving=scale.saving(0.0, spent_us, "low: the copies run beside other work; high: one of the two ways is gone"),
+        saving=scale.saving(0.0, spent_us, "low: the copies overlap with other work; high: one of the two is gone"),
         facts={"pairs": many, "bytes": moved, "second_us": spent_us},
         fix=Fix(
-            "Copy from device to device",
+            "Copy directly from device to device",
             "exact",
             'hidden = hidden.cpu().to("cuda:1")',
             'hidden = hidden.to("cuda:1", non_blocking=True)',

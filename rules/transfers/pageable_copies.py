@@ -1,17 +1,17 @@
 """Batches are copied to the GPU from pageable memory.
 
 ## What it looks at
-Copies from the host to the device whose source is ordinary, pageable memory, and the time in which such a copy runs
+Copies from the host to the device whose source is ordinary, pageable memory, and the time for which such a copy runs
 and no kernel does.
 
 ## Why it costs time
-The device can fetch only from page-locked ("pinned") memory. From pageable memory the driver first copies piece by
-piece into a pinned buffer of its own, the host stands in the call meanwhile, and `non_blocking=True` has no effect.
+The device can read only from page-locked ("pinned") memory. From pageable memory the driver first copies piece by
+piece into a pinned buffer of its own; the host is blocked in the call meanwhile, and `non_blocking=True` has no effect.
 
 ## How to fix it
-`DataLoader(..., pin_memory=True)` pins each batch in a thread of its own; then `.to(device, non_blocking=True)`
-returns at once and the copy can run beside the kernels of the step before. A batch of a class of your own needs a
-method `pin_memory()`. Tensors that do not come from a loader: `tensor.pin_memory()` once, and reuse it.
+`DataLoader(..., pin_memory=True)` pins each batch in a background thread; then `.to(device, non_blocking=True)`
+returns at once and the copy can overlap with the kernels of the previous step. A custom batch class needs a
+method `pin_memory()`. Tensors that do not come from a loader: call `tensor.pin_memory()` once, and reuse it.
 
 ## When to leave it
 Copies of a few kilobytes. Hosts short of memory: pinned memory cannot be swapped.
@@ -63,7 +63,7 @@ def check(
     min_share: float = 0.01,  # two words in two lines; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     if copies.h2d_pageable_bytes is None or copies.pageable_us is None:
-        raise Missing("this trace does not tell pageable from pinned memory; the vendor's profiler leaves it out")
+        raise Missing("this trace does not distinguish pageable from pinned memory; the vendor's profiler omits it")
     exposed_us = min(copies.pageable_us, copies.exposed_us, breakdown.us("exposed_copy"))
     if exposed_us < min_share * steps.step_us:
         return
@@ -72,12 +72,12 @@ def check(
     data = np.array([row for site in sites for row in site.rows], int)
     saving = replayed_or(
         scale.saving(
-            0.0, exposed_us, "nothing if the copy stays in the way and as slow as now; at most its exposed time"
+            0.0, exposed_us, "nothing if the copy stays exposed and as slow as now; at most its exposed time"
         ),
         replay if sites else None,
         [],
         [edits.unsync(ops), edits.move(data)],
-        "low: the copy stays in the way and as slow as now; high: the step replayed with the copy beside it",
+        "low: the copy stays exposed and as slow as now; high: the step replayed with the copy overlapped",
         scale.scaled(exposed_us),
     )
     if saving.high_us < min_share * scale.step_us:
@@ -87,10 +87,10 @@ def check(
     calls = copies.pageable_calls or 0.0
     yield Finding(
         message=(
-            f"{size(copies.h2d_pageable_bytes)} a step reach the GPU from pageable memory, in {count(calls)} "
+            f"{size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in {count(calls)} "
             f"{'copy' if calls == 1 else 'copies'} at {size(rate)}/s; "
             f"for {time(scale.scaled(exposed_us))} of each step "
-            f"({percent(exposed_us / steps.step_us)}) it does nothing else."
+            f"({percent(exposed_us / steps.step_us)}) the GPU does nothing else."
         ),
         saving=saving,
         where=tuple(site.where for site in sites if site.where)[:3],
@@ -109,13 +109,13 @@ def check(
 def _fix(facts: Loader | None) -> Fix:
     if facts and facts.pin_memory:
         return Fix(
-            "Pin these tensors too: the loader pins only the tensors, lists and dicts that it knows",
+            "Pin these tensors too: the loader pins only tensors, lists, dicts and types with `pin_memory()`",
             "exact",
             "x = x.to(device)",
             "x = x.pin_memory().to(device, non_blocking=True)  # or give the batch's class a method pin_memory()",
         )
     return Fix(
-        "Pin the batches and copy them without waiting",
+        "Set `pin_memory=True` and copy with `non_blocking=True`",
         "exact",
         f"loader = {loader_call(facts)}\nx = x.to(device)",
         f"loader = {loader_call(facts, pin_memory=True)}\nx = x.to(device, non_blocking=True)",

@@ -1,20 +1,20 @@
-"""Page-locked memory is fetched from the driver in the steps.
+"""Pinned memory is allocated and freed within the steps.
 
 ## What it looks at
-Calls of `cudaHostAlloc`, `cudaFreeHost` and their kin on the loop's thread inside the profiled steps. PyTorch keeps
-page-locked memory of the host for the next tensor of that size, so a training that has settled makes none.
+Calls of `cudaHostAlloc`, `cudaFreeHost` and similar functions on the training loop's thread inside the profiled steps.
+PyTorch caches pinned host memory for the next tensor of that size, so a training in steady state makes no such calls.
 
 ## Why it costs time
-The driver locks page after page and maps them for the device: some hundred microseconds for each megabyte, in which the
-loop stands still, and giving memory back waits for the device. `x.pin_memory()` in the loop on tensors of ever new
-sizes does it, and so do libraries that pin buffers of their own in each step.
+The driver locks page after page and maps them for the device: some hundred microseconds for each megabyte, during which
+the loop waits, and freeing the memory waits for the device. `x.pin_memory()` in the loop on tensors of ever new
+sizes causes it, and so do libraries that pin buffers of their own in each step.
 
 ## How to fix it
-Let the DataLoader pin batches (`pin_memory=True`): its own thread does it beside the step. Or make one page-locked
+Let the DataLoader pin batches (`pin_memory=True`): a background thread does it during the step. Or allocate one pinned
 buffer before the loop and copy each batch into it.
 
 ## When to leave it
-Sizes that come for the first time, which are kept from then on.
+Sizes that occur for the first time and are cached from then on.
 """
 
 from __future__ import annotations
@@ -68,14 +68,15 @@ def check(
     where = first_line(lines, rows)
     yield Finding(
         message=(
-            f"Page-locked memory is fetched or given back in {plural(len(rows) / steps.count, 'call')} a step"
-            f"{place(where)}, which take the loop {time(scale.scaled(spent_us))} ({percent(spent_us / steps.step_us)})."
+            f"Pinned memory is allocated or freed in {plural(len(rows) / steps.count, 'call')} a step"
+            f"{place(where)}, for which the loop waits {time(scale.scaled(spent_us))} "
+            f"({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"calls": len(rows) / steps.count, "calls_us": spent_us},
         fix=Fix(
-            "Let the loader's thread pin batches",
+            "Set `pin_memory=True` on the DataLoader instead of calling `pin_memory()`",
             "exact",
             "x = x.pin_memory().to(device, non_blocking=True)",
             "loader = DataLoader(dataset, pin_memory=True, ...)\nx = x.to(device, non_blocking=True)",

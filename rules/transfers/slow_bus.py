@@ -1,21 +1,22 @@
-"""Copies from pinned memory are far slower than the bus.
+"""Copies from pinned memory run far below the bandwidth of the bus.
 
 ## What it looks at
 Copies of 1 MB and more between pinned memory and the device: their bytes over their time, against the peak of the
-device's own link to the host, which is known by its name. Copies from pageable memory have a rule of their own.
+device's own link to the host, which is known by its name. Copies from pageable memory are reported by the rule
+pageable-copies.
 
 ## Why it costs time
-A large copy from pinned memory runs at 0.8 of the bus and more. Far below it the device sits in a slot of fewer lanes
-or of an older generation than it could use, the memory belongs to the other processor of the host, or other devices
-use the same lanes at the same time.
+A large copy from pinned memory reaches 0.8 of the bus bandwidth and more. If it is far below, the device sits in a slot
+of fewer lanes or of an older generation than it supports, the memory belongs to the host's other processor, or other
+devices use the same lanes at the same time.
 
 ## How to fix it
-`nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv` while the run copies says what the
-slot gives; `nvidia-smi topo -m` says which cores are near the device, and `numactl --cpunodebind=N --membind=N` keeps
-the process and its memory there.
+`nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv` while the run copies shows what the
+slot provides; `nvidia-smi topo -m` shows which cores are near the device, and `numactl --cpunodebind=N --membind=N`
+keeps the process and its memory there.
 
 ## When to leave it
-Machines whose board gives no more, and copies that are hidden behind kernels.
+Machines whose board provides no more, and copies that overlap with kernels.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def check(
         raise Missing(device.why)
     hardware = lookup(device.name, device.capability)
     if hardware is None or hardware.bus_gbs is None:
-        raise Missing(f"how fast the bus of {device.name or 'this device'} is, is not known")
+        raise Missing(f"the bus bandwidth of {device.name or 'this device'} is not known")
     events = trace.events
     pinned = events.of(Category.MEMCPY) & events.named("(Pinned -> Device)", "(Device -> Pinned)")
     rows = np.flatnonzero(pinned & (events.bytes >= _LARGE) & (events.dur_ns > 0) & links.inside)
@@ -85,7 +86,7 @@ def check(
     exposed_us = breakdown.us("exposed_copy")
     if rate >= max_rate or min(spent_us * (1 - factor), exposed_us) < min_share * steps.step_us:
         return
-    how = f"high: copies at {percent(_USUAL)} of the bus; low: nothing, where the board gives no more"
+    how = f"high: copies at {percent(_USUAL)} of the bus bandwidth; low: nothing, if the board provides no more"
     saving = replayed_or(
         scale.saving(0.0, min(spent_us * (1 - factor), exposed_us), how),
         replay,
@@ -99,13 +100,13 @@ def check(
     yield Finding(
         message=(
             f"Copies from pinned memory move {size(moved / steps.count)} a step at {moved / spent_ns:.3g} GB/s, "
-            f"{percent(rate)} of what the link of the {hardware.model} carries, and take "
+            f"{percent(rate)} of the bandwidth of the link of the {hardware.model}, and take "
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         facts={"copy_us": spent_us, "gb_per_second": moved / spent_ns, "link_gb_per_second": hardware.bus_gbs},
         fix=Fix(
-            "Keep the process and its memory near the device, after a look at what the slot gives",
+            "Check the PCIe link, then pin the process and its memory to the device's NUMA node",
             "exact",
             "python train.py",
             "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv\n"

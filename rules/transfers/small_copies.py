@@ -1,20 +1,21 @@
-"""Many small copies to the device instead of few.
+"""Many small tensors are copied to the device one by one.
 
 ## What it looks at
-Copies of at most 64 KB from host to device within the steps, by the user's line: how many each step makes, and what
-the host spends on starting them.
+Copies of at most 64 KB from host to device within the steps, by the user's line: how many each step makes, and the
+host's time to launch them.
 
 ## Why it costs time
-A small copy takes as long as a large one: some ten microseconds of the host for the call, and a few on the device
+A small copy has the overhead of a large one: some ten microseconds of the host for the call, and a few on the device
 whatever its size. A batch that is a dictionary of twenty tensors, or a list of targets for each image, pays that twenty
-times, and a host that is busy with it launches no kernels.
+times, and meanwhile the host launches no kernels.
 
 ## How to fix it
-Put what belongs together into one tensor before it is copied: in the `collate_fn`, by `torch.cat` or `torch.stack`,
-and take it apart on the device, where views cost nothing.
+Combine them into one tensor before the copy, in the `collate_fn`, with `torch.cat` or `torch.stack`, and split
+it on the device, where views cost nothing.
 
 ## When to leave it
-Where the device has enough to do and the host runs ahead: the copies are then hidden, and the replay says so.
+Where the device has enough to do and the host runs ahead: the copies then overlap with other work, and the replay shows
+it.
 """
 
 from __future__ import annotations
@@ -81,14 +82,14 @@ def check(
         spent_us = steps.per_step_us(_host_ns(trace, gone))
         bound_us = min(spent_us, sum(breakdown.us(part) for part in _PARTS))
         how = "low: the device has enough to do meanwhile; high: the step replayed with one copy instead of these"
-        modelled = scale.saving(0.0, bound_us, "at most what the host spends on these copies while the device is idle")
+        modelled = scale.saving(0.0, bound_us, "at most the host's time for these copies while the device is idle")
         saving = replayed_or(modelled, replay, [], [edits.remove(gone)], how, scale.scaled(bound_us))
         if saving.high_us < min_share * scale.step_us:
             continue
         yield Finding(
             message=(
                 f"{count(len(outer) / steps.count)} copies of at most {size(_SMALL_BYTES)} to the GPU in each step"
-                f"{place(where)}: starting them takes the host {time(scale.scaled(spent_us))} "
+                f"{place(where)}: launching them takes the host {time(scale.scaled(spent_us))} "
                 f"({percent(spent_us / steps.step_us)})."
             ),
             saving=saving,
@@ -101,7 +102,7 @@ def check(
 
 _PARTS = ("exposed_copy", "idle_launch")
 _FIX = Fix(
-    "Copy one tensor and take it apart on the device",
+    "Combine them into one tensor, copy it, and split it on the device",
     "exact",
     "batch = {name: x.to(device) for name, x in batch.items()}",
     "packed = torch.stack(list(batch.values())).to(device, non_blocking=True)  # of one shape and dtype\n"

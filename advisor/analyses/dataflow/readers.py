@@ -50,7 +50,7 @@ class Readers:
         """The readers. Missing where nobody looked."""
         waits = observed.seen.waits
         if len(waits) != len(observed.seen.ops) or not observed.places:
-            raise Missing("which ops read what others made was not recorded; capture the run with `advisor run`")
+            raise Missing("which ops read the results of others was not recorded; capture the run with `advisor run`")
         readers: list[list[int]] = [[] for _ in waits]
         for place, backs in enumerate(waits):
             for back in backs:
