@@ -1,4 +1,4 @@
-"""A layer runs after upsampling or expanding its input, though it could run before.
+"""A layer runs after its input is upsampled or expanded instead of before.
 
 ## What it looks at
 Linear layers and 1x1 convolutions (stride 1, no padding) that are the only reader of a tensor that was enlarged before

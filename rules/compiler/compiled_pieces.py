@@ -1,4 +1,4 @@
-"""Compiled code runs in many small regions, with guard checks and Python between them.
+"""Compiled code runs in many small regions, with guard checks for each.
 
 ## What it looks at
 Compiled regions of torch.compile that follow one another in a step: the cache lookup before each, which checks whether

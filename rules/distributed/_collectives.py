@@ -14,7 +14,7 @@ def fewer_bytes(trace: Trace, record: RankRecord | None, calls: float, bytes_: f
     wrapped = bool(known) or bool(trace.events.named("DistributedDataParallel.forward").any())
     if not wrapped and calls >= MANY:
         return Fix(
-            "Let DistributedDataParallel reduce gradients in buckets during the backward pass",
+            "Use DistributedDataParallel, which reduces gradients in buckets during the backward pass",
             "exact",
             "for p in model.parameters():\n    dist.all_reduce(p.grad)",
             "model = DistributedDataParallel(model, gradient_as_bucket_view=True)",
@@ -22,7 +22,7 @@ def fewer_bytes(trace: Trace, record: RankRecord | None, calls: float, bytes_: f
     bucket = float((known or {}).get("bucket_cap_mb") or 25)
     if wrapped and bytes_ is not None and bytes_ / max(calls, 1.0) < bucket * 0.5e6:
         return Fix(
-            "Reduce in fewer, larger buckets",
+            "Set a larger `bucket_cap_mb`, for fewer and larger reductions",
             "exact",
             "DistributedDataParallel(model)",
             f"DistributedDataParallel(model, bucket_cap_mb={bucket * 4:.0f}, gradient_as_bucket_view=True)",
@@ -30,14 +30,14 @@ def fewer_bytes(trace: Trace, record: RankRecord | None, calls: float, bytes_: f
     # Host-side backends do not all add up bf16.
     if not on_device or _in_16_bit(trace):
         return Fix(
-            "Communicate every second step: add up the gradients of two batches",
+            "Accumulate gradients over two batches, and reduce them every second step",
             "semantics",
             "loss.backward()\noptimizer.step()",
             "with model.no_sync() if step % 2 == 0 else nullcontext():\n    loss.backward()\n"
             "if step % 2 == 1:\n    optimizer.step()\n    optimizer.zero_grad()",
         )
     return Fix(
-        "Communicate half the bytes: reduce gradients in bf16",
+        "Reduce gradients in bf16, which halves the bytes",
         "numerics",
         "model = DistributedDataParallel(model)",
         "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n\n"

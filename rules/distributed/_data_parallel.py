@@ -80,7 +80,7 @@ def data_finding(
     saving = scale.saving(
         min(merged_us, high_us),
         high_us,
-        "low: start-up time that buckets of 25 MB merge away; high: what computation can hide, or half of it all",
+        "low: start-up time that buckets of 25 MB save; high: what can overlap with computation, or half of it all",
     )
     if breakdown.on_device:
         saving = _replayed(saving, replay, trace, steps, side, scale.scaled(exposed_us))
@@ -125,7 +125,7 @@ def _replayed(
     if side.calls >= MANY and side.bytes is not None:
         calls = np.flatnonzero(trace.events.named("c10d::"))
         merged = [edits.fuse(calls, into=round(buckets * steps.count))]
-    how = "low: fewer, larger collectives; high: the step replayed with them beside computation, or half their bytes"
+    how = "low: fewer, larger collectives; high: the step replayed with them overlapped, or with half their bytes"
     found = max(
         (
             replayed_or(modelled, replay, merged, [*merged, other], how, exposed_us)
@@ -135,7 +135,7 @@ def _replayed(
     )
     if found.high_us >= 0.5 * modelled.high_us:
         return found
-    how = "low: the replayed step stays as long, because the host's launches set its pace; high: once they do not"
+    how = "low: the replayed step takes as long, as it is limited by the host's launches; high: once it is not"
     return replace(modelled, low_us=min(found.low_us, modelled.low_us), how=how)
 
 

@@ -61,7 +61,7 @@ def finding(
         if breakdown.on_device:
             shorter = [edits.scale(kind.rows, 1 - share)]
             saving = replayed_or(saving, replay, [], shorter, how, min(bound_us, saving.high_us))
-    asked = ", asked for by compiled code" if kind.compiled >= _MOSTLY else ""
+    asked = ", launched by compiled code" if kind.compiled >= _MOSTLY else ""
     return Finding(
         message=message(
             breakdown.on_device,
@@ -101,24 +101,24 @@ def _change(
     """(share of the exposed time that goes at most, the change, what both ends of the range stand for)."""
     gathers = kind.kind == "sharded" or (kind.kind == "tensor" and not kind.sums)
     if gathers and kind.compiled >= _MOSTLY:
-        how = "high: what computation can hide; low: where each gather waits for what comes before it"
+        how = "high: what can overlap with computation; low: if each gather waits for what comes before it"
         return min(1.0, max(0.0, room_us) / kind.exposed_us), _REORDERED, how
     # What is gathered and never summed may be weights as well as what layers pass on.
     if kind.kind == "tensor" and kind.sums:
         spared_us = kind.exposed_us * _spared(kind.ranks) - others_us
-        how = "high: half as many ranks for a layer, gradients twice as long; low: where a rank cannot hold that much"
+        how = "high: half as many ranks per layer, gradients twice as long; low: if a rank cannot hold that much"
         return max(0.0, spared_us / kind.exposed_us), _narrower(kind.ranks, record, breakdown.on_device), how
     if kind.kind == "sharded":
         fsdp = (record.settings.fsdp if record else None) or {}
         if breakdown.on_device:
-            return _HALF_THE_BYTES, _IN_16_BIT, "high: half the bytes; low: where ranks wait for each other"
+            return _HALF_THE_BYTES, _IN_16_BIT, "high: half the bytes; low: if ranks wait for each other"
         if fsdp.get("reshard_after_forward") is True:
             return (
                 _GATHERED_ONCE,
                 _KEPT,
-                "high: one of three equal messages of each layer is gone; low: ranks that wait",
+                "high: two instead of three equal messages per layer; low: if ranks wait for each other",
             )
-        return _REDUCED_SELDOM, _SELDOM, "high: half of the reductions are gone; low: ranks that wait for each other"
+        return _REDUCED_SELDOM, _SELDOM, "high: half of the reductions; low: if ranks wait for each other"
     return 0.0, None, ""
 
 
@@ -147,7 +147,7 @@ def _narrower(ranks: int | None, record: RankRecord | None, on_device: bool) -> 
 
 
 _REORDERED = Fix(
-    "Let the compiler put communication beside computation",
+    "Let the compiler overlap communication with computation",
     "exact",
     "model = torch.compile(model)",
     "import torch._inductor.config\n\n"
@@ -160,13 +160,13 @@ _IN_16_BIT = Fix(
     "fully_shard(layer, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))",
 )
 _KEPT = Fix(
-    "Keep the parameters between forward and backward pass",
+    "Set `reshard_after_forward=False` to keep parameters for the backward pass",
     "exact",
     "fully_shard(layer)",
     "fully_shard(layer, reshard_after_forward=False)",
 )
 _SELDOM = Fix(
-    "Reduce every second step: add up the gradients of two batches",
+    "Accumulate gradients over two batches, and reduce them every second step",
     "semantics",
     "loss.backward()\noptimizer.step()",
     "model.set_requires_gradient_sync(step % 2 == 1)\nloss.backward()\n"
@@ -189,12 +189,12 @@ def message(
 
     said_us: the exposed time on the scale of the un-profiled step; exposed_us, total_us: profiled.
     """
-    who = "the GPU only communicates" if on_device else "the loop only communicates"
+    who = "the GPU only communicates" if on_device else "the training loop only communicates"
     amount = f" of {size(bytes_)}" if bytes_ is not None and on_device else ""
     hidden = 1 - exposed_us / total_us if total_us else 0.0
     beside = "none" if hidden < 0.01 else percent(hidden)
     collectives = "1 collective" if calls == 1 else f"{count(calls)} collectives"
     return (
         f"For {time(said_us)} of each step ({percent(share)}) {who}{what}: {collectives} a step{amount}{asked}, "
-        f"with {beside} of their time beside computation."
+        f"with {beside} of their time overlapped with computation."
     )

@@ -54,14 +54,14 @@ def cause_of(ranks: Ranks, position: int) -> Cause:
     us = by_cause[name]
     part = max(CAUSES[name], key=lambda one: more.get(one, 0.0))
     if us < _MAIN * all_us or us <= 0:
-        return Cause("mixed", max(all_us, 0.0), "it is longer at several things", (), computing)
+        return Cause("mixed", max(all_us, 0.0), "several parts of its step take longer", (), computing)
     paused_us = _paused_us(ranks, position)
     if name in ("host", "work", "input", "update") and paused_us >= _MAIN * us:
-        return Cause("gc", us, f"Python's garbage collector stops it {time(paused_us)} a step longer")
+        return Cause("gc", us, f"Python's garbage collector pauses it {time(paused_us)} a step longer")
     where = ranks.lines_of(position, part)[:3]
     ratio = work_ratio(ranks, position)
     if ratio is not None and ratio >= MORE_WORK and _longer(ranks, position, CAUSES[name]) <= _AS_MUCH * ratio:
-        return Cause("data", us, f"its batches are {count(ratio)} times the arithmetic of the others'", where)
+        return Cause("data", us, f"its batches need {count(ratio)} times the arithmetic of the others'", where)
     python_us = max(sum(more.get(one, 0.0) for one in _PYTHON), 0.0) if name == "host" else 0.0
     return Cause(name, us, _said(ranks, position, name, us, python_us), where, computing, python_us)
 
@@ -79,14 +79,14 @@ def _said(ranks: Ranks, position: int, name: str, us: float, python_us: float) -
         return f"its {_NAMES[name]} takes {longer} more"
     ratio = work_ratio(ranks, position)
     same = ratio is not None and ratio < MORE_WORK
-    return f"the same arithmetic takes it {longer} more" if same else f"its computation takes {longer} more"
+    return f"it takes {longer} more for the same arithmetic" if same else f"its computation takes {longer} more"
 
 
 _NAMES = {
     "input": "input",
-    "host": "Python between the ops",
+    "host": "Python code between ops",
     "update": "optimizer step",
-    "launch": "launching of kernels",
+    "launch": "kernel launching",
     "copy": "copying between host and device",
 }
 
@@ -127,27 +127,27 @@ def fix_of(cause: Cause) -> Fix:
 
 
 _FROZEN = Fix(
-    "Collect on all ranks at the same step",
+    "Call `gc.collect()` on all ranks at the same step",
     "exact",
     "for step, batch in enumerate(loader):",
     "gc.disable()\nfor step, batch in enumerate(loader):\n    if step % 500 == 0:\n        gc.collect()",
 )
 _FIXES = {
     "host": Fix(
-        "Do what one rank alone does every few hundred steps, or on a thread beside the loop",
+        "Do what only this rank does every few hundred steps, or in a background thread",
         "exact",
         "if rank == 0:\n    report(metrics)",
         "if rank == 0 and step % 200 == 0:\n    report(metrics)",
     ),
     "input": Fix(
-        "Fetch ahead of the loop, as many samples on each rank",
+        "Prefetch with loader workers, and load as many samples on each rank",
         "exact",
         "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
         "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler, num_workers=2, persistent_workers=True)",
     ),
 }
 _LOOK = Fix(
-    "See what else runs on this rank's cores and device",
+    "Check what else runs on this rank's cores and device",
     "exact",
     "",
     "nvidia-smi dmon -s puct\ntop -H",

@@ -1,21 +1,21 @@
-"""Gradients that are added up are reduced over the ranks in every pass.
+"""Gradient accumulation reduces gradients in every backward pass.
 
 ## What it looks at
-Backward passes through DistributedDataParallel, the numbers that each of them reduces over the ranks, and when the
+Backward passes through DistributedDataParallel, the size of what each of them reduces over the ranks, and when the
 optimizer steps: where several passes make one update, only the last of them has to reduce.
 
 ## Why it costs time
 DistributedDataParallel reduces the gradients at the end of each backward pass, whether or not an update follows. With
-gradients added up over eight passes the same bytes travel eight times, and each time they are copied into buckets and
-back, and the ranks wait for each other.
+gradients accumulated over eight passes the same bytes are sent eight times, and each time they are copied into buckets
+and back, and the ranks wait for each other.
 
 ## How to fix it
-Run all passes but the last of each update within `model.no_sync()`, the forward pass as well. Lightning and accelerate
-do so by themselves, where the accumulation is left to them.
+Run all passes but the last of each update within `model.no_sync()`, including the forward pass. Lightning and
+accelerate do so by themselves if they handle the accumulation.
 
 ## When to leave it
-Memory that is short to the last byte: without reducing, each rank keeps its own gradients until the update. Results
-differ in rounding only, as the sums are formed in another order.
+Memory at its limit: without reducing, each rank keeps its own gradients until the update. Results
+differ in rounding only, as the sums are computed in another order.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from ..shared._costs import launched_us
 from ..shared._side_effect_factors import BESIDES
 from ..shared._words import count, percent, time
 
-CONFIRMED = "measured pair on a CPU: eight passes for one update, two ranks, with and without no_sync()"
+CONFIRMED = "measured pair on a CPU: eight passes per update, two ranks, with and without no_sync()"
 
 # Gradients into their bucket, and out of it again: neither happens without a reduction.
 _COPIES = ("reducer::mul_out", "reducer::copy_bucket_to_grad")
@@ -100,7 +100,7 @@ def check(
         return
     yield Finding(
         message=(
-            f"Gradients are added up over {count(needless.per_update)} passes for one update, and each pass reduces "
+            f"Gradients are accumulated over {count(needless.per_update)} passes per update, and each pass reduces "
             f"them over the ranks: for {time(scale.scaled(exposed_us))} of each step "
             f"({percent(breakdown.share(part))}) nothing else happens."
         ),
@@ -129,8 +129,8 @@ def _on_host(
 def _saving(scale: Scale, low_us: float, high_us: float, on_device: bool) -> Saving:
     how = "all reductions but that of the last pass of an update, and their copies of gradients"
     if not on_device:
-        how += "; high, where ranks share a host: with the time that they take from the computation beside them, and "
-        how += "with what they push out of the caches"
+        how += "; high, where ranks share a host: plus the time that they take from concurrent computation, and "
+        how += "what they evict from the caches"
     return scale.saving(min(low_us, high_us), max(low_us, high_us), how)
 
 
@@ -141,7 +141,7 @@ def _where(costs: LineCosts | None, part: str) -> tuple[Source, ...]:
 
 
 _NO_SYNC = Fix(
-    "Reduce the gradients in the last pass of each update only",
+    "Use `no_sync()` in all passes of an update but the last",
     "numerics",
     "loss.backward()\nif (step + 1) % accumulation == 0:\n    optimizer.step()",
     "last = (step + 1) % accumulation == 0\nwith nullcontext() if last else model.no_sync():\n"
@@ -204,21 +204,21 @@ EXAMPLES = [
         _drawn(_SENT + _ON, _SENT + _ON, _SENT + _ON, _SENT + _STEP),
         facts=_COUNTED,
         saves_us=(5000, 6700),
-        says=("added up over 4 passes",),
+        says=("accumulated over 4 passes",),
     ),
     Example(
         "four passes within one step of the loop, as some trainers fetch them",
         _drawn(_SENT + _ON, _SENT + _ON, _SENT + _ON, _SENT + _STEP, one_step=True),
         facts={"world_size": 2, "steps": {"count": 20, "optimizer_steps": 20}},
         saves_us=(20000, 26500),
-        says=("added up over 4 passes",),
+        says=("accumulated over 4 passes",),
     ),
     Example(
         "two passes on a GPU",
         _on_gpu("[A]"),
         facts={"world_size": 2, "steps": {"count": 80, "optimizer_steps": 40}},
         saves_us=(3000, 4500),
-        says=("added up over 2 passes",),
+        says=("accumulated over 2 passes",),
     ),
     Example(
         "the first three passes stand in no_sync()",

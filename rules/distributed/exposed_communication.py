@@ -2,30 +2,30 @@
 
 ## What it looks at
 Time in which the device runs communication kernels (all-reduce, all-gather …) and nothing else. On ranks without a
-device: time in which the loop only communicates. Communication that runs beside computation costs nothing and is
-not counted. What it is for is told apart: gradients of data-parallel ranks, shards, layers or sequences that are split
-over ranks, experts; by the names of process groups, and by who asks for it: `fully_shard`, functional collectives as
-DTensor uses them, and whether compiled code asks. Sends and receives between the stages of a pipeline are
-`pipeline-bubbles`'.
+device: time in which the training loop only communicates. Communication that overlaps with computation costs nothing
+and is not counted. Its purpose is distinguished: gradients of data-parallel ranks, shards, layers or sequences that are
+split over ranks, experts; by the names of process groups, and by what launches it: `fully_shard`, functional
+collectives as DTensor uses them, and whether compiled code does. Sends and receives between the stages of a pipeline
+are reported by the rule pipeline-bubbles.
 
 ## Why it costs time
-While gradients travel, the device computes nothing. Part of it may be waiting for a slower rank: a collective ends
-when the last rank has joined.
+While gradients are sent, the device computes nothing. Part of this time may be waiting for a slower rank: a collective
+ends when the last rank has joined.
 
 ## How to fix it
 DistributedDataParallel reduces gradients in buckets while the backward pass still runs: use it instead of reducing
-by hand after the backward; larger buckets where there are many small collectives. With gradient accumulation,
+by hand after the backward pass; use larger buckets where there are many small collectives. With gradient accumulation,
 communicate only in the last micro-step (`no_sync()`). Send fewer bytes: a bf16 compression hook. Larger batches per
-rank make the same communication rarer per sample.
+rank need less communication per sample.
 
-Layers that are split over ranks communicate within each pass, and nothing of that can wait: split them over fewer
+Layers that are split over ranks communicate within each pass, and the pass waits for all of it: split them over fewer
 ranks, and the batch over more, where memory allows. Sharded models: keep parameters between forward and backward pass
 (`reshard_after_forward=False`), or gather them in bf16. Gathers in compiled code:
-`torch._inductor.config.reorder_for_compute_comm_overlap = True` has the compiler ask for them earlier.
+`torch._inductor.config.reorder_for_compute_comm_overlap = True` makes the compiler launch them earlier.
 
 ## When to leave it
 Ranks that wait for a slower one: no bucket size helps there; look at the slow rank first. Communication of sharded
-models that the next layer needs at once, where prefetching is on already.
+models that the next layer needs at once, where prefetching is already on.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ EXAMPLES = [
         "gradients are reduced after the backward pass",
         draw(_AFTER_BACKWARD, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=ALLREDUCE, K=GEMM, N=NCCL),
         saves_us=(0, 11000),
-        says=("none of their time beside computation", "1 collective a step of 4 MB"),
+        says=("none of their time overlapped with computation", "1 collective a step of 4 MB"),
     ),
     Example(
         "hundreds of small collectives",
@@ -142,7 +142,7 @@ EXAMPLES = [
             G=GLOO,
         ),
         saves_us=(0, 11000),
-        says=("the loop only communicates",),
+        says=("the training loop only communicates",),
     ),
     Example(
         "the same all-reduce beside the backward pass",

@@ -1,4 +1,4 @@
-"""Gradients are copied back out of the buckets they were reduced in.
+"""DistributedDataParallel copies gradients back from its buckets.
 
 ## What it looks at
 The copies that DistributedDataParallel makes at the end of each backward pass, from its buckets into the gradients of
@@ -6,7 +6,7 @@ the parameters.
 
 ## Why it costs time
 Gradients are gathered in buckets, reduced over all ranks, and copied back: each of them is read and written once more,
-and held twice in memory.
+and stored twice in memory.
 
 ## How to fix it
 `DistributedDataParallel(model, gradient_as_bucket_view=True)`: the gradients are then views into the buckets.
@@ -81,7 +81,7 @@ def check(
         saving=saving,
         facts={"copies": len(rows) / steps.count, "copy_us": spent_us},
         fix=Fix(
-            "Let the gradients be views into the buckets",
+            "Set `gradient_as_bucket_view=True`",
             "exact",
             "DistributedDataParallel(model)",
             "DistributedDataParallel(model, gradient_as_bucket_view=True)",

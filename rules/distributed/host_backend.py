@@ -1,19 +1,19 @@
-"""Tensors of a GPU are exchanged by a back end for hosts.
+"""GPU tensors are exchanged through a CPU backend.
 
 ## What it looks at
-Collectives that gloo or MPI carries out on the host while the job trains on devices, and the time in which the device
-idles meanwhile or only copies.
+Collectives that gloo or MPI runs on the host while the job trains on devices, and the time in which the device
+is idle meanwhile or only copies.
 
 ## Why it costs time
-The back end copies each tensor to the host, sends it from there, adds it up on cores, and copies the result back.
-Nothing of that uses the links between devices, and the device waits for most of it.
+The backend copies each tensor to the host, sends it from there, sums it on the CPU, and copies the result back.
+None of that uses the links between devices, and the device waits for most of it.
 
 ## How to fix it
 `dist.init_process_group("nccl")`, one device per rank (`torch.cuda.set_device(local_rank)`). For the few collectives
-of tensors on the host keep both: `dist.init_process_group("cpu:gloo,cuda:nccl")`.
+of tensors on the host use both: `dist.init_process_group("cpu:gloo,cuda:nccl")`.
 
 ## When to leave it
-Platforms without NCCL, as Windows. Several ranks that share one device, which NCCL refuses. A group of its own for
+Platforms without NCCL, such as Windows. Several ranks that share one device, which NCCL refuses. A separate group for
 barriers and objects on the host.
 """
 
@@ -76,14 +76,14 @@ def check(
         return
     yield Finding(
         message=(
-            f"The host exchanges tensors between ranks {often(calls)}: for "
+            f"A CPU backend exchanges tensors between ranks {often(calls)}: for "
             f"{time(scale.scaled(waited_us))} of each step ({percent(waited_us / steps.step_us)}) the GPU computes "
             f"nothing meanwhile."
         ),
         saving=scale.saving(
             0.0,
             waited_us,
-            "high: all of it, where links between the devices make the exchange short; how short is not measured here",
+            "high: all of it, if links between the devices make the exchange short; how short was not measured",
         ),
         facts={
             "waited_us": waited_us,
@@ -91,7 +91,7 @@ def check(
             "collectives": calls,
         },
         fix=Fix(
-            "Let the devices exchange their tensors themselves",
+            'Use the "nccl" backend for tensors on the GPU',
             "numerics",
             'dist.init_process_group("gloo")',
             'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))\ndist.init_process_group("cpu:gloo,cuda:nccl")',

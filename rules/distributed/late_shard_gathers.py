@@ -1,21 +1,21 @@
-"""The GPU waits for parameters that are gathered too late.
+"""FSDP all-gathers parameters too late to overlap with computation.
 
 ## What it looks at
 All-gather kernels of a model in FullyShardedDataParallel while the GPU does nothing else, and the arguments that
-decide when the next layer's parameters are asked for, as capture recorded them.
+decide when the next layer's parameters are gathered, as capture recorded them.
 
 ## Why it costs time
-A sharded layer has to be gathered from all ranks before it can compute. Asked for while the layer before still
-computes, that costs nothing; asked for afterwards, the GPU waits for it in each layer.
+A sharded layer has to be gathered from all ranks before it can compute. If the gather starts while the previous layer
+still computes, it costs nothing; if it starts afterwards, the GPU waits for it in each layer.
 
 ## How to fix it
-`backward_prefetch=BackwardPrefetch.BACKWARD_PRE` asks for the next layer before the gradients of this one are computed.
-`forward_prefetch=True` does the same in the forward pass, where the host launches slowly and layers come in the same
-order in each step. Both hold one more layer's parameters at a time.
+`backward_prefetch=BackwardPrefetch.BACKWARD_PRE` gathers the next layer before the gradients of the current one are
+computed. `forward_prefetch=True` does the same in the forward pass, for hosts that launch slowly and layers that run in
+the same order in each step. Both hold one more layer's parameters at a time.
 
 ## When to leave it
 Models at the limit of their memory: prefetching needs room for one more layer. Gathers that take longer than the layer
-that could hide them: fewer bytes help there (a 16-bit `param_dtype`), or sharding within one host.
+they could overlap with: fewer bytes help there (a 16-bit `param_dtype`), or sharding within one host.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def check(
     modelled = scale.saving(
         0.0,
         min(exposed_us, computing_us),
-        "low: the gathers take longer than what could hide them; high: computation of the layer before hides them",
+        "low: the gathers take longer than they can overlap; high: they overlap with the previous layer's computation",
     )
-    how = "high: the step replayed with the gathers beside computation; low: nothing, where links are the limit"
+    how = "high: the step replayed with the gathers overlapped; low: nothing, if the links are the limit"
     saving = replayed_or(modelled, replay, [], [edits.move(rows)], how, scale.scaled(exposed_us))
     yield Finding(
         message=(
@@ -107,21 +107,21 @@ def _late(settings: Settings) -> tuple[str, str] | None:
         asked = (
             "only after a layer's gradients are computed" if fsdp["backward_prefetch"] else "only when they are needed"
         )
-        return f"the backward pass asks for the next layer's parameters {asked}", "backward"
+        return f"the backward pass gathers the next layer's parameters {asked}", "backward"
     if fsdp.get("forward_prefetch") is False:
-        return "the forward pass asks for the next layer's parameters only when it gets there", "forward"
+        return "the forward pass gathers the next layer's parameters only when it reaches that layer", "forward"
     return None
 
 
 _FIXES = {
     "backward": Fix(
-        "Gather the next layer before the gradients of this one",
+        "Set `backward_prefetch=BackwardPrefetch.BACKWARD_PRE`",
         "exact",
         "FullyShardedDataParallel(model, backward_prefetch=BackwardPrefetch.BACKWARD_POST)",
         "FullyShardedDataParallel(model, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)",
     ),
     "forward": Fix(
-        "Gather the next layer while this one computes",
+        "Set `forward_prefetch=True`",
         "exact",
         "FullyShardedDataParallel(model)",
         "FullyShardedDataParallel(model, forward_prefetch=True)",
@@ -172,7 +172,7 @@ EXAMPLES = [
         _drawn(_AFTER),
         facts=_with("BACKWARD_PRE", False),
         saves_us=(0, 10000),
-        says=("the forward pass asks",),
+        says=("the forward pass gathers",),
     ),
     Example(
         "prefetched already: the links are the limit",

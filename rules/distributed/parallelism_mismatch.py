@@ -1,24 +1,24 @@
-"""The way in which work is split over devices does not fit.
+"""The kind of parallelism does not fit the model or the devices.
 
 ## What it looks at
-What each device holds from step to step (trained parameters, gradients, the optimizer's state), its peak of memory and
+What each device holds from step to step (trained parameters, gradients, the optimizer's state), its peak memory and
 its capacity, how many devices there are, and the time in which they only communicate. All of it as capture recorded it.
 
 ## Why it costs time
 Data parallelism keeps the whole state on each device: at the memory's limit the batch cannot grow. Sharding the state
-frees that memory and pays with communication, which is lost time where everything would fit. A device that is busy
-all the time beside idle ones is the limit of the whole run.
+frees that memory and pays with communication, which is wasted time if everything would fit. One device that is busy all
+the time while others are idle limits the whole run.
 
 ## How to fix it
-Data parallel (DDP): where one device holds the state and a batch; it communicates least. Only the optimizer's state
-sharded (`ZeroRedundancyOptimizer`): where that much is missing. Everything sharded (`fully_shard`): where the state is
-what fills the memory; each layer is gathered when it is needed, so one layer has to fit beside the activations. Tensor
-parallel: where one layer does not fit or is too slow on one device, and only over the fastest links, because it
-communicates within each layer. Stages of a pipeline: over slow links, with many micro-batches in flight.
+Data parallel (DDP): if one device holds the state and a batch; it communicates least. Only the optimizer's state
+sharded (`ZeroRedundancyOptimizer`): if that much is missing. Everything sharded (`fully_shard`): if it is the state
+that fills the memory; each layer is gathered when it is needed, so one layer has to fit in addition to the activations.
+Tensor parallel: if one layer does not fit or is too slow on one device, and only over the fastest links, because it
+communicates within each layer. Pipeline parallel: over slow links, with many micro-batches in flight.
 
 ## When to leave it
 Memory that is full of activations: smaller batches or checkpointing free it, sharding does not. Devices that are
-visible but belong to somebody else. Models that must fit where they will be used.
+visible but reserved for somebody else. Models that must fit where they will be used.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def _sharded(record: RankRecord, known: Needs, many: int) -> Finding:
     left, what = (optimizer_left, "the optimizer's state") if enough else (all_left, "all of it")
     return Finding(
         message=(
-            f"{size(known.peak)} of {size(known.capacity)} are taken, {size(known.state)} of it on every device alike "
-            f"({known.said()}): with {what} sharded over {many} devices {size(left)} would be."
+            f"{size(known.peak)} of {size(known.capacity)} are used, {size(known.state)} of it replicated on every "
+            f"device ({known.said()}): with {what} sharded over {many} devices it would be {size(left)}."
         ),
         facts=_facts(known, many) | {"optimizer_sharded_peak_bytes": optimizer_left, "sharded_peak_bytes": all_left},
         fix=_ZERO if enough else _FSDP,
@@ -104,7 +104,7 @@ def _replicated(known: Needs, many: int, share: float) -> Finding:
     return Finding(
         message=(
             f"1 of {many} visible devices computes and is busy for {percent(share)} of the step: the state of "
-            f"{size(known.state)} ({known.said()}) and a batch fit on each, so data parallel is what fits."
+            f"{size(known.state)} ({known.said()}) and a batch fit on each, so data parallelism is suitable."
         ),
         facts=_facts(known, many) | {"busy_share": share},
         fix=_DDP,
@@ -125,11 +125,11 @@ def _needless_sharding(
         return
     yield Finding(
         message=(
-            f"Parameters are sharded again after the forward pass; for {time(scale.scaled(exposed_us))} of each step "
+            f"Parameters are resharded after the forward pass; for {time(scale.scaled(exposed_us))} of each step "
             f"({percent(share)}) the GPU only communicates; kept for the backward pass, they take {size(kept)} more, "
             f"{size(known.peak + kept)} of {size(known.capacity)}."
         ),
-        saving=scale.saving(0.0, exposed_us * _SPARED, "high: one of three equal messages of each layer is gone"),
+        saving=scale.saving(0.0, exposed_us * _SPARED, "high: two instead of three equal messages per layer"),
         facts=_facts(known, record.world_size) | {"kept_bytes": kept, "exposed_us": exposed_us},
         fix=_KEPT,
     )
@@ -150,28 +150,28 @@ def _facts(known: Needs, many: int) -> dict[str, Any]:
 
 
 _ZERO = Fix(
-    "Shard the optimizer's state",
+    "Shard the optimizer's state with `ZeroRedundancyOptimizer`",
     "exact",
     "optimizer = torch.optim.AdamW(model.parameters(), lr=lr)",
     "from torch.distributed.optim import ZeroRedundancyOptimizer\n\n"
     "optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=lr)",
 )
 _FSDP = Fix(
-    "Shard parameters, gradients and the optimizer's state",
+    "Shard parameters, gradients and optimizer state with `fully_shard`",
     "numerics",
     "model = DistributedDataParallel(model)",
     "from torch.distributed.fsdp import fully_shard\n\n"
     "for layer in model.layers:\n    fully_shard(layer)\nfully_shard(model)",
 )
 _DDP = Fix(
-    "Train on all devices: torchrun --nproc-per-node DEVICES train.py",
+    "Train on all devices with `torchrun --nproc-per-node DEVICES train.py`",
     "semantics",
     "model = Model().to(device)\nloader = DataLoader(dataset, batch_size=batch_size, shuffle=True)",
     'dist.init_process_group("nccl")\nmodel = DistributedDataParallel(Model().to(device))\n'
     "loader = DataLoader(dataset, batch_size=batch_size, sampler=DistributedSampler(dataset))",
 )
 _KEPT = Fix(
-    "Keep the parameters between forward and backward pass",
+    "Set `reshard_after_forward=False` to keep parameters for the backward pass",
     "exact",
     "fully_shard(layer)",
     "fully_shard(layer, reshard_after_forward=False)",
@@ -233,14 +233,14 @@ EXAMPLES = [
         _drawn(8),
         facts=_known(76, 10, 8, ddp={"kind": "DDP"}),
         saves_us="unknown",
-        says=("76 GB of 80 GB", "AdamW's state 20 GB", "the optimizer's state sharded over 8 devices 58.5 GB"),
+        says=("76 GB of 80 GB", "AdamW's state 20 GB", "the optimizer's state sharded over 8 devices it would be 58.5 GB"),
     ),
     Example(
         "two replicas that need all of it sharded",
         _drawn(2),
         facts=_known(78, 12, 2, ddp={"kind": "DDP"}),
         saves_us="unknown",
-        says=("all of it sharded over 2 devices 54 GB",),
+        says=("all of it sharded over 2 devices it would be 54 GB",),
     ),
     Example(
         "one of four devices computes all the time",

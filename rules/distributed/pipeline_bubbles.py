@@ -1,22 +1,22 @@
-"""Stages of a pipeline stand idle.
+"""Pipeline stages are idle while others compute.
 
 ## What it looks at
-Ranks that pass activations and gradients on to each other (sends and receives), and how long each of them computes:
-stages of unequal work, and the start and end of each step, in which not all stages have something to do yet. Each send
-is matched with its receive, so that waiting for a stage is told from messages on their way. Needs the traces of all
+Ranks that pass activations and gradients to each other (sends and receives), and how long each of them computes:
+stages of unequal work, and the start and end of each step, when not all stages have work yet. Each send
+is matched with its receive, so that waiting for a stage is distinguished from the time to send. Needs the traces of all
 ranks.
 
 ## Why it costs time
-The slowest stage sets the pace of all. And with p stages and m micro-batches in a step the pipeline fills and drains
-for p - 1 of its m + p - 1 turns.
+The slowest stage determines the speed of all. And with p stages and m micro-batches per step the pipeline fills and
+drains for p - 1 of its m + p - 1 time slots.
 
 ## How to fix it
 Unequal stages: move layers from the slowest to the fastest; the last stage has the loss, the first the embedding. Few
-micro-batches: more of them, four times as many as stages and more; or a schedule that interleaves (several stages on
-each rank) or fills the gaps (`ScheduleInterleaved1F1B`, `ScheduleZBVZeroBubble`).
+micro-batches: use more of them, at least four times as many as stages; or a schedule that interleaves (several stages
+on each rank) or fills the gaps (`ScheduleInterleaved1F1B`, `ScheduleZBVZeroBubble`).
 
 ## When to leave it
-Micro-batches that are small already: their kernels no longer fill the device, and more of them take longer in all.
+Micro-batches that are small already: their kernels no longer fill the device, and more of them take longer in total.
 Stages on a host with fewer cores than stages are not judged: what one waits for is the core that another computes on.
 """
 
@@ -85,9 +85,9 @@ def check(
     if pipeline is None:
         return
     if not ranks.whole:
-        raise Missing("not all stages of the pipeline are here; give the traces of all ranks")
+        raise Missing("traces of some pipeline stages are missing; pass the traces of all ranks")
     if _share_cores(ranks):
-        raise Missing("the stages share cores: what one waits for is another's turn; give each rank a core of its own")
+        raise Missing("the stages share cores, so one waits for the core of another; give each rank a core of its own")
     unequal = pipeline.work_us[pipeline.slowest] / pipeline.mean_us
     # Where sends were matched with receives, they say whether anybody waits for the stage that computes longest.
     waited_us = _waited_us(ranks, pipeline.slowest)
@@ -139,7 +139,7 @@ def _unequal(ranks: Ranks, pipeline: _Pipeline, waited_us: float | None) -> Find
         message=(
             f"The stage of rank {number} computes for {time(scale.scaled(most_us))} of each step, "
             f"{count(most_us / mean_us)} times the mean of the {pipeline.stages} stages, and the others wait for it"
-            + (f", {time(scale.scaled(waited_us))} for what it sends." if waited_us else ".")
+            + (f", {time(scale.scaled(waited_us))} for the data it sends." if waited_us else ".")
         ),
         saving=_saving(
             ranks,
@@ -159,14 +159,14 @@ def _bubble(ranks: Ranks, pipeline: _Pipeline) -> Finding:
     half_us = pipeline.mean_us * (pipeline.stages - 1) / pipeline.micro / 2
     return Finding(
         message=(
-            f"{pipeline.stages} stages share {pipeline.micro} micro-batches a step: the pipeline fills and drains for "
-            f"{percent(idle)} of its turns, with {2 * pipeline.micro} micro-batches for "
+            f"{pipeline.stages} stages process {pipeline.micro} micro-batches a step: the pipeline fills and drains "
+            f"for {percent(idle)} of its time slots, with {2 * pipeline.micro} micro-batches for "
             f"{percent((pipeline.stages - 1) / (2 * pipeline.micro + pipeline.stages - 1))}."
         ),
         saving=_saving(ranks, 0.0, half_us, "high: twice the micro-batches, as fast for each sample as now"),
         facts=_facts(ranks, pipeline) | {"bubble_share": idle},
         fix=Fix(
-            "Cut the batch into twice as many micro-batches",
+            "Split the batch into twice as many micro-batches",
             "numerics",
             f"schedule = Schedule1F1B(stage, n_microbatches={pipeline.micro}, loss_fn=loss_fn)",
             f"schedule = Schedule1F1B(stage, n_microbatches={2 * pipeline.micro}, loss_fn=loss_fn)",
@@ -245,7 +245,7 @@ EXAMPLES = [
         _drawn(_FIRST),
         others=(_drawn(_LAST),),
         saves_us=(0, 6000),
-        says=("2 stages share 2 micro-batches", "33 % of its turns", "4 micro-batches for 20 %"),
+        says=("2 stages process 2 micro-batches", "33 % of its time slots", "4 micro-batches for 20 %"),
     ),
     Example(
         "the second stage has twice the work",

@@ -1,20 +1,20 @@
-"""One process drives several GPUs by DataParallel.
+"""One process drives several GPUs with DataParallel.
 
 ## What it looks at
 Kernels on several devices in one process, with the ops of `torch.nn.DataParallel`: the model is broadcast, the batch
 scattered and the outputs gathered in every step.
 
 ## Why it costs time
-One Python interpreter launches for all devices, thread by thread under one lock. The whole model is copied to every
-device in each step, all outputs come together on the first device, and so do the gradients: the others wait for it.
+One Python interpreter launches kernels for all devices, from threads that share the GIL. The whole model is copied to
+every device in each step, and all outputs and gradients are gathered on the first device: the others wait for it.
 
 ## How to fix it
 `DistributedDataParallel` with one process per device (`torchrun --nproc-per-node DEVICES train.py`): the model stays
-where it is, and only gradients travel, while the backward pass still runs.
+where it is, and only gradients are sent, while the backward pass still runs.
 
 ## When to leave it
-A notebook, or a few steps to look at. Batches for each device are smaller with DataParallel than the script says: keep
-the sum when changing over.
+A notebook, or a few exploratory steps. With DataParallel the batch size in the script is the sum over all devices:
+keep that sum when migrating.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def check(
         return
     yield Finding(
         message=(
-            f"One process computes on {devices} GPUs by DataParallel: broadcasting the model, scattering batches and "
+            f"One process computes on {devices} GPUs with DataParallel: broadcasting the model, scattering batches and "
             f"gathering results takes the host {time(scale.scaled(handed_us))} of each step "
             f"({percent(handed_us / steps.step_us)})."
         ),
@@ -83,7 +83,7 @@ def check(
             "handed_us": handed_us,
         },
         fix=Fix(
-            "One process for each GPU: torchrun --nproc-per-node DEVICES train.py",
+            "Use DistributedDataParallel, one process per GPU: `torchrun --nproc-per-node DEVICES train.py`",
             "numerics",
             "model = nn.DataParallel(model.cuda())",
             'dist.init_process_group("nccl")\ntorch.cuda.set_device(local_rank)\n'

@@ -1,20 +1,20 @@
-"""Ranks collect garbage at different steps.
+"""Ranks run garbage collection at different steps.
 
 ## What it looks at
-Pauses of Python's garbage collector on every rank, beside how much longer steps took than ordinary ones, as capture
-timed both without the profiler. Where the time lost is that of all ranks' pauses together, they came one after the
-other; pauses at the same steps would cost only as much as those of one rank. Needs the records of all ranks.
+Pauses of Python's garbage collector on every rank, and how much longer than ordinary ones some steps took, as capture
+timed both without the profiler. If the time lost is the sum of all ranks' pauses, they happened one after
+the other; pauses at the same steps would cost only as much as those of one rank. Needs the records of all ranks.
 
 ## Why it costs time
-A rank that pauses is late to the next collective, and all others wait for it. With many ranks nearly every step has one
-that pauses.
+A rank that pauses is late to the next collective, and all others wait for it. With many ranks, nearly every step has
+one that pauses.
 
 ## How to fix it
-Switch the automatic collections off and collect on all ranks at the same step: `gc.disable()`, and `gc.collect()` every
-few hundred steps. What lives for the whole run is kept out of them by `gc.freeze()`.
+Disable automatic collections and collect on all ranks at the same step: `gc.disable()`, and `gc.collect()` every
+few hundred steps. Exclude what lives for the whole run with `gc.freeze()`.
 
 ## When to leave it
-Ranks that do not wait for each other in each step, as with gradients that are averaged now and then.
+Ranks that do not wait for each other in each step, for example if parameters are averaged every N steps.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check(
 ) -> Iterator[Finding]:
     paused = [_paused_us(one) for one in ranks.facts]
     if not ranks.whole or any(us is None for us in paused):
-        raise Missing("pauses of the garbage collector are not known of all ranks; capture all with `advisor run`")
+        raise Missing("garbage collector pauses are not known for all ranks; capture all with `advisor run`")
     known = np.array([us for us in paused if us is not None])
     together_us, apart_us = float(known.max()), float(known.sum())
     reference = ranks.facts[ranks.reference]
@@ -73,9 +73,9 @@ def check(
     low_us = _SURE * min(max(min(lost_us, apart_us) - together_us, 0.0) / mean_us, 1.0) * step_us
     yield Finding(
         message=(
-            f"{len(known)} ranks collect garbage at different steps: steps take {time(lost_us)} longer on average than "
-            f"ordinary ones ({percent(lost_us / mean_us)}), as long as the pauses of all ranks together "
-            f"({time(apart_us)} a step); at the same steps it would be {time(together_us)}."
+            f"{len(known)} ranks collect garbage at different steps: an average step takes {time(lost_us)} longer than "
+            f"an ordinary one ({percent(lost_us / mean_us)}), the sum of the pauses of all ranks "
+            f"({time(apart_us)} a step); with pauses at the same steps it would be {time(together_us)}."
         ),
         saving=Saving(
             min(low_us, high_us), high_us, "measured", "the pauses of all ranks, without those of the longest"
@@ -97,7 +97,7 @@ def _paused_us(one: RankFacts) -> float | None:
 
 
 _TOGETHER = Fix(
-    "Collect on all ranks at the same step",
+    "Call `gc.collect()` on all ranks at the same step",
     "exact",
     "for step, batch in enumerate(loader):",
     "gc.disable()\nfor step, batch in enumerate(loader):\n    if step % 500 == 0:\n        gc.collect()",

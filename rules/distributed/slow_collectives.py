@@ -1,23 +1,23 @@
-"""Single collectives take far longer than others of their kind and size.
+"""Some collectives take far longer than others of the same kind and size.
 
 ## What it looks at
-The time in which a collective really sends, from when its last rank has come until it ends, for collectives of the
-same kind, process group and size. What ranks wait for each other is left out, so a late rank is no slow collective.
-Needs the traces of all ranks.
+The time in which a collective transfers data, from when its last rank has joined until it ends, for collectives of the
+same kind, process group and size. Time in which ranks wait for each other is excluded, so a late rank is no slow
+collective. Needs the traces of all ranks.
 
 ## Why it costs time
-All ranks stand in a collective until its slowest link has carried its part: a busy network, a link that fell back to a
-lower rate, copies that take the same way.
+All ranks wait in a collective until its slowest link has transferred its part: a busy network, a link that fell back to
+a lower rate, copies that use the same path.
 
 ## How to fix it
-See whether the slow ones come at the same place of the step: then something else uses the links there, as checkpoints,
-the loader or copies to the host. Where they come at random, look at the network's own counters, and at other jobs on
-the same switches.
+Check whether the slow ones occur at the same point of the step: then something else uses the links there, such as
+checkpoints, the loader or copies to the host. If they occur at random, look at the network's own counters, and at other
+jobs on the same switches.
 
 ## When to leave it
-The first collectives of a group, which set up its channels, and collectives beside computation, which cost nothing.
-Nothing is said of ranks without a device that are all processes of one machine: memory is their link, and a collective
-that takes long there is a thread that waits for a core.
+The first collectives of a group, which set up its channels, and collectives that overlap with computation, which cost
+nothing. Ranks without a device that all run on one machine are not judged: memory is their link, and a collective that
+takes long there is a thread that waits for a core.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def check(
     extra_us, scale = worst.extra_us, ranks.facts[ranks.reference].scale
     yield Finding(
         message=(
-            f"{worst.slow} of {worst.of} collectives ({worst.kind}) of one size send up to {count(round(worst.times))} "
-            f"times as long as usual, with no rank late: {time(scale.scaled(extra_us))} of each step on average "
+            f"{worst.slow} of {worst.of} collectives ({worst.kind}) of one size take up to {count(round(worst.times))} "
+            f"times as long as usual with no rank late: {time(scale.scaled(extra_us))} of each step on average "
             f"({percent(extra_us / ranks.step_us)})."
         ),
         saving=scale.saving(
-            0.0, extra_us, "high: all of this kind as fast as usual; low: the network is not the job's"
+            0.0, extra_us, "high: all of this kind as fast as usual; low: the network is shared"
         ),
         facts={"slow": worst.slow, "of": worst.of, "times": worst.times, "extra_us": extra_us, "kind": worst.kind},
         recoverable=False,

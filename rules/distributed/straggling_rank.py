@@ -1,21 +1,22 @@
-"""One rank keeps the others waiting.
+"""One rank is slower than the others, which wait for it.
 
 ## What it looks at
-Every collective that all ranks join, matched over their traces, with the ranks' clocks laid over each other: who comes
-last, and how long the others stand in it before. A rank that is last in nearly all steps is named, with what it does
-more than the others: input, Python, computation, garbage collection. Needs the traces of all ranks.
+Every collective that all ranks join, matched over their traces with the ranks' clocks aligned: which rank joins last,
+and how long the others wait before. A rank that is last in nearly all steps is named, with what it does
+more of than the others: input, Python, computation, garbage collection. Needs the traces of all ranks.
 
 ## Why it costs time
-A collective ends when the last rank has joined. In each step all ranks take as long as the slowest, and what the others
-wait looks like slow communication.
+A collective ends when the last rank has joined. In each step all ranks take as long as the slowest, and the waiting of
+the others looks like slow communication.
 
 ## How to fix it
-Take from the slow rank what only it does: logging, checkpoints, a slower disk. The same work that takes longer there:
-other processes on its cores, a device that is hot or shared. Unequal batches are what unequal-batches looks at.
+Move what only the slow rank does off it: logging, checkpoints; check for a slower disk. If the same work takes longer
+there, look for other processes on its cores, or a device that is hot or shared. Unequal batches are reported by the
+rule unequal-batches.
 
 ## When to leave it
-Jobs whose ranks have different tasks by design, as stages of a pipeline or a rank that also evaluates. Ranks on the
-cores of a host that other processes use, too: equal work that takes one of them longer is not reported there.
+Jobs whose ranks have different tasks by design, such as stages of a pipeline or a rank that also evaluates. Ranks on
+the cores of a host that other processes use, too: equal work that takes one of them longer is not reported there.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def check(
     waits_us = plain_us(ranks, sure_us, cause.python_us)
     yield Finding(
         message=(
-            f"Rank {number} comes last {late.often}, and each other rank waits for it, at least "
+            f"Rank {number} is last {late.often}, and each other rank waits for it, at least "
             f"{time(waits_us)} of each step ({percent(_share(ranks, waits_us))}): {cause.said}."
         ),
         saving=_saving(ranks, cause, 0.0 if late.few else sure_us - uncertain_us, most_us),
@@ -114,13 +115,13 @@ def _share(ranks: Ranks, us: float) -> float:
 
 
 def _saving(ranks: Ranks, cause: Cause, low_us: float, high_us: float) -> Saving:
-    how = "the step with this rank as fast as the next slowest: from the collectives and from the ranks' breakdowns"
+    how = "the step with this rank as fast as the next slowest, from the collectives and the ranks' breakdowns"
     scale = ranks.facts[ranks.reference].scale
     low_us, high_us = (plain_us(ranks, max(us, 0.0), cause.python_us) for us in (low_us, high_us))
     if cause.id == "host" and not ranks.on_device:
         # As host-work counts it on one rank: what the Python pushes out of the caches goes with it.
         high_us = min(high_us * BESIDES, scale.step_us)
-        how += "; high: and what its Python pushes out of the caches"
+        how += "; high: plus what its Python evicts from the caches"
     return replace(scale.saving(0.0, 0.0, how), low_us=low_us, high_us=high_us)
 
 
@@ -238,7 +239,7 @@ EXAMPLES = [
         others=(_drawn(_COUNTING),),
         other_facts=(_PLAIN | {"rank": 1},),
         saves_us=(5500, 7700),
-        says=("Rank 1", "its Python between the ops takes 6 ms more"),
+        says=("Rank 1", "its Python code between ops takes 6 ms more"),
     ),
     Example(
         "ranks are late by turns",

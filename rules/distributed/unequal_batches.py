@@ -1,22 +1,22 @@
 """Ranks get batches of unequal size.
 
 ## What it looks at
-The arithmetic of each step on each rank, as the shapes of its matrix products and convolutions say, beside the time
-in which ranks wait for each other in collectives. And the number of samples that each rank's loader holds, where
-capture recorded it. Needs the traces of all ranks.
+The arithmetic of each step on each rank, computed from the shapes of its matrix multiplications and convolutions, and
+the time for which ranks wait for each other in collectives. Also the number of samples that each rank's loader holds,
+where capture recorded it. Needs the traces of all ranks.
 
 ## Why it costs time
-All ranks take as long as the one with the most to do: what the others could have done meanwhile is lost. Loaders of
+All ranks take as long as the one with the most work: what the others could have done meanwhile is lost. Loaders of
 unequal length end an epoch on one rank while the others still wait for it, or hang.
 
 ## How to fix it
-Samples of one size: the same number on each rank (`DistributedSampler`, `drop_last=True`). Samples of different
+Samples of one size: give each rank the same number (`DistributedSampler`, `drop_last=True`). Samples of different
 length: give all ranks batches of about the same length in the same step, by sorting the samples into batches by length
-and dealing those out, or by a fixed number of tokens in each batch.
+and distributing those, or by a fixed number of tokens per batch.
 
 ## When to leave it
-Models that give ranks different parts by design: experts, whose exchanges have a rule of their own
-(`uneven-exchanges`), and stages of a pipeline.
+Models that give ranks different parts by design: experts, whose exchanges are reported by the rule
+uneven-exchanges, and stages of a pipeline.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def check(
     yield from _lengths(ranks)
     waiting = ranks.known_waiting()
     if ranks.flops is None:
-        raise Missing("shapes were not recorded on all ranks, so the size of batches is unknown; use `advisor run`")
+        raise Missing("shapes were not recorded on all ranks, so batch sizes are unknown; capture with `advisor run`")
     work = ranks.flops
     most = work.max(axis=0)
     if not most.all():
@@ -87,17 +87,17 @@ def check(
     slowest = int(np.bincount(work.argmax(axis=0)).argmax())
     steady = bool((work.argmax(axis=0) == slowest).all())
     times = float((most / work.mean(axis=0)).mean())
-    who = f"rank {ranks.ranks[slowest]}" if steady else "another rank from step to step"
+    who = f"rank {ranks.ranks[slowest]}" if steady else "a rank that varies from step to step"
     yield Finding(
         message=(
-            f"Ranks get unequal batches: the largest of a step, on {who}, has {count(times)} times the mean work, "
+            f"Ranks get unequal batches: the largest in a step, on {who}, has {count(times)} times the mean work, "
             f"and a rank waits {time(scale.scaled(by_waiting_us))} of each step on average "
             f"({percent(min(by_waiting_us / ranks.step_us, 1.0))})."
         ),
         saving=scale.saving(
             low_us if ranks.on_device else low_us * _SIDE_BY_SIDE,
             high_us,
-            "the same work dealt out evenly: from the waiting in collectives, and from shapes and computing time",
+            "the same work distributed evenly: from the waiting in collectives, and from shapes and computing time",
         ),
         facts={
             "unequal_share": float(unequal.mean()),
@@ -119,8 +119,8 @@ def _lengths(ranks: Ranks) -> Iterator[Finding]:
     few, many = known.index(min(known)), known.index(max(known))
     yield Finding(
         message=(
-            f"The loader of rank {ranks.ranks[few]} holds {count(min(known))} samples, that of rank "
-            f"{ranks.ranks[many]} {count(max(known))}: at the end of an epoch one waits for the other, or for ever."
+            f"The loader of rank {ranks.ranks[few]} has {count(min(known))} samples, that of rank "
+            f"{ranks.ranks[many]} {count(max(known))}: at the end of an epoch one waits for the other, or hangs."
         ),
         facts={"samples_by_rank": {str(rank): size for rank, size in zip(ranks.ranks, known, strict=True)}},
         fix=_SHARDS,
@@ -130,14 +130,14 @@ def _lengths(ranks: Ranks) -> Iterator[Finding]:
 
 
 _SHARDS = Fix(
-    "Deal the samples out evenly",
+    "Give each rank the same number of samples with `DistributedSampler`",
     "semantics",
     "loader = DataLoader(part_of_this_rank, batch_size=batch_size)",
     "sampler = DistributedSampler(dataset, shuffle=True, drop_last=True)\n"
     "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
 )
 _LENGTHS = Fix(
-    "Give all ranks batches of one length in the same step",
+    "Group samples by length, so that all ranks get similar lengths in a step",
     "semantics",
     "sampler = DistributedSampler(dataset)\nloader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
     "order = sorted(range(len(dataset)), key=lambda index: len(dataset[index]))\n"
@@ -202,7 +202,7 @@ EXAMPLES = [
         others=(_drawn(_SHORT, 1000),),
         other_facts=(_loader(5800),),
         saves_us="unknown",
-        says=("rank 1 holds 5,800 samples",),
+        says=("rank 1 has 5,800 samples",),
     ),
     Example(
         "even shards",

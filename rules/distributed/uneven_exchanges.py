@@ -1,21 +1,21 @@
-"""Ranks exchange parts of unequal size.
+"""All-to-all exchanges have parts of unequal size.
 
 ## What it looks at
-Exchanges in which each rank sends a part to every other (all-to-all), as experts and sharded tables of embeddings need
-them: how many numbers each rank sends and receives, whether the rank with the most comes last to them, and how long the
-others wait for it meanwhile. Needs the traces of all ranks, with the sizes that NCCL's kernels carry.
+Exchanges in which each rank sends a part to every other (all-to-all), as experts and sharded embedding tables need
+them: how many numbers each rank sends and receives, whether the rank with the most joins them last, and how long the
+others wait for it. Needs the traces of all ranks, with the sizes that NCCL's kernels record.
 
 ## Why it costs time
-An exchange lasts as long as its largest part. What follows, the expert's layers or the look-ups, takes longest on the
-rank that got most, and all others wait for it in the exchange back.
+An exchange takes as long as its largest part. What follows, the expert's layers or the lookups, takes longest on the
+rank that received most, and all others wait for it in the exchange back.
 
 ## How to fix it
-Experts: a loss for the balance of the router, a limit for the tokens of an expert, or experts that are dealt out to
-the ranks by how often they are chosen. Tables: deal them out by what is looked up in them, or cut the largest by rows
+Experts: a load-balancing loss for the router, a capacity limit for the tokens of an expert, or experts that are placed
+on ranks by how often they are chosen. Tables: distribute them by the number of lookups, or split the largest by rows
 or columns.
 
 ## When to leave it
-Inference with experts that were trained unbalanced: only where they are placed can be changed there. The first steps of
+Inference with experts whose routing is unbalanced: only their placement can be changed there. The first steps of
 a training, before the router has learned.
 """
 
@@ -51,13 +51,13 @@ def check(
     yield Finding(
         message=(
             f"In {count(found.exchanges)} of {plural(found.of, 'exchange')} a step parts are uneven: the largest, "
-            f"{who}, has {count(found.times)} times the mean, and a rank waits {time(scale.scaled(lost_us))} of each "
-            f"step on average for that ({percent(lost_us / ranks.step_us)})."
+            f"{who}, has {count(found.times)} times the mean, and on average a rank waits for it "
+            f"{time(scale.scaled(lost_us))} of each step ({percent(lost_us / ranks.step_us)})."
         ),
         saving=scale.saving(
             0.0,
             lost_us,
-            "high: all parts of one size; low: nothing, where the balance cannot be changed without harm to the model",
+            "high: all parts of one size; low: nothing, if balancing would harm the model",
         ),
         facts={
             "uneven_exchanges": found.exchanges,
@@ -72,7 +72,7 @@ def check(
 
 
 _BALANCE = Fix(
-    "Let the router pay for imbalance",
+    "Add a load-balancing loss for the router",
     "semantics",
     "loss = task_loss",
     "chosen = torch.nn.functional.one_hot(expert_index, experts).float().mean(0)\n"

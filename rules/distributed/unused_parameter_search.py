@@ -1,19 +1,19 @@
-"""Unused parameters are searched for in every step, and there are none.
+"""find_unused_parameters=True is set, though all parameters are used.
 
 ## What it looks at
 The search that DistributedDataParallel makes with `find_unused_parameters=True`, the all-reduce that tells the other
 ranks what it found, and whether any parameter was without a gradient.
 
 ## Why it costs time
-Before each backward pass the search walks through the whole graph of the forward pass. A map with an entry for each
+Before each backward pass the search traverses the whole graph of the forward pass. A map with an entry for each
 parameter is then reduced over all ranks, and on a GPU copied to the host, which waits for it.
 
 ## How to fix it
-Leave `find_unused_parameters=True` out. If the ranks use different parts of the model in turns, it is needed; if the
+Remove `find_unused_parameters=True`. If ranks use different parts of the model in different steps, it is needed; if the
 same parts are unused in every step, `static_graph=True` searches once.
 
 ## When to leave it
-Models whose forward pass takes different ways from step to step: a parameter that is unused without the search stops
+Models whose forward pass takes different paths from step to step: without the search, an unused parameter stops
 the training with an error.
 """
 
@@ -63,17 +63,17 @@ def check(
         message=(
             f"DistributedDataParallel searches for unused parameters {often(search.passes)}, and all "
             f"{count(search.parameters)} are used: {time(scale.scaled(search.search_us))} of each step, and "
-            f"{time(scale.scaled(search.told_us))} for telling the other ranks."
+            f"{time(scale.scaled(search.told_us))} for the all-reduce of its result."
         ),
         saving=scale.saving(
             min(max(search.told_us - search.spread_us, 0.0), high_us),
             high_us,
-            "how much later the ranks are done because of what the search found, as far as so few steps tell; high: "
-            "with the search itself and, without a device, all the time of the reductions that tell it",
+            "how much later the ranks finish because of the search's all-reduce, as far as so few steps show; high: "
+            "plus the search itself and, without a device, all the time of these all-reduces",
         ),
         facts={"parameters": search.parameters, "search_us": search.search_us, "reduction_us": search.told_us},
         fix=Fix(
-            "Leave the search out",
+            "Remove `find_unused_parameters=True`",
             "exact",
             "DistributedDataParallel(model, find_unused_parameters=True)",
             "DistributedDataParallel(model)",
@@ -127,7 +127,7 @@ EXAMPLES = [
             world_size=2,
         ),
         saves_us=(0, 1050),
-        says=("0 µs for telling",),
+        says=("0 µs for the all-reduce",),
     ),
     Example(
         "one of three parameters is unused",

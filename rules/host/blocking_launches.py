@@ -13,7 +13,7 @@ overlap.
 Remove the variable from the environment, the job script and the container. Look for `os.environ` in the script too.
 
 ## When to leave it
-While debugging an error in a kernel.
+While an error in a kernel is being debugged: asynchronous launches would report it at the wrong line.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def saving_of(
         less.append(edits.scale(forward, 1 - NO_GRAD_SAVES))
     sure_us += low_half * halves_us
     how = (
-        "low: the ops of the backward pass that only lead to unused gradients; high: plus ops that may be unneeded, the "
-        "forward pass of that part without a graph, and on a CPU what these gradients evict from the caches"
+        "low: the ops of the backward pass that only lead to unused gradients; high: plus ops that may be unneeded, "
+        "the forward pass of that part without a graph, and on a CPU what these gradients evict from the caches"
     )
     modelled = scale.saving(min(sure_us, bound_us), min(most_us, bound_us), how)
     gone, all_gone = [edits.remove(rows.sure), *least], [edits.remove(rows.possible), *less]

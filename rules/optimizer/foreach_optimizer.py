@@ -1,18 +1,18 @@
-"""The optimizer updates lists of parameters op by op, where a fused update exists.
+"""The optimizer uses foreach ops, though a fused implementation exists.
 
 ## What it looks at
-Optimizer steps of Adam, AdamW and SGD on a GPU that are made of `_foreach_` ops, how long their kernels take, and how
-often they go through the parameters, the gradients and the state.
+Optimizer steps of Adam, AdamW and SGD on a GPU that consist of `_foreach_` ops, how long their kernels take, and how
+often they read and write the parameters, the gradients and the state.
 
 ## Why it costs time
-Each `_foreach_` op reads its lists from memory and writes one back. An update by Adam goes through memory some twenty
-times, where the fused one reads four lists and writes three. Such kernels do nothing but wait for memory.
+Each `_foreach_` op reads its lists from memory and writes one back. An Adam update goes through memory some twenty
+times, where the fused one reads four lists and writes three. Such kernels are entirely memory-bound.
 
 ## How to fix it
 `fused=True` in the optimizer's constructor: Adam and AdamW since PyTorch 2.0, SGD since 2.3.
 
 ## When to leave it
-Parameters that are not floating-point numbers on one GPU, or a step that must be differentiated. A sharded or
+Parameters that are not floating-point numbers on one GPU, or a step that must be differentiated. A sharding or
 offloading library may bring an optimizer of its own.
 """
 
@@ -91,7 +91,7 @@ def check(
         return
     spent_us = steps.per_step_us(int(trace.events.dur_ns[update.kernels].sum()))
     bound_us = min(spent_us * (1 - kept), breakdown.us("compute"))
-    how = "low: a fused update is not faster here; high: it goes through memory less often, at the same rate"
+    how = "low: a fused update is not faster here; high: it goes through memory less often, at the same bandwidth"
     fused = [edits.scale(update.kernels, kept), edits.fuse(update.ops, into=max(round(work.calls * steps.count), 1))]
     saving = replayed_or(
         scale.saving(0.0, bound_us, how), replay, [], fused, f"{how}, replayed", scale.scaled(bound_us)
@@ -100,15 +100,15 @@ def check(
         return
     yield Finding(
         message=(
-            f"{work.name} updates lists of parameters in {count(len(update.ops) / steps.count)} ops a step, which go "
-            f"through memory {1 / kept:.1f} times as often as one fused update: {time(scale.scaled(spent_us))} of the "
+            f"{work.name} updates parameters with {count(len(update.ops) / steps.count)} foreach ops a step, which go "
+            f"through memory {1 / kept:.1f} times as often as a fused update: {time(scale.scaled(spent_us))} of the "
             f"device's work in each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(work.where,) if work.where else (),
         facts={"kernels_us": spent_us, "ops": len(update.ops) / steps.count, "kept_share": kept},
         fix=Fix(
-            "Let one fused op make the whole update",
+            "Set `fused=True`",
             "numerics",
             f"torch.optim.{work.name}(model.parameters(), ...)",
             f"torch.optim.{work.name}(model.parameters(), ..., fused=True)",
@@ -207,7 +207,7 @@ EXAMPLES = [
         "AdamW in eight ops on lists: 20 passes through memory, where a fused update makes 7",
         _adamw(GEMM, _LISTS),
         saves_us=(0, 1700),
-        says=("AdamW", "8 ops", "2.9 times"),
+        says=("AdamW", "8 foreach ops", "2.9 times"),
     ),
     Example(
         "the same with kernels that hardly take time",

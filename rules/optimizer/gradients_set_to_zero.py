@@ -1,7 +1,7 @@
-"""Gradients are filled with zeros instead of dropped.
+"""Gradients are filled with zeros instead of being set to None.
 
 ## What it looks at
-Fills (`aten::zero_`) inside `zero_grad`, and on a CPU the additions into the existing gradients that they make
+Fills (`aten::zero_`) inside `zero_grad`, and on a CPU the additions to the existing gradients that they make
 necessary.
 
 ## Why it costs time
@@ -9,8 +9,8 @@ Writing zeros into every gradient and then adding to them reads and writes all g
 new ones does.
 
 ## How to fix it
-`optimizer.zero_grad()` drops gradients since PyTorch 2.0 (`set_to_none=True` is the default). Call that instead of
-`zero_grad(set_to_none=False)`, or of a loop with `p.grad.zero_()`.
+`optimizer.zero_grad()` sets gradients to None since PyTorch 2.0 (`set_to_none=True` is the default). Call that instead
+of `zero_grad(set_to_none=False)`, or of a loop with `p.grad.zero_()`.
 
 ## When to leave it
 Code that reads `p.grad` of parameters without a gradient in this step and expects zeros there.
@@ -86,13 +86,13 @@ def check(
             undilated,
             fill_us + add_us,
             fill_us + _DETOUR * add_us,
-            "low: the fills and the additions; high: and as much as these again, for new gradients that are written to "
-            "memory of their own first, none of it slowed by the profiler",
+            "low: the fills and the additions; high: plus as much again for new gradients, which are first written to "
+            "memory of their own, none of it slowed by the profiler",
         ),
         where=(where,) if where else (),
         facts={"fill_us": fill_us, "add_us": add_us},
         fix=Fix(
-            "Drop the gradients instead",
+            "Remove `set_to_none=False`",
             "exact",
             "optimizer.zero_grad(set_to_none=False)",
             "optimizer.zero_grad()",

@@ -1,20 +1,20 @@
 """The optimizer updates parameters one by one.
 
 ## What it looks at
-Optimizer steps whose ops come once per parameter, neither as `_foreach_` ops (all parameters in one call) nor as
+Optimizer steps whose ops run once per parameter, neither as `_foreach_` ops (all parameters in one call) nor as
 `_fused_` ops (the whole update in one kernel), and how long they take.
 
 ## Why it costs time
 Adam needs about ten small ops per parameter. On a GPU each is a launch that takes longer than its kernel; on a CPU
-each reads and writes the parameter and its state anew.
+each reads and writes the parameter and its state again.
 
 ## How to fix it
 `fused=True` in the optimizer's constructor: the whole update of a parameter in one pass, on GPUs and, since PyTorch
-2.4, on CPUs for SGD, Adam, AdamW and Adagrad. Where that is not offered, `foreach=True` on a GPU.
+2.4, on CPUs for SGD, Adam, AdamW and Adagrad. Where that is not available, `foreach=True` on a GPU.
 
 ## When to leave it
 Plain SGD without momentum on a CPU: it has one op per parameter, and fusing gains nothing. `foreach=True` needs as
-much extra memory as the gradients; someone short of it may have chosen the loop on purpose.
+much extra memory as the gradients, which may be why it was disabled.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ def check(
     known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
     if breakdown.on_device:
         low_us, high_us, claim = 0.0, min(_idle_us(phases, breakdown, steps), work.us), "idle_launch"
-        how = "at most the idle time between the optimizer's launches; nothing if the device is behind anyway"
+        how = "at most the idle time between the optimizer's launches; nothing if the device is the bottleneck anyway"
     else:
         low, high = _saved(work, known, facts, settings, len(work.rows) / steps.count)
         low_us, high_us, claim = low * work.us, high * work.us, "optimizer"
-        how = "as fused=True gained over the loop in measurements on a CPU, by number and size of the parameters"
+        how = "what fused=True gained over the loop in measurements on a CPU, by number and size of the parameters"
     saving = scale.saving(low_us, high_us, how)
     if not breakdown.on_device and undilated is not None:
         # Capture timed this part without the profiler; the step as a whole tells it a second time.
@@ -101,7 +101,7 @@ def check(
         saving = replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
     if breakdown.on_device:
         fused = edits.fuse(np.array(work.rows, int), into=max(round(work.calls * steps.count), 1))
-        how = "low: the device is behind anyway; high: the step replayed with one launch for the whole update"
+        how = "low: the device is the bottleneck anyway; high: the step replayed with one launch for the whole update"
         claimed_us = scale.scaled(min(work.us, breakdown.us("idle_launch")))
         saving = replayed_or(saving, replay, [], [fused], how, claimed_us)
     # On a CPU both ends were measured; on a device the lower one only says that the launches may be hidden.
@@ -148,9 +148,9 @@ def _fix(name: str, known: Optimizer | None, on_device: bool) -> Fix:
     call = f"torch.optim.{name or 'AdamW'}(model.parameters(), ...)"
     before = call.replace("...", "..., foreach=False") if known and known.foreach is False else call
     # An older one raises at the optimizer's first line or at its first step.
-    title = "Let one fused op update each parameter" + ("" if on_device else ", on a CPU from PyTorch 2.4 on")
+    title = "Set `fused=True`" + ("" if on_device else " (on a CPU: PyTorch 2.4 or later)")
     if known and known.foreach is False:
-        title += " (foreach=False was set here: if that was to save memory, fused needs none extra)"
+        title += " instead of `foreach=False`: it needs no extra memory"
     return Fix(title, "numerics", before, call.replace("...", "..., fused=True"))
 
 

@@ -49,8 +49,8 @@ class NeedlessReductions:
         counted = record is not None and record.steps.optimizer_steps
         if passes and not counted and not events.named(_MARKS["step"]).any():
             raise Missing(
-                "no step of an optimizer was seen: the trace holds no `Optimizer.step#` row (torch before 2.3 leaves "
-                "them out once torch.compile was used), and none was counted"
+                "no optimizer step was seen: the trace has no `Optimizer.step#` event (torch before 2.3 does not "
+                "record them once torch.compile was used), and capture counted none"
             )
         updates = _updates(passes)
         needless = [numbers for update in updates for numbers in update.earlier]
@@ -58,7 +58,7 @@ class NeedlessReductions:
         in_vain = all(numbers >= _ALL * (update.last or wanted) > 0 for update in updates for numbers in update.earlier)
         per_update = _per_update(updates, steps, record)
         if needless and per_update >= _SEVERAL and _unknown_sizes(events):
-            raise Missing("the trace does not say how many numbers each reduction sends (torch 2.1 never does)")
+            raise Missing("the trace does not contain the size of each reduction (torch 2.1 never records it)")
         return cls(per_update if needless and in_vain and per_update >= _SEVERAL else 1.0)
 
 
