@@ -46,7 +46,7 @@ KINDS = [
         "the same from compiled code",
         _drawn(_COMPILED, _FUNCTIONAL, _TWO_BY_TWO),
         saves_us=(0, 9000),
-        says=("asked for by compiled code",),
+        says=("launched by compiled code",),
     ),
     Example(
         "shards are gathered and reduced",
@@ -58,7 +58,7 @@ KINDS = [
         "shards are gathered in compiled code",
         _drawn(_COMPILED, _FUNCTIONAL, {"mesh_fsdp": (0, 1)}),
         saves_us=(0, 9000),
-        says=("to gather and reduce shards of the model", "asked for by compiled code"),
+        says=("to gather and reduce shards of the model", "launched by compiled code"),
     ),
     Example(
         "a stage of a pipeline waits for what another computes",

@@ -233,7 +233,7 @@ EXAMPLES = [
         _drawn(8),
         facts=_known(76, 10, 8, ddp={"kind": "DDP"}),
         saves_us="unknown",
-        says=("76 GB of 80 GB", "AdamW's state 20 GB", "the optimizer's state sharded over 8 devices it would be 58.5 GB"),
+        says=("76 GB of 80 GB", "AdamW's state 20 GB", "state sharded over 8 devices it would be 58.5 GB"),
     ),
     Example(
         "two replicas that need all of it sharded",

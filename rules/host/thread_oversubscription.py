@@ -113,7 +113,7 @@ def check(
             "p90_us": times.p90,
         },
         fix=Fix(
-            f"Use {plural(threads, 'thread')}{' per rank' if use.ranks > 1 else ''}, to leave cores free for others",
+            f"Use {plural(threads, 'thread')}{' per rank' if use.ranks > 1 else ''}, to leave cores for loader workers",
             "exact",
             "",
             f"torch.set_num_threads({threads})  # right after `import torch`; or start with OMP_NUM_THREADS={threads}",

@@ -31,7 +31,7 @@ ON_CPU = [
         draw(_ASKED, us=1000, A=Ev("train.py(48): train"), D=NEXT, F=FORWARD, B=BACKWARD),
         facts=_loader(sample_us=4.0, collate_us=50.0, shuffle=True, batches_per_iterator=1.0, **_ANEW),
         saves_us=(4000, 14000),
-        says=("made once a step in train(), from train.py:48", "300,000 samples takes 4 ms"),
+        says=("created once a step in train(), from train.py:48", "300,000 samples takes 4 ms"),
     ),
     Example(
         "without a GPU, each epoch has an iterator of its own",
@@ -52,14 +52,14 @@ ON_CPU = [
         draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
         facts=_loader(sample_us=250.0, collate_us=500.0, random_samples=True),
         saves_us="unknown",
-        says=("batches are made in the training process itself",),
+        says=("batches are loaded in the training process itself",),
     ),
     Example(
         "without a GPU, a batch that Python puts together number by number",
         draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
         facts=_loader(sample_us=2.0, collate_us=8000.0, collate="collate"),
         saves_us=(7000, 8500),
-        says=("putting its samples together",),
+        says=("collating its samples",),
     ),
     Example(
         "without a GPU, tensors in memory: the batch is as cheap as a loader makes it",
@@ -73,7 +73,7 @@ ON_CPU = [
         draw(_ON_CPU, us=100, D=NEXT, S="aten::stack", F=FORWARD, B=BACKWARD),
         facts=_loader(sample_us=2.0, collate_us=200.0, batch_size=256, dataset="TensorDataset", shuffle=True),
         saves_us=(600, 950),
-        says=("256 samples are taken from memory one by one", "one index for all of them"),
+        says=("256 samples are taken from memory one by one", "indexing all of them at once"),
     ),
     Example(
         "without a GPU, rows of tensors that are a batch before the step has seen the tenth part of its time",
@@ -87,7 +87,7 @@ ON_CPU = [
         draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
         facts=_loader(sample_us=2.0, collate_us=40.0, num_workers=8),
         saves_us=(850, 960),
-        says=("handing it from process to process",),
+        says=("passing it between processes",),
     ),
     Example(
         "without a GPU, one worker that is ahead: what it hands over takes no longer than making it",
@@ -169,7 +169,7 @@ ON_CPU = [
         draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
         facts=_loader(sample_us=4.0, collate_us=50.0, sampler_us=8000.0, sampler_median_us=8000.0, **_OWN),
         saves_us=(0, 8500),
-        says=("Drawing the indices of the next batch takes 8 ms", "Balanced draws them index by index"),
+        says=("Drawing the indices of the next batch takes 8 ms", "Balanced draws them one index at a time"),
     ),
     Example(
         "without a GPU, a sampler that holds up the loop where workers read the samples",
@@ -178,7 +178,7 @@ ON_CPU = [
             num_workers=2, sample_us=4.0, collate_us=50.0, sampler_us=8000.0, sampler_median_us=7900.0, **_OWN
         ),
         saves_us=(0, 8500),
-        says=("which 2 workers cannot take off it",),
+        says=("even with 2 workers",),
     ),
     Example(
         "without a GPU, weights of millions of samples are looked through as an epoch of ten steps begins",
@@ -188,7 +188,7 @@ ON_CPU = [
         )
         | {"steps": {"unprofiled_us": ([5e4] + [2e4] * 9) * 4}},
         saves_us=(0, 4000),
-        says=("WeightedRandomSampler draws them as an epoch begins",),
+        says=("WeightedRandomSampler draws them at the start of an epoch",),
     ),
     Example(
         "without a GPU, a sampler of the script's own that costs little beside the step",
@@ -203,6 +203,6 @@ ON_CPU = [
         facts=_loader(sample_us=500.0, collate_us=500.0, num_workers=2)
         | {"vitals": {"timed_us": 1e6, "loop_queued_us": 3e5}},
         saves_us=(0, 16000),
-        says=("2 workers make them too slowly",),
+        says=("2 workers load them too slowly",),
     ),
 ]

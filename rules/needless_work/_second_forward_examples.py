@@ -51,7 +51,7 @@ WITHOUT_GRADIENTS = [
         draw(_AFTER, us=100, **_TRAINED),
         facts=_seen(),
         saves_us=(800, 1350),
-        says=("runs again without gradients once a step",),
+        says=("repeated without gradients once a step",),
     ),
     Example(
         "a pass under no_grad has other weights or another batch: its ops read other tensors",

@@ -33,10 +33,10 @@ def faster(device: Device, settings: Settings, on_device: bool) -> Way | None:
     hardware = lookup(device.name, device.capability)
     if hardware is None:
         named = device.name or "this device"
-        raise Missing(f"whether {named} has units for TF32, fp16 or bf16 is not known")
+        raise Missing(f"whether {named} supports TF32, fp16 or bf16 is not known")
     if hardware.tf32 and not settings.tf32_matmul and _peak(hardware.tf32_tflops, hardware) >= _PEAK_WORTH_IT:
         fix = Fix(
-            "Let fp32 matrix products run in TF32",
+            'Set `torch.set_float32_matmul_precision("high")` to use TF32',
             "numerics",
             "import torch",
             'import torch\n\ntorch.set_float32_matmul_precision("high")',
@@ -82,7 +82,7 @@ def _mixed(name: str, framework: str | None) -> Fix | None:
 
 def _autocast(device_type: str, name: str, gain: tuple[float, float], framework: str | None) -> Way:
     fix = _mixed(name, framework) or Fix(
-        "Run forward and loss in bf16 where that is safe (autocast)",
+        "Run the forward pass and the loss under autocast in bf16",
         "numerics",
         "loss = criterion(model(x), y)",
         f'with torch.autocast("{device_type}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
@@ -92,7 +92,7 @@ def _autocast(device_type: str, name: str, gain: tuple[float, float], framework:
 
 def _scaled_fp16(gain: tuple[float, float], framework: str | None) -> Way:
     fix = _mixed("fp16", framework) or Fix(
-        "Run forward and loss in fp16 with loss scaling",
+        "Run the forward pass and the loss under autocast in fp16, with loss scaling",
         "numerics",
         "loss = criterion(model(x), y)\nloss.backward()\noptimizer.step()",
         'scaler = torch.amp.GradScaler("cuda")  # once, before the loop\n'

@@ -1,12 +1,12 @@
-"""Matrix products run in double precision.
+"""Matrix multiplications run in double precision.
 
 ## What it looks at
-Time of matrix products, convolutions and attention whose inputs are float64.
+Time of matrix multiplications, convolutions and attention whose inputs are float64.
 
 ## Why it costs time
-Double precision moves twice the bytes and a CPU's vector unit holds half as many numbers. Most GPUs have far fewer
-units for it: consumer and inference GPUs between a 32nd and a 64th of their fp32 rate. NumPy arrays are float64
-unless told otherwise, so that this happens without anyone choosing it.
+Double precision moves twice the bytes, and a CPU's vector units hold half as many numbers. Most GPUs have far fewer
+units for it: consumer and inference GPUs reach between a 32nd and a 64th of their fp32 rate. NumPy arrays are float64
+by default, so this often happens by accident.
 
 ## How to fix it
 Convert where data enter: `torch.from_numpy(a).float()`, `np.float32` arrays, `torch.tensor(x,
@@ -78,19 +78,19 @@ def check(
     chosen = " (the default dtype was set to float64)" if default == "float64" else ""
     yield Finding(
         message=(
-            f"Matrix products in float64 take {time(scale.scaled(double_us))} of each step "
+            f"Matrix multiplications in float64 take {time(scale.scaled(double_us))} of each step "
             f"({percent(double_us / steps.step_us)}){chosen}."
         ),
         saving=scale.saving(
             low_us,
             high_us,
-            "matrix work as much faster as fp32 is on this kind of machine, small layers least; on a CPU half the "
-            "bytes of all other ops besides",
+            "matrix multiplications faster by the ratio of fp32 to fp64 on this kind of machine, small layers least; "
+            "on a CPU also half the bytes of all other ops",
             "assumed",
         ),
         facts={"fp64_us": double_us, "default_dtype": default},
         fix=Fix(
-            "Use float32 from the data on",
+            "Use float32 for data and model",
             "numerics",
             "torch.set_default_dtype(torch.float64)" if chosen else "x = torch.from_numpy(array)",
             "" if chosen else "x = torch.from_numpy(array).float()",

@@ -1,26 +1,26 @@
-"""Matrix products run in fp32 beside idle tensor cores.
+"""Matrix multiplications run in fp32 without using tensor cores.
 
 ## What it looks at
-The device time of matrix products, convolutions and attention that ran in fp32 without TF32, and what this very
-device can do instead, looked up by its name. Decided by the recorded dtypes and the switches of the run; without
-them by kernels whose names state their precision. What is unknown is not counted. On a CPU: calls whose work is worth
-converting for, where neither the CPU nor the environment (`ONEDNN_MAX_CPU_ISA`) forbids the instructions for bf16.
-Fused attention of few tokens takes many times as long there in bf16, in its backward pass; that is counted against it.
+The device time of matrix multiplications, convolutions and attention that ran in fp32 without TF32, and which faster
+formats this device supports, looked up by its name. Decided by the recorded dtypes and the settings of the run; without
+them by kernels whose names state their precision. What is unknown is not counted. On a CPU: calls with enough work to
+be worth converting, if neither the CPU nor the environment (`ONEDNN_MAX_CPU_ISA`) rules out the bf16 instructions.
+Fused attention of few tokens takes many times as long in bf16 there, in its backward pass; that is subtracted.
 
 ## Why it costs time
 Tensor cores multiply TF32, bf16 or fp16 several times faster than the ordinary units multiply fp32, and 16-bit
 numbers need half the memory traffic.
 
 ## How to fix it
-NVIDIA devices from Ampere on: `torch.set_float32_matmul_precision("high")` lets fp32 matrix products run in TF32.
-More is gained with mixed precision, `torch.autocast(device, dtype=torch.bfloat16)` around forward and loss; devices
-without bf16 tensor cores (V100, T4) take `torch.float16` together with a `GradScaler`.
+NVIDIA devices from Ampere on: `torch.set_float32_matmul_precision("high")` lets fp32 matrix multiplications run in
+TF32. Mixed precision gains more, `torch.autocast(device, dtype=torch.bfloat16)` around the forward pass and the loss;
+devices without bf16 tensor cores (V100, T4) use `torch.float16` together with a `GradScaler`.
 
 ## When to leave it
 Results that need all 24 bits of fp32: TF32 keeps 11 of them in each product, bf16 keeps 8. Check the loss curve
-after the change. On a CPU, attention over fewer than 300 tokens is left in fp32: `q.float(), k.float(), v.float()`
+after the change. On a CPU, keep attention over fewer than 300 tokens in fp32: `q.float(), k.float(), v.float()`
 inside `torch.autocast("cpu", enabled=False)`. If fp32 was chosen on purpose, ignore this rule in the configuration; a
-script that was seen to choose `torch.set_float32_matmul_precision("highest")` is left alone anyway.
+script that calls `torch.set_float32_matmul_precision("highest")` is not reported.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from ..shared._words import percent, time
 from ._cpu_bf16 import attention_us, forbidden, on_cpu, where
 from ._formats import Way, faster
 
-CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s, where no other lever is left"
+CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s"
 
 
 def check(
@@ -89,7 +89,7 @@ def check(
     fp32_us = matmuls.by_precision["fp32"] if matmuls.on_device else cpu[0]
     if fp32_us < min_share * steps.step_us:
         if matmuls.fp32_share is None:
-            raise Missing("the precision of the matrix products is not known; record with record_shapes=True")
+            raise Missing("the precision of matrix multiplications is not known; record with record_shapes=True")
         return
     way = faster(device, settings, matmuls.on_device)
     if way is None:
@@ -104,7 +104,7 @@ def check(
     ends = max(low_us - lost[1], 0.0), saved[1] - lost[0]
     how = _how(way, host_idle > max_host_idle, matmuls.on_device)
     if lost[1]:
-        how += "; less what attention's backward pass takes longer in bf16, unless attention stays out of autocast"
+        how += "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
     yield Finding(
         message=_message(matmuls, device, steps, scale, fp32_us, way.name, settings),
         saving=of_long_ops(scale, None if matmuls.on_device else undilated, *ends, how, "assumed"),
@@ -126,17 +126,17 @@ def _outside_the_loss(trace: Trace, fix: Fix) -> Fix:
     """The fix with a word about a loss that a GPU refuses to compute under autocast."""
     if "autocast" not in fix.after or not trace.events.exactly("aten::binary_cross_entropy").any():
         return fix
-    said = "# BCELoss raises an error under autocast: use BCEWithLogitsLoss and leave out the sigmoid before it"
+    said = "# BCELoss raises an error under autocast: use BCEWithLogitsLoss and remove the sigmoid before it"
     return replace(fix, after=f"{said}\n{fix.after}")
 
 
 def _how(way: Way, host_bound: bool, on_device: bool) -> str:
     if not on_device:
-        return "what bf16 gained in measured training steps on a CPU, by the work per byte that has to be converted"
+        return "what bf16 gained in measured training steps on a CPU, by the arithmetic per byte to convert"
     least, most = way.gain
-    said = f"matrix work becomes {least:.3g} to {most:.3g} times faster in {way.name}, as published for whole trainings"
+    said = f"matrix multiplications {least:.3g} to {most:.3g} times as fast in {way.name}, as published for trainings"
     if host_bound:
-        return f"{said}; low end nothing, because the device already waits for the host"
+        return f"{said}; low: nothing, because the device already waits for the host"
     return said
 
 
@@ -145,11 +145,11 @@ def _message(
 ) -> str:
     named = device.name if matmuls.on_device else "the CPU"
     said = (
-        f"Matrix products and convolutions in fp32 take {time(scale.scaled(fp32_us))} of each step "
-        f"({percent(fp32_us / steps.step_us)}), though {named} has units for {way}"
+        f"Matrix multiplications and convolutions in fp32 take {time(scale.scaled(fp32_us))} of each step "
+        f"({percent(fp32_us / steps.step_us)}), though {named} has hardware for {way}"
     )
     if not matmuls.on_device:
-        said = said.replace("has units for", "has instructions for")
+        said = said.replace("has hardware for", "has instructions for")
     if settings.matmul_precision_set is None:
         said += "; unless fp32 was chosen on purpose"
     return said + "."

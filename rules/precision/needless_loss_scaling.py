@@ -1,20 +1,20 @@
-"""Gradients are scaled and checked although bf16 needs neither.
+"""GradScaler is used though autocast runs in bf16.
 
 ## What it looks at
 The ops of `GradScaler` (`_amp_foreach_non_finite_check_and_unscale_`, `_amp_update_scale_`) in a training whose
 autocast regions run in bf16, as capture recorded it.
 
 ## Why it costs time
-Loss scaling keeps small gradients above the smallest number that fp16 can hold. bf16 has the range of fp32, so nothing
-has to be kept. The scaler still reads and writes every gradient once more in each step, and asks the device whether
-one of them is infinite: the host waits for the answer before the optimizer may start.
+Loss scaling keeps small gradients above the smallest number that fp16 can represent. bf16 has the range of fp32, so
+scaling is not needed. The scaler still reads and writes every gradient once more in each step, and checks on the device
+whether one of them is infinite: the host waits for the result before the optimizer may start.
 
 ## How to fix it
-Leave the scaler out: `loss.backward()` and `optimizer.step()`.
+Remove the scaler: `loss.backward()` and `optimizer.step()`.
 
 ## When to leave it
-Trainings that use fp16 in some regions and bf16 in others, and the scaler's skipping of steps with infinite gradients
-where a training relies on it: `torch.nn.utils.clip_grad_norm_` with a check of its own takes that place.
+Trainings that use fp16 in some regions and bf16 in others, or that rely on the scaler to skip steps with infinite
+gradients: `torch.nn.utils.clip_grad_norm_` with an explicit check can replace that.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check(
         return
     if breakdown.on_device:
         work_us = launched_us(trace, steps, nesting, links, rows)
-        taken = "of the device's work a step, and a wait of the host"
+        taken = "of the device's work per step, and a synchronization of the host"
     else:
         work_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
         taken = "of each step"
@@ -89,7 +89,7 @@ def check(
     where = first_line(lines, rows)
     yield Finding(
         message=(
-            f"Autocast runs in bf16, whose range needs no loss scaling, and GradScaler rescales and checks all "
+            f"Autocast runs in bf16, whose range needs no loss scaling, but GradScaler unscales and checks all "
             f"gradients{place(where)}: {time(scale.scaled(work_us))} "
             f"{taken} ({percent(work_us / steps.step_us)} of its time)."
         ),
@@ -97,7 +97,7 @@ def check(
         where=(where,) if where else (),
         facts={"scaling_us": work_us},
         fix=Fix(
-            "Leave the loss as it is",
+            "Remove the GradScaler",
             "exact",
             "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
             "loss.backward()\noptimizer.step()",

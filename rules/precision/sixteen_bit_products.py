@@ -1,22 +1,22 @@
-"""Large products run in 16 bits on a device that multiplies 8.
+"""Large matrix multiplications run in 16 bits on a device that supports fp8.
 
 ## What it looks at
-Matrix products in bf16 or fp16 of which all three sizes are 4,096 and more, in steps with a backward pass, on a device
-whose data sheet names a rate for fp8. Steps that multiply in fp8 already are left alone.
+Matrix multiplications in bf16 or fp16 of which all three sizes are 4,096 and more, in steps with a backward pass, on a
+device whose data sheet gives a rate for fp8. Steps that already use fp8 are not reported.
 
 ## Why it costs time
-The matrix units of these devices take fp8 numbers at twice the rate. Against it stands what converting costs: each
-factor is read, measured for its scale and written anew.
+The tensor cores of these devices multiply fp8 numbers at twice the rate. The cost of converting counts against it: each
+operand is read, measured for its scale and written again.
 
 ## How to fix it
-torchao turns the linear layers of a model: `convert_to_float8_training(model)`, then `torch.compile`, which joins the
-conversions with what stands before and after them; without it they cost more than the products save. Leave the last
-layer, and layers of small sizes, in 16 bits. Then compare the loss curve of a few thousand steps with the present one.
+torchao converts the linear layers of a model: `convert_to_float8_training(model)`, then `torch.compile`, which fuses
+the conversions with the ops before and after them; without it they cost more than fp8 saves. Leave the last layer, and
+layers of small sizes, in 16 bits. Then compare the loss curve of a few thousand steps with the current one.
 
 ## When to leave it
-Short trainings, whose loss nobody can watch long enough; models whose sizes are no multiples of 16; networks that are
-held up by something else than these products. PyTorch's own measurements (Llama 3 of 8 billion parameters, eight H100s)
-speak of 1.1 to 1.25 times the tokens per second.
+Short trainings, whose loss cannot be observed long enough; models whose sizes are no multiples of 16; networks that are
+limited by something else. PyTorch's own measurements (Llama 3 of 8 billion parameters, eight H100s)
+report 1.1 to 1.25 times the tokens per second.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def check(
         return
     spent_us = sum(group.us for group in large)
     how = (
-        "high: products at the rate of fp8, factors converted at the memory's rate; low: nothing, until it is measured"
+        "high: fp8's rate, minus converting the operands at memory bandwidth; low: nothing, until it is measured"
     )
     saving = replayed_or(
         scale.saving(0.0, saved_us, how),
@@ -97,9 +97,9 @@ def check(
     where = lines.where_op(int(costliest.rows[0])) if lines else None
     yield Finding(
         message=(
-            f"Products of {min_size:,} and more in every size run in {costliest.precision} and take "
+            f"Matrix multiplications of {min_size:,} and more in every size run in {costliest.precision} and take "
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}), "
-            f"{shape_words(costliest)} most of all; the {work.hardware.model} multiplies fp8 at "
+            f"{shape_words(costliest)} most of it; the {work.hardware.model} multiplies fp8 at "
             f"{work.hardware.fp8_tflops / work.hardware.half_tflops:.2g} times that rate."
         ),
         saving=saving,

@@ -1,20 +1,20 @@
-"""Scores of a large vocabulary are copied to fp32 for the loss.
+"""Logits of a large vocabulary are copied to fp32 for the loss.
 
 ## What it looks at
-Copies from 16 bits to fp32 of a tensor whose last size is 16,384 or more and is what the next log-softmax reads: the
-scores (logits) of a language model on their way into the cross entropy, as autocast and `.float()` make them. Their
+Copies from 16 bits to fp32 of a tensor whose last size is 16,384 or more and that the next log-softmax reads: the
+logits of a language model on their way into the cross entropy, as autocast and `.float()` create them. Their
 backward copies count, too.
 
 ## Why it costs time
-For 8,192 tokens and a vocabulary of 50,304 the copy in fp32 alone holds 1.6 GB, often more than all else of the model's
-activations, and the copy, the log-softmax and their gradients each read or write it.
+For 8,192 tokens and a vocabulary of 50,304 the copy in fp32 alone takes 1.6 GB, often more than all other activations
+of the model, and the copy, the log-softmax and their gradients each read or write it.
 
 ## How to fix it
-`torch.compile` around the loss makes the conversion part of the softmax, so that the fp32 copy is never written. Where
+`torch.compile` around the loss fuses the conversion into the softmax, so that the fp32 copy is never written. Where
 memory is the limit, compute the loss in chunks of the tokens, or with a fused linear layer and cross entropy.
 
 ## When to leave it
-Losses that need the fp32 scores themselves, to print or to keep them.
+Losses that need the fp32 logits themselves, to print or to keep them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def check(
     both = np.concatenate((rows, _backward_copies(events, rows)))
     spent_us = launched_us(trace, steps, nesting, links, both)
     bound_us = breakdown.us("compute")
-    how = "high: the step without these copies and without those of their gradients; low: without the forward ones"
+    how = "high: the step without these copies and those of their gradients; low: without the forward copies"
     forward_us = launched_us(trace, steps, nesting, links, rows)
     saving = replayed_or(
         scale.saving(min(forward_us, bound_us), min(spent_us, bound_us), how),
@@ -101,14 +101,14 @@ def check(
     where = lines.where_op(int(rows[0])) if lines else None
     yield Finding(
         message=(
-            f"Scores of {shape[-1]:,} words are copied to fp32 {often(len(rows) / steps.count)} "
+            f"Logits of {shape[-1]:,} classes are copied to fp32 {often(len(rows) / steps.count)} "
             f"({size(held)} each): {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"words": shape[-1], "held_bytes": held, "copies_us": spent_us},
         fix=Fix(
-            "Compile the loss, so that scores become fp32 inside it",
+            "Compile the loss, which fuses the conversion into it",
             "numerics",
             "loss = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())",
             "cross_entropy = torch.compile(F.cross_entropy)  # once, before the loop\n"

@@ -53,21 +53,21 @@ def _place(file: str, line: int, record: RankRecord) -> Source | None:
 
 _ANY = Hint(
     "PerformanceWarning",
-    "a library says that it takes a slow way",
-    Fix("Do what the warning says", "exact"),
+    "a library reports that it uses a slow path",
+    Fix("Follow the advice in the warning", "exact"),
 )
 
 HINTS = (
     Hint(
         "list of numpy.ndarrays is extremely slow",
-        "a tensor is made of a list of arrays number by number, hundreds of times slower than of one array",
-        Fix("Make one array first", "exact", "torch.tensor(arrays)", "torch.from_numpy(np.stack(arrays))"),
+        "a tensor is created from a list of arrays element by element, hundreds of times slower than from one array",
+        Fix("Stack the arrays with NumPy first", "exact", "torch.tensor(arrays)", "torch.from_numpy(np.stack(arrays))"),
     ),
     Hint(
         "not part of single contiguous chunk",
-        "the weights of a recurrent layer are copied together in every forward pass",
+        "the weights of a recurrent layer are copied into one chunk in every forward pass",
         Fix(
-            "Lay the weights out once, after moving or copying the model",
+            "Call `flatten_parameters()` once, after moving or copying the model",
             "exact",
             "model = copy.deepcopy(model).to(device)",
             "model = copy.deepcopy(model).to(device)\nmodel.rnn.flatten_parameters()",
@@ -75,9 +75,9 @@ HINTS = (
     ),
     Hint(
         "non-contiguous, this will lower the performance",
-        "an op copies its input in every call because it does not lie in one piece",
+        "an op copies its input in every call because the input is not contiguous",
         Fix(
-            "Lay the input out once",
+            "Call `.contiguous()` on the input once",
             "exact",
             "torch.searchsorted(edges, values.t())",
             "values = values.t().contiguous()  # once, before the loop\ntorch.searchsorted(edges, values)",
@@ -85,29 +85,29 @@ HINTS = (
     ),
     Hint(
         "There is a performance drop because we have not yet implemented",
-        "vmap runs an op once for each sample, because nobody has written its batched form",
-        Fix("Write this op over the batch by hand", "numerics"),
+        "vmap runs an op once for each sample, because the op has no batching rule",
+        Fix("Write this op over the batch without vmap", "numerics"),
     ),
     Hint(
         "fall back to run on the CPU",
-        "an op that the device lacks runs on the host, with copies there and back",
-        Fix("Replace the op by ones that the device has, or upgrade PyTorch", "numerics"),
+        "an op that the device does not support runs on the CPU, with copies there and back",
+        Fix("Replace the op with supported ones, or upgrade PyTorch", "numerics"),
     ),
     Hint(
         "There is an imbalance between your GPUs",
-        "DataParallel waits in every step for the smaller of unequal GPUs",
+        "DataParallel waits in every step for the slower of unequal GPUs",
         Fix(
-            "Leave the smaller GPU out, or train with DistributedDataParallel",
+            "Exclude the slower GPU, or use DistributedDataParallel",
             "exact",
             "model = nn.DataParallel(model)",
-            "model = nn.DataParallel(model, device_ids=[0])  # those that are alike",
+            "model = nn.DataParallel(model, device_ids=[0])  # those of the same kind",
         ),
     ),
     Hint(
         "Grad strides do not match bucket view strides",
         "gradients are copied into the buckets of DistributedDataParallel in another layout, in every step",
         Fix(
-            "Bring the model into its layout before it is wrapped",
+            "Convert the model to its memory format before wrapping it",
             "exact",
             "model = DistributedDataParallel(model)",
             "model = model.to(memory_format=torch.channels_last)  # or contiguous weights\n"
@@ -116,9 +116,9 @@ HINTS = (
     ),
     Hint(
         "Unable to hit fast path of CUDAGraphs",
-        "the graph of a compiled model was recorded anew instead of replayed",
+        "the CUDA graph of a compiled model was captured again instead of replayed",
         Fix(
-            "Say where a step begins, and end each backward pass before the next forward pass",
+            "Call `torch.compiler.cudagraph_mark_step_begin()`, and finish each backward pass before the next forward",
             "exact",
             "outputs = compiled(inputs)",
             "torch.compiler.cudagraph_mark_step_begin()\noutputs = compiled(inputs)",
@@ -126,9 +126,9 @@ HINTS = (
     ),
     Hint(
         "Not enough SMs to use max_autotune_gemm",
-        "max-autotune has no effect on products on a device this small, and costs time to compile",
+        "max-autotune has no effect on matrix multiplications on a device this small, and takes time to compile",
         Fix(
-            "Leave the mode out",
+            'Remove `mode="max-autotune"`',
             "numerics",
             'torch.compile(model, mode="max-autotune")',
             "torch.compile(model)",
@@ -137,11 +137,11 @@ HINTS = (
     Hint(
         "Plan failed with",
         "cuDNN could not run the algorithm it chose for a convolution, and took a slower one",
-        Fix("Leave it more memory (a smaller batch), or upgrade cuDNN with PyTorch", "semantics"),
+        Fix("Free memory for it (a smaller batch), or upgrade cuDNN with PyTorch", "semantics"),
     ),
     Hint(
         "was not compiled with flash attention",
-        "this build of PyTorch lacks flash attention, so a slower form runs",
-        Fix("Install a build that has it", "numerics", "pip install torch  # of another source", "pip install torch"),
+        "this build of PyTorch lacks flash attention, so a slower implementation runs",
+        Fix("Install a build that has it", "numerics", "pip install torch  # from another source", "pip install torch"),
     ),
 )

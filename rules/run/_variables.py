@@ -38,29 +38,29 @@ class Variable:
         return value in self.values or self.values == ("*",) or (not self.values and environment.on(self.name))
 
 
-_OLD = "vector instructions that nearly every CPU has are left unused in"
-_PRINTS = "a line is printed for each product and convolution"
-_CHECKS = "Python checks each block of memory that it takes and gives back"
-_UNCACHED = "each tensor takes its memory from the driver and gives it back, and the device is waited for"
+_OLD = "vector instructions that nearly every CPU has are disabled in"
+_PRINTS = "a line is printed for each matrix multiplication and convolution"
+_CHECKS = "Python checks each block of memory that it allocates and frees"
+_UNCACHED = "the driver allocates and frees the memory of each tensor, for which the host waits"
 
 VARIABLES = (
     Variable("ATEN_CPU_CAPABILITY", f"{_OLD} PyTorch's own ops", _OPS, ("DEFAULT",), ("host",)),
-    Variable("ONEDNN_MAX_CPU_ISA", f"{_OLD} products and convolutions", _OPS, ("SSE41", "AVX"), ("host",)),
-    Variable("DNNL_MAX_CPU_ISA", f"{_OLD} products and convolutions", _OPS, ("SSE41", "AVX"), ("host",)),
-    Variable("MKL_ENABLE_INSTRUCTIONS", f"{_OLD} matrix products", _OPS, ("SSE4_2", "AVX"), ("host",)),
+    Variable("ONEDNN_MAX_CPU_ISA", f"{_OLD} matmuls and convolutions", _OPS, ("SSE41", "AVX"), ("host",)),
+    Variable("DNNL_MAX_CPU_ISA", f"{_OLD} matmuls and convolutions", _OPS, ("SSE41", "AVX"), ("host",)),
+    Variable("MKL_ENABLE_INSTRUCTIONS", f"{_OLD} matrix multiplications", _OPS, ("SSE4_2", "AVX"), ("host",)),
     Variable("ONEDNN_VERBOSE", _PRINTS, _OPS, where=("host",)),
     Variable("DNNL_VERBOSE", _PRINTS, _OPS, where=("host",)),
-    Variable("MKL_VERBOSE", "a line is printed for each matrix product", _OPS, where=("host",)),
+    Variable("MKL_VERBOSE", "a line is printed for each matrix multiplication", _OPS, where=("host",)),
     Variable("PYTHONDEVMODE", _CHECKS, _HOST),
     Variable("PYTHONMALLOC", _CHECKS, _HOST, ("DEBUG", "MALLOC_DEBUG", "PYMALLOC_DEBUG")),
-    Variable("PYTHONTRACEMALLOC", "Python notes where each of its objects was made", _HOST),
-    Variable("TORCH_LOGS", "the compiler writes down what it does", _HOST, ("*",), ("compiled",)),
+    Variable("PYTHONTRACEMALLOC", "Python records where each of its objects was allocated", _HOST),
+    Variable("TORCH_LOGS", "the compiler logs what it does", _HOST, ("*",), ("compiled",)),
     Variable("PYTORCH_NO_CUDA_MEMORY_CACHING", _UNCACHED, _LAUNCH, ("*",), ("device",)),
     Variable("PYTORCH_NO_HIP_MEMORY_CACHING", _UNCACHED, _LAUNCH, ("*",), ("device",)),
     Variable("NVIDIA_TF32_OVERRIDE", "TF32 is off, whatever the script chooses", ("compute",), ("0",), ("device",)),
     Variable(
         "TORCH_DISTRIBUTED_DEBUG",
-        "each collective is compared over all ranks before it runs",
+        "each collective is checked for consistency over all ranks before it runs",
         _COMMUNICATION,
         ("DETAIL",),
         ("ranks",),
@@ -68,33 +68,33 @@ VARIABLES = (
     Variable("NCCL_DEBUG", "NCCL prints a line for each call", _COMMUNICATION, ("TRACE",), ("ranks", "device")),
     Variable(
         "NCCL_P2P_DISABLE",
-        "GPUs of one machine exchange data through the memory of the host",
+        "GPUs of one machine exchange data through host memory",
         _COMMUNICATION,
         where=("ranks", "device"),
     ),
     Variable(
         "NCCL_IB_DISABLE",
-        "machines exchange data over TCP, InfiniBand or not",
+        "machines exchange data over TCP even if they have InfiniBand",
         _COMMUNICATION,
         where=("ranks", "device"),
     ),
     Variable(
         "NCCL_ALGO",
-        "NCCL may not choose how to exchange data by the size of the message",
+        "NCCL cannot choose how to exchange data by the size of the message",
         _COMMUNICATION,
         ("*",),
         ("ranks", "device"),
     ),
     Variable(
         "NCCL_PROTO",
-        "NCCL may not choose how to exchange data by the size of the message",
+        "NCCL cannot choose how to exchange data by the size of the message",
         _COMMUNICATION,
         ("*",),
         ("ranks", "device"),
     ),
     Variable(
         "TORCH_NCCL_BLOCKING_WAIT",
-        "the host stands still at each collective that is waited for",
+        "the host blocks in each collective that is waited for",
         _COMMUNICATION,
         where=("ranks", "device"),
     ),

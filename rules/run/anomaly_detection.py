@@ -1,18 +1,19 @@
 """Autograd's anomaly detection is on.
 
 ## What it looks at
-Whether `torch.autograd.set_detect_anomaly(True)` or `detect_anomaly()` was in force in the profiled steps, as
+Whether `torch.autograd.set_detect_anomaly(True)` or `detect_anomaly()` was active in the profiled steps, as
 capture recorded it.
 
 ## Why it costs time
-Each forward op stores a stack trace for the case that its gradient goes wrong, and each backward op checks its
+Each forward op stores a stack trace in case its gradient becomes invalid, and each backward op checks its
 results for NaN. Training becomes slower by a factor, not by a few per cent.
 
 ## How to fix it
-Remove it, or put it behind an option that is off. `torch.isfinite(loss)` once in a while tells of a NaN as well.
+Remove it, or make it an option that is off by default. Checking `torch.isfinite(loss)` every N steps detects a NaN as
+well.
 
 ## When to leave it
-While a NaN is being hunted: the stack trace names the forward op whose gradient went wrong.
+While debugging a NaN: the stack trace names the forward op whose gradient became invalid.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def check(
         spent = undilated.in_part("backward", checks_us, python_us=checks_us)
         least, most = undilated.share(spent + undilated.in_part("rest", stored_us, python_us=stored_us))
         low, high = (least + most) / 2 * scale.step_us, min(most * BESIDES, 1.0) * scale.step_us
-        how = "the checks in the backward pass, and for each op what a view takes here beyond a few µs"
+        how = "the checks in the backward pass, and for each op the time of a view op here beyond a few µs"
         saving = Saving(min(low, high), high, "modelled", how)
     told = f": {percent((saving.low_us + saving.high_us) / 2 / scale.step_us)} of their time" if saving else ""
     yield Finding(

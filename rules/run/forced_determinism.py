@@ -2,20 +2,20 @@
 
 ## What it looks at
 `torch.use_deterministic_algorithms(True)` and `torch.backends.cudnn.deterministic`, as capture recorded them, and the
-device's time in what these change: convolutions, and ops that add at places given by indices.
+device's time in the ops that they affect: convolutions, and ops that add at indexed positions.
 
 ## Why it costs time
 Convolutions may then not use their fastest algorithms, and sums over indices (`index_add_`, `scatter_add_`, gradients
-of embeddings and of indexing) sort first instead of adding at once. `use_deterministic_algorithms` also fills each new
+of embeddings and of indexing) sort first instead of adding directly. `use_deterministic_algorithms` also fills each new
 tensor with a value before it is written.
 
 ## How to fix it
-Leave the switches off in trainings whose results need not be repeated bit by bit; a fixed seed alone does not need
-them. Where they are needed, `torch.utils.deterministic.fill_uninitialized_memory = False` spares the filling.
+Turn them off where results need not be bitwise reproducible; a fixed seed alone does not need
+them. Where they are needed, `torch.utils.deterministic.fill_uninitialized_memory = False` avoids the filling.
 
 ## When to leave it
-Debugging, publications and audits that need the same bits again. What it costs on this device only a run without it
-tells.
+Debugging, publications and audits that need bitwise identical results. Its cost on this device can only be measured by
+a run without it.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ def check(
     switch = "use_deterministic_algorithms(True)" if settings.deterministic else "cudnn.deterministic = True"
     yield Finding(
         message=(
-            f"`{switch}` is in force, and {time(scale.scaled(spent_us))} of each step ({percent(share)} of the "
-            "device's work) is in ops whose fastest algorithms it forbids."
+            f"`{switch}` is set, and {time(scale.scaled(spent_us))} of each step ({percent(share)} of the "
+            "device's work) is in ops whose fastest algorithms it rules out."
         ),
         # Which algorithms would run, and how fast, only the device tells.
         saving=None,
         facts={"concerned_us": spent_us, "deterministic": settings.deterministic},
         fix=Fix(
-            "Leave the switch off where the same bits are not needed, and measure the step before and after",
+            "Turn it off if results need not be bitwise reproducible, and measure the step before and after",
             "numerics",
             "torch.use_deterministic_algorithms(True)" if settings.deterministic else "cudnn.deterministic = True",
             "# off by default",

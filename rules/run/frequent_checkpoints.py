@@ -1,20 +1,20 @@
-"""A checkpoint is written so often that the training waits for it.
+"""Checkpoints are saved so often that they slow training down.
 
 ## What it looks at
-On machines without an accelerator: places where the loop reads the whole state of the model (`state_dict()`, told by
-the shapes of all its parameters) and then works in Python for longer than anything else does between two ops. That is
-what writing, packing or sending a checkpoint looks like.
+On machines without an accelerator: places where the loop reads the whole state of the model (`state_dict()`, recognized
+by the shapes of all its parameters) and then runs Python for longer than anything else does between two ops. That is
+what writing, serializing or sending a checkpoint looks like.
 
 ## Why it costs time
-`torch.save` packs every weight, and the optimizer's state beside it, and writes them while the training stands. Once
-an hour nobody notices; every few steps it is a part of each step.
+`torch.save` serializes every weight, and the optimizer's state with them, and writes them while the training waits.
+Once an hour this does not matter; every few steps it is a part of each step.
 
 ## How to fix it
-Save less often: by time (every ten minutes) or every some thousand steps. Copy the state and write the copy in a
+Save less often: by time (every ten minutes) or every few thousand steps. Copy the state and write the copy in a
 thread, or use `torch.distributed.checkpoint.async_save`.
 
 ## When to leave it
-Machines that may be taken away at any moment and have little time to lose.
+Machines that may be preempted at any moment, where little work may be lost.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ def check(
     seen = _rhythm(steps, spans, record)
     if seen is not None:
         share, mean_us = seen.low, seen.mean_us
-        how = "low: the steps with a checkpoint become like the others; high: and those after them, which wait for it"
+        how = "low: the steps with a checkpoint become like the others; high: plus those after them, which wait for it"
         saving = Saving(seen.low * scale.step_us, seen.high * scale.step_us, "measured", how)
     else:
-        how = "low: every tenth one stays; high: the step without them"
+        how = "low: every tenth one remains; high: the step without them"
         gone = [edits.remove_time(spans)]
         saving = replayed_or(scale.saving(spent_us, spent_us, how), replay, gone, gone, how, scale.scaled(bound_us))
         saving = replace(saving, low_us=_FEWER * saving.low_us)
@@ -110,8 +110,8 @@ def check(
     each_us = float((spans[:, 1] - spans[:, 0]).mean()) / 1e3
     yield Finding(
         message=(
-            f"The whole state is read {often(len(runs) / steps.count)}{place(where)} and then worked on "
-            f"for {time(each_us)}, as for a checkpoint: {time(share * mean_us)} of an average step ({percent(share)})."
+            f"The whole state is read {often(len(runs) / steps.count)}{place(where)} and then processed for "
+            f"{time(each_us)}, as for a checkpoint: {time(share * mean_us)} of an average step ({percent(share)})."
         ),
         saving=saving,
         where=(where,) if where else (),

@@ -1,21 +1,22 @@
 """Environment variables slow the training down.
 
 ## What it looks at
-Variables of the training process, of an allow-list alone, as they stood in the profiled window: debugging switches of
-PyTorch and Python, limits to the instructions that a CPU may use, caches and paths that are turned off.
+Variables of the training process, from a fixed list only, as they were set in the profiled window: debugging switches
+of PyTorch and Python, limits on the instructions that a CPU may use, caches and transports that are disabled.
 
 ## Why it costs time
-They are set for one afternoon, to find an error or to compare two machines, and stay in a job script, a container or
-the head of a file. Each checks, prints or forbids something in every step, and nothing in the training's own code
+They are set temporarily, to find an error or to compare two machines, and stay in a job script, a container or
+the head of a file. Each checks, prints or disables something in every step, and nothing in the training's own code
 shows it.
 
 ## How to fix it
 Remove the variable from the job script, the container and `os.environ` of the script. `CUDA_LAUNCH_BLOCKING` and
-`OMP_NUM_THREADS` show in the trace itself: blocking-launches, unused-cores and thread-oversubscription look at them.
+`OMP_NUM_THREADS` are visible in the trace itself: see the rules blocking-launches, unused-cores and
+thread-oversubscription.
 
 ## When to leave it
-While the error is looked for. Where a machine's driver or network fails without it. What it costs here only a run
-without it tells.
+While the error is being debugged. Where a machine's driver or network fails without it. Its cost here can only be
+measured by a run without it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from advisor.api import BACKWARD, FORWARD, GEMM, GLOO, Breakdown, Environment, E
 from ..shared._words import percent
 from ._variables import VARIABLES
 
-CONFIRMED = "measured pair on a CPU: instructions limited to those of an old machine against all of them"
+CONFIRMED = "measured pair on a CPU: instructions limited to those of an old CPU against all of them"
 
 
 # Parts of the step that other rules own: what they lose here is theirs to count.
@@ -49,11 +50,11 @@ def check(
         value = environment.get(one.name)
         yield Finding(
             message=(
-                f"{one.name}={value} is set in the training's environment: {one.by}, which concerns "
+                f"{one.name}={value} is set in the training's environment: {one.by}, which affects "
                 f"{percent(share)} of the step."
             ),
             facts={"variable": one.name, "value": value, "share": share},
-            fix=Fix("Unset the variable", "exact", f"{one.name}={value} python train.py", "python train.py"),
+            fix=Fix(f"Unset `{one.name}`", "exact", f"{one.name}={value} python train.py", "python train.py"),
             claims=tuple(part for part in one.parts if part in shares and part not in _OWNED),
             at_most="medium",
         )

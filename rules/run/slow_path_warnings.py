@@ -1,20 +1,20 @@
-"""PyTorch itself warned of a slow way.
+"""PyTorch warned that it uses a slow path.
 
 ## What it looks at
-The first warnings that were shown while the script ran, as capture recorded them: those of PyTorch that speak of time
-(a tensor made of a list of arrays, weights of a recurrent layer in pieces, an op that falls back to the host, gradients
-in another layout than their buckets, a graph recorded anew …), and any `PerformanceWarning`.
+The first warnings that were shown while the script ran, as capture recorded them: those of PyTorch about performance
+(a tensor created from a list of arrays, weights of a recurrent layer in several chunks, an op that falls back to the
+CPU, gradients in another layout than their buckets, a CUDA graph captured again …), and any `PerformanceWarning`.
 
 ## Why it costs time
-Each says that something works by a slow way, once, the first time; it goes on in every step after the warning has
-scrolled away.
+Each reports a slow path once, the first time; the slow path is still used in every step after the warning has scrolled
+away.
 
 ## How to fix it
-As the change beside the finding says. The line is the one that the warning named.
+As the finding says. The line is the one that the warning named.
 
 ## When to leave it
-Where the line runs once, before the training. What a warning costs is not known from its text: measure the change, or
-look for its line among the lines of the report.
+Where the line runs once, before the training. The cost cannot be derived from the text of a warning: measure the
+change, or look for its line among the lines of the report.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ..shared._places import place
 from ..shared._words import percent, plural
 from ._torch_warnings import warned
 
-CONFIRMED = "measured pair on a CPU: a tensor of a list of arrays, with PyTorch's warning, against one array"
+CONFIRMED = "measured pair on a CPU: a tensor from a list of arrays, with PyTorch's warning, against one array"
 
 
 def check(
@@ -49,7 +49,7 @@ def check(
     *,
     min_share: float = 0.02,  # of the step on the line that the warning names, where lines know it: else it is noise
 ) -> Iterator[Finding]:
-    shown = f"Of {plural(len(record.warnings), 'warning')} shown, one speaks of a slow way"
+    shown = f"Of {plural(len(record.warnings), 'warning')} shown, one reports a slow path"
     for one in warned(record):
         share = _share(one.where, costs, steps)
         # A line of the script that no step runs, or that takes no time, is warned of in vain.

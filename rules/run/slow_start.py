@@ -1,18 +1,18 @@
-"""Much of the run passes before the first step.
+"""A large part of the run passes before the first step.
 
 ## What it looks at
-The age of the process when its first training step ended, against its whole life, where capture saw the script end.
+The age of the process when its first training step ended, against its whole lifetime, if capture saw the script end.
 
 ## Why it costs time
-Imports, reading and indexing the data set, building the model, loading a checkpoint and compiling run on one core while
+Imports, reading and indexing the dataset, building the model, loading a checkpoint and compiling run on one core while
 the accelerator waits, at every start: also after each failure, and in each trial of a search.
 
 ## How to fix it
-Save what the script works out from the data (an index, tokens, statistics) and load it the next time. Let loader
-workers read while the model is built. Keep compiled code between runs (`TORCHINDUCTOR_CACHE_DIR` on a disk that stays).
+Save what the script derives from the data (an index, tokens, statistics) and load it the next time. Let loader
+workers read while the model is built. Keep compiled code between runs (`TORCHINDUCTOR_CACHE_DIR` on a persistent disk).
 
 ## When to leave it
-Short trials of a training that will run for days: what passes before its first step is then next to nothing.
+Short trials of a training that will run for days: the time before its first step is then negligible.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check(
 ) -> Iterator[Finding]:
     vitals = record.vitals
     if vitals is None or vitals.first_step_us is None or vitals.age_us is None or not vitals.ended:
-        raise Missing("the start and the end of the run were not both seen; let `advisor run` see the script end")
+        raise Missing("capture did not see both the start and the end of the run; let the script end by itself")
     start_us, whole_us = vitals.first_step_us, vitals.age_us
     if start_us < min_start_us or start_us < min_share * whole_us:
         return
@@ -46,7 +46,7 @@ def check(
         saving=None,
         facts={"first_step_us": start_us, "run_us": whole_us},
         fix=Fix(
-            "Work out once what the data alone decides, and keep it",
+            "Compute what depends on the data alone once, and cache it on disk",
             "exact",
             "index = build_index(files)",
             "if not cache.exists():\n    torch.save(build_index(files), cache)\nindex = torch.load(cache)",

@@ -1,20 +1,21 @@
 """Steps become slower as the training goes on.
 
 ## What it looks at
-Ops of the profiled steps whose inputs grow by the same amount with every step, while no matrix product grows: they
-work on all that was kept since the start, or since the epoch began. And the times of the steps that were timed without
-the profiler, in eight parts of the run: whether they rise from part to part; what the growth takes is told by them.
+Ops of the profiled steps whose inputs grow by the same amount with every step, while no matrix multiplication grows:
+they process everything that was kept since the start, or since the epoch began. Also the times of the steps that were
+timed without the profiler, in eight parts of the run: whether they rise from part to part, which measures the cost of
+the growth.
 
 ## Why it costs time
-`torch.cat(history)`, a mean over all losses, a metric over all predictions: each step handles all steps before it, so
-that a thousand steps cost a million. It is a small part of the first epoch and most of the last.
+`torch.cat(history)`, a mean over all losses, a metric over all predictions: each step processes all steps before it, so
+the total cost grows with the square of the number of steps. It is a small part of the first epoch and most of the last.
 
 ## How to fix it
-Keep what the result needs instead of all that it was made of: a running sum and a count, `torchmetrics`' `update()`
-in the step and `compute()` at the end of the epoch. Or compute it every N steps.
+Keep what the result needs instead of everything it was computed from: a running sum and a count, `torchmetrics`'
+`update()` in the step and `compute()` at the end of the epoch. Or compute it every N steps.
 
 ## When to leave it
-Lengths that are raised on purpose as training goes on. A machine that slows down (heat, neighbours) shows rising
+Lengths that are increased on purpose as training goes on. A machine that slows down (heat, other jobs) shows rising
 times, too, and no op that grows.
 """
 
@@ -108,13 +109,13 @@ def _of_growth(spent_us: float, record: RankRecord | None, scale: Scale) -> Savi
 
     Its steps are a short piece of the run, and often an early one, when little has been kept.
     """
-    start = "the steps as they were timed against"
+    start = "the steps as they were timed, against"
     if by_times := grown_by_times(record) if record else None:
         how = f"{start} those at the start; low: halfway through the run, high: at its end"
     elif by_times := grown_in_rounds(record.steps.unprofiled_us) if record else None:
-        how = f"{start} the shortest, where the growth begins anew; low: their mean, high: the longest"
+        how = f"{start} the shortest, where the growth starts again; low: their mean, high: the longest"
     else:
-        how = "the ops that grow, as they were in the window; low: less what remains"
+        how = "the ops that grow, as they were in the window; low: minus what remains"
         return scale.saving(_GIVEN_BACK * spent_us, spent_us, how)
     return Saving(by_times[0] * scale.step_us, by_times[1] * scale.step_us, "measured", how)
 
@@ -131,7 +132,7 @@ def _grown(
     per_step = (growing.last - growing.first) / (steps.count - 1)
     return Finding(
         message=(
-            f"`{growing.names[0]}`{place(where[0] if where else None)} works on more with every step: "
+            f"`{growing.names[0]}`{place(where[0] if where else None)} processes more with every step: "
             f"{count(growing.last)} numbers in the last profiled step, {count(per_step)} more each time, which takes "
             f"{time(scale.scaled(spent_us))} of the step by now ({percent(spent_us / steps.step_us)})."
         ),
@@ -150,13 +151,13 @@ def _risen(rise: tuple[float, float], steps: int, scale: Scale) -> Finding:
     return Finding(
         message=(
             f"Steps take {percent(last / first - 1)} longer at the end than at the start of {steps} steps without the "
-            f"profiler, {time(last)} and {time(first)}, and rise from part to part."
+            f"profiler, {time(last)} and {time(first)}, and rise throughout the run."
         ),
         saving=Saving(
             0.0,
             share * scale.step_us,
             "measured",
-            "all steps as short as the first; nothing where it is the machine",
+            "all steps as short as the first; nothing if the machine itself slows down",
         ),
         facts={"first_us": first, "last_us": last, "steps": steps},
         fix=_RUNNING,
@@ -165,7 +166,7 @@ def _risen(rise: tuple[float, float], steps: int, scale: Scale) -> Finding:
 
 
 _RUNNING = Fix(
-    "Keep a running value instead of everything",
+    "Keep a running sum instead of all values",
     "numerics",
     "history.append(outputs.detach())\nmean = torch.cat(history).mean()",
     "total += outputs.detach().sum()\nnumber += outputs.numel()\nmean = total / number",

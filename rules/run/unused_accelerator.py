@@ -1,20 +1,20 @@
-"""The model runs on the CPU beside an accelerator.
+"""The model runs on the CPU although an accelerator is available.
 
 ## What it looks at
 Whether PyTorch sees a usable accelerator on this machine while the model's parameters are on the CPU and no device
-work was recorded. Only a capture by `advisor run` knows this; a trace alone cannot tell.
+work was recorded. Only a capture by `advisor run` knows this; a trace alone does not show it.
 
 ## Why it costs time
-Matrix products and convolutions run one to two orders of magnitude faster on an accelerator, as long as they are
+Matrix multiplications and convolutions run one to two orders of magnitude faster on an accelerator, as long as they are
 large enough to fill it.
 
 ## How to fix it
 Move the model and each batch: `device = torch.accelerator.current_accelerator()`, `model.to(device)`, `x, y =
-x.to(device), y.to(device)`. Move the model before the optimizer is made.
+x.to(device), y.to(device)`. Move the model before the optimizer is created.
 
 ## When to leave it
 Very small models and batches: launching a kernel costs more than computing it on the CPU. An accelerator that
-another job uses. What is gained cannot be computed from a run on the CPU, so no saving is claimed.
+another job uses. The gain cannot be computed from a run on the CPU, so no saving is given.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check(record: RankRecord, device: Device, scale: Scale) -> Iterator[Finding]
         message=f"{name} is usable, but the model trains on the CPU, at {time(scale.step_us)} a step.",
         facts={"accelerator": settings.accelerator_name, "model_device": settings.model_device},
         fix=Fix(
-            "Move model and batches to the accelerator",
+            "Move the model and each batch to the accelerator",
             "numerics",
             "model = Net()\nfor x, y in loader:",
             'device = torch.accelerator.current_accelerator() or "cpu"\nmodel = Net().to(device)\n'
