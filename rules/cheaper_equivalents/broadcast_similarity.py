@@ -139,9 +139,7 @@ _FIXES: dict[Kind, Fix] = {
         "distance = (x[:, None] - y[None]).abs().sum(-1)",
         "distance = torch.cdist(x, y, p=1)",
     ),
-    "norm": Fix(
-        "Use `torch.cdist`", "numerics", "distance = (x[:, None] - y[None]).norm(dim=-1)", _DISTANCE
-    ),
+    "norm": Fix("Use `torch.cdist`", "numerics", "distance = (x[:, None] - y[None]).norm(dim=-1)", _DISTANCE),
 }
 
 

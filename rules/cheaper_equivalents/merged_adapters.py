@@ -98,9 +98,7 @@ def check(
     # At the layers' own rate for operations, and at that of the elementwise ops for what is read and written.
     least_us = sum(_INSTEAD * spent(one.layer) * one.products for one in found)
     most_us = least_us + sum(spent(one.elementwise) * one.activations for one in found)
-    how = (
-        "without merged weights and their gradients, minus the products with the factors; low: also minus what those "
-    )
+    how = "without merged weights and their gradients, minus the products with the factors; low: also minus what those "
     how += "read and write at the rate of the merged weights, high: which stays in the caches"
     saving = of_long_ops(scale, undilated, spent_us, spent_us, how)
     saving = less_by(saving, (scale.scaled(least_us), scale.scaled(most_us)))

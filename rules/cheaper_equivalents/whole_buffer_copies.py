@@ -108,9 +108,7 @@ def check(
         if breakdown.on_device:
             low_us = high_us = launched_us(trace, steps, nesting, links, rows)
         bound_us = sum(breakdown.us(part) for part in claims)
-        how = (
-            "low: the time of the fastest copy; high: the mean, including copies into newly allocated memory"
-        )
+        how = "low: the time of the fastest copy; high: the mean, including copies into newly allocated memory"
         saving = less_by(scale.saving(min(low_us, bound_us), min(high_us, bound_us), how), _WRITE_US)
         if saving.high_us < min_share * scale.step_us:
             continue

@@ -72,9 +72,7 @@ def check(
             f"times as long as usual with no rank late: {time(scale.scaled(extra_us))} of each step on average "
             f"({percent(extra_us / ranks.step_us)})."
         ),
-        saving=scale.saving(
-            0.0, extra_us, "high: all of this kind as fast as usual; low: the network is shared"
-        ),
+        saving=scale.saving(0.0, extra_us, "high: all of this kind as fast as usual; low: the network is shared"),
         facts={"slow": worst.slow, "of": worst.of, "times": worst.times, "extra_us": extra_us, "kind": worst.kind},
         recoverable=False,
         at_most="medium",

@@ -81,9 +81,7 @@ def check(
     factor = usual * len(tried) / len(mine)
     spent_us = steps.per_step_us(float(events.dur_ns[mine].sum()))
     bound_us = breakdown.us("compute")
-    how = (
-        "high: the kernels beyond the usual number, if all of a call take equally long; low: half of that"
-    )
+    how = "high: the kernels beyond the usual number, if all of a call take equally long; low: half of that"
     saved_us = min(spent_us * (1 - factor), bound_us)
     saving = replayed_or(
         scale.saving(0.5 * saved_us, saved_us, how),

@@ -84,9 +84,7 @@ def check(
         return
     # Where branches of the losses meet, a sum comes instead: a repeated row on as many bytes stays for it.
     least = np.setdiff1d(found.rows, found.sums)
-    how = (
-        "low: all evaluations of shared nodes but the first, minus the sums needed where branches meet; high: all of "
-    )
+    how = "low: all evaluations of shared nodes but the first, minus the sums needed where branches meet; high: all of "
     claims: tuple[str, ...]
     if breakdown.on_device:
         claims, how = ("compute",), how + "these evaluations"

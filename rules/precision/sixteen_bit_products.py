@@ -80,9 +80,7 @@ def check(
     if saved_us < min_share * steps.step_us:
         return
     spent_us = sum(group.us for group in large)
-    how = (
-        "high: fp8's rate, minus converting the operands at memory bandwidth; low: nothing, until it is measured"
-    )
+    how = "high: fp8's rate, minus converting the operands at memory bandwidth; low: nothing, until it is measured"
     saving = replayed_or(
         scale.saving(0.0, saved_us, how),
         replay,

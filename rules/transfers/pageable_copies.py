@@ -71,9 +71,7 @@ def check(
     ops = np.array([row for site in sites for row in site.ops_rows], int)
     data = np.array([row for site in sites for row in site.rows], int)
     saving = replayed_or(
-        scale.saving(
-            0.0, exposed_us, "nothing if the copy stays exposed and as slow as now; at most its exposed time"
-        ),
+        scale.saving(0.0, exposed_us, "nothing if the copy stays exposed and as slow as now; at most its exposed time"),
         replay if sites else None,
         [],
         [edits.unsync(ops), edits.move(data)],
