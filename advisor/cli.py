@@ -42,7 +42,7 @@ def _run(arguments: list[str]) -> int:
         if getattr(args, "debug", False):
             raise
         text = f"{type(failure).__name__}: {failure}".splitlines()[0]
-        _say(f"advisor: internal error: {text}; run again with --debug and report it, please")
+        _say(f"advisor: internal error: {text}; run again with --debug and please report it")
         return INTERNAL
 
 
@@ -50,7 +50,7 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser; only the command that `arguments` name is imported, all of them for the general help."""
     parser = argparse.ArgumentParser(
         prog="advisor",
-        description="Profiles a PyTorch training script as it is and ranks what to change by the time it gives back.",
+        description="Profiles an unmodified PyTorch training script and ranks what to change by the time it saves.",
         epilog="example: advisor run train.py --epochs 3",
         allow_abbrev=False,
     )

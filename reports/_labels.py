@@ -17,67 +17,69 @@ class Label:
 
 # Parts of a step, device first; the order is that of the bar in every output.
 PARTS: dict[str, Label] = {
-    "compute": Label("GPU computes", "kernels that are not communication run on the GPU"),
+    "compute": Label("GPU computes", "kernels other than communication run on the GPU"),
     "exposed_communication": Label("Communication", "the GPU only communicates: no other kernel runs meanwhile"),
     "exposed_copy": Label("Copies", "the GPU only copies: no kernel runs meanwhile"),
-    "idle_input": Label("Waits for input", "the GPU is empty while the loop waits for its next batch"),
-    "idle_sync": Label("Waits after a sync", "the GPU is empty after the host stopped to wait for a result"),
-    "idle_launch": Label("Waits for launches", "the GPU is empty because the host starts kernels too slowly"),
-    "idle_host": Label("Waits for Python", "the GPU is empty while the host does other work"),
-    "idle_unknown": Label("Idle, cause unknown", "the GPU is empty and the trace does not say why"),
-    "input": Label("Waits for input", "the loop waits for its next batch"),
+    "idle_input": Label("Waits for input", "the GPU is idle while the training loop waits for its next batch"),
+    "idle_sync": Label("Waits after a sync", "the GPU is idle after the host waited for a result"),
+    "idle_launch": Label("Waits for launches", "the GPU is idle because the host launches kernels too slowly"),
+    "idle_host": Label("Waits for Python", "the GPU is idle while the host does other work"),
+    "idle_unknown": Label("Idle, cause unknown", "the GPU is idle and the trace does not show why"),
+    "input": Label("Waits for input", "the training loop waits for its next batch"),
     "communication": Label("Communication", "the process exchanges data with other ranks"),
     "forward": Label("Forward", "operators of the forward pass run on the CPU"),
     "backward": Label("Backward", "operators of the backward pass run on the CPU"),
     "optimizer": Label("Optimizer", "the optimizer updates the parameters or clears gradients"),
     "other_ops": Label("Other operators", "operators outside forward, backward and optimizer"),
-    "host": Label("Python", "no operator runs: Python between operators"),
+    "host": Label("Python", "no operator runs: Python code between operators"),
 }
 
 METRICS: dict[str, Label] = {
-    "step_time_us": Label("Step time", "median time of one training step; without the profiler where that was timed"),
-    "device_busy_share": Label("GPU busy", "part of the window in which any kernel, copy or fill runs on the GPU"),
-    "device_idle_share": Label("GPU idle", "part of the window in which nothing runs on the GPU"),
-    "communication_share": Label("Communication", "part of the window in which communication kernels run"),
+    "step_time_us": Label("Step time", "median time of one training step; without the profiler if that was measured"),
+    "device_busy_share": Label("GPU busy", "share of the window in which a kernel, copy or memset runs on the GPU"),
+    "device_idle_share": Label("GPU idle", "share of the window in which nothing runs on the GPU"),
+    "communication_share": Label("Communication", "share of the window in which communication kernels run"),
     "exposed_communication_share": Label(
-        "Exposed communication", "part of the window in which communication kernels run and no other kernel does"
+        "Exposed communication", "share of the window in which communication kernels run and no other kernel does"
     ),
-    "exposed_copy_share": Label("Exposed copies", "part of the window in which copies run and no kernel does"),
+    "exposed_copy_share": Label("Exposed copies", "share of the window in which copies run and no kernel does"),
     "input_wait_share": Label(
-        "Input wait", "part of the window in which the loop waits for its next batch (while the GPU is empty, if any)"
+        "Input wait", "share of the window in which the loop waits for its next batch (while the GPU, if any, is idle)"
     ),
     "fp32_matmul_share": Label(
         "Full fp32 matmul",
-        "matmul, convolution and attention time that ran in fp32 without TF32, as a part of GPU busy time "
+        "time of matmuls, convolutions and attention in fp32 without TF32, as a share of GPU busy time "
         "(of the step on a CPU)",
     ),
     "h2d_bytes": Label("Copied to the GPU", "bytes from host to device per step"),
-    "h2d_pageable_bytes": Label("… from pageable memory", "bytes per step whose copy the host had to stage itself"),
+    "h2d_pageable_bytes": Label(
+        "… from pageable memory", "bytes per step that the driver first copies to a pinned buffer"
+    ),
     "d2h_bytes": Label("Copied from the GPU", "bytes from device to host per step"),
     "copies": Label("Copies", "memory copies on the device per step"),
     "kernels": Label("Kernels", "kernels on the device per step"),
-    "launches": Label("Launches", "host calls per step that start kernels or graphs"),
-    "syncs": Label("Synchronisations", "host calls per step that block until the device is done"),
+    "launches": Label("Launches", "host calls per step that launch kernels or graphs"),
+    "syncs": Label("Synchronizations", "host calls per step that block until the device is done"),
     "cpu_ops": Label("CPU operators", "operators called on the host per step"),
-    "device_allocs": Label("Device allocations", "calls per step that ask the driver for memory"),
+    "device_allocs": Label("Device allocations", "calls per step that allocate memory from the driver"),
     "collectives": Label("Collectives", "collective operations per step"),
     "recompiles": Label("Recompilations", "compilations per step after warm-up"),
-    "optimizer_steps_per_step": Label("Optimizer steps", "per training step; 0.25 is accumulation over four"),
+    "optimizer_steps_per_step": Label("Optimizer steps", "per training step; 0.25 means accumulation over four steps"),
     "peak_memory_bytes": Label("Peak memory", "the most device memory allocated at one time"),
-    "mfu": Label("Model FLOPs utilisation", "model operations per second as a part of the device's peak"),
+    "mfu": Label("Model FLOPs utilization", "the model's FLOPs per second as a share of the device's peak (MFU)"),
     "samples_per_second": Label("Samples per second", "batch size divided by the step time"),
 }
 
 RISKS: dict[str, Label] = {
-    "exact": Label("Same numbers", "the change does not alter what is computed"),
-    "numerics": Label("Rounding changes", "results differ by rounding; check that training still converges"),
+    "exact": Label("Same results", "the change does not alter what is computed"),
+    "numerics": Label("Changes rounding", "results differ by rounding; check that training still converges"),
     "semantics": Label("Changes training", "the training itself changes; check the learning rate and the result"),
 }
 
 BASES: dict[str, Label] = {
     "replayed": Label("replayed", "the step was replayed on its dependency graph with this change"),
     "measured": Label("measured", "both sides were measured"),
-    "modelled": Label("modelled", "worked out from the measured parts of the step, not replayed"),
+    "modelled": Label("modelled", "computed from the measured parts of the step, not replayed"),
     "assumed": Label("assumed", "rests on an assumption that this run could not check"),
 }
 
@@ -85,7 +87,7 @@ SOURCES: dict[str, str] = {
     "user": "the script's own prof.step()",
     "loader": "the DataLoader's batches",
     "optimizer": "optimizer steps",
-    "backward": "backward passes: no loader and no optimizer was seen",
+    "backward": "backward passes: no DataLoader and no optimizer was seen",
     "window": "no steps were found: the whole recording counts as one",
 }
 

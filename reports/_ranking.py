@@ -54,10 +54,10 @@ def with_status(report: Report, status: str) -> tuple[Outcome, ...]:
 def nothing_found(report: Report) -> str:
     """What to say where no confirmed rule asks for a change: all clear is not the same as nothing judged."""
     if any(outcome.status == "found" for outcome in report.outcomes):
-        return "Nothing to change was found by the confirmed rules"
+        return "The confirmed rules found nothing to change"
     if any(outcome.status == "clear" for outcome in report.outcomes):
-        return "Nothing to change was found"
-    return "No rule could judge this input" if report.outcomes else "No rule was applied"
+        return "No rule found anything to change"
+    return "No rule had the data it needs" if report.outcomes else "No rule was applied"
 
 
 def saving(finding: Finding, step_us: float | None) -> str:
@@ -124,5 +124,5 @@ def check_again(finding: Finding, step_us: float | None) -> str:
     shrink = f", and {parts} should shrink" if parts else ""
     # A fix that changes the training may change how many samples a step has (a larger batch).
     semantics = finding.fix is not None and finding.fix.risk == "semantics"
-    what = "the samples of one step of today" if semantics else "a step"
+    what = "the samples of one current step" if semantics else "a step"
     return f"Run again after the change: {what} should take {after}{shrink}."

@@ -22,7 +22,7 @@ _DOES = {
     "exposed_communication": "it only communicates",
     "exposed_copy": "it only copies",
     "idle_input": "it waits for the next batch",
-    "idle_sync": "it stands empty after host syncs",
+    "idle_sync": "it is idle after host synchronizations",
     "idle_launch": "it waits for the host to launch work",
     "idle_host": "it waits for Python and other host work",
     "idle_unknown": "it is idle without a known cause",
@@ -34,7 +34,7 @@ _TAKES = {
     "backward": "the backward pass",
     "optimizer": "the optimizer",
     "other_ops": "other operators",
-    "host": "Python between operators",
+    "host": "Python code between operators",
 }
 
 
@@ -118,7 +118,7 @@ def reach(report: Report) -> Reach | None:
     if joint is None or not step_us or joint.high_us <= 0:
         return None
     low, high = max(step_us - joint.high_us, 0.0), max(step_us - joint.low_us, 0.0)
-    today = ", for the samples of a step of today" if _changes_steps(report) else ""
+    today = ", for the samples of a current step" if _changes_steps(report) else ""
     least, most = joint.low_us / step_us, min(joint.high_us / step_us, 1.0)
     # No single figure where all of it may give nothing, nor where the upper bound is the whole step: both are bounds.
     narrow = least >= _SURE_SHARE and most < 1 - _SURE_SHARE
@@ -208,8 +208,8 @@ def _device_verdict(report: Report) -> str:
     said = f"The {who} computes for {only}{_words.share(compute)} of the {noun(report)}"
     if not named:
         if compute >= _BUSY_SHARE:
-            return f"{said}: the work itself is the limit, so only less or cheaper work makes it faster."
-        return f"{said}; no single cause holds {_words.share(_WORTH_NAMING)} or more of the rest."
+            return f"{said}: it is compute-bound, so only less or cheaper work makes it faster."
+        return f"{said}; no single cause takes {_words.share(_WORTH_NAMING)} or more of the rest."
     causes = [f"for {_words.share(value)} {_DOES.get(name) or _labels.part(name).name}" for value, name in named]
     return f"{said}; {', and '.join(causes)}."
 
@@ -218,7 +218,7 @@ def _cpu_verdict(report: Report) -> str:
     parts = sorted(((item.share, item.id) for item in report.breakdown), reverse=True)
     named = [(value, name) for value, name in parts if value >= _WORTH_NAMING][:2]
     if not named:
-        return f"On the CPU, no single part holds {_words.share(_WORTH_NAMING)} of the {noun(report)}."
+        return f"On the CPU, no single part takes {_words.share(_WORTH_NAMING)} of the {noun(report)}."
     words = [f"{_TAKES.get(name, _labels.part(name).name)} ({_words.share(value)})" for value, name in named]
     busy = report.metrics.get("device_busy_share")
     if report.run.devices and busy is not None and busy.status == "not_measured":
@@ -232,13 +232,13 @@ def _caveats(report: Report) -> tuple[str, ...]:
     said = []
     busy = report.metrics.get("device_busy_share")
     if busy is not None and busy.status == "not_measured" and busy.why:
-        said.append(f"Nothing is said about a device: {busy.why.rstrip('.')}.")
+        said.append(f"The device was not measured: {busy.why.rstrip('.')}.")
     if report.replay is not None and report.replay.low_confidence:
         why = "no whole steps are known"
         if report.steps.source != "window" and report.steps.count > 1:
             error = _words.share(report.replay.error_share)
-            why = f"replaying the unchanged step misses its measured time by {error}"
+            why = f"replaying the unchanged step is off its measured time by {error}"
         elif report.steps.source != "window":
-            why = "there is one step to replay"
-        said.append(f"Savings are of low confidence: {why}.")
+            why = "there is only one step to replay"
+        said.append(f"Savings have low confidence: {why}.")
     return tuple(said)

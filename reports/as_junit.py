@@ -46,7 +46,7 @@ def _verdict_of(case: ElementTree.Element, outcome: Outcome, report: Report) -> 
         actions = [finding for finding in outcome.findings if finding.recoverable]
         lines = "\n".join(_lines(outcome, report))
         if not outcome.confirmed:
-            note = "found, by a rule that nothing has confirmed yet: "
+            note = "found, by a rule that is not confirmed yet: "
             ElementTree.SubElement(case, "skipped", message=_text(note + lines))
         elif actions:
             first = actions[0]

@@ -68,7 +68,7 @@ def _head(report: Report) -> Iterator[str]:
     if reach:
         yield ""
         after = f"about **{reach.about}** ({reach.range})" if reach.about else f"**{reach.range}**"
-        yield f"All findings together: a step of {after}, {reach.saved} less, {reach.basis}."
+        yield f"All fixes together: a step of {after}, {reach.saved} less, {reach.basis}."
     for sentence in (said.tail, *said.caveats):
         if sentence:
             yield ""
@@ -194,7 +194,7 @@ def _bounded(lines: list[str]) -> str:
         # Room for closing what is open and for the last line.
         if used > LIMIT_BYTES - 2_200:
             kept += [f"   {fence}"] * bool(fence) + ["</details>"] * folded
-            kept += ["", f"… {len(lines) - index} more lines do not fit here; the HTML report holds everything.", ""]
+            kept += ["", f"… {len(lines) - index} more lines do not fit here; the HTML report has everything.", ""]
             break
         kept.append(line)
         found = _FENCE.match(line)

@@ -31,19 +31,19 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FORMAT",
-        help="html, json, markdown, text, sarif or junit; may be repeated; one format without --output goes to stdout",
+        help="html, json, markdown, text, sarif or junit; repeatable; a single format without --output goes to stdout",
     )
     group.add_argument(
-        "-o", "--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix picks the format"
+        "-o", "--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix selects the format"
     )
     group.add_argument("--select", action="append", default=[], metavar="RULE,…", help="apply only these rules")
-    group.add_argument("--ignore", action="append", default=[], metavar="RULE,…", help="leave these rules out")
+    group.add_argument("--ignore", action="append", default=[], metavar="RULE,…", help="do not apply these rules")
     add_common_options(group)
 
 
 def add_common_options(parser: argparse._ActionsContainer) -> None:
     """--quiet, --no-color, --debug."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors and what was asked for")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors and requested output")
     parser.add_argument("--no-color", action="store_true", help="plain text on the terminal (so does NO_COLOR)")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
 
@@ -90,14 +90,14 @@ def _check_formats(formats: tuple[str, ...]) -> None:
 
 def _format_of_file(path: Path, formats: tuple[str, ...]) -> str:
     if len(formats) > 1:
-        raise UsageError(f"--output {path} is one file, but {len(formats)} formats were asked for; name a folder")
+        raise UsageError(f"--output {path} is one file, but {len(formats)} formats were requested; name a folder")
     if formats:
         return formats[0]
     for name, suffix in SUFFIXES.items():
         if path.suffix.lower() == suffix:
             return name
     suffixes = ", ".join(SUFFIXES.values())
-    raise UsageError(f"--output {path}: the suffix picks no format; use one of {suffixes}, or say --format")
+    raise UsageError(f"--output {path}: the suffix is not that of a format; use one of {suffixes}, or add --format")
 
 
 def safe_name(name: str) -> str:

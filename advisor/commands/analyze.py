@@ -25,19 +25,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declares the command."""
     parser = subparsers.add_parser(
         "analyze",
-        help="report on traces that exist already",
+        help="report on existing traces",
         description="Reports on PyTorch profiler traces: files or folders, of one rank or of all ranks of one job.",
         epilog="example: advisor analyze trace.pt.trace.json.gz --format markdown",
         allow_abbrev=False,
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a trace, or a folder of traces")
-    parser.add_argument("--each", action="store_true", help="make one report per job where several are given")
+    parser.add_argument("--each", action="store_true", help="write one report per job if there are several")
     parser.add_argument(
         "--what-if-gpu",
         action="append",
         default=[],
         metavar="NAME",
-        help="what the step would take on another GPU, such as H100 or 'A100 80GB'; may be repeated",
+        help="estimate the step time on another GPU, such as H100 or 'A100 80GB'; repeatable",
     )
     _options.add_report_options(parser)
     parser.set_defaults(handler=run)
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     found = jobs.find(args.paths)
     if len(found) > 1 and not args.each:
         names = "; ".join(job.name for job in found)
-        text = f"these are {len(found)} unrelated jobs ({names}); give one of them, or --each for one report per job"
+        text = f"these are {len(found)} unrelated jobs ({names}); pass one of them, or --each for one report per job"
         raise UsageError(text)
     homes = {path.resolve() for path in args.paths if path.is_dir()}
     for job, target in zip(found, _targets(output, found), strict=True):

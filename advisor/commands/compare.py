@@ -14,12 +14,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "compare",
         help="show what differs between two reports: parts of the step, counters, ops and findings",
-        description="Shows what differs between two stored reports. It judges nothing: `advisor gate` does.",
+        description="Shows what differs between two stored reports, without a verdict: for that see `advisor gate`.",
         epilog="example: advisor compare before/report.json after/report.json",
         allow_abbrev=False,
     )
-    parser.add_argument("base", metavar="A", type=Path, help="a report.json, or a folder that holds one")
-    parser.add_argument("head", metavar="B", type=Path, help="the one to compare with it")
+    parser.add_argument("base", metavar="A", type=Path, help="a report.json, or a folder that contains one")
+    parser.add_argument("head", metavar="B", type=Path, help="the report to compare with it")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
     parser.set_defaults(handler=run)

@@ -15,13 +15,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "doctor",
         help="check whether this machine can be profiled",
-        description="Says whether a training script can be profiled here, whether device events can be recorded and, "
-        "if not, the cause and the fix.",
+        description="Checks whether a training script can be profiled here and whether device events can be recorded; "
+        "if not, shows the cause and the fix.",
         epilog="example: advisor doctor",
         allow_abbrev=False,
     )
     parser.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     _options.add_common_options(parser)
     parser.set_defaults(handler=run)
 

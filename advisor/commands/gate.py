@@ -22,7 +22,7 @@ _USAGE = """advisor gate [options] BASE.json HEAD.json
        advisor gate [options] check (REPORT.json | -- train.py ARGS…)
        advisor gate [options] baseline write|update|show [REPORT.json | -- …]
        advisor gate [options] --base REF -- train.py ARGS…"""
-_DESCRIPTION = """Keeps performance regressions out: counters against a checked-in baseline, step
+_DESCRIPTION = """Detects performance regressions: counters against a checked-in baseline, step
 time against another commit on this machine, or two stored reports.
 Exit status: 0 pass; 1 regression or budget exceeded; 2 usage; 3 inconclusive,
 not comparable or no baseline; 4 a measured script failed; 70 internal error."""
@@ -51,13 +51,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--base", metavar="REF", help="measure this commit against --head, in a worktree")
     parser.add_argument("--head", metavar="REF", help="default: the working tree as it is, copied")
     parser.add_argument("--base-command", metavar="COMMAND", help="measure this command line instead of a commit")
-    parser.add_argument("--head-command", metavar="COMMAND", help="the one to hold against it")
+    parser.add_argument("--head-command", metavar="COMMAND", help="the command line to compare with it")
     parser.add_argument(
         "--baseline", type=Path, metavar="FILE", help="default: perf-baseline.json, or the configuration's"
     )
-    parser.add_argument("--share", action="append", default=[], metavar="PATH", help="ignored data that both sides see")
-    parser.add_argument("--mode", choices=("lockstep", "blocks"), help="default: lockstep where memory allows")
-    parser.add_argument("--runs", type=int, default=2, metavar="N", help="profiles that a baseline is made of (2)")
+    parser.add_argument(
+        "--share", action="append", default=[], metavar="PATH", help="git-ignored data that both sides need"
+    )
+    parser.add_argument("--mode", choices=("lockstep", "blocks"), help="default: lockstep if memory allows")
+    parser.add_argument("--runs", type=int, default=2, metavar="N", help="number of profiles for a baseline (2)")
     parser.add_argument("--no-explain", action="store_true", help="do not profile both sides after a regression")
     _add_output(parser)
     add_common_options(parser)
@@ -71,10 +73,10 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FORMAT",
-        help="text, json, markdown, github, sarif or junit; may be repeated; stdout unless --output is given",
+        help="text, json, markdown, github, sarif or junit; repeatable; stdout unless --output is given",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix picks the format"
+        "-o", "--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix selects the format"
     )
 
 
@@ -123,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_command(command: Sequence[str]) -> None:
     if not command:
-        raise UsageError("nothing stands after --; name a script, such as -- train.py")
+        raise UsageError("nothing follows --; name a script, such as -- train.py")
     if command[0].endswith(".py") and not Path(command[0]).is_file():
         raise UsageError(f"{command[0]}: no such script; name one that exists")
 
@@ -132,7 +134,7 @@ def _stored(args: argparse.Namespace, settings: GateConfig) -> Result:
     from advisor.gate import files, stored
 
     if args.command is not None:
-        raise UsageError("say what to compare: `gate check -- …` with the baseline, or `gate --base REF -- …`")
+        raise UsageError("nothing to compare; use `gate check -- …` for the baseline, or `gate --base REF -- …`")
     if len(args.words) != 2:
         raise UsageError(f"gate needs two reports, BASE.json and HEAD.json; {len(args.words)} given; see --help")
     base, head = Path(args.words[0]), Path(args.words[1])
@@ -166,7 +168,7 @@ def _baseline(args: argparse.Namespace, settings: GateConfig) -> int:
     reports, name = _measured(args, args.words[2:], runs=args.runs)
     entry = baseline.entry_of(reports, datetime.date.today())
     output.write_file(path, baseline.encode(held.put(entry)), replace=True)
-    left_out = f"; left out because they vary: {', '.join(entry.unsteady)}" if entry.unsteady else ""
+    left_out = f"; omitted because they vary: {', '.join(entry.unsteady)}" if entry.unsteady else ""
     sys.stdout.write(f"{path}: {len(entry.counters)} counters of '{entry.workload}' from {name}{left_out}\n")
     return 0
 
@@ -198,7 +200,7 @@ def _measured(args: argparse.Namespace, words: Sequence[str], runs: int) -> tupl
 
 def _side_by_side(args: argparse.Namespace, settings: GateConfig) -> Result:
     if args.words:
-        raise UsageError(f"'{args.words[0]}' is unexpected here; the measured command stands after --")
+        raise UsageError(f"'{args.words[0]}' is unexpected here; the measured command follows --")
     if args.base_command or args.head_command:
         return _commands(args, settings)
     from advisor.gate import ab, trees
@@ -208,7 +210,7 @@ def _side_by_side(args: argparse.Namespace, settings: GateConfig) -> Result:
     if not args.base:
         raise UsageError("--head needs --base, the commit to compare with")
     if not args.command:
-        raise UsageError("say what to measure after --, such as: advisor gate --base main -- train.py")
+        raise UsageError("name what to measure after --, such as: advisor gate --base main -- train.py")
     with trees.trees(args.base, args.head, [*settings.share, *args.share]) as both:
         command = command_of(args.command)
         base = Side("base", command, both.base, environment(both.python_path(both.base)), both.base_name)

@@ -12,11 +12,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "rules",
         help="list the rules",
-        description="Lists every rule, built in or from a pack, and those that did not load.",
+        description="Lists every rule, built-in or from a pack, and those that failed to load.",
         epilog="example: advisor rules --markdown",
         allow_abbrev=False,
     )
-    parser.add_argument("--markdown", action="store_true", help="as a Markdown table")
+    parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
     parser.set_defaults(handler=run)
 

@@ -25,17 +25,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="profile a training script and report on it",
         usage="advisor run [options] SCRIPT ARGS…\n"
         "       advisor run [options] -m MODULE ARGS… | -c CODE ARGS… | -- LAUNCHER ARGS…",
-        description="Runs a training script as it is, profiles a few of its steps, and reports what to change. "
-        "Everything after the script belongs to the script.",
+        description="Runs an unmodified training script, profiles a few of its steps, and reports what to change. "
+        "Everything after the script is passed to the script.",
         epilog="example: advisor run train.py --epochs 3",
         allow_abbrev=False,
     )
     capture = parser.add_argument_group("capture")
     capture.add_argument("--steps", type=_positive, metavar="N", default=0, help="training steps to profile")
-    capture.add_argument("--warmup", type=_count, metavar="N", help="training steps to let pass first")
-    capture.add_argument("--stop-after-profile", action="store_true", help="end the script once its trace is whole")
+    capture.add_argument("--warmup", type=_count, metavar="N", help="training steps to skip first")
+    capture.add_argument("--stop-after-profile", action="store_true", help="end the script once its trace is complete")
     capture.add_argument("--no-lines", action="store_true", help="do not record the lines of the script")
-    capture.add_argument("--memory", action="store_true", help="record allocations too (a larger trace)")
+    capture.add_argument("--memory", action="store_true", help="also record allocations (a larger trace)")
     capture.add_argument("--rank", type=_ranks, metavar="R,…", help="profile only these ranks")
     capture.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
     _options.add_report_options(parser)
@@ -127,7 +127,7 @@ def _check_script(name: str) -> None:
     if not path.exists():
         raise UsageError(f"{name}: no such script")
     if path.suffix == ".ipynb":
-        raise UsageError(f"{name} is a notebook; make a script of it: jupyter nbconvert --to script {name}")
+        raise UsageError(f"{name} is a notebook; convert it to a script: jupyter nbconvert --to script {name}")
     if path.suffix in (".sh", ".bash"):
         raise UsageError(f"{name} is a shell script; start it as a launcher: advisor run -- bash {name}")
     if path.is_dir() and not (path / "__main__.py").is_file():
@@ -152,7 +152,7 @@ def _publisher(folder: Path, header: dict[str, Any], output: Output, args: argpa
 
     def say(home: Path) -> None:
         if not args.quiet:
-            text = f"advisor: the trace is whole: `advisor analyze {target}` works while the script goes on"
+            text = f"advisor: the trace is complete: `advisor analyze {target}` works while the script continues"
             print(text, file=sys.stderr, flush=True)
 
     return Publisher(folder, header, lambda: claim_folder(target), say)
@@ -253,12 +253,12 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
         elif record["ranks"]:
             steps = record["ranks"][0]["steps"]
             count = steps["count"] or steps.get("optimizer_steps", 0)
-            more = "; give it 30 or more" if count < 30 else ""  # 3 to warm up, 20 to time, a window of 5
+            more = "; run 30 or more" if count < 30 else ""  # 3 to warm up, 20 to time, a window of 5
             why = f"the script ended after {count} step{'s' * (count != 1)}, before they were timed and recorded{more}"
             if not count:
                 why = (
-                    "steps are told by a DataLoader, an optimizer of torch, a profiler's step() or eight backward "
-                    "passes; none was seen, and the script ended before a window of time could be recorded"
+                    "steps are detected by a DataLoader, a torch optimizer, a profiler's step() or eight backward "
+                    "passes; none was seen, and the script ended before a time window could be recorded"
                 )
         print(f"advisor: nothing was profiled: {why}", file=sys.stderr)
     return 0

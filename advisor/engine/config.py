@@ -47,7 +47,7 @@ def _table(path: Path) -> Mapping[str, Any] | None:
     try:
         document = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as failure:
-        raise UsageError(f"{path.name}: not readable as TOML ({failure}); mend it or run elsewhere") from failure
+        raise UsageError(f"{path.name}: not readable as TOML ({failure}); fix it or run in another folder") from failure
     table = document.get("tool", {}).get(TABLE)
     if table is not None and not isinstance(table, Mapping):
         raise UsageError(f"{path.name}: [tool.{TABLE}] must be a table")

@@ -51,7 +51,7 @@ def load_rules() -> Rules:
             if isinstance(item, Broken):
                 broken.append(item)
             elif item.id in rules:
-                reason = f"pack '{entry.name}' brings a rule that pack '{rules[item.id].pack}' has already; rename it"
+                reason = f"pack '{entry.name}' has a rule that pack '{rules[item.id].pack}' already has; rename it"
                 broken.append(Broken(item.id, reason))
             else:
                 rules[item.id] = item
@@ -63,7 +63,7 @@ def _load_pack(entry: EntryPoint) -> list[Rule | Broken]:
     try:
         package = importlib.import_module(entry.value)
     except Exception as failure:
-        return [Broken(entry.name, f"the pack {entry.value} does not load: {_one_line(failure)}")]
+        return [Broken(entry.name, f"the pack {entry.value} failed to load: {_one_line(failure)}")]
     return list(_load_package(package, entry.name))
 
 
@@ -79,7 +79,7 @@ def _load_package(package: ModuleType, pack: str, family: str = "") -> Iterator[
         try:
             inner = importlib.import_module(name)
         except Exception as failure:
-            yield Broken(info.name, f"the package {name} does not load: {_one_line(failure)}")
+            yield Broken(info.name, f"the package {name} failed to load: {_one_line(failure)}")
             continue
         if hasattr(inner, "check"):
             yield _load_rule(name, pack, family)
@@ -98,9 +98,9 @@ def _load_rule(module: str, pack: str, family: str) -> Rule | Broken:
     try:
         return from_module(importlib.import_module(module), pack, family)
     except BadRuleError as failure:
-        return Broken(rule_id, f"{module} is no rule: {failure}")
+        return Broken(rule_id, f"{module} is not a rule: {failure}")
     except Exception as failure:
-        return Broken(rule_id, f"{module} does not load: {_one_line(failure)}")
+        return Broken(rule_id, f"{module} failed to load: {_one_line(failure)}")
 
 
 def reporter_names() -> list[str]:
@@ -116,7 +116,7 @@ def load_reporter(name: str) -> Callable[[Report], str]:
                 render: Callable[[Report], str] = entry.load()
             except Exception as failure:
                 raise UsageError(
-                    f"the format '{name}' ({entry.value}) does not load: {_one_line(failure)}"
+                    f"the format '{name}' ({entry.value}) failed to load: {_one_line(failure)}"
                 ) from failure
             return render
     raise UsageError(f"unknown format '{name}'; choose one of {', '.join(reporter_names())}")

@@ -25,7 +25,7 @@ def page(rule: Rule, width: int | None = None) -> str:
         lines += _broken(f"{name} = {value}  ({reasons.get(name, 'no reason given')})", width, indent=2)
     if not rule.thresholds:
         lines.append("none")
-    confirmed = rule.confirmed or "nothing yet: unconfirmed rules are listed apart"
+    confirmed = rule.confirmed or "nothing yet: unconfirmed rules are listed separately"
     lines += ["", "## Confirmed by", *_broken(confirmed, width)]
     if rule.family:
         lines += ["", f"Family: {rule.family}."]
@@ -42,7 +42,7 @@ def listing(rules: Rules, width: int | None = None) -> str:
         for family, found in _families(rules).items()
     ]
     if rules.broken:
-        blocks.append(["Did not load", *(_row(broken.rule, broken.reason, column, width) for broken in rules.broken)])
+        blocks.append(["Failed to load", *(_row(broken.rule, broken.reason, column, width) for broken in rules.broken)])
     return "\n\n".join("\n".join(block) for block in blocks)
 
 

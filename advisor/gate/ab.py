@@ -52,7 +52,7 @@ def run(  # noqa: PLR0913 - what a comparison is made of
                 "not comparable", f"{text}; install it non-editable, or use --base-command", base.label, head.label
             )
     if seen[0].source != seen[1].source:
-        text = f"steps are told apart by {seen[0].source} in the base and by {seen[1].source} in the head"
+        text = f"steps are detected by {seen[0].source} in the base and by {seen[1].source} in the head"
         return Result("not comparable", text, base.label, head.label)
     layout = pairs.settle(seen, limits.steps, limits.warmup, mode)
     measured = _Series(base, head, layout, rng or random.Random(), say)
@@ -136,17 +136,17 @@ def _notes(result: StepTime, alone: Sequence[Pair], given: Sequence[Pair]) -> li
     said = []
     if held := sum(pair.held for pair in (*alone, *given)):
         said.append(
-            f"heat or power held a clock down during {held} of {len(alone) + len(given)} pairs: cool the machine"
+            f"heat or power throttled a clock during {held} of {len(alone) + len(given)} pairs: cool the machine"
         )
     if result.self_test_noise is not None:
         shown = ", ".join(f"{math.expm1(pair.ratio):+.1%}" for pair in alone)
         said.append(f"self-test, base against base: {shown}; noise {result.self_test_noise:.1%} per pair")
     if not result.pairs:
-        said.append("the comparison was not begun: this machine is too noisy for it; use a quieter one, or counters")
+        said.append("the comparison was not started: this machine is too noisy for it; use a quieter one, or counters")
     if result.mean_change is not None and abs((1 + result.mean_change) / (1 + result.change) - 1) > _TAIL:
         said.append(f"the mean step changed by {result.mean_change:+.1%}: long steps differ, look at the tail")
     if result.confirmed is False:
-        said.append("a first series said regression near the margin, a second one did not confirm it")
+        said.append("a first series showed a regression near the margin, a second one did not confirm it")
     return said
 
 

@@ -23,7 +23,7 @@ def render(result: Result) -> str:
         _table("Budgets", result.budgets),
         _causes(result),
         _findings("New findings", result.new_findings),
-        _findings("Findings that are gone", result.gone_findings),
+        _findings("Resolved findings", result.gone_findings),
         _table("For information", [row for row in result.advisory if row.status == "moved"], fold=True),
         "".join(f"> {_safe(note)}\n>\n" for note in result.notes),
         f"\n<sub>base {_code(result.base)} · head {_code(result.head)}</sub>\n",
@@ -31,7 +31,7 @@ def render(result: Result) -> str:
     if result.new_baseline:
         fence = f"```json\n{result.new_baseline.rstrip()}\n```"
         parts.append(
-            f"\n<details><summary>The new baseline, if this change is meant</summary>\n\n{fence}\n</details>\n"
+            f"\n<details><summary>The new baseline, if this change is intended</summary>\n\n{fence}\n</details>\n"
         )
     return _fit(parts)
 
@@ -43,7 +43,7 @@ def _fit(parts: Sequence[str]) -> str:
             kept += part
         else:
             left_out = True
-    return kept + ("\n*More was left out here; the JSON of this gate holds all of it.*\n" if left_out else "")
+    return kept + ("\n*The rest was omitted here; the JSON output of this gate has all of it.*\n" if left_out else "")
 
 
 def _table(title: str, rows: Sequence[Row], *, fold: bool = False) -> str:

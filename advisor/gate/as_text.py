@@ -20,11 +20,11 @@ def render(result: Result) -> str:
     lines += _table("budgets", list(result.budgets))
     lines += _causes(result.causes)
     lines += _findings("new findings", result.new_findings)
-    lines += _findings("findings that are gone", result.gone_findings)
+    lines += _findings("resolved findings", result.gone_findings)
     lines += _table("for information", [row for row in result.advisory if row.status == "moved"])
     lines += ["", *(f"  note: {note}" for note in result.notes)] if result.notes else []
     if result.new_baseline:
-        lines += ["", "the new baseline, if this change is meant:", result.new_baseline.rstrip()]
+        lines += ["", "the new baseline, if this change is intended:", result.new_baseline.rstrip()]
     return "\n".join(lines) + "\n"
 
 

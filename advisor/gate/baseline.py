@@ -68,7 +68,7 @@ class Baseline:
         same = [entry for entry in self.entries if entry.workload == workload]
         if not same:
             known = ", ".join(sorted({f"'{entry.workload}'" for entry in self.entries})) or "nothing"
-            return f"the baseline holds {known}, and not '{workload}'"
+            return f"the baseline has {known}, but not '{workload}'"
         apart = min((_apart(entry.fingerprint, environment) for entry in same), key=len)
         return f"the baseline of '{workload}' is of another environment: {'; '.join(apart)}"
 
@@ -86,7 +86,7 @@ def entry_of(reports: Iterable[Report], today: datetime.date) -> Entry:
     several = list(reports)
     report = several[0]
     if report.steps.count <= 0 or report.steps.source == "window":
-        raise GateError("the run has no steps, so there is nothing to hold; see `advisor run --help`", INCONCLUSIVE)
+        raise GateError("the run has no steps, so there is nothing to store; see `advisor run --help`", INCONCLUSIVE)
     runs = [counts_of(one) for one in several]
     steady: dict[str, float] = {}
     unsteady: list[str] = []
@@ -100,7 +100,7 @@ def entry_of(reports: Iterable[Report], today: datetime.date) -> Entry:
         elif values != {None}:
             unsteady.append(id_)
     if not steady:
-        raise GateError("the run measured no counter that can be held", INCONCLUSIVE)
+        raise GateError("the run measured no counter that can be stored", INCONCLUSIVE)
     return Entry(
         workload=fingerprint.workload(report.run.command),
         fingerprint=fingerprint.of_report(report),
@@ -153,7 +153,7 @@ def read(path: Path) -> Baseline:
     try:
         data = path.read_bytes()
     except FileNotFoundError as failure:
-        text = f"{path}: no baseline yet; make one with `advisor gate baseline write -- train.py` and check it in"
+        text = f"{path}: no baseline yet; create one with `advisor gate baseline write -- train.py` and check it in"
         raise GateError(text, INCONCLUSIVE) from failure
     except OSError as failure:
         raise GateError(f"{path}: cannot read the baseline ({failure.strerror})", USAGE) from failure

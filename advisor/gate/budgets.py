@@ -56,7 +56,7 @@ def relax(given: Sequence[Row], config: GateConfig, today: datetime.date) -> tup
         if row.status == "worse" and excuse:
             said.append(f"{row.id} grew ({words.change(row)}) and is accepted until {excuse.until}: {excuse.reason}")
         elif row.status == "worse" and level == "warn":
-            said.append(f"{row.id} grew ({words.change(row)}); it only warns")
+            said.append(f"{row.id} grew ({words.change(row)}); it is a warning only")
     return rows, said
 
 

@@ -71,7 +71,7 @@ def _compare(
 def _notes(rows: Sequence[Row]) -> list[str]:
     unsteady = [row for row in rows if row.status == "unsteady" and counters.is_total(row.id)]
     unheld = [row for row in rows if row.status == "not measured" and row.base is None and counters.is_total(row.id)]
-    said = [f"{row.id} informs only: it differs {row.why}" for row in unsteady]
+    said = [f"{row.id} is informational: it differs {row.why}" for row in unsteady]
     if unheld:
         said.append(f"not in the baseline yet: {verdict.names_of(unheld)}")
     return said

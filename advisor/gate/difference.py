@@ -123,7 +123,7 @@ def as_text(found: Difference) -> str:
     lines += _section("counters that moved", [f"{row.id:<32} {_numbers(row)}" for row in found.counters])
     lines += _section("ops and kernels", [_cause(cause) for cause in found.ops])
     lines += _section("new findings", [_flag(flag) for flag in found.new_findings])
-    lines += _section("findings that are gone", [_flag(flag) for flag in found.gone_findings])
+    lines += _section("resolved findings", [_flag(flag) for flag in found.gone_findings])
     lines += _section("other figures", [f"{row.id:<32} {_numbers(row)}" for row in found.advisory])
     lines += ["", *(f"note: {note}" for note in found.notes)] if found.notes else []
     return "\n".join(lines) + "\n"

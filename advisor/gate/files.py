@@ -29,18 +29,18 @@ def read_report(path: Path, *, baseline: bool) -> Report:
     try:
         data = file.read_bytes()
     except FileNotFoundError as failure:
-        text = f"{file}: no such {role}; make one with `advisor run --output DIR train.py` or `advisor analyze TRACE`"
+        text = f"{file}: no such {role}; create one with `advisor run --output DIR train.py` or `advisor analyze TRACE`"
         raise GateError(text, absent) from failure
     except OSError as failure:
         raise GateError(f"{file}: cannot read the {role} ({failure.strerror})", USAGE) from failure
     document = parse_json(file, data)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise GateError(f"{file}: not a report of torch-advisor (no schema {SCHEMA}); give a report.json", absent)
+        raise GateError(f"{file}: not a report of torch-advisor (no schema {SCHEMA}); pass a report.json", absent)
     check_version(file, document.get("version"), VERSION)
     try:
         return msgspec.convert(document, Report)
     except msgspec.ValidationError as failure:
-        raise GateError(f"{file}: damaged report ({failure}); make it again", USAGE) from failure
+        raise GateError(f"{file}: damaged report ({failure}); create it again", USAGE) from failure
 
 
 def parse_json(path: Path, data: bytes) -> Any:
@@ -49,13 +49,13 @@ def parse_json(path: Path, data: bytes) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:
         what = "an empty file" if not data.strip() else f"damaged, not JSON ({failure})"
-        raise GateError(f"{path}: {what}; make it again", USAGE) from failure
+        raise GateError(f"{path}: {what}; create it again", USAGE) from failure
 
 
 def check_version(path: Path, version: object, known: int) -> None:
     """Raises GateError (2) for a version that this program does not read."""
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise GateError(f"{path}: damaged, its version is {version!r}; make it again", USAGE)
+        raise GateError(f"{path}: damaged, its version is {version!r}; create it again", USAGE)
     if version > known:
         text = (
             f"{path}: written by a newer torch-advisor (version {version}, this one reads {known}); upgrade to read it"

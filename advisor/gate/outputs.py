@@ -35,12 +35,12 @@ def formats_of(args: argparse.Namespace) -> list[str]:
     path: Path | None = args.output
     if path is None:
         if len(formats) > 1 and set(formats) != {"text", "github"}:
-            raise UsageError(f"{len(formats)} formats were asked for; name a folder with --output")
+            raise UsageError(f"{len(formats)} formats were requested; name a folder with --output")
         return formats or ["text"]
     if _is_folder(path):
         return formats or list(FORMATS)
     if len(formats) > 1:
-        raise UsageError(f"--output {path} is one file, but {len(formats)} formats were asked for; name a folder")
+        raise UsageError(f"--output {path} is one file, but {len(formats)} formats were requested; name a folder")
     return formats or [_by_suffix(path)]
 
 
@@ -82,4 +82,4 @@ def _by_suffix(path: Path) -> str:
         if Path(file).suffix == path.suffix.lower():
             return name
     suffixes = ", ".join(Path(file).suffix for _, file in FORMATS.values())
-    raise UsageError(f"--output {path}: the suffix picks no format; use one of {suffixes}, or say --format")
+    raise UsageError(f"--output {path}: the suffix is not that of a format; use one of {suffixes}, or add --format")

@@ -52,7 +52,7 @@ def comparable(base: Report, head: Report) -> list[verdict.Statement]:
         return [("not comparable", f"the two runs are of different environments: {'; '.join(apart)}")]
     for name, report in (("base", base), ("head", head)):
         if report.steps.count <= 0:
-            return [("not comparable", f"the {name} holds no steps, so nothing was measured")]
+            return [("not comparable", f"the {name} has no steps, so nothing was measured")]
     if (base.steps.source == "window") != (head.steps.source == "window"):
         return [("not comparable", "only one of the two has steps; the other is one recorded window")]
     return []
@@ -111,12 +111,12 @@ def notes(base: Report, head: Report, rows: list[Row]) -> list[str]:
     if base.run.command != head.run.command:
         said.append(f"the commands differ: {' '.join(base.run.command)!r} and {' '.join(head.run.command)!r}")
     if base.steps.source != head.steps.source:
-        said.append(f"steps were told apart by {base.steps.source} in the base and by {head.steps.source} in the head")
+        said.append(f"steps were detected by {base.steps.source} in the base and by {head.steps.source} in the head")
     unsteady = [row for row in rows if row.status == "unsteady" and counters.is_total(row.id)]
-    said.extend(f"{row.id} informs only: it differs {row.why}" for row in unsteady)
+    said.extend(f"{row.id} is informational: it differs {row.why}" for row in unsteady)
     said.extend(f"{row.id} differs: {row.base:g} and {row.head:g}" for row in rows if row.id in counters.NEUTRAL
                 and row.status == "moved" and row.base is not None and row.head is not None)  # fmt: skip
     said.append(
-        "times and shares inform only: the two runs were not measured side by side; use `advisor gate --base REF`"
+        "times and shares are informational: the two runs were not measured concurrently; use `advisor gate --base REF`"
     )
     return said

@@ -35,7 +35,7 @@ def of_counters(rows: Sequence[Row], *, exact_steps: bool = True) -> Statement:
     worse = [row for row in compared if row.gated and row.status == "worse"]
     lost = [row for row in totals if row.gated and row.status == "not measured" and row.base is not None]
     if worse and not exact_steps:
-        return "inconclusive", f"{names_of(worse)} grew, but no steps were told apart: the windows may differ in length"
+        return "inconclusive", f"{names_of(worse)} grew, but no steps were detected: the windows may differ in length"
     if worse:
         return "regression", f"{names_of(worse)} grew"
     if not compared:
@@ -43,14 +43,14 @@ def of_counters(rows: Sequence[Row], *, exact_steps: bool = True) -> Statement:
     if lost:
         return "inconclusive", f"not measured in the head, though in the base: {names_of(lost)}"
     better = [row for row in compared if row.status == "better"]
-    fell = f"; {names_of(better)} fell: refresh the baseline to hold the gain" if better else ""
+    fell = f"; {names_of(better)} fell: update the baseline to keep the gain" if better else ""
     return "pass", f"{len(compared)} counters compared, none grew{fell}"
 
 
 def of_improvement(rows: Sequence[Row]) -> list[Statement]:
     """Where the configuration wants improvements held: a counter that fell asks for a new baseline."""
     better = [row for row in rows if row.gated and row.status == "better"]
-    text = f"{names_of(better)} fell, and improvements must be held: run `advisor gate baseline update`"
+    text = f"{names_of(better)} fell, and improvements must be kept: run `advisor gate baseline update`"
     return [("regression", text)] if better else []
 
 
@@ -61,7 +61,7 @@ def of_budgets(rows: Sequence[Row]) -> list[Statement]:
     said: list[Statement] = [("regression", f"over budget: {'; '.join(over)}")] if over else []
     unknown = [row for row in hard if row.status == "not measured"]
     said += [("inconclusive", f"{row.id} has a budget and was not measured: {row.why}") for row in unknown]
-    return said or ([("pass", f"{len(hard)} budgets kept")] if hard else [])
+    return said or ([("pass", f"{len(hard)} budgets met")] if hard else [])
 
 
 def of_findings(flags: Sequence[Flagged], least: Severity | None) -> list[Statement]:
@@ -96,7 +96,7 @@ def of_clocks(pairs: Sequence[Pair], mode: Mode) -> list[Statement]:
     held = sum(pair.held for pair in pairs)
     if not held or mode == "lockstep":
         return []
-    text = f"heat or power held a clock down during {held} of {len(pairs)} pairs, and the sides did not take turns"
+    text = f"heat or power throttled a clock during {held} of {len(pairs)} pairs, and the sides did not alternate"
     return [("inconclusive", text)]
 
 

@@ -20,7 +20,7 @@ _FOREIGN = {
     ".nsys-rep": "a report of Nsight Systems",
     ".qdrep": "a report of Nsight Systems",
     ".sqlite": "an SQLite database",
-    ".pickle": "a pickle, never opened",
+    ".pickle": "a pickle, which is not opened",
 }
 _OURS = ("run.json", "report.json")
 
@@ -50,7 +50,7 @@ def collect(paths: Iterable[Path]) -> Files:
         elif path.is_file():
             _file(path, files)
         else:
-            raise InputError(f"{path}: no such file or folder; give a *.pt.trace.json[.gz] file or a folder with some")
+            raise InputError(f"{path}: no such file or folder; pass a *.pt.trace.json[.gz] file or a folder of them")
     return files
 
 

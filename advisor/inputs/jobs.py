@@ -89,19 +89,19 @@ def _recorded(folder: Path, run: RunRecord, wanted: set[Path] | None) -> Job:
             lines_path = _inside(folder, lines.path) if lines else None
             traces[record.rank] = RankTrace(record.rank, folder / profile.path, lines_path, record, profile.partial)
     if not traces:
-        what = "none of the named files is one that its run.json counts" if wanted else "its run.json lists no trace"
-        raise InputError(f"{folder}: {what} that is there; give the whole folder, or run `advisor run` again")
+        what = "none of the named files is listed in its run.json" if wanted else "no trace listed in its run.json"
+        raise InputError(f"{folder}: {what} exists; pass the whole folder, or run `advisor run` again")
     world = max([record.world_size for record in run.ranks], default=1)
     health = list(_ranks_health(sorted(traces), world))
     if any(trace.partial for trace in traces.values()):
         health.append(
-            Health("window-partial", "warning", "the profiled window ended early; figures are of what it holds")
+            Health("window-partial", "warning", "the profiled window ended early; figures cover what was recorded")
         )
     if missing and not health:
-        health.append(Health("ranks-missing", "warning", f"no trace of rank {', '.join(missing)} is there"))
+        health.append(Health("ranks-missing", "warning", f"the trace of rank {', '.join(missing)} is missing"))
     if run.exit_status is None:
         health.append(
-            Health("run-unfinished", "note", "the script had not ended when this was read; the window is whole")
+            Health("run-unfinished", "note", "the script was still running when this was read; the window is complete")
         )
     return Job(folder.name, tuple(traces[rank] for rank in sorted(traces)), run, tuple(health), world)
 
@@ -172,9 +172,7 @@ def _job(group: _Group) -> Job:
     health = list(_ranks_health(ranks, group.world_size))
     if group.twice:
         names = ", ".join(path.name for path in group.twice)
-        health.append(
-            Health("ranks-twice", "warning", f"another trace of a rank that is there already, not read: {names}")
-        )
+        health.append(Health("ranks-twice", "warning", f"a second trace of the same rank, not read: {names}"))
     name = traces[0].profile.name if len(traces) == 1 else traces[0].profile.parent.name
     return Job(name, traces, None, tuple(health), group.world_size or (len(traces) if len(traces) > 1 else None))
 
@@ -186,8 +184,9 @@ def _ranks_health(ranks: list[int], world_size: int | None) -> tuple[Health, ...
     if not missing or expected <= 1:
         return ()
     some = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
-    many = f"{len(ranks)} of {expected} ranks are here; missing: {some}"
-    return (Health("ranks-missing", "warning", f"{many}. What those ranks did, and who waited for whom, is unknown"),)
+    many = f"{len(ranks)} of {expected} ranks have a trace; missing: {some}"
+    text = f"{many}. What those ranks did, and which rank waited for which, is unknown"
+    return (Health("ranks-missing", "warning", text),)
 
 
 def _left_aside(files: Files) -> tuple[Health, ...]:
@@ -195,7 +194,7 @@ def _left_aside(files: Files) -> tuple[Health, ...]:
         return ()
     shown = [f"{path.name} ({why.split(';')[0]})" for path, why in list(files.aside.items())[:5]]
     more = f" and {len(files.aside) - 5} more" if len(files.aside) > 5 else ""
-    return (Health("files-aside", "note", f"left aside: {', '.join(shown)}{more}"),)
+    return (Health("files-aside", "note", f"not read: {', '.join(shown)}{more}"),)
 
 
 def _nothing(files: Files) -> str:
@@ -204,4 +203,4 @@ def _nothing(files: Files) -> str:
         path, why = next(iter(files.aside.items()))
         number = len(files.aside)
         return f"{where}: no trace among {number} file{'s' * (number != 1)}; {path.name}: {why}"
-    return f"{where}: no trace in it; give a folder that holds *.pt.trace.json[.gz] files, or one such file"
+    return f"{where}: no trace in it; pass a folder of *.pt.trace.json[.gz] files, or one such file"

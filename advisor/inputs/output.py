@@ -24,7 +24,7 @@ def claim_folder(folder: Path) -> Path:
     if names and all(name.startswith(_OUR_NAMES) for name in names):
         _move_aside(folder)
     elif names and names & {"report.json", "report.html", "run.json"}:
-        raise UsageError(f"{folder} holds a report beside other files; name another folder with --output")
+        raise UsageError(f"{folder} contains other files in addition to a report; name another folder with --output")
     try:
         _make(folder)
     except OSError as failure:

@@ -65,7 +65,7 @@ class _Status:
 
     def __call__(self, analysis: str) -> None:
         """Says what comes now: `analysis` is the name of a class."""
-        text = f"analysing {self._name}: {re.sub('(?<=[a-z])(?=[A-Z])', ' ', analysis).lower()}"
+        text = f"analyzing {self._name}: {re.sub('(?<=[a-z])(?=[A-Z])', ' ', analysis).lower()}"
         if self._update is not None:
             self._update(text)
         elif (now := time.monotonic()) - self._last >= self._pause:

@@ -45,7 +45,7 @@ def without_waiting(
         if kept:
             yield replace(outcome, findings=tuple(sorted(kept, key=lambda f: finding_order(outcome.rule, f))))
         else:
-            why = f"what ranks spend in communication is mostly waiting for another rank: {owner} has it"
+            why = f"the time in communication is mostly waiting for another rank: see {owner}"
             yield replace(outcome, status="clear", findings=(), reason=why)
 
 

@@ -48,7 +48,7 @@ class Ranks:
     passes     sends that were matched with their receives, by pair of ranks;  unpassed: pairs that could not be
     """
 
-    missing: ClassVar[str] = "only one rank's trace is here; give the traces of all ranks to compare them"
+    missing: ClassVar[str] = "there is only one rank's trace; pass the traces of all ranks to compare them"
 
     ranks: tuple[int, ...]
     facts: tuple[RankFacts, ...]
@@ -168,14 +168,14 @@ def _waiting(
 ) -> tuple[Waiting | None, str]:
     """Who waited in which step, or why that is not known."""
     if len({one.on_device for one in facts}) > 1:
-        return None, "some ranks show a device and others none; profile all of them with the same activities"
+        return None, "some ranks have device events and others none; profile all of them with the same activities"
     if not labels:
         return None, "the ranks have no step in common; profile the same steps on all of them"
     if not found:
-        return None, "no collective could be matched over the ranks; give the traces of all ranks, of the same steps"
+        return None, "no collective could be matched across ranks; pass the traces of all ranks, of the same steps"
     aligned = matching.offsets(found, len(facts))
     if aligned is None:
-        return None, "too few collectives join the ranks to lay their clocks over each other; profile more steps"
+        return None, "too few collectives to align the clocks of the ranks; profile more steps"
     offset, uncertain_ns = aligned
     late: list[Floats] = []
     spans: list[list[Intervals]] = [[] for _ in facts]

@@ -28,7 +28,7 @@ def of_rank(
         text = "no step boundaries were found; all figures describe the whole recorded window as one step"
         said.append(Health("steps", "note", text))
     if steps.cut_off:
-        text = "the last step row holds no op: the recording ended as that step began, and it is not counted"
+        text = "the last step has no ops, as the recording ended when it began; it is not counted"
         said.append(Health("last-step", "note", text))
     if device.why:
         said.append(Health("device", "note", device.why))
@@ -39,13 +39,13 @@ def of_rank(
     times = scale.profiled.mean / scale.unprofiled.mean if scale.profiled.mean and scale.unprofiled.mean else 1.0
     if times > _DISTURBED:
         text = (
-            f"the profiled steps took {times:.1f} times as long as the un-profiled ones: "
-            "the shares describe the profiled steps; run again on a quiet machine"
+            f"the profiled steps took {times:.1f} times as long as those without the profiler: "
+            "shares describe the profiled steps; run again on an idle machine"
         )
         said.append(Health("dilation", "warning", text))
     said.extend(_waits(record))
     if replay is not None and replay.notes:
-        text = f"savings by replay rest on dependencies that this trace does not state: {'; '.join(replay.notes)}"
+        text = f"replayed savings assume dependencies that this trace does not record: {'; '.join(replay.notes)}"
         said.append(Health("replay", "note", text))
     said.extend(Health("capture", "note", note) for note in (record.notes if record else ()))
     return tuple(said)
@@ -59,8 +59,8 @@ def _waits(record: RankRecord | None) -> Iterator[Health]:
     share = min(vitals.loop_queued_us / vitals.timed_us, 1.0)
     if share >= _BUSY:
         text = (
-            f"the training loop waited {share:.0%} of its time for a core, without the profiler, too: other work on "
-            "this machine, or more threads and workers than cores; step times are those of a busy machine"
+            f"the training loop waited {share:.0%} of its time for a CPU core, even without the profiler: other work "
+            "on this machine, or more threads and workers than cores; step times are those of a busy machine"
         ).replace("%", " %", 1)
         yield Health("busy-cores", "warning", text)
 

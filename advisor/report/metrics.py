@@ -41,13 +41,13 @@ class Definition:
     source: type
     read: Callable[[Any], float | None]
     about: str
-    why: Callable[[Any], str] = lambda analysis: "the trace does not state it"
+    why: Callable[[Any], str] = lambda analysis: "the trace does not record it"
     device: bool = False
 
 
 def _definitions() -> Iterator[Definition]:
     yield Definition(
-        "step_time_us", "us", Scale, lambda a: a.step_us, "median time of a step, un-profiled where captured"
+        "step_time_us", "us", Scale, lambda a: a.step_us, "median time of a step, without the profiler if captured"
     )
     yield from _of_device()
     yield Definition(
@@ -55,14 +55,14 @@ def _definitions() -> Iterator[Definition]:
         "share",
         InputWaits,
         lambda a: a.share,
-        "the loop waits for its loader and the device has no work",
+        "the training loop waits for its loader and the device is idle",
     )
     yield Definition(
         "fp32_matmul_share",
         "share",
         Matmuls,
         lambda a: a.fp32_share,
-        "matrix products, convolutions and attention in fp32 without TF32, of device-busy time (of the step on a CPU)",
+        "matmuls, convolutions and attention in fp32 without TF32, of device-busy time (of the step on a CPU)",
         lambda a: a.why,
     )
     yield Definition("cpu_ops", "count", Ops, lambda a: a.per_step, "CPU ops per step")
@@ -72,7 +72,7 @@ def _definitions() -> Iterator[Definition]:
     )
     yield Definition("peak_memory_bytes", "bytes", PeakMemory, lambda a: a.bytes, "most device memory held by tensors")
     yield Definition(
-        "mfu", "share", Utilisation, lambda a: a.share, "the model's operations over what the device's peak allows"
+        "mfu", "share", Utilisation, lambda a: a.share, "the model's operations per second over the device's peak"
     )
     yield Definition(
         "samples_per_second",
@@ -88,15 +88,20 @@ def _of_device() -> Iterator[Definition]:
     busy = "share of time with at least one kernel, copy or memset running"
     yield Definition("device_busy_share", "share", GpuBusy, lambda a: a.share, busy, device=True)
     yield Definition("device_idle_share", "share", GpuBusy, lambda a: 1 - a.share, "1 - device_busy_share", device=True)
-    for name, about in (("share", "communication kernels run"), ("exposed_share", "and no other kernel hides them")):
+    for name, about in (("share", "communication kernels run"), ("exposed_share", "and no other kernel overlaps")):
         metric = "communication_share" if name == "share" else "exposed_communication_share"
         yield Definition(metric, "share", Communication, _field(name), f"share of time in which {about}", device=True)
     yield Definition(
-        "exposed_copy_share", "share", Copies, lambda a: a.exposed_share, "copies that no kernel hides", device=True
+        "exposed_copy_share",
+        "share",
+        Copies,
+        lambda a: a.exposed_share,
+        "copies with no kernel running",
+        device=True,
     )
     for name, about in (
         ("h2d_bytes", "bytes copied to the device per step"),
-        ("h2d_pageable_bytes", "those of them from pageable memory"),
+        ("h2d_pageable_bytes", "those copied from pageable memory"),
         ("d2h_bytes", "bytes copied from the device per step"),
     ):
         yield Definition(name, "bytes", Copies, _field(name), about, device=True)
@@ -107,7 +112,7 @@ def _of_device() -> Iterator[Definition]:
         "count",
         Launches,
         lambda a: a.per_step,
-        "host calls that start kernels or graphs, per step",
+        "host calls that launch kernels or graphs, per step",
         device=True,
     )
     yield Definition("syncs", "count", Syncs, lambda a: a.count, "blocking host calls per step", device=True)
@@ -127,7 +132,7 @@ def _field(name: str) -> Callable[[Any], float | None]:
 
 
 def _reason(name: str) -> Callable[[Any], str]:
-    return lambda analysis: analysis.why.get(name, "the trace does not state it")
+    return lambda analysis: analysis.why.get(name, "the trace does not record it")
 
 
 DEFINITIONS: tuple[Definition, ...] = tuple(_definitions())

@@ -36,7 +36,7 @@ def encode(report: Report) -> bytes:
         # What was read back is what is written: whole numbers in places of fractions get one form.
         checked = msgspec.json.decode(first, type=Report)
     except msgspec.MsgspecError as failure:
-        raise ValueError(f"the report breaks its own contract: {failure}") from failure
+        raise ValueError(f"the report violates its own schema: {failure}") from failure
     # What the file is stands first, so that a person (and `head`) sees it.
     data = {"schema": checked.schema, "version": checked.version} | msgspec.to_builtins(checked)
     return msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n"

@@ -58,7 +58,7 @@ def on(computed: Computed, name: str) -> WhatIf:
     try:
         return _scaled(computed, other)
     except Missing as reason:
-        return WhatIf(device=other.model, message=f"What {_a(other.model)} would do cannot be said: {reason}.")
+        return WhatIf(device=other.model, message=f"The step time on {_a(other.model)} cannot be estimated: {reason}.")
 
 
 def _scaled(computed: Computed, other: Hardware) -> WhatIf:
@@ -70,7 +70,7 @@ def _scaled(computed: Computed, other: Hardware) -> WhatIf:
         raise Missing(f"the rates of {device.name or 'the device of this trace'} are not known")
     replay = computed.get(Replay)
     if replay.error_share > _TRUSTED_ERROR:
-        raise Missing(f"replaying the unchanged step misses its measured time by {replay.error_share:.0%}")
+        raise Missing(f"replaying the unchanged step is off its measured time by {replay.error_share:.0%}")
     work = computed.find(KernelWork)
     groups = work.groups if work else ()
     low, high = _edits(computed, here, other, groups)
@@ -152,11 +152,11 @@ def _message(
     span = f"{_time(step[0])} to {_time(step[1])}" if _time(step[0]) != _time(step[1]) else f"about {_time(step[0])}"
     said = f"On {_a(other.model)} instead of {_a(here.model)} this step would take {span} (now {_time(now_us)})"
     if step[1] < (1 + _NOTHING) * now_us and least_us > (1 - _NOTHING) * now_us:
-        return f"{said}: no device makes it shorter, for the host is the limit (its loader, its launches, its waits)."
+        return f"{said}: it is limited by the host (its loader, its launches, its waits), so no device shortens it."
     if least_us > 0.5 * step[0] and step[0] < now_us:
-        said += f"; {_time(least_us)} of it no device shortens"
-    near = f"{share * 100:.0f} % of the kernel time is scaled by what limits it, arithmetic or memory"
-    return f"{said}. {near}; the rest may stay as it is or follow either."
+        said += f"; {_time(least_us)} of it does not depend on the device"
+    near = f"{share * 100:.0f} % of the kernel time is scaled by its limit, compute or memory bandwidth"
+    return f"{said}. {near}; the rest may stay as it is or scale with either."
 
 
 def _a(model: str) -> str:

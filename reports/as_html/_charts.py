@@ -24,7 +24,7 @@ _TABLE_ROWS = 30
 _KINDS = {
     **{name: label.name for name, label in _labels.PARTS.items()},
     "copy": "Copy",
-    "memset": "Fill",
+    "memset": "Memset",
     "op": "Operator",
     "python": "Python",
     "sync": "Blocking call",
@@ -240,7 +240,7 @@ def strip(report: Report) -> Strip | None:
     bars = "".join(f"M{i} 100V{_height(v, top)}h.8V100z" for i, v in enumerate(series))
     marks = "".join(f"M{i} 0h.8v5h-.8z" for i in over)
     clipped = (
-        f"{_words.plural(len(over), 'step')} {'reaches' if len(over) == 1 else 'reach'} past the top of this drawing; "
+        f"{_words.plural(len(over), 'step')} {'is' if len(over) == 1 else 'are'} above the top of this chart; "
         f"the longest took {_words.time(ordered[-1])}."
         if over
         else ""
@@ -260,7 +260,7 @@ def _levels(times: Times, top: float) -> tuple[tuple[str, str, str], ...]:
     return tuple(
         (name, percent(1 - value / top), f"{name} {_words.time(value)}")
         if value <= top
-        else (name, "", f"{name} {_words.time(value)}, above this drawing")
+        else (name, "", f"{name} {_words.time(value)}, above this chart")
         for name, value in known
         if value is not None
     )

@@ -110,14 +110,14 @@ def _steps(report: Report) -> tuple[tuple[str, str], ...]:
     steps = report.steps
     rows = [("Steps in the profile", _words.count(steps.count)), ("Steps were found by", _labels.SOURCES[steps.source])]
     if steps.eval_count:
-        rows.append(("Evaluation steps, in no figure", _words.count(steps.eval_count)))
+        rows.append(("Evaluation steps, not counted", _words.count(steps.eval_count)))
     for times, how in ((steps.unprofiled_us, "without the profiler"), (steps.profiled_us, "with the profiler")):
         rows.append((f"Step time {how}", _distribution(times)))
     if steps.dilation is not None:
         rows.append(("The profiler made a step", f"{_words.significant(steps.dilation)} times as long"))
     if steps.repeats is not None:
-        known = f"within {_words.significant(100 * steps.repeats)} %; the ranges of savings are that much wider"
-        rows.append(("The step time repeats", known))
+        known = f"{_words.significant(100 * steps.repeats)} %; the ranges of savings are widened by it"
+        rows.append(("The step time varies by", known))
     return tuple(rows)
 
 
@@ -194,6 +194,6 @@ def _environment(report: Report) -> tuple[tuple[str, str], ...]:
     rows += [(name, version) for name, version in run.versions.items()]
     rows += [(name, value) for name, value in run.environment.items()]
     if run.world_size > 1:
-        rows.append(("Ranks in the job", f"{run.world_size}; {len(report.ranks)} analysed"))
+        rows.append(("Ranks in the job", f"{run.world_size}; {len(report.ranks)} analyzed"))
     rows.append(("Files", ", ".join(map(_words.path, run.files[:8])) + (" …" if len(run.files) > 8 else "")))
     return tuple((name, _words.path(value)) for name, value in rows if value)

@@ -10,7 +10,7 @@ scaling is not needed. The scaler still reads and writes every gradient once mor
 whether one of them is infinite: the host waits for the result before the optimizer may start.
 
 ## How to fix it
-Remove the scaler: `loss.backward()` and `optimizer.step()`.
+Remove the scaler, and call `loss.backward()` and `optimizer.step()` directly.
 
 ## When to leave it
 Trainings that use fp16 in some regions and bf16 in others, or that rely on the scaler to skip steps with infinite

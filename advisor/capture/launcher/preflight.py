@@ -150,7 +150,7 @@ def diagnose(seen: Signs, probe: Probe | None) -> Preflight:
     if seen.vendor == "apple":
         text = (
             "torch.profiler cannot record what Apple's GPU does (there is no activity for MPS): "
-            "GPU time is not measured here, the CPU and the input pipeline are"
+            "GPU time is not measured, CPU time and the input pipeline are"
         )
         return Preflight((Check("device", "warning", text),), None, "Apple GPU")
     if probe is None:

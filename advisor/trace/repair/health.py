@@ -30,7 +30,7 @@ def health(rows: Rows, shape: str, cut_short: str, events: Events) -> tuple[Heal
             Health(
                 "trace-truncated",
                 "warning",
-                f"{why}: all {len(events)} whole events before that were read; what came after is unknown, not idle",
+                f"{why}: all {len(events)} complete events before that were read; what came after is unknown, not idle",
             )
         )
     if lost:
@@ -39,7 +39,7 @@ def health(rows: Rows, shape: str, cut_short: str, events: Events) -> tuple[Heal
     if repaired:
         found.append(
             Health(
-                "trace-repaired", "note", f"{repaired} damaged {_events(repaired)} mended (quotes, escapes, stray text)"
+                "trace-repaired", "note", f"{repaired} damaged {_events(repaired)} fixed (quotes, escapes, stray text)"
             )
         )
     if counts.get("bytes"):
@@ -69,7 +69,7 @@ def _overruns(events: Events) -> tuple[Health, ...]:
             where = f"on stream {stream} of device {device}"
             text = f"{number} {_events(number)} {where} last {total / 1e6:.0f} ms into the next"
             found.append(
-                Health("trace-overrun", "warning", f"{text}: these durations cannot be right, busy time is too high")
+                Health("trace-overrun", "warning", f"{text}: these durations are impossible, so busy time is too high")
             )
     return tuple(found)
 
