@@ -2,10 +2,11 @@
 
     python tests/benchmarks/capture_overhead.py [SHAPE …] [--repeats 3] [--threads 1] [--json FILE]
 
-Runs each script of `shapes/` bare and under `advisor run`, alternating, and prints the medians. CPU seconds are user and
-system time of all processes, children among them, as the kernel counts them: a busy machine shifts them little. Wall
-time is printed, and says nothing where others use the machine. The bounds hold for any script: 5 s of CPU time and 15 %
-of the script's own more in all; a run.json of 2 MB; a dataflow file of 20 MB. Exit status 1 where one is broken.
+Runs each script of `shapes/` bare and under `advisor run`, alternating, and prints the medians. CPU seconds are user
+and system time of all processes, children among them, as the kernel counts them: a busy machine shifts them little.
+Wall time is printed, and says nothing where others use the machine. The bounds hold for any script: 5 s of CPU time
+and 15 % of the script's own more in all; a run.json of 2 MB; a dataflow file of 20 MB. Exit status 1 where one is
+broken.
 """
 
 from __future__ import annotations

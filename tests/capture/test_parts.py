@@ -121,6 +121,7 @@ class Recorder:
         self.ready = True
         self.compiled = 0
         self.large = False
+        self.filled = False
         self.observes = 0
 
     def prepare(self) -> bool:
@@ -148,6 +149,9 @@ class Recorder:
 
     def too_big(self) -> bool:
         return self.large
+
+    def full(self) -> bool:
+        return self.filled
 
     def mark(self) -> Any:
         return None
@@ -181,6 +185,19 @@ def test_phases_in_order() -> None:
     assert [(end - start) for start, end in machine.before] == [1000] * 5
     assert machine.after
     assert recorder.timed_steps == 5
+
+
+def test_a_full_window_ends_with_the_step_that_filled_it() -> None:
+    """One step instead of three: a whole window, not one that ended early; the step with lines is recorded, once."""
+    recorder = Recorder()
+    recorder.filled = True
+    machine = phases.Phases(recorder, plan.Plan(warmup=2, timing=5, steps=3, lines=True))
+    for number in range(20):
+        machine.boundary(number * 1000, True, True, number)
+    assert recorder.log == [
+        *("prepare", "start profile", "open 0", "close", "stop {0: 8} False"),
+        *("start lines", "open 0", "close", "stop {0: 9} False", "finished"),
+    ]
 
 
 @pytest.mark.parametrize(("unclean", "opened", "whole"), [(99, ["0", "1"], True), (11, ["0"], False)])

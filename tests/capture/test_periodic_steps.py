@@ -90,6 +90,9 @@ class Recorder:
     def too_big(self) -> bool:
         return False
 
+    def full(self) -> bool:
+        return False
+
     def mark(self) -> Any:
         return None
 

@@ -59,7 +59,9 @@ class Session(Ears):
         self.window.on_timed = lambda: self.vitals.timing_ends(self.tracker.count)
         self.window.modules = self.facts.modules
         self.phases: Phases | None = None
-        self.time_window = TimeWindow(self._without_steps, self._open_time_window, self._close_time_window)
+        self.time_window = TimeWindow(
+            self._without_steps, self._open_time_window, self._close_time_window, self._time_window_full
+        )
         self.end_choices = self.end_watch = _nothing
         self.forked = False
 
@@ -113,7 +115,24 @@ class Session(Ears):
                 self.alone.trains()
             elif self.forked:
                 self.passed_alone()
+        self._check_size()
         return super()._backward()
+
+    def _stepping(self) -> None:
+        super()._stepping()
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Inside of a step: its window is closed where this step alone fills it."""
+        if self.window.recording and self.live and get_ident() == self.thread and self.phases is not None:
+            self._guard(self._close_overflow)
+
+    def _close_overflow(self) -> None:
+        if self.window.overflows() and not hooks.inside_backward() and self.phases is not None:
+            self.notes.append(
+                "a window was closed inside of a step: it runs more ops than may be recorded (docs/capture.md, Bounds)"
+            )
+            self.phases.interrupt()
 
     def passed_alone(self) -> None:
         """A backward pass begins in a process that the script started, and that joined no process group so far."""
@@ -131,6 +150,7 @@ class Session(Ears):
 
     def _given(self, iterator: Any, count: int) -> None:
         super()._given(iterator, count)
+        self._check_size()
         if not count and self.live:
             self._guard(self.window.observer.features.iterator_begins, self.collector.alive_optimizers())
 
@@ -184,6 +204,10 @@ class Session(Ears):
             self._guard(self._start_time_window)
         return True
 
+    def _time_window_full(self) -> bool:
+        """The time window holds what may be recorded."""
+        return self.window.recording and self.window.full()
+
     def _start_time_window(self) -> None:
         if self.window.prepare() and self.window.start("window"):
             self.exits.watch()
@@ -219,6 +243,7 @@ class Session(Ears):
             planned = plan(self.settings, self._known_length(), self.place.world_size())
             self.phases = Phases(self.window, planned, self.parts.cut)
             self.phases.left -= self.tracker.count
+            self.window.budget.ranks = self.place.on_this_machine()
         self.facts.boundary()
         before = self.phases.phase
         self.interrupts.hold(self.phases.at_length(now_ns))

@@ -27,32 +27,42 @@ _FRACTIONS = ("Tensor(double)", "Tensor(c10::complex<double>)")
 # So many parts of one storage are kept apart; more count as one, which all of them have written.
 _MOST_PARTS = 64
 
-# First and last element of a storage, and the ops that wrote them.
-_Part = tuple[int, int, frozenset[int]]
+# No op waits for one that only looks at a tensor anew; of what such a look sees the latest writers are kept.
+_MOST_OF_LOOKS = 16
+# More is not kept of a step: a buffer that is read whole after each of 16,000 writes would make 100 million.
+_MOST_WAITS = 400_000
+
+# First and last element of a storage, and the ops that wrote them, in order.
+_Part = tuple[int, int, tuple[int, ...]]
 
 
 def waits(ops: Sequence[Op]) -> list[list[int]]:
     """For each op of one step, those of other threads left out, how far before it those are that it waits for.
 
     Zero, itself, where that cannot be told: tensors without a storage (of `torch.func`, sparse ones) have no address
-    that would be theirs alone.
+    that would be theirs alone. Empty where there are more than may be kept.
     """
     parts: dict[int, list[_Part]] = {}
     found: list[list[int]] = []
     made: set[tuple[int, int]] = set()  # tensors that ops gave a storage
+    count = 0
     for op in ops:
         written = value_numbering.written(op)
         ours = [
             ref for ref in _reads(op) if not _is_number(ref) and (not ref.number or (ref.tensor, ref.storage) in made)
         ]
-        sources = frozenset().union(*(_writers(parts, ref) for ref in ours)) if ours else frozenset()
+        touched = {ref.storage for argument in op.inputs for ref in argument}
+        looks = not written and bool(op.outputs) and all(ref.storage in touched for ref in op.outputs)
+        sources = _sources(parts, ours, _MOST_OF_LOOKS if looks else None)
         # An op of another thread has no place: who waits for it waits for what it waited for.
         mine = sources
         if op.place != "elsewhere":
-            mine = frozenset((len(found),))
+            mine = (len(found),)
             known = all(ref.storage >= 0 for ref in ours)
-            found.append(sorted(len(found) - source for source in sources) if known else [0])
-        touched = {ref.storage for argument in op.inputs for ref in argument}
+            found.append([len(found) - source for source in reversed(sources)] if known else [0])
+            count += len(sources)
+        if count > _MOST_WAITS:
+            return []
         for ref in op.outputs:
             if op.name in _FROM_PYTHON:
                 parts.pop(ref.storage, None)  # another tensor may have had this address
@@ -76,18 +86,26 @@ def _is_number(ref: Ref) -> bool:
     return ref.number and form[3] in _FRACTIONS
 
 
-def _writers(parts: dict[int, list[_Part]], ref: Ref) -> frozenset[int]:
-    first, last = _extent(ref)
-    return frozenset().union(*(who for a, b, who in parts.get(ref.storage, ()) if a <= last and b >= first))
+def _sources(parts: dict[int, list[_Part]], refs: Sequence[Ref], most: int | None) -> tuple[int, ...]:
+    """The ops that wrote what these tensors look at, in order; of each part the last `most` alone."""
+    found: set[int] = set()
+    for ref in refs:
+        first, last = _extent(ref)
+        for a, b, who in parts.get(ref.storage, ()):
+            if a <= last and b >= first:
+                found.update(who if most is None else who[-most:])
+    ordered = sorted(found)
+    return tuple(ordered if most is None else ordered[-most:])
 
 
-def _write(parts: dict[int, list[_Part]], ref: Ref, who: frozenset[int]) -> None:
+def _write(parts: dict[int, list[_Part]], ref: Ref, who: tuple[int, ...]) -> None:
     """Takes note of a write; what a write without holes covers is gone."""
     first, last = _extent(ref)
     whole = _is_whole(ref, last - first + 1)
     kept = [one for one in parts.get(ref.storage, ()) if not (whole and first <= one[0] and one[1] <= last)]
     if len(kept) >= _MOST_PARTS:
-        kept = [(min(a for a, _, _ in kept), max(b for _, b, _ in kept), frozenset().union(*(w for _, _, w in kept)))]
+        all_of_them = sorted(frozenset().union(*(w for _, _, w in kept)))
+        kept = [(min(a for a, _, _ in kept), max(b for _, b, _ in kept), tuple(all_of_them))]
     parts[ref.storage] = [*kept, (first, last, who)]
 
 

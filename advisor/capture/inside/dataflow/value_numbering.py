@@ -7,6 +7,7 @@ of Python that a tensor was made of, and whatever another library wrote are each
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -171,6 +172,7 @@ class Made:
             self.changed.update(before)
             if not constant:
                 self.lost.update(before)
+                before.clear()  # nothing more can happen to them
             before.append(place)
         for ref in op.outputs:
             if ref.storage not in touched:
@@ -228,10 +230,11 @@ def tells_nothing(op: Op) -> bool:
     return op.name in _FROM_PYTHON or bool(_UNDEFINED.match(op.name))
 
 
-def _arguments(schema: str) -> list[str]:
+@functools.lru_cache(maxsize=4096)
+def _arguments(schema: str) -> tuple[str, ...]:
     """The arguments that a schema names, in order; the star that parts those given by name is none."""
     inner = schema.partition("(")[2].rpartition(" -> ")[0]
-    return [one for one in inner.split(", ") if one != "*"]
+    return tuple(one for one in inner.split(", ") if one != "*")
 
 
 def _take(op: Op, values: Values, same: bool) -> Seen:

@@ -25,6 +25,10 @@ class Place:
         """Place among the processes of this machine, where a launcher says so."""
         return {"local_rank": _number("LOCAL_RANK"), "local_world_size": _number("LOCAL_WORLD_SIZE")}
 
+    def on_this_machine(self) -> int:
+        """Processes of the job on this machine; all of them where no launcher says how many."""
+        return max(_number("LOCAL_WORLD_SIZE") or self.world_size(), 1)
+
     def _both(self) -> tuple[int, int]:
         group = torch.distributed
         if group.is_available() and group.is_initialized():

@@ -43,6 +43,7 @@ class Recorder(Protocol):
     def discard(self) -> None: ...
     def compiles(self) -> int: ...
     def too_big(self) -> bool: ...
+    def full(self) -> bool: ...
     def mark(self) -> Any: ...
     def timed(self, steps: int) -> None: ...
     def finished(self) -> None: ...
@@ -162,7 +163,8 @@ class Phases:
             self.profiled_parts.append((self.profiled[-1], parts))
         else:
             self.patience -= 1
-        enough = len(self.rows) >= self.wanted
+        # Fewer steps are whole ones, too: they are no window that ended early.
+        enough = len(self.rows) >= self.wanted or (bool(self.rows) and self.recorder.full())
         if enough or self._must_close(now_ns):
             self.recorder.stop(self.rows, partial=not enough)
             self._enter_lines(now_ns)
@@ -181,7 +183,7 @@ class Phases:
 
     def _must_close(self, now_ns: int) -> bool:
         late = self.plan.ranks == 1 and now_ns - self.window_began_ns > _WINDOW_NS
-        return self.patience < 0 or late or self.recorder.too_big()
+        return self.patience < 0 or late or self.recorder.too_big() or self.recorder.full()
 
     def _enter_lines(self, now_ns: int) -> None:
         if not self.plan.lines or not self.recorder.start("lines"):

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 # Silence after `import torch` before the first window and between windows, and the length of each: a script may spend
-# its first seconds on imports, data and compilation. The largest trace is kept.
+# its first seconds on imports, data and compilation. The largest trace is kept. A window that is full ends early.
 WAITS_S, LENGTH_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0), 0.5
 
 # The function that is on the stack for as long as torch.compile makes code of another, with its module.
@@ -29,12 +29,21 @@ _Call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 class TimeWindow:
     """Opens a window after a time without steps.
 
-    needed says whether one is still wanted. start and stop run on the main thread and return False where this is not
-    the moment (inside a backward); they are asked again then.
+    needed says whether one is still wanted, full whether the open one holds enough.
+
+    start and stop run on the main thread and return False where this is not the moment (inside a backward); they are
+    asked again then.
     """
 
-    def __init__(self, needed: Callable[[], bool], start: Callable[[], bool], stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        needed: Callable[[], bool],
+        start: Callable[[], bool],
+        stop: Callable[[], bool],
+        full: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.needed = needed
+        self.full = full
         self.start = self._on_main(start)
         self.stop = self._on_main(stop)
         self.answered = False
@@ -47,8 +56,16 @@ class TimeWindow:
 
     def _wait(self) -> None:
         for pause in WAITS_S:
-            if not (self._sleep(pause) and self._ask(self.start) and self._sleep(LENGTH_S) and self._ask(self.stop)):
+            if not (self._sleep(pause) and self._ask(self.start) and self._record() and self._ask(self.stop)):
                 return
+
+    def _record(self) -> bool:
+        """Waits for as long as a window lasts; False when none is needed any more."""
+        end = time.monotonic() + LENGTH_S
+        while time.monotonic() < end and not self.full():
+            if not self._sleep(0.05):
+                return False
+        return True
 
     def _sleep(self, seconds: float) -> bool:
         """Waits; False when no window is needed any more."""

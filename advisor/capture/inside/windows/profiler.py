@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.profiler
+from torch._C._profiler import _ExperimentalConfig
 
 from .kineto_stderr import without_complaint
 
@@ -25,8 +26,7 @@ def make(*, memory: bool, host_alone: bool, first: bool) -> Any:
     if not host_alone:
         options["profile_memory"] = memory
         activities += _device_activities()
-        if len(activities) > 1:
-            options["experimental_config"] = _sync_events()
+    options["experimental_config"] = _config(devices=len(activities) > 1)
     made = _Profile(activities=activities, **options)
     made.starts_kineto = first
     return made
@@ -69,11 +69,17 @@ def _device_activities() -> list[Any]:
     return [one for one in found if one in supported]
 
 
-def _sync_events() -> Any:
-    """Synchronisation events make waits visible; torch before 2.1 has no such option."""
-    from torch._C._profiler import _ExperimentalConfig
+def trace_only() -> bool:
+    """Whether this torch can stop without an object of Python for each event: half of what stopping takes."""
+    return hasattr(_ExperimentalConfig, "trace_only")
 
+
+def _config(*, devices: bool) -> Any:
+    """Events as the file needs them alone; on a device waits, too. Older torch has no such options."""
+    options: dict[str, Any] = {"trace_only": True} if trace_only() else {}
+    if devices:  # torch before 2.1 has no synchronisation events
+        options["enable_cuda_sync_events"] = True
     try:
-        return _ExperimentalConfig(enable_cuda_sync_events=True)
+        return _ExperimentalConfig(**options) if options else None
     except TypeError:
         return None

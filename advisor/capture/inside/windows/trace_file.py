@@ -12,6 +12,7 @@ import zlib
 
 ROW = "advisor:step#"  # and the number of the row
 _ROW_BYTES = re.compile(rb'"advisor:step#(\d+)"')
+_DURATION = b'"ph": "X"'
 # A trace is shared more freely than its machine's name.
 _HOST = re.compile(rb'("host_name": )"[^"]*"')
 _FOLDER = re.compile(rb'("traceName": )"[^"]*/')
@@ -23,20 +24,25 @@ def holds(path: str, text: bytes) -> bool:
         return any(text in line for line in file)
 
 
-def compress(plain: str, path: str, rows: dict[int, int]) -> None:
-    """Writes `path` (gzip) from `plain`, with the final names of the step rows; aside first, then renamed."""
+def compress(plain: str, path: str, rows: dict[int, int]) -> int:
+    """Writes `path` (gzip) from `plain`, with the final names of the step rows; aside first, then renamed.
+
+    Returns how many rows with a duration it holds.
+    """
 
     def final(match: re.Match[bytes]) -> bytes:
         number = int(match[1])
         return b'"ProfilerStep#%d"' % rows[number] if number in rows else b'"advisor:between#%d"' % number
 
-    aside = f"{path}.tmp"
+    aside, count = f"{path}.tmp", 0
     # Level 1: most of the gain at a fraction of the time, which the script waits for.
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     try:
         with open(plain, "rb") as source, open(aside, "wb") as target:
             while block := source.readlines(1 << 20):
-                text = b"".join(block).replace(b'"ProfilerStep#', b'"script:ProfilerStep#')
+                text = b"".join(block)
+                count += text.count(_DURATION)
+                text = text.replace(b'"ProfilerStep#', b'"script:ProfilerStep#')
                 text = _FOLDER.sub(rb'\1"', _HOST.sub(rb'\1""', _ROW_BYTES.sub(final, text)))
                 target.write(packer.compress(text))
             target.write(packer.flush())
@@ -44,3 +50,4 @@ def compress(plain: str, path: str, rows: dict[int, int]) -> None:
     finally:
         if os.path.exists(aside):
             os.unlink(aside)
+    return count

@@ -14,20 +14,25 @@ from typing import Any
 
 import torch
 
-from ..dataflow.observer import STEPS, Observer
+from ..dataflow.observer import OBSERVED_ROW_US, STEPS, Observer
 from ..guards.hooks import Ranges
 from ..guards.interrupts import let_through
 from ..steps.clock import Clock
+from .budget import Budget, Growth, resident_bytes
 from .lines import LineRecorder
-from .profiler import SILENT, make
+from .profiler import SILENT, make, trace_only
 from .trace_file import ROW, compress, holds
 
-# A row of a plain trace, with its shapes.
-_ROW_BYTES_WRITTEN = 400
+# Beside the rows of a step's ops the window with lines has two for each line.
+_LINES = 1.5
 # A window is not opened with less free space than this: a trace of ten steps is some tens of MB before compression.
 _FREE_BYTES = 256 << 20
 # The profiler may hold this much more memory than the process had before the window.
 _MOST_GROWTH_BYTES = 2 << 30
+
+
+# Within a step its rows are counted once it has taken so much CPU time: 100,000 rows and more.
+_LONG_S = 0.25
 
 
 class Window:
@@ -46,6 +51,10 @@ class Window:
         self.lines: Any = None
         self.files: list[dict[str, Any]] = []
         self.notes: list[str] = []
+        self.budget = Budget(trace_only())
+        self.growth = Growth()
+        self.closed = 0  # rows of steps in the open window
+        self.short = False  # it was closed for what more of them would cost
         self.resident = 0
         self.size = 0
         self.refused = False
@@ -64,8 +73,9 @@ class Window:
             self.refused = True
             return False
         self._check_disk()
-        self.profiler = self._make("profile")
-        self._quietly(self.profiler.prepare_trace)
+        with self.budget.spending():
+            self.profiler = self._make("profile")
+            self._quietly(self.profiler.prepare_trace)
         return True
 
     def start(self, role: str) -> bool:
@@ -73,17 +83,32 @@ class Window:
         if self.theirs or torch.autograd._profiler_enabled():
             self.profiler = None
             return False
-        if self.profiler is None:
-            self.profiler = self._make(role)
-            self._quietly(self.profiler.prepare_trace)
-        self.role = role
-        if role == "lines":
-            self._make_lines()
-        self.resident = _resident_bytes()
-        self._quietly(self.profiler.start_trace)
+        if not self._affords(role):
+            return False
+        with self.budget.spending():
+            if self.profiler is None:
+                self.profiler = self._make(role)
+                self._quietly(self.profiler.prepare_trace)
+            self.role = role
+            if role == "lines":
+                self._make_lines()
+            self.resident = resident_bytes()
+            self.growth.start()
+            self.closed, self.short = 0, False
+            self._quietly(self.profiler.start_trace)
         self.recording = True
         self.ranges.watch()
         return True
+
+    def _affords(self, role: str) -> bool:
+        """Whether what a window will cost may still be spent; says so where it may not."""
+        if role == "lines" and not self.budget.affords(_LINES * self.rows_per_step):
+            self.notes.append(
+                f"lines were not recorded: a step has about {self.rows_per_step:,.0f} ops, and one more takes "
+                f"{self.budget.rows_s(_LINES * self.rows_per_step):.1f} s of CPU time (docs/capture.md, Bounds)"
+            )
+            return False
+        return role != "window" or self.budget.affords(self.rows_per_step)
 
     def open(self, number: int) -> None:
         """Opens the row of a step; in the lines window lines are recorded from here on."""
@@ -102,9 +127,15 @@ class Window:
         if self.row is not None:
             row, self.row = self.row, None
             torch.autograd._record_function_with_args_exit(row)
+            self.closed += 1
 
     def stop(self, rows: dict[int, int], partial: bool) -> None:
         """Stops to record and writes the trace. rows: the rows that were whole training steps -> iteration."""
+        with self.budget.spending():
+            self._stop(rows, partial)
+
+    def _stop(self, rows: dict[int, int], partial: bool) -> None:
+        began_s = self.budget.now_s()
         profiler, self.profiler, self.recording = self.profiler, None, False
         self.ranges.end()
         self._quietly(profiler.stop_trace)
@@ -112,17 +143,19 @@ class Window:
             self.notes.append(
                 f"the lines step ran more than {self.lines.events} lines: its later ones are not recorded"
             )
+        stopped_s = self.budget.now_s() - began_s
         self.on_stop()
         if not rows and self.role == "lines":
             return
+        began_s = self.budget.now_s() - stopped_s
         role = "lines" if self.role == "lines" else "profile"
         path = self.name(role)
         plain = path[: -len(".gz")]
         try:
             profiler.export_chrome_trace(plain)
-            if not self._larger(plain, len(rows)):
+            if not self._larger(plain):
                 return
-            compress(plain, path, rows)
+            count = compress(plain, path, rows)
         except OSError as failure:
             let_through(failure)
             self.notes.append(f"the {self.role} trace could not be written: {failure.strerror or failure}")
@@ -131,13 +164,23 @@ class Window:
             for left in (plain, f"{plain}.tmp"):  # Kineto writes aside too, and leaves that on a full disk
                 if os.path.exists(left):
                     os.unlink(left)
+        if role != "lines":
+            self.rows_per_step = count / max(self.closed, 1)
+            if self.short and rows:
+                each_s = self.budget.rows_s(self.rows_per_step)
+                self.notes.append(
+                    f"the window was closed after {len(rows)} steps: one has about {self.rows_per_step:,.0f} ops, and "
+                    f"each more takes {each_s:.1f} s of CPU time (docs/capture.md, Bounds)"
+                )
+        self.budget.written(count, self.budget.now_s() - began_s)
         steps = {f"ProfilerStep#{iteration}": iteration for iteration in rows.values()}
         self.files.append({"path": os.path.basename(path), "role": role, "steps": steps, "partial": partial})
 
     def observe(self) -> int:
         """Begins to observe what ops read and write; for how many steps, 0 where that cannot be."""
         try:
-            begun = not self.theirs and self.observer.start(self.rows_per_step, bool(self.compiles()))
+            with self.budget.spending():
+                begun = not self.theirs and self._observes()
         except Exception as failure:
             let_through(failure)
             begun = False
@@ -145,15 +188,27 @@ class Window:
             self.observer.why = f"the observer did not start ({type(failure).__name__})"
         return STEPS if begun else 0
 
+    def _observes(self) -> bool:
+        takes_s = STEPS * self.rows_per_step * OBSERVED_ROW_US / 1e6
+        if takes_s > self.budget.left_s():
+            self.observer.why = (
+                f"a step has about {self.rows_per_step:,.0f} ops, and to observe what they read takes "
+                f"{takes_s:.1f} s of CPU time (docs/capture.md, Bounds)"
+            )
+            self.notes.append(f"what ops read was not observed: {self.observer.why}")
+            return False
+        return self.observer.start(self.rows_per_step, bool(self.compiles()))
+
     def observed(self, whole: bool) -> None:
         """The observed steps are over; whole: each of them trained, and all of them ran."""
         try:
-            self.observer.stop(whole)
+            with self.budget.spending():
+                self.observer.stop(whole)
         except Exception as failure:
             let_through(failure)
             self.observer.why = f"what the observer wrote could not be read ({type(failure).__name__})"
 
-    def _larger(self, plain: str, steps: int) -> bool:
+    def _larger(self, plain: str) -> bool:
         """Of several time windows the one with most in it is kept; a window of steps replaces them all."""
         if self.role == "window":
             size = os.path.getsize(plain)
@@ -162,7 +217,6 @@ class Window:
             self.size = size
         if self.role != "lines":
             self.files.clear()
-            self.rows_per_step = os.path.getsize(plain) / _ROW_BYTES_WRITTEN / max(steps, 1)
         return True
 
     def _make_lines(self) -> None:
@@ -182,15 +236,37 @@ class Window:
 
     def too_big(self) -> bool:
         """The profiler holds more memory than it may."""
-        return _resident_bytes() - self.resident > _MOST_GROWTH_BYTES
+        return resident_bytes() - self.resident > _MOST_GROWTH_BYTES
+
+    def full(self) -> bool:
+        """Whether the open window may not go on for another step: its rows take what CPU time is left.
+
+        A window of numbers leaves enough for a step with lines. Ranks of one job must choose the same, so there what
+        was measured counts for nothing.
+        """
+        rows = self.growth.rows(self.closed)
+        more = rows / max(self.closed, 1)
+        ahead = rows + more + (_LINES * more if self.role == "profile" else 0.0)
+        alone = self.budget.ranks == 1
+        found = not (self.budget if alone else Budget(trace_only(), self.budget.ranks, lambda: 0.0)).affords(ahead)
+        self.short |= found
+        return found
+
+    def overflows(self) -> bool:
+        """Whether a window is open that a single step fills; looked at inside of steps that take long."""
+        if not self.recording or self.budget.now_s() - self.growth.began_s < _LONG_S:
+            return False
+        return not self.budget.affords(self.growth.rows(self.closed))
 
     def mark(self) -> Any:
         """An event on the device; None where no device is in use: the host's clock tells."""
+        self.growth.timing()
         return self.clock.mark()
 
     def timed(self, steps: int) -> None:
         """The un-profiled phase before the window is over, with so many steps."""
         self.clock.phase_ends(steps)
+        self.growth.timing_ends(steps)
         self.on_timed()
         if self.settings.get("lines", True):
             self.observer.look()
@@ -239,12 +315,3 @@ class Window:
     def _check_disk(self) -> None:
         if shutil.disk_usage(self.settings["folder"]).free < _FREE_BYTES:
             raise OSError(28, "less than 256 MB are free for the trace")
-
-
-def _resident_bytes() -> int:
-    """Memory this process holds; 0 where the system does not say."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return 0

@@ -1,0 +1,136 @@
+"""What capture may cost a script: CPU time, measured as it is spent, held against what the script itself has used.
+
+The bound for any script is 5 s and 15 % of its own CPU time in all, the report included (docs/capture.md). What a
+window will cost is known before it is paid: most of it is spent when the profiler stops, in proportion to its rows.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+# The bound, s and share of the script's own CPU time.
+FIXED_S, SHARE = 5.0, 0.15
+# Of it for what does not grow with the trace: start of `advisor run`, pre-flight, a report of few rows, walks over the
+# objects of Python. Small scripts cost 1.2 to 1.5 s in all (2 cores of a server CPU, torch 2.14, n = 8).
+_RESERVED_S = 1.6
+# CPU time for each row of a window, µs: recording, stopping, export and compression in this process; and what reading
+# and analysing it adds to the report. The first two are replaced by what the first window took. Measured on the same
+# machine with windows of 48,000 and 480,000 rows: 9 with `trace_only`, 15 without; 2.5 for the report.
+_ROW_US, _ROW_US_WITH_EVENTS, _REPORT_ROW_US = 9.0, 15.0, 2.5
+_FEWEST_MEASURED = 20_000
+# What the profiler holds for a row while it records: 488 bytes in a step of an optimizer, 547 in indexed writes.
+_ROW_BYTES = 500
+# No op is faster: 480,000 rows took 0.16 s without the profiler.
+_OP_US = 0.33
+
+
+class Budget:
+    """The CPU time that capture has left in this process.
+
+    trace_only: whether the profiler builds no Python events; ranks: processes of the job on this machine.
+    """
+
+    def __init__(self, trace_only: bool, ranks: int = 1, now_s: Callable[[], float] = time.process_time) -> None:
+        self.now_s = now_s
+        self.ranks = ranks
+        self.spent_s = 0.0
+        self.owed_s = 0.0  # by the report, for rows that are written
+        self.row_us = _ROW_US if trace_only else _ROW_US_WITH_EVENTS
+
+    @contextlib.contextmanager
+    def spending(self) -> Iterator[None]:
+        """Counts the CPU time of what happens inside as ours."""
+        began = self.now_s()
+        try:
+            yield
+        finally:
+            self.spent_s += self.now_s() - began
+
+    def left_s(self) -> float:
+        """CPU time that may still be spent."""
+        own = self.now_s() - self.spent_s
+        return (FIXED_S - _RESERVED_S) / self.ranks + SHARE * own - self.spent_s - self.owed_s
+
+    def rows_s(self, rows: float) -> float:
+        """CPU time that so many rows of a window take in all."""
+        return rows * (self.row_us + _REPORT_ROW_US) / 1e6
+
+    def affords(self, rows: float) -> bool:
+        """Whether a window of so many rows may be opened, or go on."""
+        return self.rows_s(rows) <= self.left_s()
+
+    def written(self, rows: int, took_s: float) -> None:
+        """A window of so many rows was written; took_s: from its stop to its file."""
+        if rows >= _FEWEST_MEASURED:
+            self.row_us = took_s / rows * 1e6
+        self.owed_s += rows * _REPORT_ROW_US / 1e6
+
+
+class Growth:
+    """How many rows the profiler holds, by the memory that was allocated since it started.
+
+    Known within some per cent where the C library counts what is in use (glibc), and the script's own tensors are as
+    many at each boundary; what they grow by without the profiler is deducted.
+    """
+
+    def __init__(self) -> None:
+        self.per_step = 0.0  # bytes by which un-profiled steps grow
+        self.began = 0
+        self.began_s = 0.0
+        self.timed = 0
+
+    def timing(self) -> None:
+        """Un-profiled steps begin; only the first call counts."""
+        self.timed = self.timed or allocated_bytes()
+
+    def timing_ends(self, steps: int) -> None:
+        """So many un-profiled steps are over."""
+        if self.timed and steps:
+            self.per_step = max((allocated_bytes() - self.timed) / steps, 0.0)
+
+    def start(self) -> None:
+        """The profiler starts."""
+        self.began, self.began_s = allocated_bytes(), time.process_time()
+
+    def rows(self, steps: int) -> float:
+        """About how many rows it holds after so many steps."""
+        held = (allocated_bytes() - self.began - self.per_step * steps) / _ROW_BYTES
+        return max(min(held, (time.process_time() - self.began_s) * 1e6 / _OP_US), 0.0)
+
+
+class _Mallinfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def allocated_bytes() -> int:
+    """Memory that this process has in use: by its C library, else what the system says that it holds; 0: unknown."""
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError, OSError):
+            count = ctypes.CDLL(None).mallinfo2  # glibc 2.33
+            count.restype = _Mallinfo
+            found = count()
+            return int(found.uordblks + found.hblkhd)
+    return resident_bytes()
+
+
+def resident_bytes() -> int:
+    """Memory this process holds; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
