@@ -6,6 +6,9 @@ same keys as plain JSON, without importing this module (it must not import msgsp
 
 from __future__ import annotations
 
+import gzip
+import itertools
+import zlib
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +18,8 @@ from advisor.errors import InputError
 
 SCHEMA = "torch-advisor/run"
 VERSION = 1
+# No file of ours is larger when unpacked: 400,000 dependencies take three.
+_MOST_DATAFLOW_BYTES = 100 << 20
 
 
 class TraceFile(msgspec.Struct, frozen=True):
@@ -267,6 +272,9 @@ class Reused(msgspec.Struct, frozen=True):
     casts: list[tuple[int, int, int, int]] = []
     features: Features | None = None  # None: there are none, or nobody looked
     why: str = ""  # why nothing is known
+    file: str = ""  # that holds all of this, beside run.json, where it is large (`read` takes it in)
+    waits_counts: list[int] = []  # there: `waits` as columns, how many each op has
+    waits_backs: list[int] = []  # and all of them in order
 
 
 class RankRecord(msgspec.Struct, frozen=True):
@@ -320,11 +328,31 @@ class RunRecord(msgspec.Struct, frozen=True):
 
 
 def read(path: Path) -> RunRecord:
-    """run.json as structs. Raises InputError (one line) for a damaged or newer file."""
+    """run.json as structs, with what its ranks keep in files beside it.
+
+    Raises InputError (one line) for a damaged or newer file. A damaged file beside it costs what it holds alone.
+    """
     try:
         record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as failure:
         raise InputError(f"{path}: not a readable run.json ({failure}); run `advisor run` again") from failure
     if record.version > VERSION:
         raise InputError(f"{path}: written by a newer torch-advisor (version {record.version}); upgrade to read it")
-    return record
+    ranks = [_with_dataflow(path.parent, rank) for rank in record.ranks]
+    return msgspec.structs.replace(record, ranks=ranks)
+
+
+def _with_dataflow(folder: Path, rank: RankRecord) -> RankRecord:
+    known = rank.reused
+    if known is None or not known.file:
+        return rank
+    name = Path(known.file).name  # content never leads elsewhere
+    try:
+        with gzip.open(folder / name, "rb") as file:
+            found = msgspec.json.decode(file.read(_MOST_DATAFLOW_BYTES), type=Reused)
+        backs = iter(found.waits_backs)
+        waits = [list(itertools.islice(backs, count)) for count in found.waits_counts]
+        known = msgspec.structs.replace(found, waits=waits, waits_counts=[], waits_backs=[])
+    except (OSError, EOFError, zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as failure:
+        known = Reused(why=f"{name}, which says what ops read, cannot be read ({type(failure).__name__})")
+    return msgspec.structs.replace(rank, reused=known)

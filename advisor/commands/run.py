@@ -225,7 +225,7 @@ def _add_preflight(folder: Path, record: dict[str, Any], python: str) -> None:
 
     Asked after the script: a process that brings up a device beside it would disturb what is measured.
     """
-    from advisor.capture.launcher import doctor, launch, preflight
+    from advisor.capture.launcher import doctor, preflight, run_file
 
     found = preflight.check(python, os.environ)
     old = doctor.too_old(record["versions"].get("torch", ""))
@@ -236,7 +236,7 @@ def _add_preflight(folder: Path, record: dict[str, Any], python: str) -> None:
         if settings and settings.get("accelerator_available") is None:
             settings["accelerator_available"] = found.accelerator
             settings["accelerator_name"] = found.name or None
-    launch.write_record(folder, record)
+    run_file.write(folder, record)
 
 
 def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ def write(folder: str, part: dict[str, Any]) -> None:
     """Writes it aside and renames it. Named by process alone: a rank may be known only after the first writing."""
     path = os.path.join(folder, f"{os.getpid()}.part.json")
     with open(path + ".tmp", "w", encoding="utf-8") as file:
-        json.dump(part, file)
+        file.write(json.dumps(part))  # json.dump is ten times as slow: it has no loop in C
     os.replace(path + ".tmp", path)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from advisor.capture.launcher import run_file
 from advisor.capture.launcher.signal_witness import Witness, witness
 
 _BOOT = Path(__file__).parents[1] / "inside" / "boot"
@@ -179,7 +180,7 @@ def end_as(ended: Ended) -> int:
 def assemble(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
     """Writes run.json from `header` and the parts that the ranks left, which go; returns it."""
     record = gather(folder, header)
-    write_record(folder, record)
+    run_file.write(folder, record)
     for path in (*folder.glob("*.part.json"), *folder.glob("*.claim")):
         path.unlink()
     return record
@@ -197,10 +198,3 @@ def gather(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
         record["versions"] = {**part.pop("versions", {}), **record.get("versions", {})}
         record["ranks"].append(part)
     return record
-
-
-def write_record(folder: Path, record: dict[str, Any]) -> None:
-    """Writes run.json aside, then renames it."""
-    aside = folder / ".run.json.tmp"
-    aside.write_text(json.dumps(record, indent=1), encoding="utf-8")
-    aside.replace(folder / "run.json")

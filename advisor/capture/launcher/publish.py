@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from advisor.capture.launcher import launch
+from advisor.capture.launcher import launch, run_file
 from advisor.errors import AdvisorError
 
 # A script that ends this soon after its window gets its report at once; its folder does not change before that.
@@ -74,6 +74,7 @@ class Publisher:
         for name in self.published:
             if not (self.folder / name).exists():
                 (home / name).unlink(missing_ok=True)
+        _remove_dataflow(home)
         for path in self.folder.iterdir():
             shutil.move(path, home / path.name)
         return home
@@ -84,6 +85,7 @@ class Publisher:
         if home is not None:
             for name in (*self.published, "run.json"):
                 (home / name).unlink(missing_ok=True)
+            _remove_dataflow(home)
             if not any(home.iterdir()):
                 home.rmdir()
 
@@ -113,7 +115,7 @@ class Publisher:
                 shutil.copyfile(self.folder / name, aside)
                 aside.replace(home / name)
                 self.published[name] = state
-        launch.write_record(home, record)
+        run_file.write(home, record)
         if first:
             self.said(home)
 
@@ -121,6 +123,12 @@ class Publisher:
         self._home = self.claim().absolute()
         self._identity = _identity(self._home)
         return self._home
+
+
+def _remove_dataflow(home: Path) -> None:
+    """Removes what belongs to a run.json that is about to be replaced."""
+    for path in home.glob("dataflow-rank*.gz"):
+        path.unlink()
 
 
 def _state(path: Path) -> _State:

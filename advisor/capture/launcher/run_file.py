@@ -1,0 +1,133 @@
+"""run.json as it is written: whole at every moment, of at most 2 MB, with what ops read in a file of its own.
+
+A step of 16,000 ops has as many names and more dependencies; they would make run.json a file that nobody opens.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+# Bytes of run.json, and of the compressed file of one rank's dataflow.
+MOST_BYTES: Final = 2_000_000
+MOST_DATAFLOW_BYTES: Final = 20_000_000
+# What is smaller stays in run.json.
+_SMALL: Final = 50_000
+
+_NEEDED: Final = ("rank", "local_rank", "local_world_size", "world_size", "pid", "files", "settings")
+
+# What may be left out where run.json would be larger, the least needed first: path in a rank's record, what it is.
+_OPTIONAL: Final = (
+    (("steps", "unprofiled_parts_us"), "the parts of un-profiled steps"),
+    (("steps", "profiled_parts_us"), "the parts of profiled steps"),
+    (("gc_pauses_us",), "garbage collections"),
+    (("user_files",), "the names of the script's files"),
+    (("model", "modules"), "the modules of the model"),
+    (("vitals",), "threads and memory"),
+    (("environment",), "the environment"),
+    (("warnings",), "warnings"),
+    (("loaders",), "arguments of loaders"),
+    (("steps", "unprofiled_us"), "the times of un-profiled steps"),
+    (("notes",), "notes"),
+)
+
+
+def write(folder: Path, record: dict[str, Any]) -> None:
+    """Writes run.json and the files that it names beside its traces, each aside first, then renamed."""
+    ranks = [_without_dataflow(folder, rank) for rank in record["ranks"]]
+    _put(folder, "run.json", _fitting({**record, "ranks": ranks}))
+
+
+def _put(folder: Path, name: str, content: bytes) -> None:
+    aside = folder / f".{name}.tmp"
+    aside.write_bytes(content)
+    aside.replace(folder / name)
+
+
+def _without_dataflow(folder: Path, rank: dict[str, Any]) -> dict[str, Any]:
+    """The rank's record, with what ops read in a file of its own where that is large."""
+    known = rank.get("reused")
+    if not known or len(_compact(known)) < _SMALL:
+        return rank
+    name = f"dataflow-rank{rank['rank']}-{rank['pid']}.gz"
+    waits = known.get("waits", [])
+    columns = {
+        **known,
+        "waits": [],
+        "waits_counts": [len(one) for one in waits],
+        "waits_backs": [back for one in waits for back in one],
+    }
+    content = gzip.compress(_compact(columns), 6, mtime=0)
+    if len(content) > MOST_DATAFLOW_BYTES:
+        why = f"what ops read takes {len(content) / 1e6:.0f} MB, more than is kept (docs/capture.md, Bounds)"
+        return {**rank, "reused": {"why": why}, "notes": [*rank.get("notes", []), why]}
+    _put(folder, name, content)
+    return {**rank, "reused": {"file": name}}
+
+
+def _fitting(record: dict[str, Any]) -> bytes:
+    """The record as JSON of at most MOST_BYTES: what does not fit is left out, and said."""
+    content = _readable(record)
+    for path, what in _OPTIONAL:
+        if len(content) <= MOST_BYTES:
+            return content
+        note = f"run.json is kept below {MOST_BYTES // 10**6} MB: {what} were left out"
+        record = {**record, "ranks": [_said(_without(rank, path), note) for rank in record["ranks"]]}
+        content = _readable(record)
+    if len(content) > MOST_BYTES:
+        record = {**record, "ranks": [_bare(rank) for rank in record["ranks"]]}
+        content = _readable(record)
+    while len(content) > MOST_BYTES and len(record["ranks"]) > 1:
+        count = len(record["ranks"]) // 2
+        first, *others = record["ranks"][:count]
+        note = f"run.json is kept below {MOST_BYTES // 10**6} MB: it holds the first {count} ranks alone"
+        record = {**record, "ranks": [{**first, "notes": [note]}, *others]}
+        content = _readable(record)
+    return content
+
+
+def _bare(rank: dict[str, Any]) -> dict[str, Any]:
+    """What a report cannot do without."""
+    note = f"run.json is kept below {MOST_BYTES // 10**6} MB: of this process it names the traces alone"
+    return {**{key: rank[key] for key in _NEEDED if key in rank}, "notes": [note]}
+
+
+def _without(rank: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    first, *rest = path
+    if first not in rank:
+        return rank
+    if rest and isinstance(rank[first], dict):
+        return {**rank, first: _without(rank[first], tuple(rest))}
+    return {key: value for key, value in rank.items() if key != first}
+
+
+def _said(rank: dict[str, Any], note: str) -> dict[str, Any]:
+    return {**rank, "notes": [*rank.get("notes", []), note]}
+
+
+def _compact(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _readable(record: dict[str, Any]) -> bytes:
+    """One line for each fact: what a list of numbers holds stands on one line."""
+    return ("".join(_lines(record, 0)) + "\n").encode()
+
+
+def _lines(value: Any, depth: int) -> Iterator[str]:
+    deeper = "\n" + " " * (depth + 1)
+    if isinstance(value, dict) and value:
+        for number, (key, one) in enumerate(value.items()):
+            yield ("," if number else "{") + deeper + json.dumps(key) + ": "
+            yield from _lines(one, depth + 1)
+        yield "\n" + " " * depth + "}"
+    elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        for number, one in enumerate(value):
+            yield ("," if number else "[") + deeper
+            yield from _lines(one, depth + 1)
+        yield "\n" + " " * depth + "]"
+    else:
+        yield json.dumps(value)
