@@ -1,0 +1,1 @@
+"""What the machine of a run is able to do, measured there: rates and costs that savings are computed from."""

@@ -1,0 +1,64 @@
+"""Calibrations of this machine, kept in the user's cache folder: one file each, named by what it belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from advisor.calibration.machine import Machine
+from advisor.calibration.measured import Measured
+
+# Raised where a quantity changes its meaning: what older versions stored is measured again.
+VERSION = 1
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    version: int
+    machine: Machine
+    measured: Measured
+
+
+def folder(environment: Mapping[str, str] = os.environ, system: str = sys.platform) -> Path:
+    """The cache folder of this program, as each platform has it; an absolute XDG_CACHE_HOME goes first."""
+    asked = environment.get("XDG_CACHE_HOME", "")
+    if Path(asked).is_absolute():
+        return Path(asked) / "torch-advisor"
+    if system == "darwin":
+        return Path.home() / "Library" / "Caches" / "torch-advisor"
+    if system == "win32" and environment.get("LOCALAPPDATA"):
+        return Path(environment["LOCALAPPDATA"]) / "torch-advisor" / "Cache"
+    return Path.home() / ".cache" / "torch-advisor"
+
+
+def load(home: Path, machine: Machine) -> Measured | None:
+    """What was measured on this machine; None where nothing was, or where its file is damaged or of another version."""
+    try:
+        stored = msgspec.json.decode(_path(home, machine).read_bytes(), type=_Stored)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return stored.measured if stored.version == VERSION and stored.machine == machine else None
+
+
+def store(home: Path, machine: Machine, measured: Measured) -> bool:
+    """Keeps it, whole or not at all; False where the folder cannot be written to: a later run measures again."""
+    aside = home / f".calibration-{os.getpid()}.tmp"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(msgspec.json.encode(_Stored(VERSION, machine, measured)))
+        aside.replace(_path(home, machine))
+    except OSError:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _path(home: Path, machine: Machine) -> Path:
+    key = hashlib.sha256(msgspec.json.encode(machine, order="deterministic")).hexdigest()[:16]
+    return home / f"calibration-{key}.json"

@@ -1,0 +1,131 @@
+"""What ops, threads, memory and a device cost on the machine of a run: measured there, else from the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from advisor.calibration.measured import BUSY, Measured
+from advisor.constants import known
+from advisor.frozen import dataclass
+
+_HERE = "measured on the machine of the run"
+# What several threads do together: while other processes have the cores, it cannot be measured.
+_TOGETHER = ("memory_gbs", "fp32_gflops", "bf16_gflops", "thread_wake_us")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A range. source: "measured on the machine of the run, n = …", or where the table has it from."""
+
+    low: float
+    high: float
+    unit: str
+    source: str
+    measured: bool = False
+    middle: float | None = None  # the median of the samples; None where the range is the table's
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """(low, high)."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The machine of a run. `core_…`: of one thread; None: neither measured nor in the table, as without a device.
+
+    op_call_us, product_call_us  a call of an elementwise op, and of a matrix product, on a few numbers
+    small_tensor_us              making a tensor of a few numbers
+    backward_node_us             a node of the backward pass that runs one op on a few numbers
+    profiler_row_us              what recording an op adds to it, at least: in a loop of one op, caches warm
+    thread_wake_us               what sharing an op among all threads adds to it
+    core_cache_gbs, core_memory_gbs, memory_gbs   bytes read and written by a copy, 10^9 per second
+    core_small_gflops            convolution of four small images, 10^9 operations per second
+    core_fp32_gflops …           product of 512 x 512 matrices, 10^9 operations per second
+    launch_us                    what the host spends to launch a kernel
+    h2d_pageable_gbs …           copies of 8 MB between host and device, 10^9 bytes per second
+    device_fp32_tflops …         product of 4,096 x 4,096 matrices, 10^12 operations per second
+    device_memory_gbs            bytes read and written by a copy on the device, 10^9 per second
+    profiler_device_op_us        what recording an op that launches a kernel adds to the host
+    """
+
+    op_call_us: Quantity
+    profiler_row_us: Quantity
+    core_memory_gbs: Quantity
+    core_small_gflops: Quantity
+    core_fp32_gflops: Quantity
+    launch_us: Quantity
+    product_call_us: Quantity | None = None
+    small_tensor_us: Quantity | None = None
+    backward_node_us: Quantity | None = None
+    thread_wake_us: Quantity | None = None
+    core_cache_gbs: Quantity | None = None
+    memory_gbs: Quantity | None = None
+    fp32_gflops: Quantity | None = None
+    core_bf16_gflops: Quantity | None = None
+    bf16_gflops: Quantity | None = None
+    h2d_pageable_gbs: Quantity | None = None
+    h2d_pinned_gbs: Quantity | None = None
+    d2h_pageable_gbs: Quantity | None = None
+    d2h_pinned_gbs: Quantity | None = None
+    device_fp32_tflops: Quantity | None = None
+    device_tf32_tflops: Quantity | None = None
+    device_fp16_tflops: Quantity | None = None
+    device_bf16_tflops: Quantity | None = None
+    device_memory_gbs: Quantity | None = None
+    profiler_device_op_us: Quantity | None = None
+
+    def items(self) -> Iterator[tuple[str, Quantity]]:
+        """(name, quantity) of those that are known, in the order above."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None:
+                yield field.name, value
+
+    @classmethod
+    def of(cls, measured: Measured | None) -> Calibration:
+        """The calibration of a run; None: it has none, and the table's figures are used."""
+        found = {field.name: quantity for field in fields(cls) if (quantity := _quantity(field.name, measured))}
+        return cls(**found)
+
+
+def _quantity(name: str, measured: Measured | None) -> Quantity | None:
+    if measured is None:
+        return _of_table(name)
+    if name in _TOGETHER and (measured.threads == 1 or _busy(measured)):
+        return _of_one_thread(name, measured)
+    return _measured(name, measured) or _of_table(name)
+
+
+def _busy(measured: Measured) -> bool:
+    return measured.waited is not None and measured.waited >= BUSY
+
+
+def _measured(name: str, measured: Measured) -> Quantity | None:
+    if name not in measured.quantities:
+        return None
+    low, middle, high, samples = measured.quantities[name]
+    # What costs nothing within the clock's noise comes out below zero.
+    ends = max(low, 0.0), max(high, 0.0)
+    return Quantity(*ends, _unit(name), f"{_HERE}, n = {samples}", True, max(middle, 0.0))
+
+
+def _of_one_thread(name: str, measured: Measured) -> Quantity | None:
+    """What all threads do, by what one does: from as much to as many times as much as there are threads."""
+    if name == "thread_wake_us":
+        return Quantity(0.0, 0.0, "µs", "one thread wakes no other", True, 0.0) if measured.threads == 1 else None
+    one = _measured(f"core_{name}", measured)
+    if one is None or measured.threads == 1:
+        return one
+    source = f"{one.source}: one thread, and {measured.threads} times as much, as other work had the cores"
+    return Quantity(one.low, one.high * measured.threads, one.unit, source, True)
+
+
+def _of_table(name: str) -> Quantity | None:
+    found = known(f"machine.{name}")
+    return Quantity(found.low, found.high, found.unit, f"table: {found.how}") if found else None
+
+
+def _unit(name: str) -> str:
+    return {"us": "µs", "gbs": "GB/s", "gflops": "GFLOP/s", "tflops": "TFLOP/s"}[name.rpartition("_")[2]]

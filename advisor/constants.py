@@ -1,0 +1,92 @@
+"""The table of fitted and measured numbers: `constants.toml`, beside this file.
+
+Code names a constant where it uses it; thresholds of a rule are keyword parameters of its check and no constants.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from advisor.frozen import dataclass
+
+_TABLE = Path(__file__).with_name("constants.toml")
+_KEYS = {"value", "low", "high", "unit", "what", "how", "n"}
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """One number, or a range of it.
+
+    low, high  the same where one number is all that is known
+    unit       "" for a share or a ratio
+    what       the quantity;  how: where it was measured, and how
+    n          measurements behind it; None where today's sources do not say
+    """
+
+    name: str
+    low: float
+    high: float
+    unit: str
+    what: str
+    how: str
+    n: int | None
+
+    @property
+    def value(self) -> float:
+        """The one number. Raises ValueError for a range, which has none."""
+        if self.low != self.high:
+            raise ValueError(f"{self.name} is a range of {self.low:g} to {self.high:g}: ask for `range`")
+        return self.low
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """(low, high)."""
+        return self.low, self.high
+
+
+def constant(name: str) -> Constant:
+    """The constant of that name, such as "calls.sort_us". Raises KeyError for an unknown one."""
+    return _table()[name]
+
+
+def known(name: str) -> Constant | None:
+    """The constant of that name; None where the table has none."""
+    return _table().get(name)
+
+
+def every() -> Iterator[Constant]:
+    """All constants, in the order of the file."""
+    yield from _table().values()
+
+
+@functools.cache
+def _table() -> Mapping[str, Constant]:
+    return dict(parsed(tomllib.loads(_TABLE.read_text("utf-8"))))
+
+
+def parsed(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Constant]]:
+    """(name, constant) of each table that holds one. Raises ValueError that names a table which is not whole."""
+    for name, table in tables.items():
+        full = f"{above}{name}"
+        if not isinstance(table, dict):
+            raise ValueError(f"constants.toml: {full} stands outside a table of a constant")
+        if "what" not in table:
+            yield from parsed(table, f"{full}.")
+            continue
+        yield full, _constant(full, table)
+
+
+def _constant(name: str, table: Mapping[str, Any]) -> Constant:
+    ends = ("value",) if "value" in table else ("low", "high")
+    missing = [key for key in (*ends, "unit", "how", "n") if key not in table]
+    if missing or set(table) - _KEYS:
+        raise ValueError(f"constants.toml: {name} lacks {missing} or has keys beyond {sorted(_KEYS)}")
+    low, high = float(table[ends[0]]), float(table[ends[-1]])
+    n = table["n"]
+    if not low <= high or not (n == "not recorded" or (isinstance(n, int) and n > 0)):
+        raise ValueError(f"constants.toml: {name} has its ends in the wrong order, or an `n` that is no count")
+    return Constant(name, low, high, table["unit"], table["what"], table["how"], n if isinstance(n, int) else None)
