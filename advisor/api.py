@@ -63,6 +63,7 @@ from advisor.analyses.work.matmuls import Matmuls
 from advisor.analyses.work.op_costs import alike
 from advisor.analyses.work.op_work import element_counts, flops, shapes
 from advisor.analyses.work.operands import backward_of, dims_of, dtypes_of, nodes_of, outermost, shapes_in, sizes
+from advisor.calibration.calibration import Calibration, Quantity
 from advisor.capture.record import (
     KeptGraphs,
     Loader,
@@ -75,6 +76,7 @@ from advisor.capture.record import (
     StepTimes,
 )
 from advisor.computed import Missing
+from advisor.constants import Constant, constant
 from advisor.drawing.events import (
     ALLREDUCE,
     BACKWARD,
@@ -167,8 +169,10 @@ __all__ = [
     "Block",
     "Breakdown",
     "BreakdownItem",
+    "Calibration",
     "Category",
     "Communication",
+    "Constant",
     "Copies",
     "CopySite",
     "Counters",
@@ -231,6 +235,7 @@ __all__ = [
     "Passes",
     "PeakMemory",
     "Phases",
+    "Quantity",
     "RankFacts",
     "RankRecord",
     "RankSummary",
@@ -274,6 +279,7 @@ __all__ = [
     "alike",
     "backward_of",
     "backward_passes",
+    "constant",
     "dataclass",
     "dims_of",
     "dispatched",

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from advisor.calibration.calibration import busy
 from advisor.calibration.machine import Machine
-from advisor.calibration.measured import Measured
+from advisor.capture.record import Measured
 
 # Raised where a quantity changes its meaning: what older versions stored is measured again.
 VERSION = 1
+_BUSY_FOR_S = 3600
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -37,12 +40,19 @@ def folder(environment: Mapping[str, str] = os.environ, system: str = sys.platfo
 
 
 def load(home: Path, machine: Machine) -> Measured | None:
-    """What was measured on this machine; None where nothing was, or where its file is damaged or of another version."""
+    """What was measured on this machine; None where nothing was, or where its file is damaged or of another version.
+
+    What was measured while other work had the cores counts for an hour: there may be less of it later.
+    """
+    path = _path(home, machine)
     try:
-        stored = msgspec.json.decode(_path(home, machine).read_bytes(), type=_Stored)
+        stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
+        age_s = time.time() - path.stat().st_mtime
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return stored.measured if stored.version == VERSION and stored.machine == machine else None
+    if stored.version != VERSION or stored.machine != machine or (busy(stored.measured) and age_s > _BUSY_FOR_S):
+        return None
+    return stored.measured
 
 
 def store(home: Path, machine: Machine, measured: Measured) -> bool:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from advisor.calibration.measured import BUSY, Measured
+from advisor.capture.record import Measured, RankRecord
 from advisor.constants import known
 from advisor.frozen import dataclass
+
+# From here on another process had a core so often that what several threads do was not measured, but its neighbour.
+BUSY = 0.1
 
 _HERE = "measured on the machine of the run"
 # What several threads do together: while other processes have the cores, it cannot be measured.
@@ -35,10 +38,12 @@ class Quantity:
 class Calibration:
     """The machine of a run. `core_…`: of one thread; None: neither measured nor in the table, as without a device.
 
-    op_call_us, product_call_us  a call of an elementwise op, and of a matrix product, on a few numbers
+    op_call_us, product_call_us  a call of an elementwise op, and of a matrix product, on a few numbers, in a loop of it
+    op_call_cold_us              a call of an op on a few numbers where other work ran before it
     small_tensor_us              making a tensor of a few numbers
     backward_node_us             a node of the backward pass that runs one op on a few numbers
-    profiler_row_us              what recording an op adds to it, at least: in a loop of one op, caches warm
+    profiler_row_us              what recording an op adds to it in a loop of one op
+    profiler_row_cold_us         and where other work ran before it
     thread_wake_us               what sharing an op among all threads adds to it
     core_cache_gbs, core_memory_gbs, memory_gbs   bytes read and written by a copy, 10^9 per second
     core_small_gflops            convolution of four small images, 10^9 operations per second
@@ -56,9 +61,11 @@ class Calibration:
     core_small_gflops: Quantity
     core_fp32_gflops: Quantity
     launch_us: Quantity
+    op_call_cold_us: Quantity | None = None
     product_call_us: Quantity | None = None
     small_tensor_us: Quantity | None = None
     backward_node_us: Quantity | None = None
+    profiler_row_cold_us: Quantity | None = None
     thread_wake_us: Quantity | None = None
     core_cache_gbs: Quantity | None = None
     memory_gbs: Quantity | None = None
@@ -84,6 +91,11 @@ class Calibration:
                 yield field.name, value
 
     @classmethod
+    def compute(cls, record: RankRecord | None) -> Calibration:
+        """The calibration in the run's record: of the machine of the run, never of the one that analyses."""
+        return cls.of(record.calibration if record else None)
+
+    @classmethod
     def of(cls, measured: Measured | None) -> Calibration:
         """The calibration of a run; None: it has none, and the table's figures are used."""
         found = {field.name: quantity for field in fields(cls) if (quantity := _quantity(field.name, measured))}
@@ -93,12 +105,13 @@ class Calibration:
 def _quantity(name: str, measured: Measured | None) -> Quantity | None:
     if measured is None:
         return _of_table(name)
-    if name in _TOGETHER and (measured.threads == 1 or _busy(measured)):
+    if name in _TOGETHER and (measured.threads == 1 or busy(measured)):
         return _of_one_thread(name, measured)
     return _measured(name, measured) or _of_table(name)
 
 
-def _busy(measured: Measured) -> bool:
+def busy(measured: Measured) -> bool:
+    """Whether other work had the cores while it measured."""
     return measured.waited is not None and measured.waited >= BUSY
 
 

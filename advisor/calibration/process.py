@@ -7,12 +7,13 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from advisor.calibration import cache
 from advisor.calibration.machine import Machine
-from advisor.calibration.measured import BUSY, Measured
+from advisor.capture.record import Measured
 from advisor.errors import AdvisorError
 
 # What the process may measure for, of the host and of a device.
@@ -59,15 +60,16 @@ def obtain(
     home: Path | None = None,
     again: bool = False,
 ) -> tuple[Measured, bool]:
-    """(what this machine does, whether it was known already). again: measured in any case.
-
-    What was measured while other work had the cores is not kept. Raises AdvisorError.
-    """
+    """(what this machine does, whether it was known already). again: measured in any case. Raises AdvisorError."""
     home = cache.folder(environment) if home is None else home
     known = None if again else cache.load(home, machine)
     if known is not None:
         return known, True
     measured = measure(python, machine, environment)
-    if measured.waited is None or measured.waited < BUSY:
-        cache.store(home, machine, measured)
+    cache.store(home, machine, measured)
     return measured, False
+
+
+def as_json(measured: Measured) -> Any:
+    """The calibration as it stands in run.json."""
+    return msgspec.to_builtins(measured)

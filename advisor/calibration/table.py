@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.calibration.calibration import Calibration, Quantity
-from advisor.calibration.measured import Measured
+from advisor.capture.record import Measured
 
 
 def lines(measured: Measured) -> Iterator[str]:

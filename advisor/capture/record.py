@@ -277,6 +277,26 @@ class Reused(msgspec.Struct, frozen=True):
     waits_backs: list[int] = []  # and all of them in order
 
 
+class Measured(msgspec.Struct, frozen=True):
+    """One calibration of the machine, by `advisor.calibration` when the script had ended.
+
+    torch, threads  version, and torch.get_num_threads() while it measured
+    device          name of the accelerator that it measured, too; empty without one
+    quantities      name -> (low, median, high, number of samples); low and high are the 10 % and 90 % points
+    failed          name -> why a quantity was not measured
+    waited          share of its time in which it was ready and had no core; None where the system does not tell
+    seconds         that it took, without importing torch
+    """
+
+    torch: str = ""
+    threads: int = 1
+    device: str = ""
+    quantities: dict[str, tuple[float, float, float, int]] = {}
+    failed: dict[str, str] = {}
+    waited: float | None = None
+    seconds: float = 0.0
+
+
 class RankRecord(msgspec.Struct, frozen=True):
     """One profiled process."""
 
@@ -311,6 +331,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
     reused: Reused | None = None  # None: nobody looked
     sparse_products: list[SparseProduct] = []  # empty: none were seen, or nobody looked
+    calibration: Measured | None = None  # None: none was asked for, or it failed
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
 
 

@@ -37,6 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     capture.add_argument("--no-lines", action="store_true", help="do not record the lines of the script")
     capture.add_argument("--memory", action="store_true", help="also record allocations (a larger trace)")
     capture.add_argument("--rank", type=_ranks, metavar="R,…", help="profile only these ranks")
+    capture.add_argument("--no-calibrate", action="store_true", help="do not measure what ops and memory cost here")
     capture.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
     _options.add_report_options(parser)
     parser.set_defaults(handler=run, launcher=False)
@@ -193,6 +194,8 @@ def _report(
             return _nothing(record, args)
         module_work.add_flops(folder, record)
         _add_preflight(folder, record, python)
+        if not args.no_calibrate:
+            _add_calibration(folder, record, python, quiet=args.quiet)
         # Without a folder to move to, what was captured stays where it is.
         if publisher is None:
             return finish(folder, output, args)
@@ -237,6 +240,36 @@ def _add_preflight(folder: Path, record: dict[str, Any], python: str) -> None:
             settings["accelerator_available"] = found.accelerator
             settings["accelerator_name"] = found.name or None
     run_file.write(folder, record)
+
+
+def _add_calibration(folder: Path, record: dict[str, Any], python: str, *, quiet: bool) -> None:
+    """Measures what ops, threads, memory and the device cost here, once for this machine; a failure is one line.
+
+    After the script, so that it disturbs nothing; with the threads and variables of the first rank.
+    """
+    from advisor.calibration import machine, process
+    from advisor.capture.launcher import launch
+    from advisor.errors import AdvisorError
+
+    first = next(rank for rank in record["ranks"] if rank["files"])
+    devices = first.get("devices") or [{}]
+    here = machine.here(
+        python,
+        record["versions"].get("torch", ""),
+        (first.get("settings") or {}).get("threads"),
+        devices[0].get("name", ""),
+        os.environ | (first.get("environment") or {}),
+    )
+    try:
+        measured, _ = process.obtain(python, here)
+    except (AdvisorError, KeyboardInterrupt) as failure:
+        if not quiet:
+            text = str(failure) or "calibration: interrupted; figures of the table are used"
+            print(f"advisor: {text}", file=sys.stderr)
+        return
+    for rank in record["ranks"]:
+        rank["calibration"] = process.as_json(measured)
+    launch.write_record(folder, record)
 
 
 def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
