@@ -248,7 +248,7 @@ def _add_calibration(folder: Path, record: dict[str, Any], python: str, *, quiet
     After the script, so that it disturbs nothing; with the threads and variables of the first rank.
     """
     from advisor.calibration import machine, process
-    from advisor.capture.launcher import launch
+    from advisor.capture.launcher import run_file
     from advisor.errors import AdvisorError
 
     first = next(rank for rank in record["ranks"] if rank["files"])
@@ -269,7 +269,7 @@ def _add_calibration(folder: Path, record: dict[str, Any], python: str, *, quiet
         return
     for rank in record["ranks"]:
         rank["calibration"] = process.as_json(measured)
-    launch.write_record(folder, record)
+    run_file.write(folder, record)
 
 
 def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 /* Rows of `traceEvents` as Kineto writes them, to columns of 64-bit integers.
 
-   Whatever is written otherwise (exponents, fractions of a byte, other phases) refuses the whole slice: advisor.trace.read.schema
+   Whatever is written otherwise (exponents, fractions of a byte, other phases) refuses the whole slice: advisor.trace.schema
    knows those. What the fields mean is said there, too. */
 
 #ifndef ADVISOR_ROWS_H
