@@ -29,22 +29,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--complete", action="store_true", help="run the tests marked `complete`, too, as .ci/run does")
 
 
-def tests_are_named(config: pytest.Config) -> bool:
-    """Whether the command line names tests, and not only files and folders. What it names is run, whatever its mark."""
-    return bool(config.option.keyword or config.option.markexpr or any("::" in word for word in config.args))
+def names_tests(config: pytest.Config) -> bool:
+    """Whether the command line names tests and not only files and folders, with `-k` or `::`."""
+    return bool(config.option.keyword or any("::" in word for word in config.args))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """How many processes `-n auto` takes; 0 is this one alone."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    alone = cores == 1 or tests_are_named(config) or config.option.renew or config.option.collectonly
+    alone = cores == 1 or names_tests(config) or config.option.renew or config.option.collectonly
     return 0 if alone else min(cores, MOST_PROCESSES)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the tests marked `complete` to the complete run."""
-    if config.option.complete or tests_are_named(config):
+    """Leaves the tests marked `complete` to the complete run. What the command line names is run, whatever its mark."""
+    if config.option.complete or config.option.markexpr or names_tests(config):
         return
     left = [item for item in items if item.get_closest_marker("complete")]
     items[:] = [item for item in items if not item.get_closest_marker("complete")]
@@ -68,7 +68,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_configure() -> None:
-    """Scripts that tests interrupt hear it: what a shell starts in its background ignores Ctrl-C, children included."""
+    """One thread for each of several processes: more would wait for each other on the same cores.
+
+    Scripts that tests interrupt hear it: what a shell starts in its background ignores Ctrl-C, children included.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
