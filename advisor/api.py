@@ -129,6 +129,7 @@ from advisor.model import (
     Times,
     finding_order,
 )
+from advisor.quantities import duration, duration_unit, significant
 from advisor.ranks.matching import Meetings
 from advisor.ranks.point_to_point import Passes
 from advisor.ranks.rank_facts import LinePart, RankFacts
@@ -285,6 +286,8 @@ __all__ = [
     "dispatched",
     "draw",
     "dtypes_of",
+    "duration",
+    "duration_unit",
     "edits",
     "element_counts",
     "encode_report",
@@ -301,6 +304,7 @@ __all__ = [
     "replayed_or",
     "shapes",
     "shapes_in",
+    "significant",
     "sizes",
     "starts_in",
     "subtract",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from advisor.api import BreakdownItem, Report, Times, dataclass
+from advisor.api import BreakdownItem, Report, Times, dataclass, significant
 
 from . import _labels, _words
 
@@ -186,9 +186,7 @@ def _tail(times: Times) -> str:
     ratio, said = mean / median, f"The mean step is {_words.time(mean)}"
     if ratio < 1:
         return f"{said}, {_words.share(1 - ratio)} below the median: some steps are far faster."
-    above = (
-        f"{_words.significant(ratio)} times the median" if ratio >= 2 else f"{_words.share(ratio - 1)} above the median"
-    )
+    above = f"{significant(ratio)} times the median" if ratio >= 2 else f"{_words.share(ratio - 1)} above the median"
     return f"{said}, {above}: some steps are far slower, and throughput follows the mean."
 
 

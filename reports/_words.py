@@ -10,6 +10,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from advisor.api import duration, duration_unit, significant
+
+time = duration  # 640 µs, 2.43 ms, 1.24 s
+
 # ANSI sequences: colours and cursor moves (CSI), window titles and links (OSC), and two-character escapes.
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]|\x9b[0-?]*[ -/]*[@-~]")
 # Control characters, line and paragraph separators, and the marks that reverse the direction of text (a name with
@@ -36,18 +40,12 @@ def path(text: str) -> str:
     return _USER_IN_TMP.sub(r"\1…", _HOME.sub("~", one_line(text)))
 
 
-def time(us: float) -> str:
-    """A duration with three significant digits: 640 µs, 2.43 ms, 1.24 s."""
-    factor, unit = _unit(us)
-    return f"{significant(us / factor)} {unit}"
-
-
 def time_range(low_us: float, high_us: float, unit_us: float | None = None) -> str:
     """Two durations in one unit: 0.90 to 1.64 ms; one where they look the same; up to … where the low end is 0.
 
     `unit_us` is a duration whose unit is taken, where the range stands beside it.
     """
-    factor, unit = _unit(high_us if unit_us is None else unit_us)
+    factor, unit = duration_unit(high_us if unit_us is None else unit_us)
     decimals = len(significant(high_us / factor).partition(".")[2])
     # Hundredths of the unit are finer than any saving is known.
     low, high = (_fixed(value / factor, min(decimals, 2)) for value in (low_us, high_us))
@@ -58,33 +56,14 @@ def time_range(low_us: float, high_us: float, unit_us: float | None = None) -> s
 
 def time_at(us: float, scale_us: float) -> str:
     """A duration in the unit and with the decimals that fit `scale_us`, so that a column of them lines up."""
-    factor, unit = _unit(scale_us)
+    factor, unit = duration_unit(scale_us)
     return f"{_fixed(us / factor, len(significant(scale_us / factor).partition('.')[2]))} {unit}"
-
-
-def _unit(us: float) -> tuple[float, str]:
-    """µs in the unit that fits a duration, and its name; 999.5 shows as 1000 and takes the next."""
-    return (1e6, "s") if us >= 999_500 else (1e3, "ms") if us >= 999.5 else (1.0, "µs")
 
 
 def _fixed(value: float, decimals: int) -> str:
     """A number with so many decimals; what is there is never shown as nothing."""
     text = f"{value:,.{decimals}f}"
     return f"<{10**-decimals:.{decimals}f}" if value > 0 and not text.strip("0.") else text
-
-
-def significant(value: float) -> str:
-    """Three significant digits, never an exponent; 0 is 0."""
-    if not math.isfinite(value):
-        return "unknown"
-    if value == 0:
-        return "0"
-    size = math.floor(math.log10(abs(value)))
-    # 9.996 rounds up to a digit more.
-    rounded = round(value, 2 - size)
-    if abs(rounded) >= 10 ** (size + 1):
-        size += 1
-    return f"{rounded:,.{max(0, min(2 - size, 6))}f}"
 
 
 def share(value: float) -> str:

@@ -6,6 +6,7 @@ import re
 
 from advisor.gate import words
 from advisor.gate.model import Result
+from advisor.quantities import duration
 
 # GitHub shows ten errors and ten warnings of a step; eight and one "n more" stay below it whatever else the step says.
 _MOST = 8
@@ -40,7 +41,7 @@ def _annotations(result: Result) -> list[tuple[str, str, str, str]]:
     if result.step_time and result.step_time.decision == "regression":
         lines = [cause for cause in result.causes if cause.where and cause.change > 0]
         said += [
-            ("warning", "this line got slower", f"{cause.name}: {words.time(cause.change)} more per step", cause.where)
+            ("warning", "this line got slower", f"{cause.name}: {duration(cause.change)} more per step", cause.where)
             for cause in lines
             if cause.unit == "us"
         ]

@@ -11,6 +11,7 @@ from advisor.gate import counters, words
 from advisor.gate.model import Cause, Flagged, Row
 from advisor.gate.stored import advisory_rows, findings_changed
 from advisor.model import OpRow, Report
+from advisor.quantities import duration
 
 # Differences of a part or an op below this share of the step are the noise of two single profiles.
 _LEAST_SHARE = 0.002
@@ -136,7 +137,7 @@ def _numbers(row: Row) -> str:
 def _cause(cause: Cause) -> str:
     mark = "new " if cause.base is None else "gone " if cause.head is None else ""
     sign = "+" if cause.change >= 0 else "-"
-    return f"{sign}{words.time(abs(cause.change)):<10} {mark}{cause.kind} {words.short(cause.name)}"
+    return f"{sign}{duration(abs(cause.change)):<10} {mark}{cause.kind} {words.short(cause.name)}"
 
 
 def _flag(flag: Flagged) -> str:

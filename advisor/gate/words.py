@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from advisor.gate.model import Row, StepTime
 from advisor.model import Unit
+from advisor.quantities import duration
 
 _UNKNOWN = "not measured"
 
@@ -13,7 +14,7 @@ def value(number: float | None, unit: Unit) -> str:
     if number is None:
         return _UNKNOWN
     if unit == "us":
-        return time(number)
+        return duration(number)
     if unit == "share":
         return f"{number * 100:.1f} %"
     if unit == "bytes":
@@ -24,13 +25,6 @@ def value(number: float | None, unit: Unit) -> str:
 def plain(number: float) -> str:
     """A count without needless digits: `1,465`, `0.25`."""
     return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.4g}"
-
-
-def time(us: float) -> str:
-    """`870 µs`, `2.41 ms`, `1.20 s`."""
-    if abs(us) >= 1e6:
-        return f"{us / 1e6:.2f} s"
-    return f"{us / 1e3:.2f} ms" if abs(us) >= 1e3 else f"{us:.0f} µs"
 
 
 def size(number: float) -> str:

@@ -25,6 +25,7 @@ from advisor.computed import Computed, Missing
 from advisor.errors import UsageError
 from advisor.hardware import Hardware, lookup, models
 from advisor.model import WhatIf
+from advisor.quantities import duration
 from advisor.replay import edits
 from advisor.replay.edits import Edit
 from advisor.trace.events import Category, Ints, Trace
@@ -149,12 +150,13 @@ def _message(
     here: Hardware, other: Hardware, step: tuple[float, float], now_us: float, share: float, least_us: float
 ) -> str:
     """The range, what limits it, and how much of it is known."""
-    span = f"{_time(step[0])} to {_time(step[1])}" if _time(step[0]) != _time(step[1]) else f"about {_time(step[0])}"
-    said = f"On {_a(other.model)} instead of {_a(here.model)} this step would take {span} (now {_time(now_us)})"
+    low, high = duration(step[0]), duration(step[1])
+    span = f"{low} to {high}" if low != high else f"about {low}"
+    said = f"On {_a(other.model)} instead of {_a(here.model)} this step would take {span} (now {duration(now_us)})"
     if step[1] < (1 + _NOTHING) * now_us and least_us > (1 - _NOTHING) * now_us:
         return f"{said}: it is limited by the host (its loader, its launches, its waits), so no device shortens it."
     if least_us > 0.5 * step[0] and step[0] < now_us:
-        said += f"; {_time(least_us)} of it does not depend on the device"
+        said += f"; {duration(least_us)} of it does not depend on the device"
     near = f"{share * 100:.0f} % of the kernel time is scaled by its limit, compute or memory bandwidth"
     return f"{said}. {near}; the rest may stay as it is or scale with either."
 
@@ -162,7 +164,3 @@ def _message(
 def _a(model: str) -> str:
     """The name with its article: letters are spelled out."""
     return f"{'an' if model[0] in 'AHLMR' else 'a'} {model}"
-
-
-def _time(us: float) -> str:
-    return f"{us:.0f} µs" if us < 999.5 else f"{us / 1e3:.3g} ms" if us < 999_500 else f"{us / 1e6:.3g} s"

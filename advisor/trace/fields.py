@@ -54,7 +54,9 @@ ARGS = (
     Field("Input type", "dtypes", "json", "dtypes", "dtypes of the inputs of an op"),
     Field("Input Strides", "strides", "json", "strides", "strides of the inputs of an op, elements"),
     Field("Concrete Inputs", "values", "json", "values", "arguments of an op that are no tensors"),
-    Field("Sequence number", "sequence", "integer", "sequence", "number that a forward op shares with its backward node"),
+    Field(
+        "Sequence number", "sequence", "integer", "sequence", "number that a forward op shares with its backward node"
+    ),
     Field("Fwd thread id", "forward", "integer", "forward_thread", "thread of the forward op of a backward node"),
     Field("Python id", "python_id", "integer", "python_id", "id of a Python frame"),
     Field("Python parent id", "python_parent", "integer", "python_parent", "`Python id` of the frame that called it"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times, dataclass
+from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times, dataclass, significant
 
 from .. import _labels, _ranking, _verdict, _words
 from . import _charts, _modules
@@ -114,9 +114,9 @@ def _steps(report: Report) -> tuple[tuple[str, str], ...]:
     for times, how in ((steps.unprofiled_us, "without the profiler"), (steps.profiled_us, "with the profiler")):
         rows.append((f"Step time {how}", _distribution(times)))
     if steps.dilation is not None:
-        rows.append(("The profiler made a step", f"{_words.significant(steps.dilation)} times as long"))
+        rows.append(("The profiler made a step", f"{significant(steps.dilation)} times as long"))
     if steps.repeats is not None:
-        known = f"{_words.significant(100 * steps.repeats)} %; the ranges of savings are widened by it"
+        known = f"{significant(100 * steps.repeats)} %; the ranges of savings are widened by it"
         rows.append(("The step time varies by", known))
     return tuple(rows)
 

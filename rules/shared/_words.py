@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.api import Loader
+from advisor.api import Loader, duration
 
-
-def time(us: float) -> str:
-    """A duration: '85 µs', '2.4 ms', '1.3 s', '1,800 s'."""
-    if us < 999.5:
-        return f"{us:.0f} µs"
-    if us < 999_500:
-        return f"{us / 1e3:.3g} ms"
-    # From a thousand on, `.3g` would write an exponent.
-    return f"{us / 1e6:.3g} s" if us < 999.5e6 else f"{us / 1e6:,.0f} s"
+time = duration  # 3.42 µs, 2.4 ms, 1,800 s
 
 
 def percent(share: float) -> str:
