@@ -17,29 +17,27 @@ from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.step.deprofiled import Undilated
 from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.analyses.work.op_work import NUMBER_BYTES, Shape, flops, has_batch, shapes, traffic
+from advisor.calibration.calibration import Calibration
 from advisor.capture.record import RankRecord, Settings
 from advisor.computed import Missing
+from advisor.constants import constant
 from advisor.frozen import dataclass
 from advisor.trace.events import Category, Mask, Trace
 
-# fp32 arithmetic of one CPU core in the convolutions and matrix products of a training step, 10^9 operations a second.
-# Measured on a Xeon with AVX-512: 15 (convolution of 4 small images) to 130 (1024 x 1024 product); its peak is above.
-_CORE_GFLOPS = (15.0, 130.0)
-# Memory traffic of one core in elementwise ops, 10^9 bytes a second: 4 in small pieces, 20 streaming.
-_CORE_GBS = (4.0, 20.0)
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
-_OP_US = 100.0
+_OP_US = constant("calls.product_us").value
 # Lines that run so often within a step are loops of the user's own, perhaps over the samples.
 _TURNS = 16
 # From here on a line is Python, and not the dispatch of its ops.
 _MOSTLY = 0.4
 # What any op takes at least besides its work, recorded: what is above it counts as growing with the batch.
-_SMALL_OP_US = 15.0
+_SMALL_OP_US = constant("calls.recorded_op_us").value
 # Ops that take this many times what work and overhead explain were kept waiting for a core.
-_BUSY = 4.0
-# Part of the time that a worker needs for a sample when it has a core to itself: 63 µs alone against 100 to 154 µs
-# recorded in runs that shared two cores with two threads.
-_WORKER_ALONE = 0.5
+_BUSY = constant("calls.busy_times").value
+# Part of the time that a worker needs for a sample when it has a core to itself.
+_WORKER_ALONE = constant("loader.worker_alone_share").value
+# Elementwise ops on small pieces of memory against streaming.
+_PIECES = constant("memory.pieces_share").value
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +133,8 @@ class Host:
     """The ops of the steps, with what their times mean.
 
     written_us  long stretches of Python and the user's own loops, profiled µs per step
+    gflops      fp32 arithmetic of one core in convolutions and matrix products: the slowest, the fastest; 10^9 per second
+    gbs         memory traffic of one core in elementwise ops, in small pieces and streaming; 10^9 bytes per second
     """
 
     trace: Trace
@@ -143,6 +143,8 @@ class Host:
     nesting: Nesting
     ops: Mask
     written_us: float
+    gflops: tuple[float, float]
+    gbs: tuple[float, float]
 
     @classmethod
     def compute(
@@ -152,17 +154,39 @@ class Host:
         scale: Scale,
         nesting: Nesting,
         links: Links,
-        undilated: Undilated,
-        lines: LineCosts | None,
+        written: Written,
+        calibration: Calibration,
     ) -> Host:
         """The host's part of a trace."""
-        ops = trace.events.of(Category.CPU_OP) & links.inside
+        slowest, fastest = calibration.core_small_gflops, calibration.core_fp32_gflops
+        memory = calibration.core_memory_gbs
+        return cls(
+            trace,
+            steps,
+            scale,
+            nesting,
+            trace.events.of(Category.CPU_OP) & links.inside,
+            written.us,
+            (min(slowest.low, fastest.low), max(slowest.high, fastest.high)),
+            (memory.low * _PIECES if memory.measured else memory.low, memory.high),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Long stretches of Python and loops that somebody wrote, profiled µs per step."""
+
+    us: float
+
+    @classmethod
+    def compute(cls, undilated: Undilated, lines: LineCosts | None) -> Written:
+        """From the lines where they were recorded, else from the gaps between ops."""
         if lines is None:
-            return cls(trace, steps, scale, nesting, ops, undilated.python_us)
+            return cls(undilated.python_us)
         loops = sum(line.us - line.python_us for line in lines.lines if line.visits >= _TURNS)
         # A line that mostly calls ops has long gaps between them where a step is short: those come once a step.
         python = sum(line.python_us for line in lines.lines if line.python_us >= _MOSTLY * line.us)
-        return cls(trace, steps, scale, nesting, ops, python + loops)
+        return cls(python + loops)
 
 
 def _on_cpu(host: Host, batch: int, record: RankRecord | None) -> BatchSplit:
@@ -186,7 +210,7 @@ def _on_cpu(host: Host, batch: int, record: RankRecord | None) -> BatchSplit:
     # A step cannot hold more per-sample work than it takes.
     most = scale.step_us / batch
     high, low = min(high, most), min(low, most)
-    how = f"the work in the ops' shapes at {_CORE_GFLOPS[0]:.0f} to {_CORE_GFLOPS[1]:.0f} GFLOP/s a core"
+    how = f"the work in the ops' shapes at {host.gflops[0]:.0f} to {host.gflops[1]:.0f} GFLOP/s a core"
     if known and loader and loader.sample_us:
         how += f", and {made:.0f} µs to load a sample"
     fixed_us = (scale.step_us - batch * high, scale.step_us - batch * low)
@@ -251,13 +275,13 @@ def _work_us(host: Host, batch: int) -> tuple[float, float]:
             done = number * flops(one.name, inputs)
             if done:
                 taken_us += took_us
-                explained_us += done / _CORE_GFLOPS[0] / 1e3 + number * _OP_US
-                slow_us += min(done / _CORE_GFLOPS[0] / 1e3, max(took_us - number * _SMALL_OP_US, 0.0))
-                fast_us += done / _CORE_GFLOPS[1] / 1e3
+                explained_us += done / host.gflops[0] / 1e3 + number * _OP_US
+                slow_us += min(done / host.gflops[0] / 1e3, max(took_us - number * _SMALL_OP_US, 0.0))
+                fast_us += done / host.gflops[1] / 1e3
             elif any(shape and shape[0] in sizes for shape in inputs):
                 inside = 0.0 if one.outer or not has_batch(inputs, batch) else number * traffic(one.name, inputs)
-                slow_us += max(took_us - number * _SMALL_OP_US, min(inside / _CORE_GBS[0] / 1e3, took_us), 0.0)
-                fast_us += inside / _CORE_GBS[1] / 1e3
+                slow_us += max(took_us - number * _SMALL_OP_US, min(inside / host.gbs[0] / 1e3, took_us), 0.0)
+                fast_us += inside / host.gbs[1] / 1e3
         elif number >= samples and number % samples == 0:
             slow_us += took_us
     if taken_us * host.scale.factor > _BUSY * explained_us > 0:

@@ -9,15 +9,14 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.host_gaps import HostGaps
 from advisor.analyses.step.phases import Phases
 from advisor.analyses.step.step_parts import Part, PartOf, StepParts
+from advisor.calibration.calibration import Calibration
+from advisor.constants import constant
 from advisor.frozen import dataclass
 from advisor.trace.events import Category, Ints, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, starts_in, subtract, total, union
 
 # Between two ops of a layer lie 3 to 20 µs of Python that no script can avoid; work that somebody wrote takes longer.
 _LONG_GAP_NS = 30_000
-# Recording a row takes a process about a microsecond: of 682 parts of steps half gained less than 1.2 µs for each of
-# their rows, four fifths less than 3.3. What was added beyond this came otherwise, as by memory that was fetched anew.
-_MOST_ROW_US = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,8 @@ class Undilated:
     python_us     µs of `python` per step
     rows          recorded ops per step
     parts         the parts of the step, with and without the profiler
+    most_row_us   what recording a row adds at most: what was added beyond this came otherwise, as by memory that was
+                  fetched again
     """
 
     python: Intervals
@@ -64,6 +65,7 @@ class Undilated:
     parts: tuple[Part, ...]
     python_of: tuple[float, ...]  # µs of `python` per step in each part
     part_of: PartOf = field(repr=False)  # as in StepParts
+    most_row_us: float
 
     def share(self, work: Stretch) -> tuple[float, float]:
         """(low, high) share of the un-profiled step that this work takes."""
@@ -90,7 +92,7 @@ class Undilated:
         alike = python_us + (us - python_us) * left if 0 < left <= 1 else us * ratio
         if ratio >= 1:
             return alike, alike
-        numbered = _numbered(part, part_python_us, us, rows, python_us)
+        numbered = _numbered(part, min(part.row_us, self.most_row_us), part_python_us, us, rows, python_us)
         return min(alike, numbered), max(alike, numbered)
 
     def stretch(self, spans: Intervals, starts_ns: Ints, steps: Steps) -> Stretch:
@@ -109,7 +111,9 @@ class Undilated:
         return Stretch(*(tuple(one * at for at in here) for one in (us, rows, python_us)))
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, parts: StepParts, gaps: HostGaps, phases: Phases) -> Undilated:
+    def compute(
+        cls, trace: Trace, steps: Steps, parts: StepParts, gaps: HostGaps, phases: Phases, calibration: Calibration
+    ) -> Undilated:
         """The mapping for this trace."""
         # While the loop's thread waits for autograd's own, that one's ops are no Python; beside a device nobody asks.
         python = EMPTY
@@ -128,12 +132,20 @@ class Undilated:
             parts=parts.parts,
             python_of=tuple(steps.per_step_us(total(intersect(python, part.spans))) for part in parts.parts),
             part_of=parts.part_of,
+            most_row_us=_most_row_us(calibration),
         )
 
 
-def _numbered(part: Part, part_python_us: float, us: float, rows: float, python_us: float) -> float:
+def _most_row_us(calibration: Calibration) -> float:
+    """What half of the parts stay below is what a row costs within a step; other rows have more inputs to describe."""
+    row = calibration.profiler_row_cold_us
+    if row is None or row.middle is None:
+        return constant("profiler.most_part_row_us").value
+    return row.middle * constant("profiler.part_spread").value
+
+
+def _numbered(part: Part, row_us: float, part_python_us: float, us: float, rows: float, python_us: float) -> float:
     """Un-profiled µs of work in this part if each row took time to record; what rows cannot explain goes by time."""
-    row_us = min(part.row_us, _MOST_ROW_US)
     left_us, ours_us = part.recorded_us - part.rows * row_us, max(us - rows * row_us, 0.0)
     beyond_us, ops_us = left_us - part.plain_us, left_us - part_python_us
     if beyond_us <= 0 or beyond_us > ops_us:
