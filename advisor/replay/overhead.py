@@ -6,18 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from advisor.constants import constant
 from advisor.replay.edges import Floats
 from advisor.replay.graph import Graph
 from advisor.replay.play_order import PlayOrder
 from advisor.replay.simulate import Weights, step_ns
 from advisor.trace.events import Category, Events
 
-# What a recorded row cost on CPU models where that was measured: 280 ns on one, about 1,000 ns on another.
-_USUAL_NS = 280.0
-# No row costs more; where the un-profiled step is still shorter, something else differs between the two.
-_MOST_NS = 5_000.0
-# At least this share of a stretch is work of its own, however many rows it holds.
-_LEAST_LEFT = 0.2
+# What recording a row adds where no un-profiled times tell.
+_USUAL_NS = 1e3 * constant("profiler.usual_row_us").value
+# No row costs more; beyond it, something else differs.
+_MOST_NS = 1e3 * constant("profiler.most_row_us").value
+# Least share of a stretch that is work of its own, however many rows it holds.
+_LEAST_LEFT = constant("profiler.least_left").value
 # An un-profiled step this near to the profiled one asks for no correction.
 _ALIKE = 0.01
 _HALVINGS = 10

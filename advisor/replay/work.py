@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from advisor.constants import constant
 from advisor.frozen import dataclass
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.numbers import distinct_pairs, numbered
@@ -12,8 +13,8 @@ from advisor.trace.numbers import distinct_pairs, numbered
 _QUEUED_NS = 20_000
 # Beyond this a pause between two queued kernels is a wait for something else, not the queue's own pace.
 _LONGEST_GAP_NS = 20_000
-# Where no kernel ever found an empty stream: what V100 and H100 traces show when one does is 1 to 3 µs.
-_USUAL_LAUNCH_NS = 2_000.0
+# Where no kernel ever found an empty stream: the middle of what is known.
+_USUAL_LAUNCH_NS = 500.0 * sum(constant("device.launch_delay_us").range)
 # Fewer samples than this say nothing about a typical delay.
 _ENOUGH = 5
 

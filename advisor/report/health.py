@@ -9,11 +9,12 @@ from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.replay import Replay
 from advisor.capture.record import RankRecord, RunRecord
+from advisor.constants import constant
 from advisor.model import Health
 from advisor.trace.events import Trace
 
-# The profiler alone inflates op-heavy steps by up to 2.1 times (measured); beyond that something else disturbed them.
-_DISTURBED = 2.1
+# How many times longer the profiler alone makes steps of many ops.
+_DISTURBED = constant("profiler.most_times").value
 # Nine of ten scripts on a machine that did nothing else waited less than a twentieth of a step for a core; beside two
 # workers on two cores a quarter to a third, beside other work half of it and more.
 _BUSY = 0.2

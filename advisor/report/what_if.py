@@ -22,6 +22,7 @@ from advisor.analyses.costs.replay import Replay
 from advisor.analyses.work.kernel_work import KernelWork, WorkGroup, least_us
 from advisor.analyses.work.matmuls import Matmuls
 from advisor.computed import Computed, Missing
+from advisor.constants import constant
 from advisor.errors import UsageError
 from advisor.hardware import Hardware, lookup, models
 from advisor.model import WhatIf
@@ -30,12 +31,10 @@ from advisor.replay import edits
 from advisor.replay.edits import Edit
 from advisor.trace.events import Category, Ints, Trace
 
-# From this share of its roofline on a kernel is held to be limited by it. On the V100 and H100 traces that the tests
-# read well-made products reach 0.6 to 0.76 of it, plain elementwise kernels 0.87 to 0.93, batch normalisation 0.36 on.
-_NEAR = 0.3
-# Times of known kernels are this much off in either direction: Habitat, which scales waves of kernels from one GPU to
-# another, was off by 11.8 % on average over five networks and six GPUs.
-_ERROR = 0.12
+# Share of its roofline from which on a kernel is held to be limited by it.
+_NEAR = constant("device.limited_share").value
+# Error of a kernel's time that is scaled to another GPU.
+_ERROR = constant("device.scaled_kernel_error").value
 # Factors are rounded to this, so that kernels of like fate are one edit.
 _STEP = 0.02
 # Beyond this error of the unedited replay a replayed step is no more than a guess.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from advisor.api import BatchSplit, Device, Fix, Loader, OptimizerWork, PeakMemory, RankRecord
+from advisor.api import BatchSplit, Device, Fix, Loader, OptimizerWork, PeakMemory, RankRecord, constant
 
 from ..shared._words import count, loader_call
 
@@ -16,9 +16,8 @@ _LEAST_STEPS = 20
 _MEMORY_USED = 0.8
 # The fixed cost should be a fifth of the step at the new size: from there on doubling gains less than a tenth.
 _TARGET_FIXED = 0.2
-# What a core finds in caches of its own or its part of a shared one: 1 to 4 MB. A tensor that no longer fits costs each
-# sample more than it does now: 32 maps of 48 x 48 from batch 8 to 64 gained nothing, though half of the step was fixed.
-_CACHE_BYTES = 4e6
+# What a core finds in caches of its own or its part of a shared one.
+_CACHE_BYTES = constant("memory.core_cache_bytes").value
 
 
 def steps_per_update(work: OptimizerWork | None, record: RankRecord | None) -> float | None:

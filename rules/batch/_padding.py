@@ -6,10 +6,23 @@ import re
 
 import numpy as np
 
-from advisor.api import Category, Events, Links, Nesting, RankRecord, Steps, Trace, dataclass, dims_of, dtypes_of, sizes
+from advisor.api import (
+    Category,
+    Events,
+    Links,
+    Nesting,
+    RankRecord,
+    Steps,
+    Trace,
+    constant,
+    dataclass,
+    dims_of,
+    dtypes_of,
+    sizes,
+)
 
-# What an op may take whatever the number of positions, recorded, µs.
-_CALL_US = 15.0
+# What an op takes whatever its size, recorded.
+_CALL_US = constant("calls.recorded_op_us").value
 _WHOLE_NUMBERS = ("long int", "int")
 
 

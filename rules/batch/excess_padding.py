@@ -45,6 +45,7 @@ from advisor.api import (
     Source,
     Steps,
     Trace,
+    constant,
     draw,
 )
 
@@ -55,8 +56,8 @@ from ._padding import Batch, came_padded, on_positions_us, padded_here
 
 CONFIRMED = "measured pair on a CPU: a small transformer, padded to 256 against padded to the longest sample"
 
-# On a device, of the work on positions: kernels that do not fill it take as long for fewer of them.
-_AT_LEAST = 0.5
+# Least share of the work on padding that goes on a device.
+_AT_LEAST = constant("device.padding_share").value
 
 
 _AFTERWARDS = Fix(

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events, Readers, backward_passes, dataclass, dims_of, sizes
+from advisor.api import Events, Readers, backward_passes, constant, dataclass, dims_of, sizes
 
 from ._broadcast_origins import broadcast, originals
 
@@ -29,10 +29,10 @@ _NORMS = frozenset(f"aten::{name}" for name in ("norm", "linalg_vector_norm", "l
 _LEAST_NUMBERS = 4096
 # What comes instead, as measured on a CPU for seven sizes (64 to 1,000 rows, 2 to 128 numbers each): calls, and so many
 # times what an elementwise op takes for the table of pairs; with the backward pass, and without.
-_CALLS_US, _CALLS_ALONE_US = (30.0, 150.0), (5.0, 40.0)
-_PASSES, _PASSES_ALONE = (1.0, 6.0), (0.5, 1.5)
-# Absolute distances are no product: of a pass over the numbers of all pairs.
-_ABSOLUTE = (0.4, 7.0)
+_CALLS_US, _CALLS_ALONE_US = constant("calls.pairs_trained_us").range, constant("calls.pairs_us").range
+_PASSES, _PASSES_ALONE = constant("passes.pairs_trained").range, constant("passes.pairs").range
+# cdist of absolute differences, of a pass over the numbers of all pairs.
+_ABSOLUTE = constant("passes.absolute_pairs").range
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events, Readers, dataclass, dims_of, nodes_of, sizes
+from advisor.api import Events, Readers, constant, dataclass, dims_of, nodes_of, sizes
 
 from ._projections import (
     LEAST_GROWTH,
@@ -23,11 +23,10 @@ from ._projections import (
 
 Ints = npt.NDArray[np.int64]
 Kind = Literal["enlarged", "joined"]
-# What is left of a layer, and of an enlargement, takes up to twice its share. Of 48 enlargements before a layer (16 to
-# 256 channels to 1 to 32, two- and fourfold, two precisions, two layouts, on a CPU) all gained at least the rest.
-_LEFT = 2.0
-# Adding by broadcasting writes as many numbers as joining, or fewer; it may read them once more.
-_ADDS = 2.0
+# What is left of a layer that comes before an enlargement takes so many times its share.
+_LEFT = constant("share.late_layer").value
+# What adding by broadcasting takes against joining.
+_ADDS = constant("share.late_sum").value
 
 
 @dataclass(frozen=True, slots=True)

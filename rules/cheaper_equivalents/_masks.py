@@ -16,6 +16,7 @@ from advisor.api import (
     Trace,
     Undilated,
     backward_of,
+    constant,
     dims_of,
     dtypes_of,
     sizes,
@@ -27,8 +28,8 @@ Ints = npt.NDArray[np.int64]
 FLASH_ON_CPU = "aten::_scaled_dot_product_flash_attention_for_cpu"
 # The kernel of a CPU takes 256 rows at a time from 768 tokens on, and what they see in blocks of 512 tokens.
 _ROWS, _BLOCK = 256, 512
-# What is left of it without a mask to read and add: nearly all with heads of 64 numbers, this much with heads of 16.
-_NO_MASK = 0.73
+# What is left of attention on a CPU without a mask to read, heads of 16 numbers.
+_NO_MASK = constant("share.attention_without_mask").value
 # Ops that make one mask of several.
 _COMBINED = (
     *(f"aten::{kind}_{name}{end}" for kind in ("bitwise", "logical") for name in ("and", "or") for end in ("", "_")),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events, Readers, backward_of, backward_passes, dataclass, dims_of, nodes_of, sizes
+from advisor.api import Events, Readers, backward_of, backward_passes, constant, dataclass, dims_of, nodes_of, sizes
 
 Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -32,7 +32,7 @@ _BEFORE_LOG = _aten("add", "add_", "clamp", "clamp_", "clamp_min", "clamp_min_")
 _SUMS = _aten("sum", "mean", "nansum")
 # What a loss does with smoothed labels besides its softmax: it sums the log-probabilities, fills a gradient of their
 # size and adds another to it, of passes like a product's (which reads two tensors and writes one). Plain: it fills.
-_PASSES, _PASSES_PLAIN = (1.0, 2.0), (1 / 3, 1.0)
+_PASSES, _PASSES_PLAIN = constant("passes.smoothed_loss").range, (1 / 3, 1.0)
 # A script that smooths makes no more than some steps of it.
 _LONGEST = 10
 

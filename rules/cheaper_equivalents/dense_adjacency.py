@@ -45,6 +45,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     dims_of,
     draw,
     sizes,
@@ -57,9 +58,8 @@ from ..shared._words import percent, plural, time
 CONFIRMED = "measured pair on a CPU: a graph network on a dense adjacency matrix against a sparse one"
 
 _NODE = "autograd::engine::evaluate_function"
-# Beside the product itself a sparse one has its calls, and in the backward pass the matrix is turned and checked: in
-# the measured pair the four nodes took 1.2 to 1.5 times as long as the products in them.
-_AROUND = 1.5
+# Sparse products with what is around them, against the products alone.
+_AROUND = constant("share.sparse_around").value
 
 # Row of a product, and whether it stands in the backward pass, where the matrix is turned.
 _Row = tuple[int, SparseProduct, bool]

@@ -47,6 +47,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     draw,
     edits,
     replayed_or,
@@ -62,14 +63,14 @@ CONFIRMED = "measured pair on a CPU: 200,000 rows with SGD, dense against sparse
 
 # With at most a tenth of the rows, sparse gradients gave back 51 to 99.8 % of backward and update with SGD (8 tables of
 # 2,000 to 200,000 rows, one thread), 58 and 97 % with Adagrad; SparseAdam instead of fused Adam 3 to 94 %.
-_LEAST = {"SGD": 0.5, "Adagrad": 0.5}
+_LEAST = dict.fromkeys(("SGD", "Adagrad"), constant("share.sparse_gradients").value)
 # What backward and update of a sparse gradient took instead on one core, without the profiler: µs for each look-up
 # (index, sort, one update) and ns for each number in it, lowest and highest of 36 tables of 5,000 to 200,000 rows, 16
 # to 256 wide, with 32 to 4,096 of their rows looked up.
-_CALL_US = {"SGD": (40.0, 100.0), "Adagrad": (110.0, 250.0)}
-_NUMBER_NS = {"SGD": (0.6, 5.0), "Adagrad": (4.0, 20.0)}
+_CALL_US = {"SGD": constant("sparse.sgd_call_us").range, "Adagrad": constant("sparse.adagrad_call_us").range}
+_NUMBER_NS = {"SGD": constant("sparse.sgd_number_ns").range, "Adagrad": constant("sparse.adagrad_number_ns").range}
 # Numbers of four bytes that fill the cache of a core.
-_CACHED = 500_000
+_CACHED = constant("memory.cached_numbers").value
 _MEASURED = "low: the least that sparse gradients saved in measurements; high: all work on the whole table"
 # Where the work that comes instead is known, all of the present work goes.
 _KNOWN = (

@@ -50,6 +50,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     draw,
     outermost,
 )
@@ -65,7 +66,7 @@ Ints = npt.NDArray[np.int64]
 # Targets of fewer numbers take no longer than the calls.
 _LEAST_NUMBERS = 16_384
 # What the calls of such a loss and of its backward pass take beside its softmax, of 16 to 12,800 numbers on one core.
-_CALLS_US, _CALLS_PLAIN_US = (80.0, 150.0), (0.0, 30.0)
+_CALLS_US, _CALLS_PLAIN_US = constant("calls.smoothed_loss_us").range, constant("calls.plain_loss_us").range
 
 
 def check(

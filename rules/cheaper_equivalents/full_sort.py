@@ -43,6 +43,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     dataclass,
     draw,
 )
@@ -56,10 +57,15 @@ CONFIRMED = "measured pair on a CPU: nearest neighbours by argsort against topk"
 Ints = npt.NDArray[np.int64]
 # What topk took of a sort's time on one core of a CPU, least and most: 32 to 100,000 elements in one row and in many.
 # (most of the elements that are read, shares); of more than a quarter topk gains little, or loses.
-_LEFT = ((1 / 64, (0.02, 0.10)), (1 / 32, (0.03, 0.15)), (1 / 8, (0.05, 0.35)), (1 / 4, (0.15, 0.70)))
+_LEFT = (
+    (1 / 64, constant("topk.of_64th").range),
+    (1 / 32, constant("topk.of_32nd").range),
+    (1 / 8, constant("topk.of_8th").range),
+    (1 / 4, constant("topk.of_quarter").range),
+)
 # Of fewer elements, or in a call of some microseconds, both take their time whatever the number that is read.
-_FEW, _LEFT_OF_FEW = 100, (0.5, 0.85)
-_CALL_US, _LEFT_OF_CALL = 20.0, (0.25, 0.6)
+_FEW, _LEFT_OF_FEW = 100, constant("topk.of_few").range
+_CALL_US, _LEFT_OF_CALL = constant("calls.sort_us").value, constant("topk.of_short_call").range
 
 
 @dataclass(frozen=True, slots=True)

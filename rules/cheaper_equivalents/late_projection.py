@@ -48,6 +48,7 @@ from advisor.api import (
     Trace,
     Undilated,
     backward_of,
+    constant,
     draw,
     outermost,
 )
@@ -60,8 +61,8 @@ from ._late_layers import Kind, LateLayer, late_layers
 CONFIRMED = "two measured pairs on a CPU: a classifier on upsampled maps, and a layer over all pairs of a scene"
 
 Ints = npt.NDArray[np.int64]
-# A layer more where the script has no other to tell what a small one takes, un-profiled µs: with its backward pass.
-_CALL_US = 60.0
+# One more small layer with its backward pass, un-profiled.
+_CALL_US = constant("calls.small_layer_us").value
 
 
 def check(

@@ -42,6 +42,7 @@ from advisor.api import (
     Trace,
     Undilated,
     backward_of,
+    constant,
     dims_of,
     draw,
     edits,
@@ -58,9 +59,9 @@ CONFIRMED = "measured pair on a CPU: word vectors by multiplying one-hot vectors
 
 # Between the one-hot tensor and its product stand a conversion and at most a few views.
 _NEAR = 6
-# What a look-up on one core takes besides its copy, and the rate of that (streaming, and in small pieces).
-_CALL_US = (5.0, 50.0)
-_GB_PER_S = (20.0, 4.0)
+# A look-up of rows on one core besides its copy.
+_CALL_US = constant("calls.look_up_us").range
+_GB_PER_S = tuple(reversed(constant("machine.core_memory_gbs").range))
 # (rows from the one-hot op to its product, classes, width of the weights, vectors)
 _Product = tuple[list[int], int, int, int]
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm")

@@ -45,6 +45,7 @@ from advisor.api import (
     Trace,
     Undilated,
     backward_passes,
+    constant,
     dataclass,
     dims_of,
     draw,
@@ -60,8 +61,8 @@ from ..shared._words import count, percent, time
 CONFIRMED = "measured pair on a CPU: thirty categorical columns with an embedding each against one for all"
 
 Ints = npt.NDArray[np.int64]
-# Of the time of the calls, what one call for all rows took: five sets of 10 to 40 tables on a CPU.
-_STAYS = (0.14, 0.55)
+# What one call for all tables takes of the calls of each.
+_STAYS = constant("share.joined_tables").range
 # With 8 MB of tables one call for all was slower than one for each; with half a megabyte it took a third.
 _MOST_BYTES = 2e6
 # What lies between two look-ups of one row of them: how a column is taken and made an index.

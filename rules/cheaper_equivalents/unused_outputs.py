@@ -50,6 +50,7 @@ from advisor.api import (
     Undilated,
     Unread,
     backward_of,
+    constant,
     dataclass,
     dims_of,
     draw,
@@ -71,10 +72,10 @@ _TRIED = 8
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm")
 # A result of which more is read is not worth another indexing; as capture judges it.
 _MOST_READ = 0.5
-# What an op takes whatever the number of rows, recorded, µs: for fewer of them only the rest shrinks.
-_CALL_US = 15.0
-# Of the rest: a product reads or writes all of its weights however few its rows are. Assumed.
-_AT_LEAST = 0.5
+# What an op takes whatever its size, recorded.
+_CALL_US = constant("calls.recorded_op_us").value
+# Least share of the work beyond calls that goes with rows which are not read.
+_AT_LEAST = constant("share.unread_rows").value
 
 
 def check(

@@ -44,6 +44,7 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    constant,
     dataclass,
     dims_of,
     draw,
@@ -69,8 +70,8 @@ _BYTES = 4  # of a number, as most are; what a type says more is not needed to t
 _MOST_NEW = 0.1
 # A step that has it now and then is an evaluation or an epoch's end.
 _MOSTLY = 0.8
-# What writes the rows in its place: two or three small ops of 2 to 10 µs each.
-_WRITE_US = (5.0, 30.0)
+# Writing rows into a buffer: two or three small ops.
+_WRITE_US = constant("calls.rows_written_us").range
 
 Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]

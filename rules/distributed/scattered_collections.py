@@ -36,6 +36,7 @@ from advisor.api import (
     RankFacts,
     Ranks,
     Saving,
+    constant,
     draw,
 )
 
@@ -44,9 +45,8 @@ from ..shared._words import percent, time
 # Not confirmed: its pair was measured once, on a busy machine: 15 % [2, 26].
 # Steps shorter than this share of all are ordinary ones: collections come in fewer than three of four steps.
 _ORDINARY = 0.25
-# Pauses at the same step end with the longest of them, and ranks of one host share its cores and memory meanwhile: the
-# pair gained a good third of what pauses one after the other had cost, on a busy machine.
-_SURE = 0.3
+# Least share of garbage collections of ranks that goes when all collect at the same step.
+_SURE = constant("share.synchronized_collections").value
 # Above it the pauses of the ranks were one after the other; at 1 / ranks they were all at the same steps.
 _APART = 0.75
 

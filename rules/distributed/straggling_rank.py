@@ -39,6 +39,7 @@ from advisor.api import (
     Ranks,
     Saving,
     Waiting,
+    constant,
     dataclass,
     draw,
 )
@@ -52,8 +53,8 @@ CONFIRMED = "real trace: DLRM on eight V100s, where one rank comes last to five 
 # With fewer steps the collectives themselves are counted: five chances, and the same rank last in three.
 _FEW_STEPS, _FEWEST_MEETINGS, _OFTEN = 3, 5, 0.6
 
-# Without a core of its own a rank takes longer at everything, and most of a step is computation.
-_CONTENDED = 0.2
+# Share of the time without a core from which on a rank is slow for want of one.
+_CONTENDED = constant("share.contended").value
 
 
 @dataclass(frozen=True, slots=True)

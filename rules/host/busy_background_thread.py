@@ -37,6 +37,7 @@ from advisor.api import (
     Scale,
     SideThread,
     SideThreads,
+    constant,
     draw,
 )
 
@@ -46,8 +47,8 @@ from ..shared._words import percent, plural
 
 CONFIRMED = "measured pair on a CPU: a progress display that polls without a pause against one that sleeps"
 
-# Where nothing is certain, half of what the lock can explain is.
-_SURE = 0.5
+# Part of what the interpreter's lock can explain that surely goes.
+_SURE = constant("share.lock_held").value
 # Cores count as full from a quarter of a core below their number on: the loop's own pauses leave that much.
 _FREE_CORES = 0.25
 # A step keeps at least a twentieth of itself, whatever its neighbour did.

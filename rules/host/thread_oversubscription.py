@@ -42,6 +42,7 @@ from advisor.api import (
     Saving,
     Scale,
     ThreadUse,
+    constant,
     draw,
 )
 
@@ -50,21 +51,25 @@ from ..shared._words import percent, plural, time
 
 CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 to 256, two threads against one"
 
-# In the measured pairs one thread instead of two gave back 54, 51, 100 and 152 % of what separates the median step from
-# the fast tenth: at least half of it.
-_SEEN_RECOVERED = 0.5
+# Least share of median less fast tenth that fewer threads give back.
+_SEEN_RECOVERED = constant("share.oversubscribed").value
 
 
 # More threads than cores, measured on two cores for three models: what the threads above the cores' number took of the
 # step, least and most, by threads per core. Between these by the logarithm; beyond, the last.
-_TAKEN = {1.5: (0.38, 0.65), 2.0: (0.32, 0.65), 4.0: (0.53, 0.67), 8.0: (0.80, 0.90)}
+_TAKEN = {
+    1.5: constant("threads.one_and_a_half").range,
+    2.0: constant("threads.two").range,
+    4.0: constant("threads.four").range,
+    8.0: constant("threads.eight").range,
+}
 # Workers that need less than a tenth of a core together sleep nearly always.
 _AT_WORK = 0.1
 # With more than half a core, and a loop that waits a tenth of its time for them, they set the pace: fewer threads give
 # nothing back.
 _PACE, _WAITED = 0.5, 0.1
-# An op that takes this long is split among the threads; what is shorter may run on one and suffer from nobody.
-_LONG_OP_US = 200.0
+# An op has to take this long on one thread before sharing it pays for waking the others.
+_LONG_OP_US = constant("calls.shared_op_us").value
 _OPS = ("forward", "backward", "optimizer", "other_ops")
 
 

@@ -20,15 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import Device, Ev, Example, Finding, Fix, Matmuls, Scale, Steps, ThreadUse, Undilated, draw
+from advisor.api import Device, Ev, Example, Finding, Fix, Matmuls, Scale, Steps, ThreadUse, Undilated, constant, draw
 
 from ..shared._costs import of_long_ops
 from ..shared._words import percent, plural, time
 
 CONFIRMED = "measured pair on a CPU: two large layers with one thread against two"
 
-# An op needs about this long on one thread before sharing it out pays for waking the other threads.
-_LONG_OP_US = 200.0
+# An op has to take this long on one thread before sharing it pays for waking the others.
+_LONG_OP_US = constant("calls.shared_op_us").value
 
 
 def check(

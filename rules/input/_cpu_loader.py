@@ -13,6 +13,7 @@ from advisor.api import (
     Scale,
     Source,
     Undilated,
+    constant,
     dataclass,
 )
 
@@ -24,8 +25,8 @@ from ._workers import without_core_us
 
 # Workers that need less than half a core together are ahead of the loop; with more they take it from the training.
 _BUSY_WORKERS = 0.5
-# Part of the time that a worker needs for a batch when it has a core to itself.
-_WORKER_ALONE = 0.5
+# Part of the time that a worker needs when it has a core to itself.
+_WORKER_ALONE = constant("loader.worker_alone_share").value
 # Part of the step from which a batch that is handed over slowly is worth a loader without workers.
 _NEEDLESS = 0.10
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, dataclass
+from advisor.api import Finding, Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, constant, dataclass
 
 from ..shared._costs import refill_us
 from ..shared._words import percent, plural, time
 
-# What an index takes that was drawn with all others of an epoch at once, µs: nine kinds of samplers took 0.03 (a list)
-# to 0.53 (comparisons with all labels, one for each class of a batch); room above that for more samples.
-_AT_ONCE_US = (0.03, 1.0)
+# An index that is drawn with all others of an epoch at once.
+_AT_ONCE_US = constant("loader.drawn_index_us").range
 # Draws that are this many times longer in the mean than in the median happen in a few batches: as an epoch begins.
 _BY_EPOCH = 3.0
 

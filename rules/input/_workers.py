@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.api import InputWaits, Loader, RankRecord, Replay, Saving, Scale, edits
+from advisor.api import InputWaits, Loader, RankRecord, Replay, Saving, Scale, constant, edits
 
 from ..shared._words import plural
 
-# Of the wait that workers could hide, the recorded pair (ResNet-50, V100, 0 -> 4 workers) got back 64 %: handing a
-# batch from process to process costs time too. The low end of a promise is a little below that.
-_SEEN_RECOVERED = 0.6
+# Least share of the hidden wait that workers give back.
+_SEEN_RECOVERED = constant("loader.recovered_share").value
 
 
 def in_use(waits: InputWaits, facts: Loader | None) -> int | None:

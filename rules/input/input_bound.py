@@ -50,6 +50,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     draw,
 )
 
@@ -62,8 +63,8 @@ from ._workers_advice import beside_the_step
 
 CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4"
 
-# Taking a batch from a worker costs the loop some hundred µs: what is made faster than that is best made in the loop.
-_CHEAP_BATCH_US = 500.0
+# A batch made faster than that is best made in the loop.
+_CHEAP_BATCH_US = constant("loader.cheap_batch_us").value
 
 
 def check(

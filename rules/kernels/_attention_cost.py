@@ -7,18 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Links, Nesting, Saving, Scale, Steps, Trace, Undilated, backward_of, dataclass
+from advisor.api import Links, Nesting, Saving, Scale, Steps, Trace, Undilated, backward_of, constant, dataclass
 
 Ints = npt.NDArray[np.int64]
 
 SOFTMAX = ("aten::_softmax", "aten::_safe_softmax")
-# The fused kernel takes the exponentials of the scores, too, in a tile that stays in fast memory. What share of the
-# softmax goes was not measured by itself: three tenths at least is assumed, all of it at most. Products stay, and its
-# backward pass makes the scores once more.
-_SOFTMAX_GOES = 0.3
-# Where the backward pass cannot be told apart: what lies between the products took 0.76 to 0.86 of its forward time in
-# the measured pairs.
-_BACKWARD = 0.8
+# Least share of the softmax that fused attention saves.
+_SOFTMAX_GOES = constant("share.softmax_goes").value
+# Backward against forward time of what lies between attention's products.
+_BACKWARD = constant("share.attention_backward").value
 
 
 @dataclass(frozen=True, slots=True)

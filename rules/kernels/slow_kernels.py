@@ -42,6 +42,7 @@ from advisor.api import (
     Steps,
     Trace,
     WorkGroup,
+    constant,
     draw,
     replayed_or,
 )
@@ -49,8 +50,8 @@ from advisor.api import (
 from ..shared._roofline import FAR, WELL_MADE, idle_kernels, odd_size, scaled, shape_words
 from ..shared._words import percent, plural, time
 
-# Below this the start of a kernel and the caches decide, not the peaks.
-_LEAST_US = 5.0
+# Kernels below this are mostly start and end.
+_LEAST_US = constant("device.short_kernel_us").value
 # Attention of fewer tokens has too little work for the whole device: published kernels reach 0.4 to 0.7 from 2,048 on.
 _LONG = 2048
 

@@ -45,6 +45,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     draw,
     edits,
     intersect,
@@ -80,8 +81,8 @@ _LAYERS = (
 _SMALL_BYTES = 1e9
 # Above this share of its memory a device is full.
 _MEMORY_USED = 0.8
-# The second pass itself is certain to go; what is around it (hooks, packing) a little less.
-_AT_LEAST = 0.9
+# Least share of a second pass that goes with checkpointing.
+_AT_LEAST = constant("share.recomputed").value
 
 
 def check(

@@ -18,6 +18,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     edits,
     replayed_or,
     union,
@@ -28,9 +29,8 @@ from ._needless_nodes import Needless, forward_of
 
 Ints = npt.NDArray[np.int64]
 
-# A convolution's backward pass makes the gradient of its input and that of its weights, of as many operations each;
-# which of the two the library is slower at is not known: the ends are assumed.
-_HALF = (0.3, 0.7)
+# Part of a convolution's backward pass that is one of its two gradients.
+_HALF = constant("share.convolution_gradient").range
 
 
 def saving_of(

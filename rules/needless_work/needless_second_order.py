@@ -49,6 +49,7 @@ from advisor.api import (
     Trace,
     UnfollowedForwards,
     backward_passes,
+    constant,
     draw,
     is_network,
     total,
@@ -61,9 +62,8 @@ from ..shared._words import percent, time
 CONFIRMED = "measured pair on a CPU: first-order meta-learning with create_graph=True against without"
 
 Ints = npt.NDArray[np.int64]
-# Of a pass with its record, what was saved without it: nine models on a CPU (perceptrons, convolutions, transformers,
-# a recurrent cell), the least and the most; a tenth in the median.
-_SAVES = (0.03, 0.28)
+# Of a pass with its record, what was saved without it.
+_SAVES = constant("share.second_order").range
 # A pass records itself where nearly all that its derivatives call is recorded: a checkpointed layer is a part of one.
 _RECORDED = 0.9
 # Transforms of torch.func always record, and nobody can tell them not to: there each op is seen twice.

@@ -52,6 +52,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     draw,
 )
 
@@ -66,8 +67,8 @@ Ints = npt.NDArray[np.int64]
 # Passes over the data set from which on there is an epoch that need not compute; the last batch may have been dropped.
 _PASSES = 1.5
 _LAYERS = 2
-# At least so fast are kept features read and put into a batch: random rows of an array in memory, on one slow core.
-_BYTES_PER_US = 1e3
+# Least rate at which kept features are read and put into a batch.
+_BYTES_PER_US = 1e3 * constant("loader.features_gbs").value
 # Of the profiled steps those that have to run these ops: the others may be of another kind, such as an epoch's last.
 _MOST_STEPS = 0.9
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.api import Optimizer, dataclass
+from advisor.api import Optimizer, constant, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,22 @@ class _Cost:
     states: int
 
 
-_COSTS = {
-    "Adam": _Cost(18.0, (1.7, 2.6), 4.0, (3.0, 4.5), (0.6, 1.1), 2),
-    "AdamW": _Cost(20.0, (1.7, 2.8), 4.4, (3.0, 4.5), (0.6, 1.1), 2),
-    "SGD": _Cost(5.1, (0.6, 0.9), 1.3, (1.0, 2.0), (0.5, 0.8), 1),
-    "Adagrad": _Cost(11.0, (1.2, 1.6), 2.0, (2.5, 4.0), (0.6, 0.9), 1),
-}
-# What a step takes that has nothing to do yet: its hooks and groups, and the code that comes from memory. In the
-# benchmark 30 µs where nothing ran between two steps, 100 to 170 where something did.
-_STEP_US = 100.0
+def _cost(name: str, states: int) -> _Cost:
+    """From the table of constants."""
+    known = {one: constant(f"optimizer.{name}_{one}") for one in ("element_ns", "fused_us", "fused_ns")}
+    return _Cost(
+        constant(f"optimizer.{name}_tensor_us").value,
+        known["element_ns"].range,
+        constant(f"optimizer.{name}_far_ns").value,
+        known["fused_us"].range,
+        known["fused_ns"].range,
+        states,
+    )
+
+
+_COSTS = {"Adam": _cost("adam", 2), "AdamW": _cost("adamw", 2), "SGD": _cost("sgd", 1), "Adagrad": _cost("adagrad", 1)}
+# A step of an optimizer that has nothing to do: hooks, groups, code that comes from memory.
+_STEP_US = constant("calls.optimizer_step_us").value
 # Tensors of this many elements in the mean have a large one among them, whose ops fetch memory anew for each result;
 # state of so many elements in all is past the caches.
 _FAR, _ALL_FAR = 100_000, 4_000_000

@@ -38,6 +38,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     draw,
     intersect,
     total,
@@ -49,8 +50,8 @@ from ..shared._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: set_to_none=False against the default, a wide network"
 
-# An addition reads what a product has written aside; without it the product's result is the gradient.
-_DETOUR = 2.0
+# What an addition into a gradient costs, in passes over it.
+_DETOUR = constant("memory.gradient_detour").value
 
 
 def check(

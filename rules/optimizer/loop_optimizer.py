@@ -46,6 +46,7 @@ from advisor.api import (
     Settings,
     Steps,
     Undilated,
+    constant,
     draw,
     edits,
     intersect,
@@ -61,7 +62,9 @@ CONFIRMED = "measured pairs on a CPU: foreach=False against fused=True, by numbe
 # How many times faster fused=True was than the loop on a CPU, where numbers or sizes of the parameters are unknown: the
 # least and the most of 10 to 150 tensors of 100 to 1,000,000 elements with one thread, and of three models with one and
 # two, PyTorch 2.15 on a Xeon.
-_CPU_GAIN = {"SGD": (1.3, 4.4), "Adam": (1.9, 8.7), "AdamW": (1.9, 8.5), "Adagrad": (1.4, 4.1)}
+_CPU_GAIN = {
+    name: constant(f"optimizer.{name.lower()}_fused_gain").range for name in ("SGD", "Adam", "AdamW", "Adagrad")
+}
 # Plain SGD is one op per parameter; with momentum there are three.
 _OPS_WORTH_FUSING = 2
 

@@ -7,27 +7,44 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Environment, Events, Lines, Matmuls, Nesting, Source, Steps, Trace, flops, shapes
+from advisor.api import (
+    Category,
+    Environment,
+    Events,
+    Lines,
+    Matmuls,
+    Nesting,
+    Source,
+    Steps,
+    Trace,
+    constant,
+    flops,
+    shapes,
+)
 
 # On a CPU with bf16 instructions (AMX): operations per byte that autocast converts for a product (both factors and the
 # result, read and written). Below 30 converting cost as much as multiplying gained, and more with small matrices; from
 # 60 on whole training steps became 2 to 3 times faster, between the two 1.4 times and more. Convolutions gained always.
-_CPU_GAINS = ((60.0, (2.0, 4.0)), (30.0, (1.4, 3.2)))
-_CONVOLUTION_GAIN = (1.5, 4.0)
-# What autocast's conversions around a convolution took, forward and backward, least and most: four convolutions of 40 M
-# operations each gained 0 % [-17, 15] of the step, and lost 9 % of it where their weights needed no gradients; three of
-# 75 M gained 28 %. For products of matrices the conversions are in the gain above.
-_CONVERTING_US = (40.0, 100.0)
-# Calls of fewer operations were not measured to gain; those of a tenth of it lost.
-_CPU_OP_FLOPS = 5e7
-# The slowest that a core was seen to multiply, operations per µs. What a product takes beyond is waiting for a core.
-_CPU_SLOW = 15e3
+_CPU_GAINS = (
+    (60.0, constant("bf16_cpu.large_product_gain").range),
+    (30.0, constant("bf16_cpu.product_gain").range),
+)
+_CONVOLUTION_GAIN = constant("bf16_cpu.convolution_gain").range
+# Autocast's conversions around a convolution, forward and backward.
+_CONVERTING_US = constant("calls.converting_us").range
+# Calls of fewer were not measured to gain; those of a tenth of it lost.
+_CPU_OP_FLOPS = constant("bf16_cpu.least_operations").value
+# The slowest that a core was seen to multiply.
+_CPU_SLOW = 1e3 * constant("bf16_cpu.slowest_gflops").value
 # Attention's backward pass in bf16, which autocast brings with it: the kernel multiplies the small matrices of each
 # head one by one. How many times as long as in fp32, least and most, by numbers of a head (tokens x tokens x width):
 # 16 to 128 tokens took 6.5 to 24 times as long, 256 tokens 1.5 to 2.7 times, 512 tokens as long (seven sizes, one
 # thread); 16 tokens in a training with two threads 16 times.
 _ATTENTION_BACKWARD = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
-_ATTENTION_SLOWER = ((1e6, (6.0, 24.0)), (8e6, (1.4, 3.0)))
+_ATTENTION_SLOWER = (
+    (1e6, constant("bf16_cpu.small_attention_slower").range),
+    (8e6, constant("bf16_cpu.attention_slower").range),
+)
 # Variables that forbid instructions, of oneDNN, which multiplies bf16. Products of a small CNN under autocast took 3.4
 # times as long as in fp32 where only SSE4.1 was allowed (five processes each).
 _LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")

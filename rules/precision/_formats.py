@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from advisor.api import Device, Fix, Hardware, Missing, Settings, dataclass, lookup
+from advisor.api import Device, Fix, Hardware, Missing, Settings, constant, dataclass, lookup
 
-# How many times faster the matrix work becomes. TF32: at most 7, PyTorch's own figure for a 10240 x 10240 product on an
-# A100; at least little, because the same bytes move. Half precision: NVIDIA's published trainings on a V100 gain 1.1
-# (EfficientNet), 1.7 (TFT), 2.0 (U-Net), 3.2 (ResNet-50), 3.8 (BERT) and 4.7 (3-D U-Net) as a whole.
-_TF32_GAIN = (1.2, 7.0)
-_HALF_GAIN = (1.3, 5.0)
-# On a CPU with bf16 instructions (AMX): linear layers and convolutions of 10^8 operations a call or more gained 1.4 to
-# 3.2 when measured; calls of 10^7 lost as much, because converting costs more than multiplying.
-_CPU_GAIN = (1.4, 3.2)
-# A format whose peak is less than half above that of fp32 is not worth a change (TF32 on an L40: the same peak).
-_PEAK_WORTH_IT = 1.5
+# How many times faster matrix work becomes in TF32.
+_TF32_GAIN = constant("device.tf32_gain").range
+_HALF_GAIN = constant("device.half_gain").range
+# How many times faster products of 30 operations for each converted byte become.
+_CPU_GAIN = constant("bf16_cpu.product_gain").range
+# Peak of a format against that of fp32 from which on it is worth a change.
+_PEAK_WORTH_IT = constant("device.worthwhile_peak").value
 
 
 @dataclass(frozen=True, slots=True)

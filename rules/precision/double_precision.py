@@ -37,6 +37,7 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    constant,
     draw,
     shapes,
 )
@@ -48,11 +49,14 @@ CONFIRMED = "measured pair on a CPU: float64 as the default dtype against float3
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 # Measured on a CPU, float64 against float32: 1.1 for linear layers of 64, 2.1 to 5 for 512 and above, 10 for a
 # convolution. On a device the ratio of the peaks is 2 (data-centre GPUs) to 64 (consumer GPUs).
-_CPU_GAINS = ((512, (2.1, 5.0)), (0, (1.05, 2.1)))
-_CONVOLUTION_GAIN = (2.1, 10.0)
-_DEVICE_GAIN = (1.05, 64.0)
-# All other ops move half the bytes: nothing where they are too short to notice, half of their time at most.
-_MOVED = 0.5
+_CPU_GAINS = (
+    (512, constant("fp64_cpu.large_product_gain").range),
+    (0, constant("fp64_cpu.product_gain").range),
+)
+_CONVOLUTION_GAIN = constant("fp64_cpu.convolution_gain").range
+_DEVICE_GAIN = constant("device.double_gain").range
+# Most that ops which move half the bytes save.
+_MOVED = constant("share.moved_by_double").value
 
 
 def check(

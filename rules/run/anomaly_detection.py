@@ -40,6 +40,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     draw,
 )
 
@@ -52,7 +53,7 @@ CONFIRMED = "measured pair on a CPU: twelve residual blocks with and without ano
 _CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::item", "aten::any")
 # Ops that only look at a tensor differently: without a stack trace to store, one takes a few µs.
 _VIEWS = ("aten::t", "aten::transpose", "aten::view", "aten::permute", "aten::select", "aten::unsqueeze", "aten::slice")
-_VIEW_US = 3.0
+_VIEW_US = constant("calls.view_us").value
 # Ops within ops share a sequence number; more of them are ops that recorded no node.
 _MOST_NESTED = 6
 

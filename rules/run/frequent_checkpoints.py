@@ -46,6 +46,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     draw,
     edits,
     replayed_or,
@@ -62,8 +63,8 @@ CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one ever
 
 # Packing and writing even a small model takes longer than this; a look at the names of its parameters does not.
 _LONG_NS = 500_000
-# The advice is to save a hundredth as often; a tenth is what nobody will miss.
-_FEWER = 0.9
+# Least share of saving checkpoints that goes when they are a hundredth as frequent.
+_FEWER = constant("share.needless_saves").value
 
 
 def check(

@@ -7,23 +7,32 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import InputWaits, Loader, Nesting, Scale, StepTimes, Trace, dataclass, element_counts, shapes
+from advisor.api import (
+    InputWaits,
+    Loader,
+    Nesting,
+    Scale,
+    StepTimes,
+    Trace,
+    constant,
+    dataclass,
+    element_counts,
+    shapes,
+)
 
-# A DataLoader's own cost on a CPU, measured with tensors in memory: 1.6 to 5 µs a sample to index and hand on, 50 to
-# 150 µs a batch besides, and the copy into the batch at 2 to 10 GB/s. No dataset is faster than that.
-_SAMPLE_US = (1.5, 5.0)
-_BATCH_US = (50.0, 150.0)
-_BYTES_PER_US = (10e3, 2e3)
-# One index for all samples of a batch, measured with lists of 8 to 2,048 numbers and rows of 4 bytes to 4 KB: 5 to
-# 15 µs for each tensor, 0.11 to 0.25 µs for each number, and the copy as above.
-_TENSOR_US = (5.0, 15.0)
-_INDEX_US = (0.11, 0.25)
+# A DataLoader's own cost of a sample in memory: index and hand on.
+_SAMPLE_US = constant("loader.sample_us").range
+_BATCH_US = constant("loader.batch_us").range
+_BYTES_PER_US = tuple(1e3 * gbs for gbs in reversed(constant("loader.copy_gbs").range))
+# One index for all samples of a batch, for each tensor.
+_TENSOR_US = constant("loader.index_tensor_us").range
+_INDEX_US = constant("loader.index_number_us").range
 # Reading from a tensor, or a list of them, takes no longer; a TensorDataset's samples are rows whatever they take.
 _READY_SETS = ("TensorDataset",)
 # Rows in the fetch of which each makes one tensor of the batch: of tensors, and of Python's numbers.
 _PUT_TOGETHER = ("aten::stack", "aten::lift_fresh")
-# Prepared samples live in memory for the whole run. What takes more than this may not fit beside everything else.
-_MOST_BYTES = 4e9
+# Prepared samples of more may not fit into memory besides all else.
+_MOST_BYTES = constant("loader.most_kept_bytes").value
 # Random numbers drawn from torch while a sample is made. One in every other sample says that samples are drawn anew.
 _RANDOM = (
     "aten::random_",

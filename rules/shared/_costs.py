@@ -18,6 +18,7 @@ from advisor.api import (
     Steps,
     Trace,
     Undilated,
+    constant,
     starts_in,
     total,
     union,
@@ -27,7 +28,9 @@ Ints = npt.NDArray[np.int64]
 
 # Work that streams through memory pushes the model and its optimizer out of the core's caches, and the ops after it
 # wait for memory: at most 2 MB at 5 GB/s, and no more than a fifth of what is not that work, as in the measured pairs.
-_CACHE_BYTES, _BYTES_PER_US, _REFILLED = 2e6, 5e3, 0.2
+_CACHE_BYTES = constant("memory.pushed_out_bytes").value
+_BYTES_PER_US = 1e3 * constant("memory.refill_gbs").value
+_REFILLED = constant("memory.refilled_share").value
 
 
 def refill_us(rest_us: float, work_bytes: float = _CACHE_BYTES) -> float:

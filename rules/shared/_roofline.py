@@ -10,17 +10,14 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Device, Events, WorkGroup, edits
+from advisor.api import Device, Events, WorkGroup, constant, edits
 
-# The share of the device's peak that well-made kernels reach: products of 8,192 rows and more took 0.60 to 0.76 of an
-# H100's arithmetic, plain elementwise kernels 0.87 to 0.93 of the memory of H100s and V100s, in traces recorded by
-# others. More than the best product is never promised.
-WELL_MADE = 0.76
-# Below a quarter of the peak something is wrong: batch normalisation, which reads its input twice, reached 0.36 and
-# more on a V100, layer normalisation 0.39 on an H100.
-FAR = 0.25
-# A kernel of less than this is mostly start and end.
-LEAST_US = 20.0
+# Share of a device's peak that well-made kernels reach at most.
+WELL_MADE = constant("device.well_made_share").value
+# Share of the peak below which something is wrong with a kernel.
+FAR = constant("device.far_share").value
+# Kernels below this say little of a device's rates.
+LEAST_US = constant("device.mostly_start_us").value
 
 # Shares of time are rounded up to this: each edit of a replay looks at all work, and a step may hold many shapes.
 _STEP = 0.05

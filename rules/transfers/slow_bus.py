@@ -44,6 +44,7 @@ from advisor.api import (
     Scale,
     Steps,
     Trace,
+    constant,
     draw,
     edits,
     lookup,
@@ -54,8 +55,8 @@ from ..shared._words import percent, size, time
 
 # Smaller copies are mostly start and end.
 _LARGE = 1 << 20
-# What large copies from pinned memory reach of the bus where nothing is in their way.
-_USUAL = 0.8
+# Share of the bus that large copies from pinned memory reach.
+_USUAL = constant("device.bus_share").value
 
 
 def check(

@@ -133,7 +133,7 @@ class Host:
     """The ops of the steps, with what their times mean.
 
     written_us  long stretches of Python and the user's own loops, profiled µs per step
-    gflops      fp32 arithmetic of one core in convolutions and matrix products: the slowest, the fastest; 10^9 per second
+    gflops      fp32 arithmetic of one core in convolutions and matrix products, slowest and fastest; 10^9 per second
     gbs         memory traffic of one core in elementwise ops, in small pieces and streaming; 10^9 bytes per second
     """
 

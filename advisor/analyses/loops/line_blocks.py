@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from advisor.analyses.costs.line_costs import LineCost
 from advisor.analyses.step.deprofiled import Stretch, Undilated, together
+from advisor.constants import constant
 from advisor.frozen import dataclass
 from advisor.model import Source
 
 # What takes the place of a loop, as ops over all elements, took up to three tenths of it in most measured rewrites.
-MOST_KEPT = 0.3
+MOST_KEPT = constant("share.loop_kept").value
 # A loop of fewer turns may be the layers of a model, or a few calls.
 TURNS = 16
 # A line and the next but one are one place: between them stands a bracket, an `else`, a line that costs nothing.

@@ -14,11 +14,12 @@ from advisor.analyses.costs.line_costs import LineCost, LineCosts
 from advisor.analyses.dataflow.backward_passes import NODE
 from advisor.analyses.loops.line_blocks import TURNS, is_python
 from advisor.analyses.work.op_work import shapes
+from advisor.constants import constant
 from advisor.frozen import dataclass
 from advisor.trace.events import Trace
 
-# An op that takes longer than this on a CPU has work to do besides being called.
-_SHORT_OP_US = 60.0
+# An op that takes longer has work to do besides being called.
+_SHORT_OP_US = constant("calls.short_op_us").value
 # Ops with weights of their own: called no more often than there are weights, they are layers and no loop.
 _LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::embedding")
 

@@ -16,7 +16,7 @@ from advisor.trace.events import Category, Ints, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, starts_in, subtract, total, union
 
 # Between two ops of a layer lie 3 to 20 µs of Python that no script can avoid; work that somebody wrote takes longer.
-_LONG_GAP_NS = 30_000
+_LONG_GAP_NS = int(1e3 * constant("profiler.idle_python_us").value)
 
 
 @dataclass(frozen=True, slots=True)
