@@ -1,8 +1,8 @@
 """Every field of a trace that is read: its key in the file, what becomes of it, what it means.
 
 A new field is a row here first. Then: `schema.py` decodes it, `native/rows.h` scans it, `read/extract.py` makes it a
-column, `events.py` gives the column its name. `repair/event_by_event.py` follows this table by itself;
-tests/trace/test_fields.py says which of the others lacks it.
+into a column, and `events.py` says what the column holds. `repair/event_by_event.py` follows this table by itself;
+`tests/trace/test_fields.py` says which of the others lacks it.
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ ARGS = (
     Field("Input type", "dtypes", "json", "dtypes", "dtypes of the inputs of an op"),
     Field("Input Strides", "strides", "json", "strides", "strides of the inputs of an op, elements"),
     Field("Concrete Inputs", "values", "json", "values", "arguments of an op that are no tensors"),
-    Field(
-        "Sequence number", "sequence", "integer", "sequence", "number that a forward op shares with its backward node"
-    ),
+    Field("Sequence number", "sequence", "integer", "sequence", "shared by a forward op and its backward node"),
     Field("Fwd thread id", "forward", "integer", "forward_thread", "thread of the forward op of a backward node"),
     Field("Python id", "python_id", "integer", "python_id", "id of a Python frame"),
     Field("Python parent id", "python_parent", "integer", "python_parent", "`Python id` of the frame that called it"),

@@ -6,9 +6,9 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from recorder import Recorder
 
 from advisor.capture.inside import bootstrap, process_role
 from advisor.capture.inside.facts import secrets
@@ -111,62 +111,6 @@ def test_secrets_are_masked() -> None:
         assert kept in text
     assert len(shown) == len(words)
     assert secrets.allowed({"OMP_NUM_THREADS": "2", "AWS_SECRET_ACCESS_KEY": "x"}) == {"OMP_NUM_THREADS": "2"}
-
-
-class Recorder:
-    """Notes what the phases ask for."""
-
-    def __init__(self) -> None:
-        self.log: list[str] = []
-        self.ready = True
-        self.compiled = 0
-        self.large = False
-        self.filled = False
-        self.observes = 0
-
-    def prepare(self) -> bool:
-        self.log.append("prepare")
-        return self.ready
-
-    def start(self, role: str) -> bool:
-        self.log.append(f"start {role}")
-        return True
-
-    def open(self, number: int) -> None:
-        self.log.append(f"open {number}")
-
-    def close(self) -> None:
-        self.log.append("close")
-
-    def stop(self, rows: dict[int, int], partial: bool) -> None:
-        self.log.append(f"stop {rows} {partial}")
-
-    def discard(self) -> None:
-        self.log.append("discard")
-
-    def compiles(self) -> int:
-        return self.compiled
-
-    def too_big(self) -> bool:
-        return self.large
-
-    def full(self) -> bool:
-        return self.filled
-
-    def mark(self) -> Any:
-        return None
-
-    def timed(self, steps: int) -> None:
-        self.timed_steps = steps
-
-    def finished(self) -> None:
-        self.log.append("finished")
-
-    def observe(self) -> int:
-        return self.observes
-
-    def observed(self, whole: bool) -> None:
-        self.log.append(f"observed {whole}")
 
 
 def test_phases_in_order() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import statistics
 from pathlib import Path
 
 import pytest
+from recorder import Recorder
 
 from advisor.capture.inside.steps import parts, phases, plan
 
@@ -123,7 +123,7 @@ print(json.dumps(spent))
 
 @pytest.mark.torch
 def test_parts_agree_with_the_scripts_own_clock(tmp_path: Path) -> None:
-    """The script times its own sleeps in each part; a busy machine stretches both alike."""
+    """The script times its own sleeps in each part. A busy machine makes single steps longer and none shorter."""
     pytest.importorskip("torch")
     from capture_runs import capture
 
@@ -131,23 +131,21 @@ def test_parts_agree_with_the_scripts_own_clock(tmp_path: Path) -> None:
     script.write_text(SCRIPT)
     done = capture(tmp_path / "out", script)
     assert done.status == 0, done.err
-    own = {part: statistics.median(times) * 1e6 for part, times in json.loads(done.out).items()}
+    own = {part: min(times) * 1e6 for part, times in json.loads(done.out).items()}
     steps = done.rank["steps"]
     for kind, whole in (("unprofiled_parts_us", "unprofiled_us"), ("profiled_parts_us", "profiled_us")):
         seen = steps[kind]
         assert set(seen) == set(parts.NAMES)
         assert {len(times) for times in seen.values()} == {len(steps[whole])}
         for part, us in own.items():
-            assert us <= 1.02 * statistics.median(seen[part]), part
+            assert us <= min(seen[part]) + 1.0, part
         sums = [sum(row) for row in zip(*seen.values(), strict=True)]
         assert sums == pytest.approx(steps[whole], abs=1.0)
-    middle = {part: statistics.median(times) for part, times in steps["unprofiled_parts_us"].items()}
-    assert sorted(middle, key=middle.__getitem__) == ["optimizer", "fetch", "backward", "rest"]
+    least = {part: min(times) for part, times in steps["unprofiled_parts_us"].items()}
+    assert sorted(least, key=least.__getitem__) == ["optimizer", "fetch", "backward", "rest"]
 
 
 def test_phases_keep_the_parts_of_clean_steps_only() -> None:
-    from test_capture_parts import Recorder
-
     given = iter([(number, 0, 0) for number in range(1, 100)])
     machine = phases.Phases(Recorder(), plan.Plan(warmup=1, timing=3, steps=2, lines=False), lambda: next(given))
     for number in range(12):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
 from msgspec import Raw
 
+from advisor.trace.fields import ARGS, MEMORY, Kind
 from advisor.trace.numbers import ABSENT, nanoseconds
 from advisor.trace.repair.mend import mended
 from advisor.trace.schema import BOUNDARY, Instant, InstantArgs, LabelArgs, LabelRow, Row, RowArgs
@@ -185,65 +186,33 @@ def row_of(event: Mapping[str, Any]) -> Row:
     )
 
 
-_NUMBERS = {
-    "External id": "external",
-    "external id": "external_2021",
-    "correlation": "correlation",
-    "device": "device",
-    "stream": "stream",
-    "bytes": "bytes",
-    "Sequence number": "sequence",
-    "Fwd thread id": "forward",
-    "Python id": "python_id",
-    "Python parent id": "python_parent",
-    "wait_on_stream": "waited_stream",
-    "wait_on_cuda_event_record_corr_id": "waited_event",
-}
-_OTHERS = {
-    "dtype": "dtype",
-    "In msg nelems": "in_elements",
-    "Out msg nelems": "out_elements",
-    "Group size": "group_size",
-    "Process Group Name": "group",
-    "Seq": "collective_sequence",
-    "Process Group Description": "purpose",
-}
-_TEXTS = {
-    "Input Dims": "dims",
-    "Input dims": "dims_2021",
-    "Input type": "dtypes",
-    "Input Strides": "strides",
-    "Concrete Inputs": "values",
-}
+_ARGS = {field.key: field for field in ARGS}
 
 
 def _args(args: Mapping[str, Any]) -> RowArgs:
     made = RowArgs()
     for key, value in args.items():
-        if key in _NUMBERS:
-            number = _number(value)
-            setattr(made, _NUMBERS[key], -1 if number is None else number)
-        elif key in _TEXTS:
-            setattr(made, _TEXTS[key], Raw(json.dumps(value, default=str).encode()))
-        elif key in _OTHERS:
-            setattr(made, _OTHERS[key], value)
-        elif key == "Call stack":
-            made.stack = _string(value)
-        elif key == "Collective name":
-            made.collective = _string(value)
-        elif key == "grid" and isinstance(value, list):
-            made.grid = [float(side) for side in value if isinstance(side, int | Decimal)]
+        if key in _ARGS:
+            field = _ARGS[key]
+            setattr(made, field.name, _READ[field.kind](value))
     return made
+
+
+def _integer(value: Any) -> Any:
+    number = _number(value)
+    return -1 if number is None else number
+
+
+def _grid(value: Any) -> list[float] | None:
+    return [float(side) for side in value if isinstance(side, int | Decimal)] if isinstance(value, list) else None
 
 
 def _instant(event: Mapping[str, Any]) -> Instant:
     args = event.get("args")
     if not isinstance(args, Mapping):
         return Instant(_string(event.get("name")), _number(event.get("ts")), None)
-    fields = ("Bytes", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
-    return Instant(
-        _string(event.get("name")), _number(event.get("ts")), InstantArgs(*(_number(args.get(key)) for key in fields))
-    )
+    known = InstantArgs(**{field.name: _number(args.get(field.key)) for field in MEMORY})
+    return Instant(_string(event.get("name")), _number(event.get("ts")), known)
 
 
 def _string(value: Any) -> str | None:
@@ -271,3 +240,13 @@ def _number(value: Any) -> Any:
     except ArithmeticError:
         return None
     return number if number.is_finite() else None
+
+
+# By the kind of a field.
+_READ: dict[Kind, Callable[[Any], Any]] = {
+    "integer": _integer,
+    "json": lambda value: Raw(json.dumps(value, default=str).encode()),
+    "text": _string,
+    "grid": _grid,
+    "any": lambda value: value,
+}
