@@ -1,6 +1,6 @@
 """What the short run of the tests leaves to the complete one, `pytest --complete`.
 
-A script that imports torch in a process of its own takes 3 CPU seconds. The short run captures each kind of script
+A script that imports torch in a process of its own takes 2 to 4 CPU seconds. The short run captures each kind of script
 once; variants of a kind are marked `complete`.
 """
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from advisor.trace import events, fields
-from advisor.trace.read import extract, schema
+from advisor.trace import events, fields, schema
+from advisor.trace.read import extract
 from advisor.trace.repair.event_by_event import Careful
 
 NATIVE = Path(extract.__file__).parent / "native" / "rows.h"
