@@ -47,7 +47,11 @@ def test_what_ops_read_lies_beside_a_small_run_json(tmp_path: Path, ops: int, fi
     assert found.features.ops == [1, 2]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no gzip", gzip.compress(b"{")[:-4], gzip.compress(b'{"ops": "x"}')])
+@pytest.mark.parametrize(
+    "content",
+    [None, b"", b"no gzip", gzip.compress(b"{")[:-4], gzip.compress(b'{"ops": "x"}')],
+    ids=["missing", "empty", "no gzip", "cut", "of another kind"],
+)
 def test_a_damaged_file_costs_what_it_holds(tmp_path: Path, content: bytes | None) -> None:
     """The rest of the record is read; who needs what the file held is told why it is missing."""
     run_file.write(tmp_path, {"ranks": [rank(reused=dataflow(50_000))]})
