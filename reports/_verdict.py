@@ -230,7 +230,7 @@ def _caveats(report: Report) -> tuple[str, ...]:
     said = []
     busy = report.metrics.get("device_busy_share")
     if busy is not None and busy.status == "not_measured" and busy.why:
-        said.append(f"The device was not measured: {busy.why.rstrip('.')}.")
+        said.append(f"The device was not measured ({busy.why.rstrip('.')}).")
     if report.replay is not None and report.replay.low_confidence:
         why = "no whole steps are known"
         if report.steps.source != "window" and report.steps.count > 1:

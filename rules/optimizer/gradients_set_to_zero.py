@@ -1,4 +1,4 @@
-"""Gradients are filled with zeros instead of being set to None.
+"""Gradients are filled with zeros instead of being freed (set_to_none=False).
 
 ## What it looks at
 Fills (`aten::zero_`) inside `zero_grad`, and on a CPU the additions to the existing gradients that they make
@@ -9,8 +9,8 @@ Writing zeros into every gradient and then adding to them reads and writes all g
 new ones does.
 
 ## How to fix it
-`optimizer.zero_grad()` sets gradients to None since PyTorch 2.0 (`set_to_none=True` is the default). Call that instead
-of `zero_grad(set_to_none=False)`, or of a loop with `p.grad.zero_()`.
+`optimizer.zero_grad()` frees the gradients since PyTorch 2.0 (`set_to_none=True` is the default). Call that instead of
+`zero_grad(set_to_none=False)`, or of a loop with `p.grad.zero_()`.
 
 ## When to leave it
 Code that reads `p.grad` of parameters without a gradient in this step and expects zeros there.

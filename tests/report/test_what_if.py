@@ -91,7 +91,7 @@ def test_a_host_that_is_the_limit_stays_the_limit():
         """
     known = computed(draw(drawing, us=500, device="A100", A=_PRODUCT, B=Ev("aten::where", launches=""), K=_KERNEL))
     found = on(known, "B200")
-    assert "the host is the limit" in found.message
+    assert "limited by the host" in found.message
     assert found.low_us > 0.9 * known.get(Scale).step_us
 
 
@@ -125,7 +125,7 @@ def test_real_steps_that_wait_for_their_host(name):
     if not path.exists():
         pytest.skip(f"the recorded trace {name} is not beside this checkout")
     found = on(Computed(trace=load(path)), "H200")
-    assert "the host is the limit" in found.message
+    assert "limited by the host" in found.message
 
 
 def test_the_report_shows_it(tmp_path, busy):

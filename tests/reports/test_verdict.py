@@ -34,7 +34,7 @@ def said(parts: dict[str, float], **changes: object) -> str:
 
 def test_a_busy_gpu_is_called_so() -> None:
     text = said({"compute": 0.96, "idle_launch": 0.04})
-    assert text.startswith("The GPU computes for 96 % of the step: the work itself is the limit")
+    assert text.startswith("The GPU computes for 96 % of the step: it is compute-bound")
 
 
 @given(st.floats(0.01, 0.79), st.sampled_from(["exposed_communication", "idle_input", "idle_unknown", "exposed_copy"]))
@@ -47,7 +47,7 @@ def test_a_step_of_low_compute_share_is_never_called_busy(compute: float, cause:
 
 def test_a_cpu_step_names_its_largest_parts() -> None:
     assert said({"input": 0.06, "forward": 0.24, "backward": 0.45, "host": 0.25}) == (
-        "On the CPU, the step goes mostly to the backward pass (45 %) and Python between operators (25 %)."
+        "On the CPU, the step goes mostly to the backward pass (45 %) and Python code between operators (25 %)."
     )
 
 
@@ -55,7 +55,9 @@ def test_host_time_beside_a_device_that_was_not_measured_may_be_waiting() -> Non
     unseen = Metric("device_busy_share", None, "share", "not_measured", "the trace is of an accelerator")
     run = RunInfo(devices=("ARTEMIS",))
     text = said({"host": 0.94, "other_ops": 0.06}, metrics={"device_busy_share": unseen}, run=run)
-    assert text == "The host spends the step mostly in Python between operators (94 %), perhaps waiting for ARTEMIS."
+    assert (
+        text == "The host spends the step mostly in Python code between operators (94 %), perhaps waiting for ARTEMIS."
+    )
 
 
 def test_nothing_measured_is_said() -> None:
@@ -114,8 +116,8 @@ def test_a_larger_batch_is_verified_by_the_samples_of_today() -> None:
     cpu = fixtures.on_cpu()
     (outcome,) = (outcome for outcome in cpu.outcomes if outcome.rule == "small-batch")
     again = ranking.check_again(outcome.findings[0], 2_430)
-    assert "the samples of one step of today should take 0.73 to 0.93 ms" in again
-    assert "samples of a step of today" in verdict.reach(cpu).basis
+    assert "the samples of one current step should take 0.73 to 0.93 ms" in again
+    assert "samples of a current step" in verdict.reach(cpu).basis
 
 
 def test_low_confidence_is_a_caveat() -> None:
@@ -161,6 +163,8 @@ def test_a_function_line_is_called_the_functions_first() -> None:
 
 def test_no_finding_is_not_the_same_as_nothing_judged() -> None:
     empty = fixtures.empty()
-    assert ranking.nothing_found(replace(empty, outcomes=(Outcome("a", "clear"),))) == "Nothing to change was found"
+    assert (
+        ranking.nothing_found(replace(empty, outcomes=(Outcome("a", "clear"),))) == "No rule found anything to change"
+    )
     assert "No rule could judge" in ranking.nothing_found(replace(empty, outcomes=(Outcome("a", "skipped"),)))
     assert "No rule was applied" in ranking.nothing_found(empty)

@@ -21,10 +21,10 @@ Row = Mapping[str, Any]
 REAL, PAIR, DRAWN = "real trace", "measured pair", "drawn only"
 WHY = {
     "yet": "not yet",
-    "outside": "stands in no trace",
+    "outside": "in no trace",
     "counter": "hardware counters",
     "vendor": "other accelerators",
-    "training": "not of a training",
+    "training": "not about training",
 }
 
 
@@ -71,10 +71,10 @@ def page() -> str:
 def _head() -> str:
     return """# What is covered
 
-What twenty other tools look for (their 191 rules, merged where two are one and told in our words), and what finds it
-here. *Confirmed* speaks of the rule, not of each row by itself: a trace that was recorded elsewhere holds its fault, or
-a pair of scripts that differ in it was measured. *Drawn only*: nothing but drawn examples stands for the rule; reports
-list it apart and never among the first three. No GPU has confirmed a saving yet.
+What twenty other tools look for (their 191 rules, with duplicates merged and reworded), and what finds it here.
+*Confirmed* refers to the rule, not to each row: a trace that was recorded elsewhere has the fault, or a pair of scripts
+that differ in it was measured. *Drawn only*: the rule is supported by drawn examples only; reports list its findings
+separately and never among the first three. No saving has been confirmed on a GPU yet.
 
 This page is generated: `python tests/tools/coverage_page.py --renew`.
 """
@@ -86,7 +86,7 @@ def _counts(found: Mapping[str, Any], known: Mapping[str, str]) -> Iterator[str]
     part = Counter(kind(row, known) for row in rows if "part" in row)
     yield f"| of {len(rows)} | rows | of them in part |\n|---|--:|--:|"
     yield f"| found by a confirmed rule | {kinds['confirmed']} | {part['confirmed']} |"
-    yield f"| found by a rule that only drawn examples stand for | {kinds['unconfirmed']} | {part['unconfirmed']} |"
+    yield f"| found by a rule supported by drawn examples only | {kinds['unconfirmed']} | {part['unconfirmed']} |"
     yield f"| shown by a metric, a table, a check or the gate, without a rule | {kinds['report']} | {part['report']} |"
     for why, words in WHY.items():
         yield f"| not covered: {words} | {kinds[why]} | |"
@@ -118,8 +118,8 @@ def _pathologies(found: Mapping[str, Any], known: Mapping[str, str]) -> Iterator
     kinds = Counter(kind(row, known) for row in rows.values())
     yield "## Forty faults of training scripts\n"
     yield (
-        f"{kinds['confirmed']} are found by a confirmed rule, {kinds['unconfirmed']} by one that only drawn examples "
-        f"stand for, {kinds['yet']} not yet. What was measured on the pairs stands in [accuracy.md](accuracy.md).\n"
+        f"{kinds['confirmed']} are found by a confirmed rule, {kinds['unconfirmed']} by one supported by "
+        f"drawn examples only, {kinds['yet']} not yet. Measurements of the pairs are in [accuracy.md](accuracy.md).\n"
     )
     yield "| | fault | found by | confirmed by | script in `samples/` |\n|--:|---|---|---|---|"
     for number, row in rows.items():

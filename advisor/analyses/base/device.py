@@ -106,8 +106,8 @@ def _without_work(trace: Trace) -> Device:
     launches = int((events.of(Category.RUNTIME) & events.named("launchkernel")).sum())
     if launches:
         why = (
-            f"the host launched {launches} kernels, but the trace holds no device work: the profiler was not "
+            f"the host launched {launches} kernels, but the trace has no device work: the profiler was not "
             "allowed to read the device; `advisor doctor` says why"
         )
         return Device(_kind(trace, name), name, why=why)
-    return Device("none", why="the trace holds no device work: it was recorded on the CPU alone")
+    return Device("none", why="the trace has no device work: only the CPU was recorded")

@@ -97,7 +97,7 @@ class BatchSplit:
         batch = (facts.batch_size if facts else None) or _batch_of_shapes(trace, host.ops)
         if batch is None:
             asked = "no DataLoader told it, either" if record else "capture the script with `advisor run`"
-            raise Missing(f"the batch size cannot be told from the shapes; {asked}")
+            raise Missing(f"the batch size cannot be derived from the shapes; {asked}")
         if idle is not None:
             return _on_device(trace, steps, scale, device, idle, links, batch)
         if not host.ops.any() or not (trace.events.dims[host.ops] >= 0).any():
@@ -310,7 +310,7 @@ def _on_device(
     dur_ns, blocks = events.dur_ns.take(kernels), events.blocks.take(kernels)
     whole = int(dur_ns.sum())
     if not whole:
-        raise Missing("no kernel ran in the steps, so nothing tells what a sample costs")
+        raise Missing("no kernel ran in the steps, so the cost of a sample is not known")
     # A kernel with a block for a part of the multiprocessors takes as long with as many blocks as there are.
     filled = (blocks < 0) | (blocks >= (device.multiprocessors or 1))
     growing = float(dur_ns[filled].sum()) / whole
@@ -319,5 +319,5 @@ def _on_device(
     # What the host does of its own may be work per sample (a loop over the batch) or not.
     high = scale.scaled(busy_us + input_us + host_us) / batch
     low = scale.scaled(busy_us * growing + input_us) / batch
-    how = "waits for launches stay; kernels that fill the device and waits for input grow with the batch"
+    how = "waits for launches remain; kernels that fill the device and waits for input grow with the batch"
     return BatchSplit(batch, (scale.step_us - batch * high, scale.step_us - batch * low), (low, high), True, how)

@@ -122,7 +122,7 @@ class Replay:
         if device.kind == "foreign":
             raise Missing(device.why)
         if steps.main_thread < 0:
-            raise Missing("the trace holds no host rows, so nothing is known of what launched its work")
+            raise Missing("the trace has no host events, so what launched its work is not known")
         try:
             graph = build(trace, steps, links, nesting)
             plan, weights = prepare(graph), weights_of(graph)

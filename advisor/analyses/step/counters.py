@@ -31,7 +31,7 @@ class Counters:
         why: dict[str, str] = {}
         allocations: float | None = float((device_allocations(events) & inside).sum()) / steps.count
         if not events.of(Category.RUNTIME).any():
-            allocations, why["device_allocs"] = None, "the trace holds no calls into a device runtime"
+            allocations, why["device_allocs"] = None, "the trace has no calls into a device runtime"
         compiled = events.named("dynamo_timed") & events.named("compile_inner") & inside
         recompiles: float | None = float(compiled.sum()) / steps.count
         if not compiled.any() and not _can_tell(trace, record):

@@ -19,7 +19,7 @@ from advisor.trace.events import Category, Events, Mask, Trace
 from advisor.trace.intervals import intersect, starts_in, total
 
 _NO_ROW = (
-    "the trace holds no `Optimizer.step#` row: no torch optimizer stepped in it, or it stepped in compiled code (torch "
+    "the trace has no `Optimizer.step#` event: no torch optimizer stepped in it, or it stepped in compiled code (torch "
     "before 2.3 leaves the rows out as well once torch.compile was used)"
 )
 

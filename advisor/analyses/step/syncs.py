@@ -60,7 +60,7 @@ class Syncs:
         """Syncs of this rank. Raises Missing where the trace holds no runtime calls."""
         events = trace.events
         if not events.of(Category.RUNTIME).any():
-            raise Missing("the trace holds no calls into a device runtime, so blocking calls cannot be counted")
+            raise Missing("the trace has no calls into a device runtime, so blocking calls cannot be counted")
         own_ns = events.dur_ns[drains.call]
         stalled = np.zeros(len(own_ns), np.int64)
         if idle is not None:

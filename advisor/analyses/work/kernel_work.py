@@ -89,10 +89,12 @@ class KernelWork:
             raise Missing(device.why)
         hardware = lookup(device.name, device.capability)
         if hardware is None or hardware.fp32_tflops is None or hardware.bandwidth_gbs is None:
-            raise Missing(f"what {device.name or 'this device'} can do at best is not known, so nothing is held to it")
+            raise Missing(
+                f"the peak rates of {device.name or 'this device'} are not known, so kernels cannot be compared with them"
+            )
         events = trace.events
         if (events.dims < 0).all():
-            raise Missing("the trace holds no shapes; record with record_shapes=True, or capture with `advisor run`")
+            raise Missing("the trace has no shapes; record with record_shapes=True, or capture with `advisor run`")
         kernels = np.flatnonzero(_computing(trace) & links.inside)
         owner = _owners(events, links, nesting, kernels)
         maker = _Maker(events, steps, device, settings, hardware)

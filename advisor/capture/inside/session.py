@@ -163,7 +163,7 @@ class Session(Ears):
         if self.window.role == "window":
             self.window.discard()
         if self.phases is not None and self.phases.interrupt(again=True):
-            self.notes.append("the script started a profiler of its own inside our window, which was closed early")
+            self.notes.append("the script started its own profiler inside the profiled window, which was closed early")
         self.window.profiler = None
 
     def _profiler_ended(self) -> None:
@@ -300,7 +300,7 @@ class Session(Ears):
             if not self.tracker.source:
                 self.tracker.settle_window()
             if self.window.refused and not self.window.files:
-                self.notes.append("the script's own profiler was at work, so that no window of ours could be opened")
+                self.notes.append("the script's own profiler was active, so capture could not open a window")
             if self.tracker.backwards or self.window.files:
                 self._look()
             self._write()

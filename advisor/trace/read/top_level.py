@@ -93,11 +93,11 @@ def no_events(text: bytes, path: str) -> str:
 
 _GIVE = "give the *.pt.trace.json[.gz] file"
 _KINDS: tuple[tuple[tuple[bytes, ...], str], ...] = (
-    ((b'"torch-advisor/run"',), "a run.json, the record of a run; give the folder that it lies in"),
-    ((b'"torch-advisor/report"',), "a stored report; `advisor gate` takes it; give the trace itself here"),
-    ((b'"nodes"', b'"schema"'), f"an execution trace (ExecutionTraceObserver), which holds no times; {_GIVE}"),
-    ((b'"schemaVersion"',), "a trace that holds no events; record again with steps inside the window"),
-    ((b'"deviceProperties"',), "a trace that holds no events; record again with steps inside the window"),
+    ((b'"torch-advisor/run"',), "a run.json, the record of a run; pass the folder that contains it"),
+    ((b'"torch-advisor/report"',), "a stored report, as `advisor gate` reads it; pass the trace itself"),
+    ((b'"nodes"', b'"schema"'), f"an execution trace (ExecutionTraceObserver), which has no times; {_GIVE}"),
+    ((b'"schemaVersion"',), "a trace without events; record again with steps inside the window"),
+    ((b'"deviceProperties"',), "a trace without events; record again with steps inside the window"),
 )
 
 
@@ -114,5 +114,5 @@ def _kind(start: bytes, text: bytes) -> str:
 
 def empty_reason(known: dict[str, Any]) -> str:
     """Why a trace without a single row gives nothing."""
-    what = "a trace that holds no events" if known else "a list without a single event"
+    what = "a trace without events" if known else "a list without a single event"
     return f"{what}; record again with steps inside the window"

@@ -78,7 +78,7 @@ class Observer:
             # A process has one observer: asked again, torch keeps the other and says that all is well.
             self.on = os.path.exists(self.path)
             if not self.on:
-                self.why = "the script's own execution-trace observer was at work"
+                self.why = "the script's own execution-trace observer was active"
                 return False
             _profiler()._enable_execution_trace_observer()
         self._mark()
@@ -163,7 +163,7 @@ class Observer:
                     break
         held = reader.held
         if reader.why or len(held) != len(self.held) or len(reader.steps) < STEPS:
-            self.why = reader.why or "what the observer wrote does not hold the steps as they ran"
+            self.why = reader.why or "the observer's output does not match the steps as they ran"
             return
         alive = [reference() is not None for reference, _, _ in self.held]
         same = [

@@ -40,7 +40,7 @@ class Reader:
         """One node, after all that lie inside it."""
         name, number = node["name"], node["id"]
         if "strides" not in node["inputs"]:
-            self.why = "this torch does not say in which form an op reads its tensors"
+            self.why = "this version of torch does not record how an op reads its tensors"
             return
         facts = {one["name"]: one["value"] for one in node["attrs"]}
         thread = facts["tid"]

@@ -103,7 +103,7 @@ class Clock:
         return event
 
     def _complain(self, why: str) -> None:
-        self.note = f"step times are those of the host between two steps, because of the device: {why}"
+        self.note = f"step times were measured on the host between two steps, because of the device: {why}"
 
 
 def _device_in_use(parameters: str) -> str:

@@ -206,7 +206,7 @@ class Window:
                 self.observer.stop(whole)
         except Exception as failure:
             let_through(failure)
-            self.observer.why = f"what the observer wrote could not be read ({type(failure).__name__})"
+            self.observer.why = f"the observer's output could not be read ({type(failure).__name__})"
 
     def _larger(self, plain: str) -> bool:
         """Of several time windows the one with most in it is kept; a window of steps replaces them all."""
