@@ -166,5 +166,5 @@ def test_no_finding_is_not_the_same_as_nothing_judged() -> None:
     assert (
         ranking.nothing_found(replace(empty, outcomes=(Outcome("a", "clear"),))) == "No rule found anything to change"
     )
-    assert "No rule could judge" in ranking.nothing_found(replace(empty, outcomes=(Outcome("a", "skipped"),)))
+    assert "No rule had the data" in ranking.nothing_found(replace(empty, outcomes=(Outcome("a", "skipped"),)))
     assert "No rule was applied" in ranking.nothing_found(empty)

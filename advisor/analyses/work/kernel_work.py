@@ -89,9 +89,7 @@ class KernelWork:
             raise Missing(device.why)
         hardware = lookup(device.name, device.capability)
         if hardware is None or hardware.fp32_tflops is None or hardware.bandwidth_gbs is None:
-            raise Missing(
-                f"the peak rates of {device.name or 'this device'} are not known, so kernels cannot be compared with them"
-            )
+            raise Missing(f"the peak rates of {device.name or 'this device'} are not known")
         events = trace.events
         if (events.dims < 0).all():
             raise Missing("the trace has no shapes; record with record_shapes=True, or capture with `advisor run`")
