@@ -75,7 +75,7 @@ def check(
         if still:
             return
         raise Missing(
-            f"torch.compile gave up {plural(len(lost), 'function')}, the last time because of `{known[-1].reason}`, "
+            f"torch.compile gave up on {plural(len(lost), 'function')}, the last time because of `{known[-1].reason}`, "
             "but torch before 2.6 records no compiled regions, so whether a step runs it uncompiled is not known"
         )
     lookups = _per_step(trace, steps, "TorchDynamo Cache Lookup")
@@ -129,7 +129,7 @@ def _stopped_compiling(
     where: Source | None = last.where
     return Finding(
         message=(
-            f"torch.compile gave up {plural(len(lost), 'function')} after {count(max(lost.values()))} recompilations "
+            f"torch.compile gave up on {plural(len(lost), 'function')} after {count(max(lost.values()))} recompilations "
             f"and runs {'it' if len(lost) == 1 else 'them'} uncompiled {often(uncompiled)}, the last time because of "
             f"`{last.reason}`{place(where)}."
         ),
@@ -208,7 +208,7 @@ EXAMPLES = [
         ),
         facts={"compile": {"recompiles": _SIZES}, "settings": {"compiled": True}},
         saves_us="unknown",
-        says=("gave up 1 function after 8 recompilations",),
+        says=("gave up on 1 function after 8 recompilations",),
     ),
     Example(
         "recompiled during the warm-up, compiled since",

@@ -140,7 +140,7 @@ _FIXES = {
         "if rank == 0 and step % 200 == 0:\n    report(metrics)",
     ),
     "input": Fix(
-        "Prefetch with loader workers, and load as many samples on each rank",
+        "Prefetch with loader workers, and load the same number of samples on each rank",
         "exact",
         "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
         "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler, num_workers=2, persistent_workers=True)",

@@ -77,7 +77,7 @@ _BACKWARD = (
     "one by one"
 )
 _NUMBERS = "numbers that an iteration reads go through Python, where the next iteration may need them"
-_NOT_SEEN = "whether an iteration needs the result of the previous one was not recorded; if so, no one op does all"
+_NOT_SEEN = "it was not recorded whether iterations depend on each other, in which case no single op replaces them"
 _MOSTLY_STAYS = "most of the loop depends on the previous iteration, so the rest has to be moved out of it"
 # A part of the place's time that is more than chance.
 _VISIBLE = 0.1

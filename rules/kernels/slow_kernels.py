@@ -95,8 +95,8 @@ def check(
     others = f" and {plural(len(slow) - 1, 'other call')}" if len(slow) > 1 else ""
     yield Finding(
         message=(
-            f"{shape_words(worst)}{others} take {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)}) and reach {percent(worst.reached)} of what the device's {limit} "
+            f"{shape_words(worst)}{others} {'take' if others else 'takes'} {time(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)}) and reach{'' if others else 'es'} {percent(worst.reached)} of what the device's {limit} "
             f"allows{_because(worst)}."
         ),
         saving=saving,

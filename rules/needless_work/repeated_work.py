@@ -93,7 +93,7 @@ def check(
     where = place(next(iter(work.where), None))
     took = trace.events.dur_ns
     fix = _ONCE
-    message = f"{plural(per_step, 'op')} a step{where} computed again from the same tensors: "
+    message = f"Each step recomputes the results of {plural(per_step, 'op')}{where} from the same tensors: "
     if work.passes:
         fix = _ONE_PASS
         message = f"A loss and its backward pass{where} are computed again from the same tensors and weights: "
@@ -198,7 +198,7 @@ EXAMPLES = [
         draw(_STEPS, us=100, **_PASSES),
         facts=_facts([(2, 0)]),
         saves_us=(750, 1050),
-        says=("1 op a step computed again", "in the backward pass"),
+        says=("recomputes the results of 1 op", "in the backward pass"),
     ),
     Example(
         "each result has a backward pass of its own, which goes through the first one then",

@@ -151,7 +151,7 @@ def _message(
     if not matmuls.on_device:
         said = said.replace("has hardware for", "has instructions for")
     if settings.matmul_precision_set is None:
-        said += "; unless fp32 was chosen on purpose"
+        said += ", unless fp32 was chosen on purpose"
     return said + "."
 
 

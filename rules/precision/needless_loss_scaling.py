@@ -81,7 +81,7 @@ def check(
     else:
         work_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
         taken = "of each step"
-    modelled = scale.saving(0.0, work_us, "at most the work on it")
+    modelled = scale.saving(0.0, work_us, "at most the time of the scaler's ops")
     how = "low: the wait moves elsewhere; high: the step replayed without the scaler"
     saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.step_us)
     if saving.high_us < min_share * scale.step_us:

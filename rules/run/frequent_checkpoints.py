@@ -118,7 +118,7 @@ def check(
         where=(where,) if where else (),
         facts={"per_step": len(runs) / steps.count, "each_us": each_us, "checkpoint_us": spent_us},
         fix=Fix(
-            "Save less often",
+            "Save checkpoints less often",
             "semantics",
             "if step % 10 == 0:\n    torch.save(model.state_dict(), path)",
             "if step % 1000 == 0:\n    torch.save(model.state_dict(), path)",

@@ -30,5 +30,5 @@ def left_out(
     spent_us = steps.per_step_us(total(spans))
     idle_us = steps.per_step_us(total(subtract(spans, busy.busy)))
     modelled = scale.saving(0.0, idle_us, "at most the calls during which the device was idle")
-    how = "low: the device is behind anyway; high: the step replayed without these calls"
+    how = "low: the device is the bottleneck anyway; high: the step replayed without these calls"
     return spent_us, replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.scaled(spent_us))
