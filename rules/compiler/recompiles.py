@@ -129,8 +129,8 @@ def _stopped_compiling(
     where: Source | None = last.where
     return Finding(
         message=(
-            f"torch.compile gave up on {plural(len(lost), 'function')} after {count(max(lost.values()))} recompilations "
-            f"and runs {'it' if len(lost) == 1 else 'them'} uncompiled {often(uncompiled)}, the last time because of "
+            f"torch.compile gave up on {plural(len(lost), 'function')} after {count(max(lost.values()))} "
+            f"recompilations and runs {'it' if len(lost) == 1 else 'them'} uncompiled {often(uncompiled)}, the last time because of "
             f"`{last.reason}`{place(where)}."
         ),
         saving=None,

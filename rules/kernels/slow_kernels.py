@@ -96,8 +96,8 @@ def check(
     yield Finding(
         message=(
             f"{shape_words(worst)}{others} {'take' if others else 'takes'} {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)}) and reach{'' if others else 'es'} {percent(worst.reached)} of what the device's {limit} "
-            f"allows{_because(worst)}."
+            f"({percent(spent_us / steps.step_us)}) and reach{'' if others else 'es'} {percent(worst.reached)} of what "
+            f"the device's {limit} allows{_because(worst)}."
         ),
         saving=saving,
         where=(where,) if where else (),
