@@ -60,7 +60,7 @@ def test_a_pack_brings_rules_and_a_reporter(site: Path, trace: Path) -> None:
     assert outcomes["broken-rule"]["reason"].startswith("ZeroDivisionError: one rule broke")
     assert outcomes["not-a-rule"]["status"] == "error"
     assert "no function check" in outcomes["not-a-rule"]["reason"]
-    assert "does not load" in outcomes["gone"]["reason"]
+    assert "failed to load" in outcomes["gone"]["reason"]
     assert outcomes["small-batch"]["status"] != "error", "a broken neighbour must not touch the others"
 
     slogan = advisor(site, "analyze", str(trace), "--format", "slogan")

@@ -110,7 +110,7 @@ def test_several_environments_in_one_file(here: Path, capsys: pytest.CaptureFixt
     [
         (RunInfo(RUN.command, {"torch": "2.16.0", "cuda": "13.2"}, RUN.devices), "torch 2.15 and 2.16"),
         (RunInfo(RUN.command, {"torch": "2.15.0"}, RUN.devices), "cuda only in the baseline"),
-        (RunInfo(("other.py",), RUN.versions, RUN.devices), "'train.py --epochs 3', and not 'other.py'"),
+        (RunInfo(("other.py",), RUN.versions, RUN.devices), "'train.py --epochs 3', but not 'other.py'"),
     ],
 )
 def test_another_environment_or_workload_is_not_comparable(
@@ -121,7 +121,7 @@ def test_another_environment_or_workload_is_not_comparable(
     out = capsys.readouterr().out
     assert "NOT COMPARABLE" in out
     assert words in out
-    assert "the new baseline, if this change is meant" in out
+    assert "the new baseline, if this change is intended" in out
 
 
 def test_the_fingerprint_holds_nothing_that_varies_between_boots() -> None:
@@ -137,7 +137,7 @@ def test_an_unsteady_counter_is_left_out_of_the_baseline(here: Path, capsys: pyt
     wild = tuple(Counter(id_, "count", (1.0, 2.0)) if id_ == "syncs" else Counter(id_, "count", (3.0, 3.0))
                  for id_ in ("cpu_ops", "syncs"))  # fmt: skip
     gate("baseline", "write", save("a.json", report(counters=wild)))
-    assert "left out because they vary: syncs" in capsys.readouterr().out
+    assert "omitted because they vary: syncs" in capsys.readouterr().out
     entry = baseline.read(Path("perf-baseline.json")).entries[0]
     assert "syncs" not in entry.counters
     assert entry.unsteady == ("syncs",)
@@ -174,7 +174,7 @@ def test_an_old_baseline_says_its_age() -> None:
 @pytest.mark.parametrize(
     ("text", "status", "words"),
     [
-        (None, 3, "no baseline yet; make one with `advisor gate baseline write"),
+        (None, 3, "no baseline yet; create one with `advisor gate baseline write"),
         ('{"schema": "other"}', 3, "not a baseline"),
         ("", 2, "an empty file"),
         ('{"schema": "torch-advisor/bas', 2, "damaged"),
@@ -218,7 +218,7 @@ def test_tolerance_and_level(here: Path, capsys: pytest.CaptureFixture[str]) -> 
     configure('[tool.torch-advisor.gate.counters]\nkernels = {level = "warn"}')
     capsys.readouterr()
     assert gate("check", "b.json") == 0
-    assert "kernels grew (+1); it only warns" in capsys.readouterr().out
+    assert "kernels grew (+1); it is a warning only" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("until", "status"), [("2999-01-01", 0), ("2020-01-01", 1)])
@@ -251,7 +251,7 @@ def test_an_improvement_may_ask_for_a_new_baseline(here: Path, capsys: pytest.Ca
     gate("baseline", "write", save("a.json", report()))
     save("b.json", report({"kernels": 100.0}))
     assert gate("check", "b.json") == 0
-    assert "kernels fell: refresh the baseline" in capsys.readouterr().out
+    assert "kernels fell: update the baseline" in capsys.readouterr().out
     configure('improvement = "fail"')
     assert gate("check", "b.json") == 1
     assert "baseline update" in capsys.readouterr().out

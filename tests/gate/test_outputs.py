@@ -90,7 +90,7 @@ def test_an_absolute_path_is_no_file_of_the_repository() -> None:
 def test_markdown_fits_a_comment_and_holds_no_markup_of_others() -> None:
     shown = outputs.render(result(5000, HOSTILE * 20, new_baseline="x" * 200_000), "markdown")
     assert len(shown.encode("utf-8", "replace")) < 64_000
-    assert "left out here" in shown
+    assert "omitted here" in shown
     assert shown.startswith("<!-- torch-advisor-gate -->")
     small = outputs.render(result(1, HOSTILE), "markdown")
     assert "</table>" not in re.sub(r"`[^`]*`", "", small)

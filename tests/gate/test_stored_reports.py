@@ -67,7 +67,7 @@ def test_one_more_of_any_counter_is_a_regression_that_is_named(gate: Any, id_: s
 def test_fewer_is_a_pass_that_asks_for_a_new_baseline(gate: Any) -> None:
     status, out, _ = gate(report(), report({**COUNTS, "kernels": 100.0}))
     assert status == 0
-    assert "kernels fell: refresh the baseline" in out
+    assert "kernels fell: update the baseline" in out
 
 
 def test_peak_memory_may_move_by_an_allocator_block(gate: Any) -> None:
@@ -81,7 +81,7 @@ def test_a_counter_that_differs_between_steps_is_demoted_with_a_note(gate: Any) 
     wild = (Counter("cpu_ops", "count", (339.0, 339.0, 361.0, 339.0, 339.0)),)
     status, out, _ = gate(report(counters=steady), report({**COUNTS, "cpu_ops": 343.4}, counters=wild))
     assert status == 0
-    assert "cpu_ops informs only: it differs between 339 and 361 in the steps of one run" in out
+    assert "cpu_ops is informational: it differs between 339 and 361 in the steps of one run" in out
 
 
 def test_a_counter_that_grew_in_every_step_is_no_matter_of_chance(gate: Any) -> None:
@@ -155,7 +155,7 @@ def test_new_and_gone_findings_are_told_apart_by_place_not_by_line(gate: Any) ->
     assert "new findings" not in moved
     _, out, _ = gate(report(outcomes=found(10, "train")), report(outcomes=found(90, "log")))
     assert "new findings" in out
-    assert "findings that are gone" in out
+    assert "resolved findings" in out
 
 
 def test_json_holds_the_verdict_and_the_exit_code(gate: Any) -> None:
@@ -224,7 +224,7 @@ def test_compare_lists_what_differs_and_judges_nothing(tmp_path: Path, capsys: p
     assert cli.main(["compare", *paths]) == 0
     out = capsys.readouterr().out
     # Shares on the un-profiled step: idle_input is 0.25 of 2.4 ms and 0.5 of 4.8 ms.
-    assert "600 µs -> 2.40 ms  +1.80 ms" in out
+    assert "600 µs -> 2.4 ms  +1.8 ms" in out
     assert "new kernel cast" in out
     assert "120 -> 124  +4" in out
     assert cli.main(["compare", *paths, "--format", "json"]) == 0

@@ -237,7 +237,7 @@ def test_a_clock_held_down_is_said_and_decides_nothing_without_turns(
     monkeypatch.setattr(pairs, "measure", lambda *words: replace(cool(*words), held=True))
     code, document = commands(capsys, *words)
     assert code == status
-    assert "held a clock down during 10 of 10 pairs" in str(document["notes"])
+    assert "throttled a clock during 10 of 10 pairs" in str(document["notes"])
 
 
 # -- worktrees

@@ -59,7 +59,7 @@ def test_missing_ranks_are_said(tmp_path: Path) -> None:
     for rank in (0, 3):
         _trace(tmp_path / f"r{rank}.json", rank, 4)
     (job,) = jobs.find([tmp_path])
-    assert "2 of 4 ranks are here; missing: 1, 2" in _said(job)["ranks-missing"]
+    assert "2 of 4 ranks have a trace; missing: 1, 2" in _said(job)["ranks-missing"]
 
 
 def test_two_runs_of_the_same_job_are_two_jobs(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_run_json_leads_nowhere_else(tmp_path: Path) -> None:
     folder.mkdir()
     record = {"ranks": [{"rank": 0, "files": [{"path": "../secret.json", "role": "profile"}]}]}
     (folder / "run.json").write_text(json.dumps(record))
-    with pytest.raises(InputError, match="lists no trace"):
+    with pytest.raises(InputError, match="no trace listed"):
         jobs.find([folder])
 
 

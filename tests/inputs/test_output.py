@@ -50,7 +50,7 @@ def test_a_folder_of_the_user_stays_where_it_is(tmp_path: Path) -> None:
     assert claim_folder(home) == home
     assert (home / "thesis.tex").read_text() == "years of work"
     (home / "report.json").write_text("{}")
-    with pytest.raises(UsageError, match="holds a report beside other files"):
+    with pytest.raises(UsageError, match="contains other files in addition to a report"):
         claim_folder(home)
 
 

@@ -74,13 +74,13 @@ def test_analysing_says_what_is_worked_out(clock: dict[str, float], monkeypatch:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     assert _analyse(io.StringIO(), clock, 45).splitlines() == [
-        "analysing t[0].json: steps",
-        "analysing t[0].json: gpu idle",
-        "analysing t[0].json: replay",
-        "analysing t[0].json: batch split",
+        "analyzing t[0].json: steps",
+        "analyzing t[0].json: gpu idle",
+        "analyzing t[0].json: replay",
+        "analyzing t[0].json: batch split",
     ]
     shown = _analyse(_Terminal(), clock, 2.2)
-    assert "analysing t[0].json: " in shown
+    assert "analyzing t[0].json: " in shown
     assert "steps" not in shown
     assert shown.endswith("\x1b[2K")  # the line is taken away
 

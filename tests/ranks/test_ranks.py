@@ -107,7 +107,7 @@ def test_ranks_without_a_common_step_or_kind_of_device_are_not_compared() -> Non
     device = draw(
         "step [1    ][2    ]\ncpu  [F ]   [F ]\ngpu 7 [K ]   [K ]", us=1000, world_size=2, F=FORWARD, K="gemm"
     )
-    for other, why in ((elsewhere, "no step in common"), (device, "some ranks show a device")):
+    for other, why in ((elsewhere, "no step in common"), (device, "some ranks have device events")):
         both = report(read(drawn(FAST)), read(other))
         compared = [one for one in both.outcomes if one.rule in COMPARING]
         assert {one.status for one in compared} <= {"clear", "skipped"}
