@@ -130,8 +130,8 @@ def _stopped_compiling(
     return Finding(
         message=(
             f"torch.compile gave up on {plural(len(lost), 'function')} after {count(max(lost.values()))} "
-            f"recompilations and runs {'it' if len(lost) == 1 else 'them'} uncompiled {often(uncompiled)}, the last time "
-            f"because of `{last.reason}`{place(where)}."
+            f"recompilations and runs {'it' if len(lost) == 1 else 'them'} uncompiled {often(uncompiled)}, the "
+            f"last time because of `{last.reason}`{place(where)}."
         ),
         saving=None,
         where=(where,) if where else (),

@@ -65,7 +65,7 @@ CONFIRMED = "measured pairs on a CPU: weight averaging, a contrastive loss, trip
 
 
 _HIGH = "high: all iterations, their backward pass and what they evict from the caches, in the time of one"
-_HIGH_PARTLY = "high: what is independent of the previous iteration runs at once; {stays} of the loop is not, and stays"
+_HIGH_PARTLY = "high: what is independent of the previous iteration runs at once; {stays} of the loop depends on it"
 _LOW = "low: what their ops take beyond the call itself remains, or three tenths, as in measured rewrites"
 # Why nothing is certain.
 _PICKS = (

@@ -309,7 +309,7 @@ def test_a_step_never_fails_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as broken:
         broken.setattr(window.observer, "_read", lambda: 1 / 0)
         window.observed(True)
-    assert window.observer.record() == {"why": "what the observer wrote could not be read (ZeroDivisionError)"}
+    assert window.observer.record() == {"why": "the observer's output could not be read (ZeroDivisionError)"}
     assert window.observe() == 2
     window.discard()
     assert not window.observer.on

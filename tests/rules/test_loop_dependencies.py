@@ -138,7 +138,7 @@ def test_what_needs_no_turn_before_or_no_turn_behind_can_leave_a_recurrence(turn
     found = finding(turn, waiting(turn, TURNS))
     assert share(turn, found) == pytest.approx(0.75 * (1 - 1 / TURNS), rel=0.02)
     # A quarter waits for the state, and of the rest one turn's time remains.
-    assert "29 % of it stays" in found.saving.how
+    assert "29 % of the loop depends" in found.saving.how
 
 
 def test_a_loop_in_a_loop_of_which_only_the_outer_one_is_a_recurrence():
