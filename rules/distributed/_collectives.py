@@ -30,7 +30,7 @@ def fewer_bytes(trace: Trace, record: RankRecord | None, calls: float, bytes_: f
     # Host-side backends do not all add up bf16.
     if not on_device or _in_16_bit(trace):
         return Fix(
-            "Accumulate gradients over two batches, and reduce them every second step",
+            "Accumulate gradients over two batches with `no_sync()`",
             "semantics",
             "loss.backward()\noptimizer.step()",
             "with model.no_sync() if step % 2 == 0 else nullcontext():\n    loss.backward()\n"

@@ -166,7 +166,7 @@ _KEPT = Fix(
     "fully_shard(layer, reshard_after_forward=False)",
 )
 _SELDOM = Fix(
-    "Accumulate gradients over two batches, and reduce them every second step",
+    "Accumulate gradients over two batches with `set_requires_gradient_sync()`",
     "semantics",
     "loss.backward()\noptimizer.step()",
     "model.set_requires_gradient_sync(step % 2 == 1)\nloss.backward()\n"

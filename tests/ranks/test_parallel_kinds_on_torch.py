@@ -37,7 +37,7 @@ def ranks(how: str, folder: Path) -> list[Computed]:
     assert not [one for one in report["outcomes"] if one["status"] == "error"]
     said = [one["fix"]["title"] for outcome in report["outcomes"] for one in outcome["findings"] if one["fix"]]
     # The advice for data-parallel ranks would be wrong for each of these.
-    assert "Accumulate gradients over two batches" not in said
+    assert "Accumulate gradients over two batches with `no_sync()`" not in said
     return [Computed(trace=load(path)) for path in sorted(folder.glob("trace-rank*"))]
 
 
