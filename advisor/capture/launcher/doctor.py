@@ -55,8 +55,8 @@ def _reached(path: str) -> Check:
         environment = launch.environment(target, Path(folder), launch.Options(), os.environ)
         done = subprocess.run(target.command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     if done.stdout.strip() == "True":
-        return Check("capture", "ok", "scripts started here are reached")
-    return Check("capture", "error", f"{path} ignores PYTHONPATH, so no script is reached; use an ordinary interpreter")
+        return Check("capture", "ok", "scripts started here can be captured")
+    return Check("capture", "error", f"{path} ignores PYTHONPATH, so its scripts cannot be captured; use a regular interpreter")
 
 
 def _cores() -> Check:
@@ -73,7 +73,7 @@ def _reader() -> Check:
             "reader",
             "note",
             "installed without its C extension, so large traces take longer to read; install a C compiler, then "
-            "torch-advisor again",
+            "reinstall torch-advisor",
         )
     return Check("reader", "ok", "large traces are read by the C extension")
 

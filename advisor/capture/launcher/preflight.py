@@ -209,7 +209,7 @@ def _unrecorded(seen: Signs, probe: Probe) -> str:
     causes = (
         (
             bool(seen.tool) or "MULTIPLE_SUBSCRIBERS" in said,
-            f"{seen.tool or 'another profiler'} is attached and holds the profiling interface: run without it",
+            f"{seen.tool or 'another profiler'} is attached and uses the profiling interface: run without it",
         ),
         (
             not set(probe.activities) & {"CUDA", "XPU", "HPU", "PrivateUse1"},
@@ -219,8 +219,8 @@ def _unrecorded(seen: Signs, probe: Probe) -> str:
         ("INSUFFICIENT_PRIVILEGES" in said or seen.admin_only, _privileges(seen)),
         (
             bool(stray),
-            f"a foreign {''.join(stray[:1])} was loaded in place of the libcupti that torch {probe.torch} was built "
-            "with: take its folder out of LD_LIBRARY_PATH",
+            f"another {''.join(stray[:1])} was loaded instead of the libcupti that torch {probe.torch} was built "
+            "with: remove its folder from LD_LIBRARY_PATH",
         ),
         (
             seen.wsl,
@@ -242,6 +242,6 @@ def _privileges(seen: Signs) -> str:
     if seen.container:
         return f"profiling needs a capability that this container lacks: {_DOCKER}"
     return (
-        "the driver keeps profiling to administrators: put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into "
+        "the driver restricts profiling to administrators: put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into "
         "/etc/modprobe.d/nvidia-profiling.conf and reboot, or run as root"
     )
