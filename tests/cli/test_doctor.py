@@ -47,7 +47,7 @@ def test_a_device_that_records() -> None:
         (replace(NVIDIA, admin_only=True, container=True), BAD, "container lacks", "--cap-add SYS_ADMIN"),
         (replace(NVIDIA, container=True), BAD, "capability", "--cap-add SYS_ADMIN"),
         (replace(NVIDIA, wsl=True), BAD, "WSL2", "GPU performance counters"),
-        (NVIDIA, replace(BAD, cupti=("/usr/local/cuda-11/lib64/libcupti.so.11",)), "foreign", "LD_LIBRARY_PATH"),
+        (NVIDIA, replace(BAD, cupti=("/usr/local/cuda-11/lib64/libcupti.so.11",)), "instead of", "LD_LIBRARY_PATH"),
         (NVIDIA, replace(BAD, activities=("CPU",)), "no device tracing", "install torch from PyPI"),
         (replace(NVIDIA, tool="Nsight Systems (nsys)"), BAD, "nsys", "run without it"),
         (NVIDIA, replace(BAD, stderr="CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"), "another", "run without it"),

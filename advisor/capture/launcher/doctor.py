@@ -56,7 +56,7 @@ def _reached(path: str) -> Check:
         done = subprocess.run(target.command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     if done.stdout.strip() == "True":
         return Check("capture", "ok", "scripts started here can be captured")
-    return Check("capture", "error", f"{path} ignores PYTHONPATH, so its scripts cannot be captured; use a regular interpreter")
+    return Check("capture", "error", f"{path} ignores PYTHONPATH, so capture cannot start; use a regular one")
 
 
 def _cores() -> Check:

@@ -242,6 +242,6 @@ def _privileges(seen: Signs) -> str:
     if seen.container:
         return f"profiling needs a capability that this container lacks: {_DOCKER}"
     return (
-        "the driver restricts profiling to administrators: put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into "
-        "/etc/modprobe.d/nvidia-profiling.conf and reboot, or run as root"
+        "the driver restricts profiling to administrators: put `options nvidia "
+        "NVreg_RestrictProfilingToAdminUsers=0` into /etc/modprobe.d/nvidia-profiling.conf and reboot, or run as root"
     )
