@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,8 @@ def pytest_configure() -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Runs share a calibration, and leave the user's cache alone.
+    os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir()) / f"torch-advisor-tests-{getpass.getuser()}")
 
 
 @pytest.fixture

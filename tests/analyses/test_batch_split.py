@@ -6,13 +6,16 @@ from dataclasses import replace
 import pytest
 
 from advisor.analyses.base.scale import Scale
-from advisor.analyses.costs.batch_split import _CORE_GFLOPS, BatchSplit
+from advisor.analyses.costs.batch_split import BatchSplit
 from advisor.analyses.work.op_work import flops, shapes, traffic
 from advisor.api import GEMM, Device, Ev, draw
 from advisor.computed import Missing
 from advisor.engine.rule import Example
 from advisor.rules.batch._batch_size import target_size
 from advisor.testing import computed
+
+# Where a run has no calibration.
+_CORE_GFLOPS = (15.0, 130.0)
 
 STEPS = """
     step   [1                         ][2                         ]
@@ -165,3 +168,16 @@ def test_ops_that_run_once_per_sample_may_grow_with_the_batch():
     work = 2 * 512 * 512 / _CORE_GFLOPS[0] / 1e3
     # 700 µs of the loop and 200 µs of Python between the ops are shared out among 8 samples.
     assert split.per_sample_us[1] == pytest.approx(work + (700 + 200) / 8)
+
+
+def test_rates_are_those_of_the_machine_of_the_run():
+    measured = {
+        "core_small_gflops": (40.0, 50.0, 60.0, 60),
+        "core_fp32_gflops": (85.0, 90.0, 95.0, 60),
+        "core_memory_gbs": (30.0, 35.0, 40.0, 60),
+    }
+    split = split_of(8, 512, calibration={"quantities": measured}).get(BatchSplit)
+    by_hand = 2 * 512 * 512 + 2 * 512 * 512
+    assert split.per_sample_us == pytest.approx((by_hand / 95 / 1e3, by_hand / 40 / 1e3 + 100 / 8))
+    assert "40 to 95 GFLOP/s" in split.how
+    assert "15 to 130 GFLOP/s" in split_of(8, 512).get(BatchSplit).how

@@ -126,6 +126,23 @@ def test_python_keeps_its_length_where_the_profiler_slowed_the_ops():
     assert all_of(mapping, python, python_us=python) == pytest.approx((python / 1800, python / 1800), rel=0.01)
 
 
+def test_rows_explain_no_more_than_recording_them_costs_on_the_machine_of_the_run():
+    # 600 µs were added to 41 rows: 14.6 µs each. What recording them cannot explain went by time.
+    def many(row_us):
+        calibration = {"quantities": {"profiler_row_cold_us": (row_us / 2, row_us, 2 * row_us, 60)}} if row_us else None
+        known = drawn(
+            STEPS, timed(1800.0) | {"calibration": calibration}, F=Ev("aten::mul", times=40), P=FORWARD, B=BACKWARD
+        )
+        mapping = known.get(Undilated)
+        return mapping.most_row_us, all_of(mapping, 500, 40)
+
+    assert many(None)[0] == 3.0
+    by_table, by_quick, by_slow = (many(row_us)[1] for row_us in (None, 0.5, 4.0))
+    assert many(0.5)[0] == 2.75 * 0.5
+    assert by_slow[0] < by_table[0] < by_quick[0]
+    assert by_slow[1] == pytest.approx(by_table[1])
+
+
 def test_ops_give_up_most_where_most_of_them_are_recorded():
     known = drawn(STEPS, timed(1800.0), F=Ev("aten::mul", times=40), P=FORWARD, B=BACKWARD)
     mapping = known.get(Undilated)

@@ -60,7 +60,9 @@ def real() -> Measured:
 
 @pytest.mark.torch
 def test_it_takes_two_seconds_and_measures_all_of_the_host(real: Measured) -> None:
-    assert real.seconds < 2.2  # the last sample may begin just before the time is over
+    if (real.waited or 0.0) > 0.2:
+        pytest.skip(f"other work had the cores {real.waited:.0%} of the time")
+    assert real.seconds < 2.0
     assert real.threads == 1
     assert not real.failed
     assert set(real.quantities) == {
@@ -122,6 +124,7 @@ print(json.dumps([call, 2 * 384**3 / product / 1e9]))
 
 
 @pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:The cpu is not a valid device option")
 def test_what_a_device_is_asked_runs_on_any_device() -> None:
     torch = pytest.importorskip("torch")
     failed: dict[str, str] = {}
@@ -341,5 +344,6 @@ def test_doctor_measures_and_shows(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cli.main(["doctor", "--calibrate", "--json"]) == 0
     found = msgspec.json.decode(capsys.readouterr().out, type=Measured)
-    assert found.quantities["op_call_us"][3] >= measure.FEWEST
+    assert found.torch
+    assert all(samples >= measure.FEWEST for *_, samples in found.quantities.values())
     assert len(list(tmp_path.glob("torch-advisor/calibration-*.json"))) == 1

@@ -32,6 +32,8 @@ _TURNS = 16
 _MOSTLY = 0.4
 # What any op takes at least besides its work, recorded: what is above it counts as growing with the batch.
 _SMALL_OP_US = constant("calls.recorded_op_us").value
+# The slowest that a core multiplies where nothing is known of it: what takes far longer still has waited.
+_SLOWEST_GFLOPS = constant("machine.core_small_gflops").value
 # Ops that take this many times what work and overhead explain were kept waiting for a core.
 _BUSY = constant("calls.busy_times").value
 # Part of the time that a worker needs for a sample when it has a core to itself.
@@ -275,7 +277,7 @@ def _work_us(host: Host, batch: int) -> tuple[float, float]:
             done = number * flops(one.name, inputs)
             if done:
                 taken_us += took_us
-                explained_us += done / host.gflops[0] / 1e3 + number * _OP_US
+                explained_us += done / _SLOWEST_GFLOPS / 1e3 + number * _OP_US
                 slow_us += min(done / host.gflops[0] / 1e3, max(took_us - number * _SMALL_OP_US, 0.0))
                 fast_us += done / host.gflops[1] / 1e3
             elif any(shape and shape[0] in sizes for shape in inputs):
