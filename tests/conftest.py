@@ -105,4 +105,4 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.param == "extension":
         pytest.importorskip("advisor.trace.read._scan", reason="the extension was not built")
     else:
-        monkeypatch.setattr("advisor.trace.read.kineto.scanner_of", lambda tables: None)
+        monkeypatch.setattr("advisor.trace.read.rows.scanner_of", lambda tables: None)

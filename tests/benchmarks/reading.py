@@ -49,9 +49,9 @@ STRUCTS = (
     NUMPY
     + """
 import sys
-from advisor.trace.read import kineto, load
+from advisor.trace.read import load, rows
 load.AHEAD_BYTES = load.AHEAD_PACKED_BYTES = 1 << 60
-kineto.scanner_of = lambda tables: None
+rows.scanner_of = lambda tables: None
 load.load(sys.argv[1])
 """
 )

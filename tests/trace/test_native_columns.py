@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.trace.read import kineto, load
+from advisor.trace.read import rows as reader_rows
 from advisor.trace.read.extract import extract
 from advisor.trace.schema import decoder
 from advisor.trace.tables import Tables
@@ -91,9 +92,9 @@ def by_structs(text: bytes, tables: Tables) -> Any:
     for exact in (False, True):
         try:
             return extract(decoder(exact).decode(text), tables)
-        except kineto.TooLargeError:
+        except reader_rows.TooLargeError:
             continue
-        except kineto.REFUSED:
+        except reader_rows.REFUSED:
             return None
     return None
 
@@ -122,7 +123,7 @@ def check(text: bytes) -> bool:
     scanner.learn(found)
     try:
         columns = scanner.columns(found)
-    except kineto.REFUSED:
+    except reader_rows.REFUSED:
         return False
     other = by_structs(text, others)
     assert other is not None, "taken by the extension alone"
@@ -305,19 +306,19 @@ def test_two_threads_cannot_read_with_one_scanner() -> None:
 def test_real_traces_are_taken_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """No slice of a real trace needs the slower way, and both give the same."""
     decoded: list[int] = []
-    plain = kineto.Rows.add_decoded
+    plain = reader_rows.Rows.add_decoded
 
-    def noted(self: kineto.Rows, piece: bytes, last: bool = False) -> None:
+    def noted(self: reader_rows.Rows, piece: bytes, last: bool = False) -> None:
         decoded.append(len(piece))
         plain(self, piece, last)
 
     for path in sorted(REAL.rglob("*.gz")):
         data = gzip.decompress(path.read_bytes())
         with monkeypatch.context() as patched:
-            patched.setattr(kineto.Rows, "add_decoded", noted)
+            patched.setattr(reader_rows.Rows, "add_decoded", noted)
             fast = load.read_bytes(data, "t")
         with monkeypatch.context() as patched:
-            patched.setattr(kineto, "scanner_of", lambda tables: None)
+            patched.setattr(reader_rows, "scanner_of", lambda tables: None)
             slow = load.read_bytes(data, "t")
         for field in fields(fast.events):
             mine, theirs = getattr(fast.events, field.name), getattr(slow.events, field.name)

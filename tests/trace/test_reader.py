@@ -23,6 +23,7 @@ from advisor.trace.dialects import category
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.numbers import ABSENT, nanoseconds, times
 from advisor.trace.read import kineto, load
+from advisor.trace.read import rows as reader_rows
 from advisor.trace.read.extract import extract
 from advisor.trace.repair.event_by_event import Careful
 from advisor.trace.tables import Tables
@@ -234,7 +235,7 @@ def _careful(data: bytes) -> Iterator[Any]:
 @pytest.mark.parametrize("era", ["1.8", "2.8"])
 def test_the_careful_path_gives_what_the_fast_one_gives(era: str) -> None:
     data = made.text(made.rows(era=era), {}).encode()
-    tables, rows = Tables(), kineto.Rows()
+    tables, rows = Tables(), reader_rows.Rows()
     rows.keep(extract(list(_careful(data)), tables))
     rows.tables, rows.careful.tail = tables, [""]
     _same(kineto.finish(rows, b"", "t", "object", ""), load.read_bytes(data, "t"))
@@ -246,7 +247,7 @@ def test_the_careful_path_gives_what_the_fast_one_gives(era: str) -> None:
 )
 def test_the_careful_path_gives_the_same_on_real_traces(name: str) -> None:
     data = gzip.decompress((REAL / name).read_bytes())
-    tables, rows = Tables(), kineto.Rows()
+    tables, rows = Tables(), reader_rows.Rows()
     rows.keep(extract(list(_careful(data)), tables))
     rows.tables, rows.careful.tail = tables, [""]
     careful, fast = (
@@ -280,7 +281,7 @@ def test_a_second_thread_gives_the_same(damage: bytes, tmp_path: Path) -> None:
 
 
 def test_what_ends_a_second_thread_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    if kineto.scanner_of(Tables()) is None:
+    if reader_rows.scanner_of(Tables()) is None:
         return
 
     def fails(self: Any, text: bytes) -> None:

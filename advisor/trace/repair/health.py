@@ -11,7 +11,7 @@ from advisor.trace.events import DEVICE_WORK, Events
 from advisor.trace.numbers import distinct_pairs
 
 if TYPE_CHECKING:
-    from advisor.trace.read.kineto import Rows
+    from advisor.trace.read.rows import Rows
 
 # Programmatic dependent launch lets kernels of one stream overlap by some µs each (74 overlaps of at most 3.7 µs in a
 # trace of a B200): both bounds are far above that, and a share of the summed time is not polluted by one late row.
