@@ -85,7 +85,7 @@ def check(
     settings: Settings | None,
     record: RankRecord | None,
     *,
-    min_share: float = 0.05,  # a few positions more, up to a multiple of 8, are padding that pays
+    min_share: float = 0.05,  # a few positions more, up to a multiple of 8, are padding that helps
 ) -> Iterator[Finding]:
     batches = padded_here(trace, steps) or came_padded(trace, steps, record)
     if not batches or (settings is not None and settings.compiled):

@@ -62,8 +62,8 @@ def check(
     memory: PeakMemory | None,
     record: RankRecord | None,
     *,
-    min_gain: float = 0.3,  # share of the step, at the low end of the range: the training changes, so it has to pay
-    most_batch: int = 8,  # without a device: who trains on 16 or more has chosen that for the loss, not for the speed
+    min_gain: float = 0.3,  # share of the step, at the low end of the range: the training changes, so the gain has to justify it
+    most_batch: int = 8,  # without a device: 16 or more is usually chosen for the loss, not for the speed
 ) -> Iterator[Finding]:
     added_up = steps_per_update(work, record)
     batch = split.batch_size

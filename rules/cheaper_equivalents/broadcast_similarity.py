@@ -74,7 +74,7 @@ def check(
     lines: Lines | None,
     readers: Readers | None,
     *,
-    min_share: float = 0.03,  # one line to change; below 3 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.03,  # one line to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     events = trace.events
     ops = outermost(trace, steps, nesting, links)

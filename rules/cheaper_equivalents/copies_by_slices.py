@@ -90,7 +90,7 @@ def check(
     undilated: Undilated | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.03,  # a list in place of a table: below 3 % of the step the gain drowns in the noise
+    min_share: float = 0.03,  # a list in place of a table: below 3 % of the step the gain is within the noise
 ) -> Iterator[Finding]:
     tables = [
         table

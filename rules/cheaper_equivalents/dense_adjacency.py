@@ -78,7 +78,7 @@ def check(
     undilated: Undilated | None,
     record: RankRecord,
     *,
-    min_share: float = 0.05,  # another form of a matrix, and other calls with it: less does not repay that
+    min_share: float = 0.05,  # the matrix needs another format and other calls, which less does not justify
 ) -> Iterator[Finding]:
     found = list(_rows(trace, nesting, links, record.sparse_products))
     if not found:

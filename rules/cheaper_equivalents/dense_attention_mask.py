@@ -88,7 +88,7 @@ def check(
     replay: Replay | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.03,  # of the step: one argument, but only for who knows what the mask holds
+    min_share: float = 0.03,  # of the step: one argument, but one has to know what the mask contains
 ) -> Iterator[Finding]:
     masks = record.masks if record else []
     if not device.measured and (breakdown.on_device or not masks):

@@ -91,7 +91,7 @@ def check(
     undilated: Undilated | None,
     replay: Replay | None,
     *,
-    min_share: float = 0.03,  # an optimizer to think over; below 3 % of the step that does not repay it
+    min_share: float = 0.03,  # the optimizer may have to change, which less than 3 % of the step does not justify
     max_touched: float = 0.1,  # a sparse row costs several times a dense one, so above a tenth nothing is sure
 ) -> Iterator[Finding]:
     names = [one.name for one in facts.optimizers] if facts else _optimizers(trace)

@@ -80,7 +80,7 @@ def check(
     lines: Lines | None,
     readers: Readers,
     *,
-    min_share: float = 0.03,  # one call to change; below 3 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.03,  # one call to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     events = trace.events
     ops = outermost(trace, steps, nesting, links)

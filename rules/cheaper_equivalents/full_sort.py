@@ -88,7 +88,7 @@ def check(
     lines: Lines | None,
     observed: ObservedOps,
     *,
-    min_share: float = 0.02,  # one call to change; below 2 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.02,  # one call to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     found = [one for one in _sorts(observed) if one.read <= _LEFT[-1][0] * one.of]
     if not found:

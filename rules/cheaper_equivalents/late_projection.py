@@ -76,7 +76,7 @@ def check(
     lines: Lines | None,
     readers: Readers,
     *,
-    min_share: float = 0.03,  # two lines to exchange; below 3 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.03,  # two lines to exchange; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     events = trace.events
     by_kind: dict[Kind, list[LateLayer]] = defaultdict(list)

@@ -80,7 +80,7 @@ def check(
     undilated: Undilated | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.03,  # a forward method to change: below 3 % of the step that is no matter of speed
+    min_share: float = 0.03,  # a forward method to change: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
     found = _merged(trace, steps, nesting)
     if not found:

@@ -78,7 +78,7 @@ def check(
     undilated: Undilated | None,
     replay: Replay | None,
     *,
-    min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     found = _products(trace, steps, nesting, links)
     if not found:

@@ -81,7 +81,7 @@ def check(
     lines: Lines | None,
     *,
     min_tables: int = 8,  # of fewer, one table saves less than it costs to write
-    min_share: float = 0.03,  # a model's tables to put together: below 3 % of the step that is no matter of speed
+    min_share: float = 0.03,  # a model's tables to merge: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
     if breakdown.on_device:
         return

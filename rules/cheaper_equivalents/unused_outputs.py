@@ -90,7 +90,7 @@ def check(
     record: RankRecord | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.03,  # an indexing to move: below 3 % of the step that is no matter of speed
+    min_share: float = 0.03,  # an indexing to move: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
     work = _unread(trace, unread, record.loss_labels if record else [])
     if not len(work.rows):

@@ -100,7 +100,7 @@ def check(
     nesting: Nesting,
     links: Links,
     *,
-    min_share: float = 0.03,  # two lines to change; below 3 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.03,  # two lines to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     for buffer in _buffers(trace, steps, breakdown, nesting, links):
         rows = np.array([row for each in buffer.rows for row in each], np.int64)

@@ -68,7 +68,7 @@ def check(
     replay: Replay | None,
     *,
     min_share: float = 0.03,  # a model compiled as a whole spends 1 to 2 % of a small step on its one check
-    min_pieces: float = 4.0,  # two or three pieces are a model and its loss, or a model with one break
+    min_pieces: float = 4.0,  # two or three regions are a model and its loss, or a model with one break
 ) -> Iterator[Finding]:
     events = trace.events
     if not events.exactly(_LOOKUP).any():

@@ -37,7 +37,7 @@ def check(
     steps: Steps,
     record: RankRecord | None,
     *,
-    min_pieces: float = 2.0,  # one piece a step is a whole model: a break elsewhere does not cut it
+    min_pieces: float = 2.0,  # one region a step is a whole model: a break elsewhere does not split it
 ) -> Iterator[Finding]:
     if record is None:
         raise Missing("a trace does not contain the reasons of graph breaks; capture the script with `advisor run`")

@@ -82,7 +82,7 @@ def check(
     host_side: HostCommunication | None,
     costs: LineCosts | None,
     *,
-    min_share: float = 0.03,  # of the step; a few lines around the passes, for less nobody adds them
+    min_share: float = 0.03,  # of the step; it takes a few lines around the passes, not worth adding for less
 ) -> Iterator[Finding]:
     part = "exposed_communication" if breakdown.on_device else "communication"
     exposed_us = breakdown.us(part)

@@ -76,7 +76,7 @@ def check(
     search: NeedlessSearch,
     parallelism: Parallelism | None,
     *,
-    min_share: float = 0.05,  # changing how ranks communicate is work: less than 5 % of the step does not repay it
+    min_share: float = 0.05,  # changing how ranks communicate is work: less than 5 % of the step does not justify it
     min_host_share: float = 0.15,  # two ranks on one host that do all they can still wait for each other for 10 %
 ) -> Iterator[Finding]:
     least = min_share if breakdown.on_device else min_host_share

@@ -78,8 +78,8 @@ class _Pipeline:
 def check(
     ranks: Ranks,
     *,
-    min_share: float = 0.05,  # cutting a model anew is work: less than 5 % of the step does not repay it
-    min_unequal: float = 1.15,  # layers are whole: stages that differ by less cannot be cut more evenly
+    min_share: float = 0.05,  # repartitioning a model is work that less than 5 % of the step does not justify
+    min_unequal: float = 1.15,  # layers are indivisible: stages that differ by less cannot be split more evenly
 ) -> Iterator[Finding]:
     pipeline = _pipeline(ranks)
     if pipeline is None:

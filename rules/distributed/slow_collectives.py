@@ -57,7 +57,7 @@ def check(
     ranks: Ranks,
     *,
     min_times: float = 3.0,  # three times the median: below, the spread of a shared network is what is seen
-    min_share: float = 0.03,  # what the slow ones take beyond the usual; less is lost in the spread of the steps
+    min_share: float = 0.03,  # what the slow ones take beyond the usual; less is within the spread of the steps
     min_host_share: float = 0.15,  # on a host a thread without a core looks like a slow network
 ) -> Iterator[Finding]:
     if not ranks.on_device and _on_one_host(ranks):

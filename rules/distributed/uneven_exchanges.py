@@ -36,7 +36,7 @@ def check(
     ranks: Ranks,
     *,
     min_times: float = 1.3,  # parts differ by less from batch to batch with a router that is in balance
-    min_share: float = 0.05,  # balance is a matter of the model: less than 5 % of the step is not worth another loss
+    min_share: float = 0.05,  # balancing changes the model: less than 5 % of the step is not worth another loss
     min_host_share: float = 0.10,  # ranks that share a host's cores wait for each other anyway
 ) -> Iterator[Finding]:
     found = uneven(ranks, min_times)

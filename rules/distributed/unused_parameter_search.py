@@ -48,7 +48,7 @@ def check(
     breakdown: Breakdown,
     scale: Scale,
     *,
-    min_share: float = 0.003,  # one argument to leave out; the search itself is short, the reduction may not be
+    min_share: float = 0.003,  # one argument to remove; the search itself is short, the reduction may not be
 ) -> Iterator[Finding]:
     if not search.parameters:
         return

@@ -56,7 +56,7 @@ def check(
     scale: Scale,
     costs: LineCosts | None,
     *,
-    min_share: float = 0.02,  # two lines before the loop; below 2 % of the step the gain drowns in its noise
+    min_share: float = 0.02,  # two lines before the loop; below 2 % of the step the gain is within its noise
 ) -> Iterator[Finding]:
     times = scale.unprofiled
     # All steps that were timed, before the window and after it: the pauses are those of all of them.

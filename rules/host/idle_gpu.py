@@ -67,7 +67,7 @@ def check(
     scale: Scale,
     replay: Replay | None,
     *,
-    min_share: float = 0.03,  # below 3 % of the step a saving drowns in the noise between steps
+    min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
 ) -> Iterator[Finding]:
     host_us, step_us = breakdown.us("idle_host"), steps.step_us
     busy_us = steps.per_step_us(busy.busy_ns)

@@ -66,7 +66,7 @@ def check(
     record: RankRecord | None,
     replay: Replay | None,
     *,
-    min_share: float = 0.05,  # the remedy is a compiler: less than 5 % of the step is not worth its surprises
+    min_share: float = 0.05,  # the fix is a compiler: less than 5 % of the step is not worth its side effects
 ) -> Iterator[Finding]:
     idle_us, share = breakdown.us("idle_launch"), breakdown.share("idle_launch")
     if share < min_share:

@@ -104,7 +104,7 @@ def check(
     device: Device,
     undilated: Undilated,
     *,
-    min_share: float = 0.05,  # rewriting a loop is work: less than 5 % of the step does not repay it
+    min_share: float = 0.05,  # rewriting a loop is work: less than 5 % of the step does not justify it
 ) -> Iterator[Finding]:
     if device.kind != "none" or breakdown.on_device:
         return

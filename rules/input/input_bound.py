@@ -81,7 +81,7 @@ def check(
     replay: Replay | None,
     *,
     min_share: float = 0.005,  # one argument of the loader; 0.8 % is what four workers left in the recorded pair
-    min_gain: float = 0.05,  # without a device: writing a dataset anew is work, less than 5 % does not repay it
+    min_gain: float = 0.05,  # without a device: rewriting a dataset is work that less than 5 % does not justify
 ) -> Iterator[Finding]:
     part = "idle_input" if breakdown.on_device else "input"
     wait_us, share = breakdown.us(part), breakdown.share(part)

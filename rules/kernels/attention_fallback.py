@@ -65,7 +65,7 @@ def check(
     links: Links,
     undilated: Undilated,
     *,
-    min_share: float = 0.03,  # it changes how the model is trained; below 3 % of the step that is not worth a thought
+    min_share: float = 0.03,  # it changes how the model is trained, which less than 3 % of the step does not justify
 ) -> Iterator[Finding]:
     events = trace.events
     plain = events.exactly(_PLAIN)

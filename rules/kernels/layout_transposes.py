@@ -62,7 +62,7 @@ def check(
     links: Links,
     replay: Replay | None,
     *,
-    min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     events = trace.events
     rows = np.flatnonzero(trace.device_work & events.named(*_TRANSPOSES) & links.inside)

@@ -56,7 +56,7 @@ def check(
     replay: Replay | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.03,  # sizes are changed in a model's definition: below 3 % of the step nobody will
+    min_share: float = 0.03,  # sizes change in the model's definition: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
     odd = [
         group

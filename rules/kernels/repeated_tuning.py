@@ -67,7 +67,7 @@ def check(
     replay: Replay | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.03,  # of the step: one switch, but it slows shapes that do come back
+    min_share: float = 0.03,  # of the step: one setting, but it slows down shapes that do recur
 ) -> Iterator[Finding]:
     if settings.cudnn_benchmark is None:
         raise Missing("whether cudnn.benchmark was on was not recorded")

@@ -66,7 +66,7 @@ def check(
     replay: Replay | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.03,  # what replaces a kernel has to be tried: below 3 % of the step that is not worth it
+    min_share: float = 0.03,  # a replacement kernel has to be tried: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
     slow = [group for group in work.groups if _is_slow(group) and not len(idle_kernels(trace.events, group, device))]
     spent_us = sum(group.us for group in slow)

@@ -58,7 +58,7 @@ def check(
     lines: Lines,
     replay: Replay | None,
     *,
-    min_share: float = 0.01,  # a call to leave out, or one variable to set; below 1 % of the step the gain is noise
+    min_share: float = 0.01,  # a call to remove, or one variable to set; below 1 % of the step the gain is noise
 ) -> Iterator[Finding]:
     events = trace.events
     calls = events.of(Category.RUNTIME) & events.named(*_CALLS)

@@ -97,7 +97,7 @@ def check(
     undilated: Undilated,
     replay: Replay | None,
     *,
-    min_share: float = 0.01,  # one argument or one call to leave out; below 1 % of the step the gain cannot be seen
+    min_share: float = 0.01,  # one argument or one call to remove; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     again = _recomputed(trace, nesting) & links.inside
     spans = _spans(trace, again, nesting, steps)

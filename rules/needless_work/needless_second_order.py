@@ -81,7 +81,7 @@ def check(
     forwards: UnfollowedForwards | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.02,  # an argument to leave out; below 2 % of the step the gain drowns in the noise
+    min_share: float = 0.02,  # an argument to remove; below 2 % of the step the gain is within the noise
 ) -> Iterator[Finding]:
     if breakdown.on_device:
         return

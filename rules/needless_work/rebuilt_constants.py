@@ -73,7 +73,7 @@ def check(
     forwards: UnfollowedForwards | None,
     replay: Replay | None,
     *,
-    min_share: float = 0.03,  # lines to move out of the loop: below 3 % of the step that is no matter of speed
+    min_share: float = 0.03,  # lines to move out of the loop: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
     _, rows = owned(trace, reused, nesting, forwards)
     if trace.events.exactly(*_FILLS)[rows].all():

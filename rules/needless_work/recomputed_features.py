@@ -87,7 +87,7 @@ def check(
     lines: Lines | None,
     replay: Replay | None,
     *,
-    min_share: float = 0.05,  # a pass over the data set and another loader: below 5 % of the step that is no gain
+    min_share: float = 0.05,  # a pass over the dataset and another loader: not worth it below 5 % of the step
 ) -> Iterator[Finding]:
     seen, loader = observed.seen.features, facts.loader
     if seen is None or not _same_each_time(record, loader, seen.samples) or not (seen.frozen or seen.begun):

@@ -77,7 +77,7 @@ def check(
     replay: Replay | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.02,  # a line to change; below 2 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.02,  # a line to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     found = repeated(trace, nesting, backward_passes.passes(trace, steps, nesting))
     if found is None:

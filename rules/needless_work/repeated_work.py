@@ -77,7 +77,7 @@ def check(
     forwards: UnfollowedForwards | None,
     replay: Replay | None,
     *,
-    min_share: float = 0.03,  # a result to hand on: below 3 % of the step it is not worth another argument
+    min_share: float = 0.03,  # a result to pass on: below 3 % of the step it is not worth another argument
 ) -> Iterator[Finding]:
     rows, _ = owned(trace, reused, nesting, forwards)
     if not len(rows):

@@ -82,7 +82,7 @@ def check(
     reused: Reused | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.02,  # a line to change; below 2 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.02,  # a line to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     if reused and undilated:
         again, first = proven_again(trace, reused, forwards)

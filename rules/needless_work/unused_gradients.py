@@ -86,7 +86,7 @@ def check(
     replay: Replay | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.02,  # one line to add; below 2 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.02,  # one line to add; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     numbers = [one.tensors for one in facts.optimizers if one.tensors]
     if not numbers or len(numbers) < len(facts.optimizers):

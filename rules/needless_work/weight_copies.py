@@ -72,7 +72,7 @@ def check(
     undilated: Undilated | None,
     replay: Replay | None,
     *,
-    min_share: float = 0.02,  # a line to move; below 2 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.02,  # a line to move; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     if breakdown.on_device or device.kind != "none":
         return

@@ -81,7 +81,7 @@ def check(
     steps: Steps,
     replay: Replay | None,
     *,
-    min_share: float = 0.02,  # one argument of a constructor; below 2 % of the step nobody would notice
+    min_share: float = 0.02,  # one argument of a constructor; below 2 % of the step the gain is not noticeable
 ) -> Iterator[Finding]:
     if work.name not in _FUSED_PASSES or not breakdown.on_device:
         return

@@ -66,7 +66,7 @@ def check(
     links: Links,
     replay: Replay | None,
     *,
-    min_share: float = 0.005,  # three calls to leave out, and one wait less: worth it even for little
+    min_share: float = 0.005,  # three calls to remove, and one synchronization less: worth it even for little
 ) -> Iterator[Finding]:
     events = trace.events
     if settings.autocast_dtype != "bfloat16":

@@ -68,7 +68,7 @@ def check(
     lines: Lines | None,
     *,
     min_size: int = 4096,  # below, PyTorch's own layers of 4,096 show no gain that is left after the conversions
-    min_share: float = 0.10,  # of the step: another number format is a change of the training, not tried for less
+    min_share: float = 0.10,  # of the step: another number format changes the training, not worth trying for less
 ) -> Iterator[Finding]:
     if not work.hardware.fp8_tflops or not work.hardware.half_tflops:
         return

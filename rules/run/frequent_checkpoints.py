@@ -80,7 +80,7 @@ def check(
     replay: Replay | None,
     record: RankRecord | None,
     *,
-    min_share: float = 0.02,  # one number to change; below 2 % of the step the gain drowns in the noise between steps
+    min_share: float = 0.02,  # one number to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     if breakdown.on_device or device.kind != "none":
         return

@@ -29,7 +29,7 @@ def check(
     record: RankRecord,
     *,
     min_start_us: float = 60e6,  # a minute: imports of large libraries and a warm-up take up to half of one
-    min_share: float = 0.2,  # of the whole run; a long training has forgotten its start
+    min_share: float = 0.2,  # of the whole run; in a long training the start is negligible
 ) -> Iterator[Finding]:
     vitals = record.vitals
     if vitals is None or vitals.first_step_us is None or vitals.age_us is None or not vitals.ended:

@@ -72,7 +72,7 @@ def check(
     nesting: Nesting,
     record: RankRecord | None,
     *,
-    min_share: float = 0.03,  # of the step in ops that grow: they grow on, so little is worth a look
+    min_share: float = 0.03,  # of the step in ops that grow: they keep growing, so even little is worth a look
     min_rise: float = 0.2,  # last against first part of the run: less is what machines do by themselves
 ) -> Iterator[Finding]:
     if growing is not None and len(growing.rows):

@@ -57,7 +57,7 @@ def check(
     links: Links,
     scale: Scale,
     *,
-    min_share: float = 0.01,  # a call to leave out; below 1 % of the step the gain cannot be seen
+    min_share: float = 0.01,  # a call to remove; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     events = trace.events
     copies = events.of(Category.MEMCPY) & links.inside & (events.bytes >= _LEAST_BYTES) & (events.device >= 0)

@@ -69,7 +69,7 @@ def check(
     replay: Replay | None,
     *,
     max_rate: float = 0.4,  # of the bus: a slot of the generation before gives 0.4 of it (half of 0.8)
-    min_share: float = 0.03,  # of the step: a matter of the machine, for which nobody opens it over less
+    min_share: float = 0.03,  # of the step: it needs a change of the machine, not worth it for less
 ) -> Iterator[Finding]:
     if not device.measured:
         raise Missing(device.why)

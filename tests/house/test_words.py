@@ -56,7 +56,7 @@ def offences(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_speaks_the_words_of_the_field(rule):
-    texts = [rule.page, rule.confirmed]
+    texts = [rule.page, rule.confirmed, *rule.threshold_reasons().values()]
     for example in rule.examples:
         for finding in run_example(rule, example) if example.saves_us is not None else ():
             texts += [finding.message, finding.saving.how if finding.saving else ""]
