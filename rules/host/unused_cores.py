@@ -39,7 +39,7 @@ def check(
     scale: Scale,
     undilated: Undilated | None,
     *,
-    min_share: float = 0.10,  # of the step in ops long enough to share: below, the cost of waking threads exceeds the gain
+    min_share: float = 0.10,  # of the step in ops long enough to share: below, waking threads costs more
 ) -> Iterator[Finding]:
     usable = use.cores // use.ranks - use.workers
     if device.kind != "none" or usable <= use.threads:
