@@ -62,7 +62,7 @@ def check(
     memory: PeakMemory | None,
     record: RankRecord | None,
     *,
-    min_gain: float = 0.3,  # share of the step, at the low end of the range: the training changes, so the gain has to justify it
+    min_gain: float = 0.3,  # share of the step, at the low end: the training changes, so the gain has to justify it
     most_batch: int = 8,  # without a device: 16 or more is usually chosen for the loss
 ) -> Iterator[Finding]:
     added_up = steps_per_update(work, record)

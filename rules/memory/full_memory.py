@@ -49,7 +49,7 @@ def check(
     device: Device,
     record: RankRecord | None,
     *,
-    min_full: float = 0.92,  # of the memory reserved at the peak: the driver and libraries need some of the rest
+    min_full: float = 0.92,  # of the device memory, reserved at the peak: the driver and libraries need some too
     min_waste: float = 2.0,  # reserved against allocated at the peak; rounding up stays below a half more
     min_wasted: float = 0.3,  # of the device's memory reserved, for that ratio to matter
 ) -> Iterator[Finding]:
