@@ -135,7 +135,7 @@ def test_shares_are_those_stated_and_those_counted_by_hand(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("cpu_only_rank34", "on the CPU alone"), ("mtia_inference_rank0", "ARTEMIS")]
+    ("name", "said"), [("cpu_only_rank34", "only the CPU was recorded"), ("mtia_inference_rank0", "ARTEMIS")]
 )
 def test_without_device_work_every_device_metric_says_why(name: str, said: str) -> None:
     metrics = metrics_of(name)
