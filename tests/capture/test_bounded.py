@@ -272,7 +272,7 @@ def test_a_script_of_two_steps_is_told_how_many_it_takes(tmp_path: Path) -> None
     assert (done.status, done.out) == (0, b"")
     assert done.err.decode().splitlines() == [
         "advisor: nothing was profiled: the script ended after 2 steps, before they were timed and recorded; "
-        "give it 30 or more"
+        "run 30 or more"
     ]
 
 
