@@ -66,7 +66,8 @@ def obtain(
     if known is not None:
         return known, True
     measured = measure(python, machine, environment)
-    cache.store(home, machine, measured)
+    if measured.quantities:
+        cache.store(home, machine, measured)
     return measured, False
 
 

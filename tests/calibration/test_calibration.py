@@ -52,17 +52,18 @@ DEVICE = msgspec.structs.replace(
 
 @pytest.fixture(scope="module")
 def real() -> Measured:
-    """This machine with one thread, so that other work on it is seen in no figure."""
+    """This machine with one thread; a calibration that other work starved shows nothing."""
     pytest.importorskip("torch")
     here = machine.here(sys.executable, "", 1, "", os.environ)
-    return process.measure(sys.executable, here, os.environ)
+    measured = process.measure(sys.executable, here, os.environ)
+    if (measured.waited or 0.0) > 0.5:
+        pytest.skip(f"other work had the cores {measured.waited:.0%} of the time")
+    return measured
 
 
 @pytest.mark.torch
 def test_it_takes_two_seconds_and_measures_all_of_the_host(real: Measured) -> None:
-    if (real.waited or 0.0) > 0.2:
-        pytest.skip(f"other work had the cores {real.waited:.0%} of the time")
-    assert real.seconds < 2.0
+    assert real.seconds < 2.2  # the last sample may begin just before the time is over, and wait for a core
     assert real.threads == 1
     assert not real.failed
     assert set(real.quantities) == {
@@ -162,6 +163,17 @@ def test_each_quantity_gets_its_share_of_the_time() -> None:
     assert failed == {"broken": "RuntimeError: no such unit"}
 
 
+def test_what_is_prepared_slowly_leaves_time_for_samples() -> None:
+    def slow() -> measure.Sample:
+        time.sleep(0.2)
+        return lambda: 1.0
+
+    failed: dict[str, str] = {}
+    found = measure.sampled(dict.fromkeys(("first", "second", "third"), slow), 0.5, failed)
+    assert list(found) == ["first", "second"]
+    assert list(failed) == ["third"]
+
+
 def test_the_quantiles_are_those_of_numpy() -> None:
     values = np.random.default_rng(0).exponential(size=37).tolist()
     assert measure.summed_up(values) == pytest.approx([*np.quantile(values, [0.1, 0.5, 0.9]), 37])
@@ -243,6 +255,12 @@ def test_what_was_measured_on_a_busy_machine_counts_for_an_hour(tmp_path: Path) 
     assert cache.load(tmp_path, HERE) == disturbed
     os.utime(path, (time.time() - 7200,) * 2)
     assert cache.load(tmp_path, HERE) is None
+
+
+def test_where_nothing_was_measured_nothing_is_kept(tmp_path: Path) -> None:
+    python = answering(tmp_path, "print('{}')")
+    assert process.obtain(python, HERE, home=tmp_path / "cache") == (Measured(), False)
+    assert not (tmp_path / "cache").exists()
 
 
 def test_the_process_has_the_scripts_threads_and_variables_but_no_capture(tmp_path: Path) -> None:
