@@ -115,20 +115,20 @@ class Session(Ears):
                 self.alone.trains()
             elif self.forked:
                 self.passed_alone()
-        self._check_size()
+        self._check_size(backward=True)
         return super()._backward()
 
     def _stepping(self) -> None:
         super()._stepping()
         self._check_size()
 
-    def _check_size(self) -> None:
+    def _check_size(self, backward: bool = False) -> None:
         """Inside of a step: its window is closed where this step alone fills it."""
         if self.window.recording and self.live and get_ident() == self.thread and self.phases is not None:
-            self._guard(self._close_overflow)
+            self._guard(self._close_overflow, backward)
 
-    def _close_overflow(self) -> None:
-        if self.window.overflows() and not hooks.inside_backward() and self.phases is not None:
+    def _close_overflow(self, backward: bool) -> None:
+        if self.window.overflows(backward) and not hooks.inside_backward(backward) and self.phases is not None:
             self.notes.append(
                 "a window was closed inside of a step: it runs more ops than may be recorded (docs/capture.md, Bounds)"
             )
@@ -150,7 +150,9 @@ class Session(Ears):
 
     def _given(self, iterator: Any, count: int) -> None:
         super()._given(iterator, count)
-        self._check_size()
+        if self.window.recording and count:
+            self._check_size()
+            self.window.fetched()
         if not count and self.live:
             self._guard(self.window.observer.features.iterator_begins, self.collector.alive_optimizers())
 
@@ -272,8 +274,9 @@ class Session(Ears):
             self.exits.watch()
         else:
             self.exits.release()
-        if phase == READY:
-            self.facts.window_opens()
+        if phase == READY and self.window.budget.affords_walk():
+            with self.window.budget.spending():
+                self.facts.window_opens()
         if phase == DONE:
             self._write()
 

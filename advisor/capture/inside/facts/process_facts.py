@@ -23,6 +23,7 @@ class Facts:
         # The number of autograd's next node at each boundary.
         self.marks: deque[int | None] = deque(maxlen=kept_graphs.MOST_MARKS)
         self.kept_before: dict[str, Any] | None = None
+        self.paths: dict[int, str] | None = None  # of the model's modules, until the step with lines begins
 
     def boundary(self) -> None:
         """A boundary between two iterations of the loop."""
@@ -41,6 +42,7 @@ class Facts:
         if "settings" in self.known:
             return ""
         alive = probe.attempt(model_facts.find)
+        self.paths = self._paths(alive) if alive else None
         self.known.update(probe.look(self.initial, self.collector, alive))
         self.known["environment"] = secrets.allowed(os.environ)
         self.known["saves"] = probe.attempt(saves)
@@ -64,7 +66,10 @@ class Facts:
         return probe.device_of(probe.parameters_of(self.collector.alive_optimizers())) or ""
 
     def modules(self) -> dict[int, str]:
-        """Paths of the model's modules, for the step that records lines."""
-        alive = model_facts.find()
+        """Paths of the model's modules, for the step that records lines; it follows the look at the window's end."""
+        paths, self.paths = self.paths, None
+        return self._paths(model_facts.find()) if paths is None else paths
+
+    def _paths(self, alive: model_facts.Live) -> dict[int, str]:
         optimizers = self.collector.alive_optimizers() or alive.optimizers
         return model_facts.paths(alive.modules, probe.parameters_of(optimizers))

@@ -103,16 +103,21 @@ def watch_backward(begun: Callable[[], bool | None], ends_ns: list[int] | None =
     meta._execution_engine = property(read, write)
 
 
-def inside_backward() -> bool:
-    """This thread is inside autograd's engine, which puts the profiler back to what it was when it leaves."""
+def inside_backward(beginning: bool = False) -> bool:
+    """This thread is inside autograd's engine, which puts the profiler back to what it was when it leaves.
+
+    beginning: one pass is about to begin, and does not count.
+    """
     frame: FrameType | None = sys._getframe(1)
+    passes, within = 0, False
     while frame is not None:
         code = frame.f_code
-        if code.co_name in ("_engine_run_backward", "backward") and code.co_filename.startswith(_AUTOGRAD):
-            return True
+        # One pass has one or two of these on the stack, the one called by the other.
+        mine = code.co_name in ("_engine_run_backward", "backward", "grad") and code.co_filename.startswith(_AUTOGRAD)
+        passes += mine and not within
+        within = mine
         frame = frame.f_back
-    return False
-
+    return passes > beginning
 
 def watch_optimizers(stepped: Callable[[Any], None], began: Callable[[], None] = lambda: None) -> None:
     """began(), stepped(optimizer): a step begins, has returned. Not called inside code that torch.compile traces."""

@@ -25,6 +25,8 @@ from .trace_file import ROW, compress, holds
 
 # Beside the rows of a step's ops the window with lines has two for each line.
 _LINES = 1.5
+# A window of numbers leaves more than that: what it took is known only when it has stopped.
+_LINES_AHEAD = 2.0
 # A window is not opened with less free space than this: a trace of ten steps is some tens of MB before compression.
 _FREE_BYTES = 256 << 20
 # The profiler may hold this much more memory than the process had before the window.
@@ -33,6 +35,8 @@ _MOST_GROWTH_BYTES = 2 << 30
 
 # Within a step its rows are counted once it has taken so much CPU time: 100,000 rows and more.
 _LONG_S = 0.25
+# Rows of a backward pass for each of its forward pass: 1.5 to 2.5 in loops over small ops.
+_OF_BACKWARD = 2.0
 
 
 class Window:
@@ -54,6 +58,7 @@ class Window:
         self.budget = Budget(trace_only())
         self.growth = Growth()
         self.closed = 0  # rows of steps in the open window
+        self.rows_fetched = 0.0  # of the step that runs, before its forward pass
         self.short = False  # it was closed for what more of them would cost
         self.resident = 0
         self.size = 0
@@ -94,7 +99,7 @@ class Window:
                 self._make_lines()
             self.resident = resident_bytes()
             self.growth.start()
-            self.closed, self.short = 0, False
+            self.closed, self.rows_fetched, self.short = 0, 0.0, False
             self._quietly(self.profiler.start_trace)
         self.recording = True
         self.ranges.watch()
@@ -166,15 +171,18 @@ class Window:
                     os.unlink(left)
         if role != "lines":
             self.rows_per_step = count / max(self.closed, 1)
-            if self.short and rows:
-                each_s = self.budget.rows_s(self.rows_per_step)
-                self.notes.append(
-                    f"the window was closed after {len(rows)} steps: one has about {self.rows_per_step:,.0f} ops, and "
-                    f"each more takes {each_s:.1f} s of CPU time (docs/capture.md, Bounds)"
-                )
+            self._say_if_short(len(rows))
         self.budget.written(count, self.budget.now_s() - began_s)
         steps = {f"ProfilerStep#{iteration}": iteration for iteration in rows.values()}
         self.files.append({"path": os.path.basename(path), "role": role, "steps": steps, "partial": partial})
+
+    def _say_if_short(self, steps: int) -> None:
+        if self.short and steps:
+            each_s = self.budget.rows_s(self.rows_per_step)
+            self.notes.append(
+                f"the window was closed after {steps} step{'s' * (steps > 1)}: one has about {self.rows_per_step:,.0f} "
+                f"ops, and each more takes {each_s:.1f} s of CPU time (docs/capture.md, Bounds)"
+            )
 
     def observe(self) -> int:
         """Begins to observe what ops read and write; for how many steps, 0 where that cannot be."""
@@ -189,6 +197,8 @@ class Window:
         return STEPS if begun else 0
 
     def _observes(self) -> bool:
+        if self.observer.why:
+            return False
         takes_s = STEPS * self.rows_per_step * OBSERVED_ROW_US / 1e6
         if takes_s > self.budget.left_s():
             self.observer.why = (
@@ -246,17 +256,28 @@ class Window:
         """
         rows = self.growth.rows(self.closed)
         more = rows / max(self.closed, 1)
-        ahead = rows + more + (_LINES * more if self.role == "profile" else 0.0)
+        ahead = rows + more + (_LINES_AHEAD * more if self.role == "profile" else 0.0)
         alone = self.budget.ranks == 1
         found = not (self.budget if alone else Budget(trace_only(), self.budget.ranks, lambda: 0.0)).affords(ahead)
         self.short |= found
         return found
 
-    def overflows(self) -> bool:
-        """Whether a window is open that a single step fills; looked at inside of steps that take long."""
-        if not self.recording or self.budget.now_s() - self.growth.began_s < _LONG_S:
+    def fetched(self) -> None:
+        """A batch is there: what was recorded so far of this step has no backward pass."""
+        self.rows_fetched = self.growth.rows(self.closed) if self._is_long() else 0.0
+
+    def overflows(self, backward: bool) -> bool:
+        """Whether a window is open that a single step fills; looked at inside of steps that take long.
+
+        backward: a backward pass begins, and will run about twice the ops of the forward pass.
+        """
+        if not self._is_long():
             return False
-        return not self.budget.affords(self.growth.rows(self.closed))
+        rows = self.growth.rows(self.closed)
+        return not self.budget.affords(rows + _OF_BACKWARD * max(rows - self.rows_fetched, 0.0) * backward)
+
+    def _is_long(self) -> bool:
+        return self.recording and self.budget.now_s() - self.growth.began_s >= _LONG_S
 
     def mark(self) -> Any:
         """An event on the device; None where no device is in use: the host's clock tells."""
@@ -269,7 +290,15 @@ class Window:
         self.growth.timing_ends(steps)
         self.on_timed()
         if self.settings.get("lines", True):
+            with self.budget.spending():
+                self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        if self.budget.affords_walk():
             self.observer.look()
+        else:
+            self.observer.why = "the script holds millions of objects, too many to look for its tensors among them"
+            self.notes.append(f"what ops read was not observed: {self.observer.why} (docs/capture.md, Bounds)")
 
     def finished(self) -> None:
         """What there is counts: the record may be written."""

@@ -1,0 +1,146 @@
+"""What capture may cost: fewer steps, no lines, nothing observed where a step has too many ops; and it says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from capture_runs import Captured, capture
+
+from advisor.capture.inside.windows.budget import FIXED_S, SHARE, Budget, Growth, allocated_bytes
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+
+class Clock:
+    """CPU time of a process, as a test sets it."""
+
+    def __init__(self) -> None:
+        self.s = 0.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def test_what_is_left_grows_with_the_script_and_shrinks_with_us() -> None:
+    """The script's own time counts, ours does not; what is written is paid for by the report."""
+    clock = Clock()
+    budget = Budget(True, 1, clock)
+    at_first = budget.left_s()
+    assert 0 < at_first < FIXED_S
+    clock.s = 10.0
+    assert budget.left_s() == pytest.approx(at_first + SHARE * 10)
+    with budget.spending():
+        clock.s = 12.0
+    assert budget.spent_s == 2.0
+    assert budget.left_s() == pytest.approx(at_first + SHARE * 10 - 2)
+    budget.written(100_000, 1.2)
+    assert budget.left_s() == pytest.approx(at_first + SHARE * 10 - 2 - 0.25)
+
+
+def test_rows_cost_what_the_first_window_took() -> None:
+    """12 µs for each of its rows; a small window says nothing. Where events become objects a row costs more."""
+    budget = Budget(True, 1, Clock())
+    before = budget.rows_s(100_000)
+    assert Budget(False, 1, Clock()).rows_s(100_000) > before
+    budget.written(100, 5.0)
+    assert budget.rows_s(100_000) == before
+    budget.written(100_000, 1.2)
+    assert budget.rows_s(100_000) == pytest.approx(1.2 + 0.25)
+
+
+def test_ranks_share_what_there_is() -> None:
+    """Of 5 s on one machine each of four ranks has a quarter."""
+    alone, one_of_four = (Budget(True, ranks, Clock()).left_s() for ranks in (1, 4))
+    assert one_of_four == pytest.approx(alone / 4)
+
+
+@pytest.mark.skipif(not allocated_bytes(), reason="needs a system that says how much memory is in use")
+def test_rows_are_told_from_the_memory_that_they_take(tmp_path: Path) -> None:
+    """Of 20,000 indexed writes: about as many as the trace has. Memory that the script takes is deducted."""
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True)
+    table, kept = torch.zeros(200, 100), []
+    growth = Growth()
+    growth.timing()
+    for _ in range(4):
+        kept.append(bytearray(1 << 20))
+    growth.timing_ends(4)
+    profiler.start()
+    growth.start()
+    for _ in range(2):
+        kept.append(bytearray(1 << 20))
+        for row in range(100):
+            for column in range(100):
+                table[row, column] = 1.0
+    found = growth.rows(2)
+    profiler.stop()
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    rows = sum(one["ph"] == "X" for one in json.loads((tmp_path / "trace.json").read_text())["traceEvents"])
+    assert rows > 60_000
+    assert found == pytest.approx(rows, rel=0.25)
+
+
+SCRIPT = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+table = torch.zeros(5)
+for step, (batch,) in enumerate(DataLoader(TensorDataset(torch.zeros(30, 8)), batch_size=1)):
+    for place in range(WRITES if FIRST <= step < LAST else 5):
+        table[place] = 1.0
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+    optimizer.step()
+print("over")
+"""
+
+
+def captured(folder: Path, writes: int, first: int, last: int) -> Captured:
+    """The script, with so many writes in some of its steps."""
+    script = folder / "many.py"
+    words = {"WRITES": writes, "FIRST": first, "LAST": last}
+    text = SCRIPT
+    for word, number in words.items():
+        text = text.replace(word, str(number))
+    script.write_text(text.replace("zeros(5)", f"zeros({writes})"))
+    done = capture(folder / "out", script)
+    assert (done.status, done.out, done.err) == (0, "over\n", "")
+    return done
+
+
+def test_a_step_of_very_many_ops_costs_a_bounded_number_of_rows(tmp_path: Path) -> None:
+    """One step instead of several; nothing is observed; what is left out is said; sizes are bounded."""
+    done = captured(tmp_path, 22_000, 0, 99)
+    steps = done.rank["steps"]["profiled_us"]
+    rows = sum(one.get("ph") == "X" for one in done.events())
+    assert len(steps) in (1, 2, 3)
+    assert 80_000 < rows < 330_000
+    assert not any(file["partial"] for file in done.rank["files"])
+    said = " | ".join(done.rank["notes"])
+    assert f"the window was closed after {len(steps)} step" in said
+    assert "what ops read was not observed" in said
+    assert "to observe what they read takes" in done.rank["reused"]["why"]
+    assert (done.folder / "run.json").stat().st_size < 100_000
+
+
+def test_a_window_ends_inside_of_a_step_that_fills_it(tmp_path: Path) -> None:
+    """400,000 rows before the backward pass of the first profiled step: its window holds no whole step."""
+    done = captured(tmp_path, 130_000, 14, 22)
+    assert any("a window was closed inside of a step" in note for note in done.rank["notes"])
+    [file] = done.rank["files"]
+    assert (file["steps"], file["partial"]) == ({}, True)
+    assert done.rank["steps"]["count"] == 30
+
+
+def test_scripts_of_a_usual_size_are_recorded_whole(tmp_path: Path) -> None:
+    """300 writes a step: all steps, lines, observed steps, and not a word."""
+    done = captured(tmp_path, 300, 0, 99)
+    assert done.rank["notes"] == []
+    assert len(done.rank["steps"]["profiled_us"]) >= 5
+    assert [file["role"] for file in done.rank["files"]] == ["profile", "lines"]
+    if "this torch" not in done.rank["reused"].get("why", ""):
+        assert done.rank["reused"]["ops"]
