@@ -119,6 +119,7 @@ def inside_backward(beginning: bool = False) -> bool:
         frame = frame.f_back
     return passes > beginning
 
+
 def watch_optimizers(stepped: Callable[[Any], None], began: Callable[[], None] = lambda: None) -> None:
     """began(), stepped(optimizer): a step begins, has returned. Not called inside code that torch.compile traces."""
     from torch.optim import optimizer as module

@@ -71,6 +71,7 @@ class Window:
         self.modules: Callable[[], dict[int, str]] = dict  # id of a module of the model -> its path
         self.observer = Observer(settings["folder"])
         self.rows_per_step = 0.0
+        self.unobserved = ""  # why no steps will be observed
 
     def prepare(self) -> bool:
         """Readies the profiler (its warm-up); False while the script's own profiler is at work."""
@@ -197,7 +198,8 @@ class Window:
         return STEPS if begun else 0
 
     def _observes(self) -> bool:
-        if self.observer.why:
+        if self.unobserved:
+            self.observer.why = self.unobserved
             return False
         takes_s = STEPS * self.rows_per_step * OBSERVED_ROW_US / 1e6
         if takes_s > self.budget.left_s():
@@ -297,8 +299,8 @@ class Window:
         if self.budget.affords_walk():
             self.observer.look()
         else:
-            self.observer.why = "the script holds millions of objects, too many to look for its tensors among them"
-            self.notes.append(f"what ops read was not observed: {self.observer.why} (docs/capture.md, Bounds)")
+            self.unobserved = "the script holds millions of objects, too many to look for its tensors among them"
+            self.notes.append(f"what ops read was not observed: {self.unobserved} (docs/capture.md, Bounds)")
 
     def finished(self) -> None:
         """What there is counts: the record may be written."""
