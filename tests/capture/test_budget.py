@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from capture_runs import Captured, capture
 
+from advisor.capture.inside.guards import hooks
 from advisor.capture.inside.windows.budget import FIXED_S, SHARE, Budget, Growth, allocated_bytes
 
 torch = pytest.importorskip("torch")
@@ -80,6 +82,26 @@ def test_rows_are_told_from_the_memory_that_they_take(tmp_path: Path) -> None:
     rows = sum(one["ph"] == "X" for one in json.loads((tmp_path / "trace.json").read_text())["traceEvents"])
     assert rows > 60_000
     assert found == pytest.approx(rows, rel=0.25)
+
+
+def test_a_pass_that_begins_is_told_from_one_that_runs() -> None:
+    """One pass on the stack runs, unless it is the one that begins; outside of passes there is none."""
+    seen = []
+    number = torch.ones((), requires_grad=True)
+    number.register_hook(lambda _: seen.append((hooks.inside_backward(), hooks.inside_backward(beginning=True))))
+    (number * 2).backward()
+    torch.autograd.grad(number * 2, number)
+
+    def ask() -> None:
+        seen.append((hooks.inside_backward(), hooks.inside_backward(beginning=True)))
+
+    # A frame as the engine is called from: its function's name, in a file of autograd.
+    code = compile("def backward(call): call()", torch.autograd.__file__, "exec")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    names["backward"](ask)
+    ask()
+    assert seen == [(True, False), (True, False), (True, False), (False, False)]
 
 
 SCRIPT = """
