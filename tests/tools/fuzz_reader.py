@@ -32,7 +32,7 @@ from kineto_variants import VARIANTS
 from advisor.errors import InputError
 from advisor.trace import intervals
 from advisor.trace.events import Trace
-from advisor.trace.read import kineto
+from advisor.trace.read import rows
 from advisor.trace.read.load import load
 
 REAL = Path(__file__).parents[2].parent / "shared" / "traces"
@@ -121,7 +121,7 @@ def _number(data: bytearray, rng: random.Random) -> None:
 def check(path: Path) -> str:
     """Reads one input; what it came to. Raises AssertionError where the reader says nonsense."""
     trace = _read(path)
-    with mock.patch.object(kineto, "scanner_of", return_value=None):
+    with mock.patch.object(rows, "scanner_of", return_value=None):
         other = _read(path)
     if isinstance(trace, str) or isinstance(other, str):
         assert trace == other, "refused by one of the two ways only"
