@@ -89,7 +89,7 @@ def test_a_pack_may_sort_its_rules_into_families(site: Path, trace: Path) -> Non
     outcomes = {outcome["rule"]: outcome for outcome in json.loads(done.stdout)["outcomes"]}
     assert outcomes["local-disk"]["status"] == "clear"
     assert outcomes["absent"]["status"] == "error"
-    assert "the package acme.rules.absent does not load" in outcomes["absent"]["reason"]
+    assert "the package acme.rules.absent failed to load" in outcomes["absent"]["reason"]
 
 
 def test_explain_and_rules_know_the_pack(site: Path) -> None:
