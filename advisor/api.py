@@ -13,6 +13,7 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.recorded_facts import LoaderFacts, OptimizerFacts
 from advisor.analyses.base.scale import Scale
+from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.communication import Communication, is_communication
 from advisor.analyses.communication.needless_reductions import NeedlessReductions
@@ -20,6 +21,7 @@ from advisor.analyses.communication.needless_search import NeedlessSearch
 from advisor.analyses.communication.parallelism import KindOfTalk, Parallelism
 from advisor.analyses.costs.batch_split import BatchSplit
 from advisor.analyses.costs.line_costs import LineCost, LineCosts
+from advisor.analyses.costs.price import Price, calm, less_by, refill_us
 from advisor.analyses.costs.replay import Replay, replayed_or
 from advisor.analyses.dataflow import backward_passes
 from advisor.analyses.dataflow.forwards_without_backward import (
@@ -236,6 +238,7 @@ __all__ = [
     "Passes",
     "PeakMemory",
     "Phases",
+    "Price",
     "Quantity",
     "RankFacts",
     "RankRecord",
@@ -259,6 +262,7 @@ __all__ = [
     "Source",
     "SparseProduct",
     "StateReads",
+    "StepOps",
     "StepTimes",
     "Steps",
     "StepsSummary",
@@ -280,6 +284,7 @@ __all__ = [
     "alike",
     "backward_of",
     "backward_passes",
+    "calm",
     "constant",
     "dataclass",
     "dims_of",
@@ -297,10 +302,12 @@ __all__ = [
     "is_communication",
     "is_layer",
     "is_network",
+    "less_by",
     "live_ops",
     "lookup",
     "nodes_of",
     "outermost",
+    "refill_us",
     "replayed_or",
     "shapes",
     "shapes_in",

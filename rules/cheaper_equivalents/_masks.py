@@ -6,23 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
-    Breakdown,
     Category,
     Mask,
-    Nesting,
+    Price,
     Saving,
-    Scale,
-    Steps,
-    Trace,
-    Undilated,
+    StepOps,
     backward_of,
     constant,
     dims_of,
     dtypes_of,
     sizes,
 )
-
-from ..shared._costs import of_long_ops
 
 Ints = npt.NDArray[np.int64]
 FLASH_ON_CPU = "aten::_scaled_dot_product_flash_attention_for_cpu"
@@ -38,30 +32,25 @@ _COMBINED = (
 
 
 def on_cpu(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    nesting: Nesting,
-    undilated: Undilated | None,
+    recorded: StepOps,
+    price: Price,
     rows: Ints,
     tokens: int,
 ) -> tuple[Saving, float]:
     """What the flag gives back on a CPU, and what these calls and their backward pass take, profiled µs per step."""
-    events = trace.events
+    events, nesting = recorded.events, recorded.nesting
     ahead = np.flatnonzero(events.exactly(FLASH_ON_CPU) & np.isin(nesting.parent, rows))
     calls = nesting.parent[ahead]
     # Beside the kernel lies what turns a mask of flags into one of numbers: a call without a mask has none of it.
     beside = events.of(Category.CPU_OP) & np.isin(nesting.parent, calls)
     beside[ahead] = False
-    beside_us = steps.per_step_us(float(events.dur_ns[beside].sum()))
+    beside_us = recorded.us(np.flatnonzero(beside))
     fused = np.concatenate((ahead, backward_of(events, calls)))
-    fused_us = steps.per_step_us(float(events.dur_ns[fused].sum()))
+    fused_us = recorded.us(fused)
     kept = kept_on_cpu(tokens)
-    bound_us = breakdown.us("forward") + breakdown.us("backward")
     low_us, high_us = (beside_us + fused_us * (1 - left) for left in (kept, kept * _NO_MASK))
     how = "low: no fully masked blocks of scores, no conversion of the mask's dtype; high: plus no reads of the mask"
-    saving = of_long_ops(scale, undilated, min(low_us, bound_us), min(high_us, bound_us), how)
+    saving = price.long_ops((low_us, high_us), ("forward", "backward"), how)
     return saving, fused_us + beside_us
 
 
@@ -73,18 +62,18 @@ def kept_on_cpu(tokens: int) -> float:
     return float(((ends - first) * seen).sum() / tokens**2)
 
 
-def is_causal(masks: list[Mask], tokens: int, trace: Trace, nesting: Nesting, rows: Ints) -> bool:
+def is_causal(masks: list[Mask], tokens: int, recorded: StepOps, rows: Ints) -> bool:
     """Whether the mask of these calls is known to be causal: every mask is that was seen and that it may be a part of.
 
     What is made of several masks may never have been held by a module.
     """
-    events = trace.events
+    events = recorded.events
     forms = {one.form for one in masks if one.tokens >= tokens}
     types = {str(dtypes_of(events, row)[3:4]) for row in rows.tolist()}
     spelling = "seen" if types == {"['bool']"} else "added"
     if spelling not in forms or "other" in forms or len(types) != 1:
         return False
-    combined = np.flatnonzero(events.exactly(*_COMBINED) & nesting.outermost)
+    combined = np.flatnonzero(events.exactly(*_COMBINED) & recorded.nesting.outermost)
     kinds, first = np.unique(events.dims[combined], return_index=True)
     shapes = (dims_of(events, int(row)) for row in combined[first[kinds >= 0]])
     return not any(sizes(dims, at)[-2:] == (tokens, tokens) for dims in shapes for at in range(len(dims)))

@@ -34,26 +34,21 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
+    Price,
     Readers,
-    Saving,
     Scale,
+    StepOps,
     Steps,
-    Trace,
-    Undilated,
     draw,
+    edits,
     nodes_of,
-    outermost,
 )
 
-from ..shared._costs import launched_us, less_by, taken_us
 from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
 from ._all_pairs import Kind, all_pairs, instead_us
@@ -64,40 +59,31 @@ Ints = npt.NDArray[np.int64]
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
+    price: Price,
     lines: Lines | None,
     readers: Readers | None,
     *,
     min_share: float = 0.03,  # one line to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events = trace.events
-    ops = outermost(trace, steps, nesting, links)
+    events, ops = recorded.events, recorded.outermost
     found = list(all_pairs(events, ops, readers))
     if not found:
         return
     backward = [nodes_of(events, ops, np.array(one.rows, np.int64)) for one in found]
     rows = np.unique(np.concatenate([*(np.array(one.rows, np.int64) for one in found), *backward]))
-    if breakdown.on_device:
-        claims: tuple[str, ...] = ("compute",)
-        spent_us = launched_us(trace, steps, nesting, links, rows)
-        saving = scale.saving(
-            0.0, spent_us, "low: nothing, as it was not measured on a device; high: all of the comparisons"
-        )
+    claims, spent_us, gone = price.claims("forward", "backward", "other_ops"), price.spent_us(rows), edits.remove(rows)
+    if price.on_device:
+        how = "low: nothing, as it was not measured on a device; high: all of the comparisons"
+        saving = price.saving([], [gone], claims, how)
     else:
-        claims = ("forward", "backward", "other_ops")
-        spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
-        low_us, high_us = taken_us(trace, steps, scale, undilated, rows)
         how = "these ops and their backward pass, minus a matrix multiplication, relative to an elementwise op as "
         how += "measured for seven sizes on a CPU"
         instead = [instead_us(events, one, bool(len(nodes))) for one, nodes in zip(found, backward, strict=True)]
         least_us, most_us = (scale.factor * sum(ends) / steps.count for ends in zip(*instead, strict=True))
-        saving = less_by(Saving(low_us, high_us, "modelled", how), (least_us, most_us))
+        saving = price.divided([gone], [gone], claims, how, instead_us=(least_us, most_us))
     if saving.high_us < min_share * scale.step_us:
         return
     largest = max(found, key=lambda one: math.prod(one.shape))
@@ -114,7 +100,7 @@ def check(
         facts={"comparisons": len(found) / steps.count, "numbers": math.prod(largest.shape), "spent_us": spent_us},
         fix=_FIXES[largest.kind],
         claims=claims,
-        at_most="low" if breakdown.on_device else "high",  # what a device takes for the product nobody has timed
+        at_most="low" if price.on_device else "high",  # what a device takes for the product nobody has timed
     )
 
 

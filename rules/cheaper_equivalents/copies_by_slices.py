@@ -30,28 +30,24 @@ import numpy.typing as npt
 
 from advisor.api import (
     OPTIMIZER,
-    Breakdown,
     Ev,
     Events,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
-    Saving,
+    Price,
     Scale,
+    StepOps,
     Steps,
-    Trace,
-    Undilated,
     backward_passes,
     dataclass,
     dims_of,
     draw,
+    edits,
     sizes,
 )
 
-from ..shared._costs import launched_us, taken_us
 from ..shared._places import first_line, place
 from ..shared._words import percent, plural, time
 
@@ -81,39 +77,32 @@ class _Table:
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
+    price: Price,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # a list in place of a table: below 3 % of the step the gain is within the noise
 ) -> Iterator[Finding]:
     tables = [
         table
-        for one in backward_passes.passes(trace, steps, nesting)
-        for table in _tables(trace.events, one.nodes)
+        for one in backward_passes.passes(recorded.trace, steps, recorded.nesting)
+        for table in _tables(recorded.events, one.nodes)
         if _is_filled(table)
     ]
     if not tables:
         return
-    events = trace.events
+    events = recorded.events
     calls = np.array([row for table in tables for row in table.calls], np.int64)
-    claims: tuple[str, ...] = ("compute",) if breakdown.on_device else ("backward",)
-    if breakdown.on_device:
-        spent_us = launched_us(trace, steps, nesting, links, calls)
-        saving = scale.saving(spent_us, spent_us, "what the backward nodes of these writes launch")
-    else:
-        spent_us = steps.per_step_us(float(events.dur_ns[calls].sum()))
-        low_us, high_us = taken_us(trace, steps, scale, undilated, calls)
+    claims, spent_us = price.claims("backward"), price.spent_us(calls)
+    quick, how = 1.0, "what the backward nodes of these writes launch"
+    if not price.on_device:
         quick_ns = sum(_quickest_ns(events, table) * len(table.calls) for table in tables)
-        quick = quick_ns / int(events.dur_ns[calls].sum())
+        quick = min(quick_ns / int(events.dur_ns[calls].sum()), 1.0)
         how = "low: each node takes as long as the fastest of the copies, into memory that is already mapped; "
         how += "high: as long as it took, much of it into newly allocated memory"
-        saving = Saving(low_us * min(quick, 1.0), high_us, "modelled", how)
+    saving = price.divided([edits.scale(calls, 1 - quick)], [edits.remove(calls)], claims, how)
     if saving.high_us < min_share * scale.step_us:
         return
     largest = max(tables, key=lambda one: len(one.calls) * math.prod(one.shape))
@@ -135,7 +124,7 @@ def check(
             "outputs = []\nfor t in range(length):\n    outputs.append(scores)\noutputs = torch.stack(outputs, 1)",
         ),
         claims=claims,
-        at_most="medium" if breakdown.on_device else "high",  # no device has confirmed it
+        at_most="medium" if price.on_device else "high",  # no device has confirmed it
     )
 
 

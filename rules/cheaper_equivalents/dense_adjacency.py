@@ -23,7 +23,6 @@ order, so results differ in the last digits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,27 +30,23 @@ import numpy as np
 from advisor.api import (
     BACKWARD,
     FORWARD,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
+    Price,
     RankRecord,
     Scale,
     SparseProduct,
+    StepOps,
     Steps,
-    Trace,
-    Undilated,
     constant,
     dims_of,
     draw,
     sizes,
 )
 
-from ..shared._costs import launched_us, less_by, of_long_ops, refill_us
 from ..shared._places import first_line, place
 from ..shared._words import percent, plural, time
 
@@ -68,38 +63,29 @@ _Factors = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     lines: Lines,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
     record: RankRecord,
     *,
     min_share: float = 0.05,  # the matrix needs another format and other calls, which less does not justify
 ) -> Iterator[Finding]:
-    found = list(_rows(trace, nesting, links, record.sparse_products))
+    found = list(_rows(recorded, record.sparse_products))
     if not found:
         return
     rows = np.array([row for row, _, _ in found], np.int64)
-    if breakdown.on_device:
-        dense_us = launched_us(trace, steps, nesting, links, rows)
-        claims: tuple[str, ...] = ("compute",)
-    else:
-        dense_us = steps.per_step_us(float(trace.events.dur_ns[rows].sum()))
-        claims = ("forward", "backward", "other_ops")
-    dense_us = min(dense_us, sum(breakdown.us(part) for part in claims))
+    claims = price.claims("forward", "backward", "other_ops")
+    dense_us = min(price.spent_us(rows), price.measured_us(claims))
     saving, sparse_us = None, _sparse_us(found, steps)
-    if not breakdown.on_device and sparse_us is not None:
+    if not price.on_device and sparse_us is not None:
         how = (
             "these multiplications minus the same ones with the sparse matrix, as timed in this run; low: with half as "
             "much again for overhead; high: plus what the dense matrix evicts from the caches"
         )
-        saving = less_by(of_long_ops(scale, undilated, dense_us, dense_us, how), (sparse_us, _AROUND * sparse_us))
-        high_us = min(saving.high_us + refill_us(scale.step_us - saving.high_us), scale.step_us)
-        saving = replace(saving, high_us=high_us) if saving.high_us else saving
+        instead_us = sparse_us, _AROUND * sparse_us
+        saving = price.refilled(price.long_ops((dense_us, dense_us), claims, how, instead_us=instead_us))
     if (saving.high_us if saving else scale.scaled(dense_us)) < min_share * scale.step_us:
         return
     largest = max((one for _, one, _ in found), key=lambda one: one.rows * one.columns)
@@ -121,17 +107,17 @@ def check(
             "x = torch.sparse.mm(adjacency, x)",
         ),
         claims=claims,
-        at_most="low" if breakdown.on_device else "high",  # what a device takes for a sparse product nobody has timed
+        at_most="low" if price.on_device else "high",  # what a device takes for a sparse product nobody has timed
     )
 
 
-def _rows(trace: Trace, nesting: Nesting, links: Links, known: list[SparseProduct]) -> Iterator[_Row]:
+def _rows(recorded: StepOps, known: list[SparseProduct]) -> Iterator[_Row]:
     """The products with such a matrix within the steps, innermost ops."""
     if not known:
         return
-    events = trace.events
-    backward = nesting.ancestor(events.named(_NODE)) >= 0
-    rows = np.flatnonzero(events.exactly("aten::mm", "aten::addmm") & links.inside)
+    events = recorded.events
+    backward = recorded.nesting.ancestor(events.named(_NODE)) >= 0
+    rows = np.flatnonzero(events.exactly("aten::mm", "aten::addmm") & recorded.links.inside)
     forward: dict[_Factors, SparseProduct] = {((one.rows, one.columns), (one.columns, one.width)): one for one in known}
     turned: dict[_Factors, SparseProduct] = {((one.columns, one.rows), (one.rows, one.width)): one for one in known}
     for row in rows.tolist():

@@ -31,7 +31,6 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     SYNC,
-    Breakdown,
     Category,
     Device,
     Drawing,
@@ -43,24 +42,18 @@ from advisor.api import (
     Lines,
     Links,
     Missing,
-    Nesting,
+    Price,
     RankRecord,
-    Replay,
     Saving,
-    Scale,
-    Steps,
-    Trace,
-    Undilated,
+    StepOps,
     backward_of,
     constant,
     dims_of,
     draw,
     edits,
-    replayed_or,
     sizes,
 )
 
-from ..shared._costs import launched, launched_us
 from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._masks import FLASH_ON_CPU, is_causal, on_cpu
@@ -71,41 +64,36 @@ Ints = npt.NDArray[np.int64]
 _ATTENTION = "aten::scaled_dot_product_attention"
 # Shorter sequences have few scores to leave out.
 _TOKENS, _TOKENS_ON_CPU = 512, 1024
-# Share of attention that a causal mask as a flag saves on a device.
-_SAVED = constant("device.mask_share").range
+# Most of attention that a causal mask as a flag saves on a device.
+_SAVED = constant("device.mask_share").range[1]
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    device: Device,
-    nesting: Nesting,
-    links: Links,
-    record: RankRecord | None,
-    undilated: Undilated | None,
-    replay: Replay | None,
+    recorded: StepOps,
+    price: Price,
     lines: Lines | None,
+    device: Device,
+    record: RankRecord | None,
     *,
     min_share: float = 0.03,  # of the step: one argument, but one has to know what the mask contains
 ) -> Iterator[Finding]:
+    steps, scale, on_device = recorded.steps, price.scale, price.on_device
     masks = record.masks if record else []
-    if not device.measured and (breakdown.on_device or not masks):
+    if not device.measured and (on_device or not masks):
         raise Missing(device.why)
-    events = trace.events
+    events = recorded.events
     if (events.dims < 0).all():
         raise Missing("the trace has no shapes; record with record_shapes=True, or capture with `advisor run`")
-    rows = _masked(events, links, _TOKENS if breakdown.on_device else _TOKENS_ON_CPU)
+    rows = _masked(events, recorded.links, _TOKENS if on_device else _TOKENS_ON_CPU)
     if not len(rows):
         return
     tokens = sizes(dims_of(events, int(rows[0])), 0)[-2]
-    known = is_causal(masks, tokens, trace, nesting, rows)
-    if breakdown.on_device:
-        saving, spent_us = _on_device(trace, steps, breakdown, scale, nesting, links, replay, rows)
+    known = is_causal(masks, tokens, recorded, rows)
+    if on_device:
+        saving, spent_us = _on_device(recorded, price, rows)
     elif known:
         rows = rows[events.dims[rows] == events.dims[rows[0]]]
-        saving, spent_us = on_cpu(trace, steps, breakdown, scale, nesting, undilated, rows, tokens)
+        saving, spent_us = on_cpu(recorded, price, rows, tokens)
     else:
         return
     if saving.high_us < min_share * scale.step_us:
@@ -127,36 +115,17 @@ def check(
             "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
             "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
         ),
-        claims=("compute",) if breakdown.on_device else ("forward", "backward"),
-        at_most="medium" if breakdown.on_device else "high",  # what a kernel with the flag takes there is not known
+        claims=price.claims("forward", "backward"),
+        at_most="medium" if on_device else "high",  # what a kernel with the flag takes there is not known
     )
 
 
-def _on_device(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    replay: Replay | None,
-    rows: Ints,
-) -> tuple[Saving, float]:
+def _on_device(recorded: StepOps, price: Price, rows: Ints) -> tuple[Saving, float]:
     """What the flag gives back on a device, and what these calls and their backward pass take there, µs per step."""
-    both = np.concatenate((rows, backward_of(trace.events, rows)))
-    bound_us = breakdown.us("compute")
-    spent_us = launched_us(trace, steps, nesting, links, both)
+    both = np.concatenate((rows, backward_of(recorded.events, rows)))
     how = "high: half of the scores are skipped, as a causal mask removes them; low: nothing, for any other mask"
-    least, most = (min(spent_us * share, bound_us) for share in _SAVED)
-    saving = replayed_or(
-        scale.saving(least, most, how),
-        replay,
-        [],
-        [edits.scale(launched(trace, nesting, links, both), 1 - _SAVED[1])],
-        how,
-        scale.scaled(bound_us),
-    )
-    return saving, spent_us
+    less = edits.scale(recorded.launched(both), 1 - _SAVED)
+    return price.saving([], [less], price.claims(), how), price.spent_us(both)
 
 
 def _masked(events: Events, links: Links, least: int) -> Ints:

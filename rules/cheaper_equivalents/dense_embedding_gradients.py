@@ -32,29 +32,23 @@ from advisor.api import (
     ELEMENTWISE,
     FORWARD,
     OPTIMIZER,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
     OptimizerFacts,
-    Replay,
+    Price,
     Saving,
-    Scale,
+    StepOps,
     Steps,
     Trace,
-    Undilated,
     constant,
     draw,
     edits,
-    replayed_or,
-    union,
+    refill_us,
 )
 
-from ..shared._costs import launched_us, less_by, refill_us, widened
 from ..shared._places import place
 from ..shared._words import count, percent, time
 from ._embedding_tables import Table, tables_of
@@ -80,46 +74,29 @@ _KNOWN = (
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
+    recorded: StepOps,
+    price: Price,
     lines: Lines,
-    nesting: Nesting,
-    links: Links,
     facts: OptimizerFacts | None,
-    undilated: Undilated | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.03,  # the optimizer may have to change, which less than 3 % of the step does not justify
     max_touched: float = 0.1,  # a sparse row costs several times a dense one, so above a tenth nothing is sure
 ) -> Iterator[Finding]:
-    names = [one.name for one in facts.optimizers] if facts else _optimizers(trace)
-    for (height, width), table in tables_of(trace, lines, nesting, links).items():
+    steps, scale = recorded.steps, price.scale
+    names = [one.name for one in facts.optimizers] if facts else _optimizers(recorded.trace)
+    for (height, width), table in tables_of(recorded.trace, lines, recorded.nesting, recorded.links).items():
         touched = table.looked_up / steps.count / height
         if touched > max_touched or not table.rows:
             continue
         rows = np.array(sorted(set(table.rows)), np.int64)
-        claims: tuple[str, ...]
-        if breakdown.on_device:
-            claims = ("compute",)
-            spent_us = launched_us(trace, steps, nesting, links, rows)
-        else:
-            spent_us, claims = steps.per_step_us(float(trace.events.dur_ns[rows].sum())), ("backward", "optimizer")
-        bound_us = sum(breakdown.us(part) for part in claims)
-        instead = None if breakdown.on_device else _instead_us(table, width, names, steps)
-        high_us = min(spent_us, bound_us)
+        claims, spent_us = price.claims("backward", "optimizer"), price.spent_us(rows)
+        instead = None if price.on_device else _instead_us(table, width, names, steps)
         least = 1.0 if instead else min((_LEAST.get(name, 0.0) for name in names), default=0.0)
         how = _KNOWN if instead else _MEASURED
-        less = edits.scale(rows, 1 - least)
-        modelled = scale.saving(high_us * least, high_us, how)
-        saving = replayed_or(modelled, replay, [less], [edits.remove(rows)], how, scale.scaled(bound_us))
-        if not breakdown.on_device:
-            spans = union(trace.events.start_ns[rows], trace.events.end_ns[rows])
-            saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
-            saving = less_by(saving, instead or (0.0, 0.0))
-            if instead:
-                saving = _with_memory(saving, height * width, scale, undilated)
+        less, gone = edits.scale(rows, 1 - least), edits.remove(rows)
+        saving = price.saving([less], [gone], claims, how, instead_us=instead or (0.0, 0.0))
+        if instead:
+            saving = _with_memory(saving, height * width, price)
         if saving.high_us < min_share * scale.step_us:
             continue
         yield Finding(
@@ -148,13 +125,13 @@ def _instead_us(table: Table, width: int, names: list[str], steps: Steps) -> tup
     return ends[0], ends[1]
 
 
-def _with_memory(saving: Saving, numbers: int, scale: Scale, undilated: Undilated | None) -> Saving:
+def _with_memory(saving: Saving, numbers: int, price: Price) -> Saving:
     """The saving with a high end that holds what a gradient as large as the table does to memory."""
-    more_us = refill_us(scale.step_us - saving.high_us) if numbers >= _CACHED else 0.0
+    more_us = refill_us(price.scale.step_us - saving.high_us) if numbers >= _CACHED else 0.0
     # Giving so much memory back takes the loop time in no op, and less while the profiler keeps its own memory there.
-    rest = [part for part in undilated.parts if part.name == "rest"] if undilated else []
+    rest = [part for part in price.undilated.parts if part.name == "rest"]
     more_us += sum(max(part.plain_us - part.recorded_us, 0.0) for part in rest)
-    return replace(saving, high_us=min(saving.high_us + more_us, scale.step_us))
+    return replace(saving, high_us=min(saving.high_us + more_us, price.scale.step_us))
 
 
 def _needs_other_optimizer(names: list[str]) -> bool:

@@ -36,26 +36,22 @@ from advisor.api import (
     ELEMENTWISE,
     FORWARD,
     GEMM,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
+    Price,
     Readers,
     Saving,
     Scale,
+    StepOps,
     Steps,
-    Trace,
-    Undilated,
     constant,
     draw,
-    outermost,
+    edits,
 )
 
-from ..shared._costs import launched_us, less_by, taken_us
 from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
 from ._targets import DenseTargets, dense_targets, instead_ns, quickest_ns
@@ -70,32 +66,26 @@ _CALLS_US, _CALLS_PLAIN_US = constant("calls.smoothed_loss_us").range, constant(
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
+    price: Price,
     lines: Lines | None,
     readers: Readers,
     *,
     min_share: float = 0.03,  # one call to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events = trace.events
-    ops = outermost(trace, steps, nesting, links)
+    events, ops = recorded.events, recorded.outermost
     found = [one for one in dense_targets(events, ops, readers) if math.prod(one.shape) >= _LEAST_NUMBERS]
     if not found:
         return
     rows = np.unique(np.array([row for one in found for row in (*one.rows, *one.nodes)], np.int64))
-    if breakdown.on_device:
-        claims: tuple[str, ...] = ("compute",)
-        spent_us = launched_us(trace, steps, nesting, links, rows)
-        saving = scale.saving(0.0, spent_us, "low: nothing, as it was not measured on a device; high: all of these ops")
+    claims, spent_us = price.claims("forward", "backward", "other_ops"), price.spent_us(rows)
+    if price.on_device:
+        how = "low: nothing, as it was not measured on a device; high: all of these ops"
+        saving = price.saving([], [edits.remove(rows)], claims, how)
     else:
-        claims = ("forward", "backward", "other_ops")
-        spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
-        saving = _on_host(trace, steps, scale, undilated, found, rows)
+        saving = _on_host(price, found, rows, claims)
     if saving.high_us < min_share * scale.step_us:
         return
     largest = max(found, key=lambda one: math.prod(one.shape))
@@ -117,7 +107,7 @@ def check(
         },
         fix=_SMOOTHED if largest.smoothed else _PLAIN,
         claims=claims,
-        at_most="low" if breakdown.on_device else "high",  # what the loss takes on a device nobody has timed
+        at_most="low" if price.on_device else "high",  # what the loss takes on a device nobody has timed
     )
 
 
@@ -136,26 +126,23 @@ _PLAIN = Fix(
 )
 
 
-def _on_host(
-    trace: Trace, steps: Steps, scale: Scale, undilated: Undilated | None, found: Sequence[DenseTargets], rows: Ints
-) -> Saving:
+def _on_host(price: Price, found: Sequence[DenseTargets], rows: Ints, claims: Sequence[str]) -> Saving:
     """What these ops take, less what the loss does instead.
 
     Large tensors are new memory again and again, and who asks for it first in a step waits for the system. low: that
     waiting stays, with other ops, as where each of these is as quick as its quickest; high: it goes with them.
     """
-    events = trace.events
+    events = price.ops.events
     quick_ns = quickest_ns(events, rows)
     fewest_ns, most_ns = instead_ns(events, found)
-    low_us, high_us = taken_us(trace, steps, scale, undilated, rows)
     all_ns = max(float(events.dur_ns[rows].sum()), 1.0)
-    low_us *= max(quick_ns - most_ns, 0.0) / all_ns
-    high_us *= max(all_ns - fewest_ns, 0.0) / all_ns
+    least, most = (max(ns, 0.0) / all_ns for ns in (quick_ns - most_ns, all_ns - fewest_ns))
     how = "high: these ops and their backward pass, minus the passes over the logits that the loss makes instead; low: "
     how += "each op in its shortest time, since another op may then pay for allocating memory"
     calls = [_CALLS_US if one.smoothed else _CALLS_PLAIN_US for one in found]
-    least_us, most_us = (sum(ends) / steps.count for ends in zip(*calls, strict=True))
-    return less_by(Saving(min(low_us, high_us), high_us, "modelled", how), (least_us, most_us))
+    least_us, most_us = (sum(ends) / price.ops.steps.count for ends in zip(*calls, strict=True))
+    slow, quick = ([edits.scale(rows, 1 - share)] for share in (least, most))
+    return price.divided(slow, quick, claims, how, instead_us=(least_us, most_us))
 
 
 def _op(name: str, *dims: list[int], **args: Any) -> Ev:

@@ -29,26 +29,23 @@ import numpy.typing as npt
 from advisor.api import (
     BACKWARD,
     FORWARD,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
     ObservedOps,
-    Saving,
+    Price,
     Scale,
+    StepOps,
     Steps,
     Trace,
-    Undilated,
     constant,
     dataclass,
     draw,
+    edits,
 )
 
-from ..shared._costs import launched_us, taken_us
 from ..shared._places import first_line, place
 from ..shared._words import count, percent, plural, time
 
@@ -78,13 +75,10 @@ class _Sort:
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
+    price: Price,
     lines: Lines | None,
     observed: ObservedOps,
     *,
@@ -94,20 +88,17 @@ def check(
     if not found:
         return
     rows = np.concatenate([one.rows for one in found])
-    if breakdown.on_device:
-        claims: tuple[str, ...] = ("compute",)
-        spent_us = launched_us(trace, steps, nesting, links, rows)
-        saving = scale.saving(0.0, spent_us, "low: nothing, as it was not measured on a device; high: all of the sort")
+    claims, spent_us = price.claims("forward", "other_ops"), price.spent_us(rows)
+    if price.on_device:
+        how = "low: nothing, as it was not measured on a device; high: all of the sort"
+        saving = price.saving([], [edits.remove(rows)], claims, how)
     else:
-        claims = ("forward", "other_ops")
-        spent_us = steps.per_step_us(float(trace.events.dur_ns[rows].sum()))
-        low, high = taken_us(trace, steps, scale, undilated, rows)
-        least, most = _left(trace, found)
+        least, most = _left(recorded.trace, found)
         how = "the sorts, minus the most and the least that topk took of a sort's time on a CPU, for as large a part"
-        saving = Saving(low * (1 - most), high * (1 - least), "modelled", how)
+        saving = price.divided([edits.scale(rows, most)], [edits.scale(rows, least)], claims, how)
     if saving.high_us < min_share * scale.step_us:
         return
-    largest = max(found, key=lambda one: int(trace.events.dur_ns[one.rows].sum()))
+    largest = max(found, key=lambda one: int(recorded.events.dur_ns[one.rows].sum()))
     where = first_line(lines, largest.rows) if lines else None
     yield Finding(
         message=(
@@ -125,7 +116,7 @@ def check(
             f"index = distance.topk({largest.read}, dim=-1, largest=False).indices",
         ),
         claims=claims,
-        at_most="low" if breakdown.on_device else "high",  # what topk takes on a device nobody has timed
+        at_most="low" if price.on_device else "high",  # what topk takes on a device nobody has timed
     )
 
 

@@ -33,27 +33,23 @@ import numpy.typing as npt
 from advisor.api import (
     BACKWARD,
     FORWARD,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
+    Price,
     Readers,
-    Saving,
     Scale,
+    StepOps,
     Steps,
     Trace,
-    Undilated,
     backward_of,
     constant,
     draw,
-    outermost,
+    edits,
 )
 
-from ..shared._costs import launched_us, less_by, taken_us
 from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
 from ._late_layers import Kind, LateLayer, late_layers
@@ -66,34 +62,33 @@ _CALL_US = constant("calls.small_layer_us").value
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
+    price: Price,
     lines: Lines | None,
     readers: Readers,
     *,
     min_share: float = 0.03,  # two lines to exchange; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events = trace.events
     by_kind: dict[Kind, list[LateLayer]] = defaultdict(list)
-    for one in late_layers(events, outermost(trace, steps, nesting, links), readers):
+    for one in late_layers(recorded.events, recorded.outermost, readers):
         by_kind[one.kind].append(one)
-    claims: tuple[str, ...] = ("compute",) if breakdown.on_device else ("forward", "backward", "other_ops")
+    claims = price.claims("forward", "backward", "other_ops")
     for kind, found in by_kind.items():
         parts = [part for one in found for part in one.parts]
         rows = np.unique(np.concatenate([part for part, _, _ in parts]))
-        if breakdown.on_device:
-            spent_us = launched_us(trace, steps, nesting, links, rows)
-            least_us, most_us = (_launched_us(trace, steps, nesting, links, parts, end) for end in (0, 1))
-            how = "in proportion to the remaining work; low: the remaining work takes twice its share"
-            saving = scale.saving(max(least_us, 0.0), max(most_us, 0.0), how)
-        else:
-            spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
-            saving = _saving(trace, steps, scale, undilated, found, rows)
+        spent_us = price.spent_us(rows)
+        least, most = ([edits.scale(part, 1 - ends[end]) for part, *ends in parts] for end in (0, 1))
+        how = "in proportion to the remaining work; low: the remaining work takes twice its share"
+        most_us = 0.0
+        if not price.on_device:
+            how = (
+                "these ops and their backward pass in proportion to the remaining work; low: the remaining work takes "
+            )
+            how += "twice its share, and each additional layer as long as the fastest other one"
+            most_us = sum(one.calls * _call_us(recorded.trace, one, found, scale) for one in found) / steps.count
+        saving = price.divided(least, most, claims, how, instead_us=(0.0, most_us))
         if saving.high_us < min_share * scale.step_us:
             continue
         largest = max(found, key=lambda one: one.layer.positions * one.layer.before)
@@ -111,7 +106,7 @@ def check(
             facts={"layers": len(found) / steps.count, "growth": largest.growth, "spent_us": spent_us},
             fix=_FIXES[kind],
             claims=claims,
-            at_most="medium" if breakdown.on_device else "high",  # no device has confirmed the proportions
+            at_most="medium" if price.on_device else "high",  # no device has confirmed the proportions
         )
 
 
@@ -134,20 +129,6 @@ _FIXES: dict[Kind, Fix] = {
 }
 
 
-def _saving(
-    trace: Trace, steps: Steps, scale: Scale, undilated: Undilated | None, found: list[LateLayer], rows: Ints
-) -> Saving:
-    """What goes of these ops of the loop's thread, less the calls that come."""
-    took = trace.events.dur_ns
-    goes = [sum(float(took[part].sum()) * ends[end] for one in found for part, *ends in one.parts) for end in (0, 1)]
-    shares = [max(ns / float(took[rows].sum()), 0.0) for ns in goes]
-    low_us, high_us = taken_us(trace, steps, scale, undilated, rows)
-    how = "these ops and their backward pass in proportion to the remaining work; low: the remaining work takes twice "
-    how += "its share, and each additional layer as long as the fastest other one"
-    most_us = sum(one.calls * _call_us(trace, one, found, scale) for one in found) / steps.count
-    return less_by(Saving(low_us * min(shares), high_us * shares[1], "modelled", how), (0.0, most_us))
-
-
 def _call_us(trace: Trace, late: LateLayer, found: list[LateLayer], scale: Scale) -> float:
     """What one more small layer takes with its backward pass: the quickest of its kind in this script."""
     events, own = trace.events, late.layer.row
@@ -159,18 +140,6 @@ def _call_us(trace: Trace, late: LateLayer, found: list[LateLayer], scale: Scale
         return _CALL_US if backward else _CALL_US / 4
     quickest = float(events.dur_ns[others].min())
     return min(quickest * (1 + backward / forward), forward + backward) / 1e3 * scale.factor
-
-
-def _launched_us(
-    trace: Trace, steps: Steps, nesting: Nesting, links: Links, parts: list[tuple[Ints, float, float]], end: int
-) -> float:
-    """Device time that goes, at one end."""
-    by_share: dict[float, list[Ints]] = defaultdict(list)
-    for rows, *ends in parts:
-        by_share[ends[end]].append(rows)
-    return sum(
-        share * launched_us(trace, steps, nesting, links, np.concatenate(rows)) for share, rows in by_share.items()
-    )
 
 
 def _op(name: str, number: int, dims: list[Any], values: list[str] | None = None, strides: Any = None) -> Ev:

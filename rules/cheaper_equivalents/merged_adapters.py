@@ -28,7 +28,6 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
-    Breakdown,
     Category,
     Ev,
     Events,
@@ -36,20 +35,20 @@ from advisor.api import (
     Finding,
     Fix,
     Lines,
-    Links,
     Nesting,
+    Price,
     Scale,
+    StepOps,
     Steps,
     Trace,
-    Undilated,
     backward_passes,
     dataclass,
     dims_of,
     draw,
+    less_by,
     sizes,
 )
 
-from ..shared._costs import launched_us, less_by, of_long_ops
 from ..shared._places import place
 from ..shared._words import percent, plural, time
 
@@ -71,37 +70,27 @@ _RESULTS, _INPUTS = 10, 6
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
+    price: Price,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # a forward method to change: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    found = _merged(trace, steps, nesting)
+    found = _merged(recorded.trace, steps, recorded.nesting)
     if not found:
         return
     rows = np.unique(np.concatenate([one.rows for one in found]))
-    claims = ("compute",) if breakdown.on_device else ("forward", "backward", "other_ops")
-    bound_us = sum(breakdown.us(part) for part in claims)
-
-    def spent(of: Ints) -> float:
-        if breakdown.on_device:
-            return launched_us(trace, steps, nesting, links, of)
-        return steps.per_step_us(float(trace.events.dur_ns[of].sum()))
-
-    spent_us = min(spent(rows), bound_us)
+    claims = price.claims("forward", "backward", "other_ops")
+    spent_us = min(price.spent_us(rows), price.measured_us(claims))
     # At the layers' own rate for operations, and at that of the elementwise ops for what is read and written.
-    least_us = sum(_INSTEAD * spent(one.layer) * one.products for one in found)
-    most_us = least_us + sum(spent(one.elementwise) * one.activations for one in found)
+    least_us = sum(_INSTEAD * price.spent_us(one.layer) * one.products for one in found)
+    most_us = least_us + sum(price.spent_us(one.elementwise) * one.activations for one in found)
     how = "without merged weights and their gradients, minus the products with the factors; low: also minus what those "
     how += "read and write at the rate of the merged weights, high: which stays in the caches"
-    saving = of_long_ops(scale, undilated, spent_us, spent_us, how)
-    saving = less_by(saving, (scale.scaled(least_us), scale.scaled(most_us)))
+    instead_us = scale.scaled(least_us), scale.scaled(most_us)
+    saving = less_by(price.long_ops((spent_us, spent_us), claims, how), instead_us)
     if saving.high_us < min_share * scale.step_us or not saving.low_us:
         return
     where = next((at for one in found if lines and (at := lines.where_op(one.product))), None)
@@ -121,7 +110,7 @@ def check(
             "y = base(x) + scale * F.linear(F.linear(x, down), up)",
         ),
         claims=claims,
-        at_most="medium" if breakdown.on_device else "high",  # no device has confirmed it
+        at_most="medium" if price.on_device else "high",  # no device has confirmed it
     )
 
 

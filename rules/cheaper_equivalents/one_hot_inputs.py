@@ -27,31 +27,25 @@ import numpy as np
 from advisor.api import (
     BACKWARD,
     GEMM,
-    Breakdown,
-    Category,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
     Nesting,
-    Replay,
+    Price,
     Scale,
+    StepOps,
     Steps,
     Trace,
-    Undilated,
     backward_of,
     constant,
     dims_of,
     draw,
     edits,
-    replayed_or,
     sizes,
-    union,
 )
 
-from ..shared._costs import launched_us, less_by, widened
 from ..shared._places import place
 from ..shared._words import count, percent, time
 
@@ -68,43 +62,30 @@ _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm")
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     lines: Lines,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    found = _products(trace, steps, nesting, links)
+    found = _products(recorded)
     if not found:
         return
-    events = trace.events
+    events = recorded.events
     made = np.array(sorted({row for rows, *_ in found for row in rows[:-1]}), np.int64)
     products = np.array(sorted({rows[-1] for rows, *_ in found}), np.int64)
     whole = np.concatenate((made, products, backward_of(events, products)))
     # The weights' gradient is as large with a look-up; without a device it is known what a look-up takes at most.
-    surely = made if breakdown.on_device else np.concatenate((made, products))
-    if breakdown.on_device:
-        claims: tuple[str, ...] = ("compute",)
-        surely_us, whole_us = (launched_us(trace, steps, nesting, links, rows) for rows in (surely, whole))
-    else:
-        claims = ("forward", "backward", "other_ops")
-        surely_us, whole_us = (steps.per_step_us(float(events.dur_ns[rows].sum())) for rows in (surely, whole))
-    bound_us = sum(breakdown.us(part) for part in claims)
+    surely = made if price.on_device else np.concatenate((made, products))
+    claims = price.claims("forward", "backward", "other_ops")
+    surely_us, whole_us = price.spent_us(surely), price.spent_us(whole)
     how = "low: creating the one-hot tensor; high: also the multiplication and its backward pass"
-    if not breakdown.on_device:
+    if not price.on_device:
         how = "low: creating the one-hot tensor and the multiplication, minus a lookup; high: also the backward pass"
-    modelled = scale.saving(min(surely_us, bound_us), min(whole_us, bound_us), how)
-    saving = replayed_or(modelled, replay, [edits.remove(surely)], [edits.remove(whole)], how, scale.scaled(bound_us))
-    if not breakdown.on_device:
-        spans = union(events.start_ns[whole], events.end_ns[whole])
-        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
-        saving = less_by(saving, _look_up_us(found, steps))
+    gone, all_gone = [edits.remove(surely)], [edits.remove(whole)]
+    saving = price.saving(gone, all_gone, claims, how, instead_us=_look_up_us(found, steps))
     if saving.high_us < min_share * scale.step_us:
         return
     _, classes, width, _ = max(found, key=lambda one: one[1])
@@ -135,15 +116,14 @@ def _look_up_us(found: list[_Product], steps: Steps) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def _products(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> list[_Product]:
+def _products(recorded: StepOps) -> list[_Product]:
     """Each one-hot tensor that a weight multiplies."""
-    events = trace.events
+    events = recorded.events
     made = events.exactly("aten::one_hot")
     if not made.any():
         return []
-    outermost = events.of(Category.CPU_OP) & nesting.outermost & links.inside
-    ops = np.flatnonzero(outermost & (events.thread == steps.main_thread))
-    shapes = _made_shapes(trace, nesting)
+    ops = recorded.outermost
+    shapes = _made_shapes(recorded.trace, recorded.nesting)
     found = []
     for at in np.flatnonzero(made[ops]).tolist():
         shape = shapes.get(int(ops[at]), ())

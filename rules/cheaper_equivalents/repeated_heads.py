@@ -28,7 +28,6 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
-    Breakdown,
     Category,
     Ev,
     Events,
@@ -38,20 +37,18 @@ from advisor.api import (
     Lines,
     Links,
     Nesting,
-    Replay,
+    Price,
     Scale,
+    StepOps,
     Steps,
-    Trace,
     backward_of,
     constant,
     dims_of,
     draw,
     edits,
-    replayed_or,
     sizes,
 )
 
-from ..shared._costs import launched_us
 from ..shared._places import often, place
 from ..shared._words import percent, time
 
@@ -66,44 +63,29 @@ _NEAR = 40
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    replay: Replay | None,
+    price: Price,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # one argument, and two lines less; below 2 % noise between steps hides it
 ) -> Iterator[Finding]:
-    events = trace.events
-    rows, users, group = _copies(events, nesting, links)
+    events = recorded.events
+    rows, users, group = _copies(events, recorded.nesting, recorded.links)
     if not len(rows):
         return
     both = np.concatenate((rows, backward_of(events, rows)))
-    on_device = breakdown.on_device
-    claims = ("compute",) if on_device else ("forward", "backward")
-    bound_us = sum(breakdown.us(part) for part in claims)
-    if on_device:
-        spent_us = most_us = launched_us(trace, steps, nesting, links, both)
+    claims, spent_us = price.claims("forward", "backward"), price.spent_us(both)
+    if price.on_device:
         shares = (0.5, 1.0)
         how = "low: half of the copies, as gradients are still summed; high: all of them and their backward pass"
     else:
-        spent_us = steps.per_step_us(float(events.dur_ns[both].sum()))
         both = np.concatenate((both, users, backward_of(events, users)))
-        most_us = steps.per_step_us(float(events.dur_ns[both].sum()))
         shares = _SAVED
         how = "the share that enable_gqa=True saved of copies and attention in measurements on a CPU"
-    least, most = (min(most_us * share, bound_us) for share in shares)
-    saving = replayed_or(
-        scale.saving(least, most, how),
-        replay,
-        [edits.scale(both, 1 - shares[0])],
-        [edits.scale(both, 1 - shares[1])],
-        how,
-        scale.scaled(bound_us),
-    )
+    least, most = (edits.scale(both, 1 - share) for share in shares)
+    saving = price.saving([least], [most], claims, how)
     if saving.high_us < min_share * scale.step_us:
         return
     where = lines.where_op(int(rows[0])) if lines else None
@@ -124,7 +106,7 @@ def check(
             "y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)",
         ),
         claims=claims,
-        at_most="medium" if on_device else "high",
+        at_most="medium" if price.on_device else "high",
     )
 
 

@@ -29,7 +29,6 @@ import numpy.typing as npt
 
 from advisor.api import (
     OPTIMIZER,
-    Breakdown,
     Category,
     Drawing,
     Ev,
@@ -40,10 +39,11 @@ from advisor.api import (
     Intervals,
     Lines,
     Nesting,
+    Price,
     Scale,
+    StepOps,
     Steps,
     Trace,
-    Undilated,
     backward_passes,
     constant,
     dataclass,
@@ -54,7 +54,6 @@ from advisor.api import (
     union,
 )
 
-from ..shared._costs import share_of
 from ..shared._places import first_line, place
 from ..shared._words import count, percent, time
 
@@ -72,26 +71,24 @@ _LONGEST_GAP_NS = 200_000
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    undilated: Undilated,
+    price: Price,
     lines: Lines | None,
     *,
     min_tables: int = 8,  # of fewer, one table saves less than it costs to write
     min_share: float = 0.03,  # a model's tables to merge: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    if breakdown.on_device:
+    if price.on_device:
         return
-    rows = [one for one in _rows(trace, steps, nesting) if len(one) >= min_tables]
-    found = [one for one in rows if _bytes(trace.events, one) <= _MOST_BYTES]
-    work = _Work.of(trace, nesting, found)
+    rows = [one for one in _rows(recorded.trace, steps, recorded.nesting) if len(one) >= min_tables]
+    found = [one for one in rows if _bytes(recorded.events, one) <= _MOST_BYTES]
+    work = _Work.of(recorded.trace, recorded.nesting, found)
     if work is None or work.stores < min_tables * len(found):
         return
-    events = trace.events
-    low, high = share_of(trace, steps, undilated, work.spans)
+    events = recorded.events
+    low, high = price.share_of(work.spans)
     optimizer_us = steps.per_step_us(
         float(events.dur_ns[events.named(backward_passes.UPDATES) & events.of(Category.ANNOTATION)].sum())
     )

@@ -34,20 +34,16 @@ import numpy.typing as npt
 from advisor.api import (
     BACKWARD,
     GEMM,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
     LossLabels,
-    Nesting,
+    Price,
     RankRecord,
-    Scale,
-    Steps,
+    StepOps,
     Trace,
-    Undilated,
     Unread,
     backward_of,
     constant,
@@ -57,7 +53,6 @@ from advisor.api import (
     sizes,
 )
 
-from ..shared._costs import launched_us, of_long_ops
 from ..shared._places import first_line, place
 from ..shared._words import percent, time
 
@@ -79,40 +74,31 @@ _AT_LEAST = constant("share.unread_rows").value
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
+    recorded: StepOps,
+    price: Price,
     unread: Unread,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
     record: RankRecord | None,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # an indexing to move: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    work = _unread(trace, unread, record.loss_labels if record else [])
+    steps, scale = recorded.steps, price.scale
+    work = _unread(recorded.trace, unread, record.loss_labels if record else [])
     if not len(work.rows):
         return
-    claims: tuple[str, ...]
-    if breakdown.on_device:
-        claims, spent_us = ("compute",), _launched_us(trace, steps, nesting, links, work)
-        least_us = _AT_LEAST * spent_us
-    else:
-        claims = ("forward", "backward", "other_ops")
-        took = trace.events.dur_ns[work.rows] / 1e3
-        spent_us = steps.per_step_us(float((took * work.unread).sum()) * 1e3)
-        beyond = (took - _CALL_US).clip(0) * work.unread
+    claims = price.claims("forward", "backward", "other_ops")
+    spent_us = sum(share * price.spent_us(work.rows[work.unread == share]) for share in np.unique(work.unread).tolist())
+    least_us = _AT_LEAST * spent_us
+    if not price.on_device:
+        beyond = (recorded.events.dur_ns[work.rows] / 1e3 - _CALL_US).clip(0) * work.unread
         least_us = _AT_LEAST * steps.per_step_us(float(beyond.sum()) * 1e3)
-    bound_us = sum(breakdown.us(part) for part in claims)
     how = "low: half of that work, without the fixed cost of a call: weights are read and written for any number of "
     how += "rows; high: it shrinks with the rows"
-    saving = of_long_ops(scale, undilated, min(least_us, bound_us), min(spent_us, bound_us), how)
+    saving = price.long_ops((least_us, spent_us), claims, how)
     if saving.high_us < min_share * scale.step_us:
         return
-    products = work.ops[trace.events.exactly(*_PRODUCTS)[work.ops]]
-    longest = products[np.argsort(-trace.events.dur_ns[products], kind="stable")]
+    products = work.ops[recorded.events.exactly(*_PRODUCTS)[work.ops]]
+    longest = products[np.argsort(-recorded.events.dur_ns[products], kind="stable")]
     where = first_line(lines, longest[:_TRIED]) if lines else None
     yield Finding(
         message=(
@@ -203,13 +189,6 @@ def _kept(trace: Trace, row: int, labels: list[LossLabels]) -> float:
     alike = [one for one in labels if one.classes == classes and one.labels]
     same = [one for one in alike if one.labels == count] or alike
     return max((1 - one.ignored / one.labels for one in same), default=1.0)
-
-
-def _launched_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, work: _Work) -> float:
-    return sum(
-        float(share) * launched_us(trace, steps, nesting, links, work.rows[work.unread == share])
-        for share in np.unique(work.unread)
-    )
 
 
 # A layer (A), the op that takes rows of its scores (R), the loss (L), and their nodes.

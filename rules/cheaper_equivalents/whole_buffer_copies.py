@@ -32,27 +32,25 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     Breakdown,
-    Category,
     Ev,
     Events,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
+    Price,
     Scale,
+    StepOps,
     Steps,
-    Trace,
     constant,
     dataclass,
     dims_of,
     draw,
+    edits,
     sizes,
     starts_in,
 )
 
-from ..shared._costs import launched_us, less_by
 from ..shared._places import place
 from ..shared._words import percent, plural, size, time
 
@@ -92,25 +90,21 @@ class _Buffer:
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     lines: Lines,
-    nesting: Nesting,
-    links: Links,
     *,
     min_share: float = 0.03,  # two lines to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    for buffer in _buffers(trace, steps, breakdown, nesting, links):
+    for buffer in _buffers(recorded, price.breakdown):
         rows = np.array([row for each in buffer.rows for row in each], np.int64)
-        claims: tuple[str, ...] = ("compute",) if breakdown.on_device else ("other_ops", "forward")
-        low_us, high_us = _copying_us(trace.events, buffer, steps)
-        if breakdown.on_device:
-            low_us = high_us = launched_us(trace, steps, nesting, links, rows)
-        bound_us = sum(breakdown.us(part) for part in claims)
+        claims, high_us = price.claims("other_ops", "forward"), price.spent_us(rows)
+        quick = 1.0 if price.on_device else _quickest_us(recorded.events, buffer, steps) / max(high_us, 1e-9)
         how = "low: the time of the fastest copy; high: the mean, including copies into newly allocated memory"
-        saving = less_by(scale.saving(min(low_us, bound_us), min(high_us, bound_us), how), _WRITE_US)
+        quickest, all_of_it = [edits.scale(rows, 1 - min(quick, 1.0))], [edits.remove(rows)]
+        saving = price.divided(quickest, all_of_it, claims, how, instead_us=_WRITE_US)
         if saving.high_us < min_share * scale.step_us:
             continue
         where = lines.where_op(buffer.rows[0][0])
@@ -134,18 +128,16 @@ def check(
         )
 
 
-def _copying_us(events: Events, buffer: _Buffer, steps: Steps) -> tuple[float, float]:
-    """(least, mean) µs per step of the copies."""
+def _quickest_us(events: Events, buffer: _Buffer, steps: Steps) -> float:
+    """What the copies take where each is as quick as the quickest, recorded µs per step."""
     took_us = events.dur_ns[np.array(buffer.rows, np.int64)] / 1e3
     per_step = len(buffer.rows) / steps.count
-    return float(np.quantile(took_us, 0.1, axis=0).sum()) * per_step, float(took_us.mean(axis=0).sum()) * per_step
+    return float(np.quantile(took_us, 0.1, axis=0).sum()) * per_step
 
 
-def _buffers(trace: Trace, steps: Steps, breakdown: Breakdown, nesting: Nesting, links: Links) -> Iterator[_Buffer]:
+def _buffers(recorded: StepOps, breakdown: Breakdown) -> Iterator[_Buffer]:
     """Those that nearly every step joins anew, in the same shapes."""
-    events = trace.events
-    outermost = events.of(Category.CPU_OP) & nesting.outermost & links.inside
-    rows = np.flatnonzero(outermost & (events.thread == steps.main_thread))
+    events, rows = recorded.events, recorded.outermost
     for part in ("input", "optimizer"):
         if (spans := breakdown.intervals.get(part)) is not None:
             rows = rows[~starts_in(events.start_ns[rows], spans)]
@@ -160,7 +152,7 @@ def _buffers(trace: Trace, steps: Steps, breakdown: Breakdown, nesting: Nesting,
     for (shape, new), each in found.items():
         grows = any(other[1:] == shape[1:] and abs(other[0] - shape[0]) == new for other, _ in found)
         alike = {len(one) for one in each}
-        if len(each) >= _MOSTLY * steps.count and len(alike) == 1 and not grows:
+        if len(each) >= _MOSTLY * recorded.steps.count and len(alike) == 1 and not grows:
             yield _Buffer(shape, new, tuple(each))
 
 

@@ -1,0 +1,238 @@
+"""What a change of a step's work is worth: rules say which rows go or shrink, this says what the step saves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.analyses.base.scale import Scale
+from advisor.analyses.base.step_ops import StepOps
+from advisor.analyses.costs.replay import Replay, replayed_or
+from advisor.analyses.step.breakdown import Breakdown
+from advisor.analyses.step.deprofiled import Undilated
+from advisor.constants import constant
+from advisor.frozen import dataclass
+from advisor.model import Basis, Saving
+from advisor.replay.edits import Edit
+from advisor.trace.events import Category, Ints
+from advisor.trace.intervals import Intervals, starts_in, total, union
+
+Range = tuple[float, float]
+NOTHING: Range = (0.0, 0.0)
+
+# Work that streams through memory pushes the model and its optimizer out of the core's caches, and the ops after it
+# wait for memory: at most 2 MB at 5 GB/s, and no more than a fifth of what is not that work, as in the measured pairs.
+_CACHE_BYTES = constant("memory.pushed_out_bytes").value
+_BYTES_PER_US = 1e3 * constant("memory.refill_gbs").value
+_REFILLED = constant("memory.refilled_share").value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Price:
+    """What a step saves when some of its work goes, shrinks or is replaced.
+
+    The work is described by edits: `edits.remove(rows)`, `edits.scale(rows, share that stays)`,
+    `edits.remove_time(spans)`, each end of the range by its own. Rows are host rows, which stand for everything inside
+    them and what they launch, or rows of device work. What comes instead is `instead_us`, (least, most) µs of the
+    un-profiled step, and counts on a CPU only: on a device the launches of a replacement are not what limits it.
+
+    With a device the dependency graph is replayed; without one the un-profiled time of each part of the step is divided
+    among the ops in it. All savings are µs per step on the scale of `step_time_us`. None exceeds what was measured in
+    the parts of the breakdown that it claims, as far as un-profiled time is known there.
+    """
+
+    ops: StepOps
+    breakdown: Breakdown
+    scale: Scale
+    undilated: Undilated
+    replay: Replay | None
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the step is split by what a device does, not by what the loop does."""
+        return self.breakdown.on_device
+
+    def claims(self, *on_host: str) -> tuple[str, ...]:
+        """The parts of the breakdown that work on tensors is part of: on a device its computation, else these."""
+        return ("compute",) if self.on_device else on_host
+
+    def measured_us(self, claims: Sequence[str]) -> float:
+        """Recorded time of these parts of the breakdown, µs per step; of the whole step without any."""
+        return sum(self.breakdown.us(part) for part in claims) if claims else self.ops.steps.step_us
+
+    def spent_us(self, rows: Ints) -> float:
+        """Recorded time of these rows, µs per step: of the device work that they are or launch, else their own."""
+        if not self.on_device:
+            return self.ops.us(rows)
+        of_device = self.ops.trace.device_work[rows]
+        return self.ops.us(rows[of_device]) + (self.ops.device_us(rows[~of_device]) if not of_device.all() else 0.0)
+
+    def taken_us(self, rows: Ints) -> Range:
+        """(low, high) µs of the un-profiled step that these rows of the loop's thread take, with what is in them.
+
+        The ends differ by what is not known: whether the profiler slowed them by their time, or by the rows in them.
+        """
+        low, high = self.share_of(self._spans_of(rows))
+        return low * self.scale.step_us, high * self.scale.step_us
+
+    def share_of(self, spans: Intervals) -> Range:
+        """(low, high) share of the un-profiled step that the loop's thread spends in these spans (absolute ns)."""
+        events, steps = self.ops.events, self.ops.steps
+        inside = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & starts_in(events.start_ns, spans)
+        return self.undilated.share(self.undilated.stretch(spans, events.start_ns[inside], steps))
+
+    def saving(
+        self,
+        least: Sequence[Edit],
+        most: Sequence[Edit],
+        claims: Sequence[str],
+        how: str,
+        *,
+        model_us: Range | None = None,
+        instead_us: Range = NOTHING,
+    ) -> Saving:
+        """From what surely goes (`least`) to what may go (`most`), replayed; modelled where no replay can be trusted.
+
+        model_us: recorded µs per step that go, where that is not the sum of the edited rows' time.
+        """
+        low_us, high_us = model_us or (self._gone_us(least), self._gone_us(most))
+        bound_us = self.measured_us(claims)
+        high_us = min(high_us, bound_us)
+        modelled = self.scale.saving(max(min(low_us, high_us), 0.0), max(high_us, 0.0), how)
+        claimed_us = self.scale.scaled(bound_us)
+        found = replayed_or(modelled, self.replay, least, most, how, claimed_us)
+        if self.on_device:
+            return found
+        return less_by(self._widened(found, most, claimed_us), instead_us)
+
+    def divided(
+        self,
+        least: Sequence[Edit],
+        most: Sequence[Edit],
+        claims: Sequence[str],
+        how: str,
+        *,
+        instead_us: Range = NOTHING,
+        times: float = 1.0,
+    ) -> Saving:
+        """The same, on a CPU from the un-profiled time of the parts of the step that the work lies in.
+
+        For many small ops, which the profiler slows more than others, and for Python. times: the high end holds so many
+        times the work's own time, as measured for what it also does to the rest of the step.
+        """
+        if self.on_device:
+            return self.saving(least, most, claims, how)
+        ends = [self._divided(edits) for edits in (least, most)]
+        high = min(max(high for _, high in ends) * times, 1.0)
+        low = min(*(low for low, _ in ends), high)
+        found = Saving(max(low, 0.0) * self.scale.step_us, max(high, 0.0) * self.scale.step_us, "modelled", how)
+        return less_by(found, instead_us)
+
+    def long_ops(
+        self,
+        model_us: Range,
+        claims: Sequence[str],
+        how: str,
+        *,
+        instead_us: Range = NOTHING,
+        basis: Basis = "modelled",
+    ) -> Saving:
+        """The saving of work in ops that are long compared with what recording a row costs, of recorded µs per step.
+
+        low: the profiler slowed them like the rest of the step; high, on a CPU: not at all, and only other ops.
+        """
+        bound_us = self.measured_us(claims)
+        low_us, high_us = (min(us, bound_us) for us in model_us)
+        slower = 1.0 if self.on_device else self._slower
+        found = self.scale.saving(low_us, high_us * slower, how, basis)
+        return found if self.on_device else less_by(found, instead_us)
+
+    def refilled(self, saving: Saving, work_bytes: float = _CACHE_BYTES, most_us: float = np.inf) -> Saving:
+        """The saving with a high end that holds what work on so many bytes pushes out of the caches.
+
+        In un-profiled µs; without a number of bytes the work is known to stream through all of them. Nothing where
+        nothing is saved. most_us: no more than this comes back.
+        """
+        more_us = min(refill_us(self.scale.step_us - saving.high_us, work_bytes), most_us) if saving.high_us else 0.0
+        return replace(saving, high_us=min(saving.high_us + more_us, self.scale.step_us))
+
+    @property
+    def _slower(self) -> float:
+        """How many times longer the recorded step is than the un-profiled one, 1 where that is not known."""
+        known = self.undilated
+        return max(known.recorded_us / known.plain_us, 1.0) if known.plain_us else 1.0
+
+    def _spans_of(self, rows: Ints) -> Intervals:
+        events = self.ops.events
+        return union(events.start_ns[rows], events.end_ns[rows])
+
+    def _of(self, edits: Sequence[Edit]) -> Intervals:
+        """When the loop's thread is in what these edits change."""
+        rows = np.unique(np.concatenate([edit.rows for edit in edits] or [np.empty(0, np.int64)]))
+        spans = np.concatenate([self._spans_of(rows), *(edit.spans for edit in edits)])
+        return union(spans[:, 0], spans[:, 1])
+
+    def _gone_us(self, edits: Sequence[Edit]) -> float:
+        """Recorded time that goes with these edits, µs per step; waits and launches are known to a replay only."""
+        return sum(
+            (self.spent_us(edit.rows) + self.ops.steps.per_step_us(total(edit.spans))) * (1 - edit.factor)
+            for edit in edits
+            if edit.what in ("remove", "scale") and (len(edit.rows) or len(edit.spans))
+        )
+
+    def _divided(self, edits: Sequence[Edit]) -> Range:
+        """(low, high) share of the un-profiled step that goes with these edits."""
+        spans = self._of(edits)
+        if not len(spans):
+            return NOTHING
+        low, high = self.share_of(spans)
+        rows = np.unique(np.concatenate([edit.rows for edit in edits]))
+        own_us = self.ops.us(rows) + sum(self.ops.steps.per_step_us(total(edit.spans)) for edit in edits)
+        part = self._gone_us(edits) / max(own_us, 1e-9)
+        return low * part, high * part
+
+    def _widened(self, saving: Saving, most: Sequence[Edit], claimed_us: float) -> Saving:
+        """The saving with a high end for the case that the profiler slowed the rest of the step more than what goes.
+
+        A step of few large ops and many small ones is the case: the profiler adds to each op, so the small ones look
+        large.
+        """
+        spans = self._of([edit for edit in most if edit.what == "remove"])
+        if not len(spans):
+            return saving
+        _, high = self.share_of(spans)
+        # The bound is told in time of the profiled step, which the profiler stretched.
+        most_us = min(claimed_us * self._slower, self.scale.step_us)
+        return replace(saving, high_us=max(saving.high_us, min(high * self.scale.step_us, most_us)))
+
+    @classmethod
+    def compute(
+        cls, ops: StepOps, breakdown: Breakdown, scale: Scale, undilated: Undilated, replay: Replay | None
+    ) -> Price:
+        """The prices of a trace."""
+        return cls(ops, breakdown, scale, undilated, replay)
+
+
+def less_by(saving: Saving, instead_us: Range) -> Saving:
+    """The saving less what comes in place of the work that goes: (least, most), µs of the un-profiled step."""
+    least_us, most_us = instead_us
+    high_us = max(saving.high_us - least_us, 0.0)
+    return replace(saving, low_us=min(max(saving.low_us - most_us, 0.0), high_us), high_us=high_us)
+
+
+def refill_us(rest_us: float, work_bytes: float = _CACHE_BYTES) -> float:
+    """The most that the rest of a step waits for memory after work on so many bytes, which push it out of the caches.
+
+    In µs; without a number of bytes the work is known to stream through all of them.
+    """
+    return min(min(work_bytes, _CACHE_BYTES) / _BYTES_PER_US, _REFILLED * max(rest_us, 0.0))
+
+
+def calm(spans: Intervals) -> Intervals:
+    """The spans, none longer than three times their median: what a burst of other work stretched is cut off."""
+    if len(spans) < 3:
+        return spans
+    longest = 3 * int(np.median(spans[:, 1] - spans[:, 0]))
+    return np.column_stack((spans[:, 0], np.minimum(spans[:, 1], spans[:, 0] + longest)))
