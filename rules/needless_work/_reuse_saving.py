@@ -6,30 +6,25 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
-    Breakdown,
     Intervals,
     Lines,
-    Links,
     Nesting,
-    Replay,
+    Price,
     Reused,
     Saving,
-    Scale,
     Source,
+    StepOps,
     Steps,
     Trace,
-    Undilated,
     UnfollowedForwards,
     backward_passes,
     dataclass,
     edits,
-    replayed_or,
     subtract,
     total,
     union,
 )
 
-from ..shared._costs import launched_us, share_of
 from ..shared._side_effect_factors import BESIDES
 from ._repeated_passes import passes_again
 
@@ -98,10 +93,9 @@ def pairs(reused: Reused) -> Ints:
     return np.stack((reused.again, reused.first), axis=1)
 
 
-def reuse(
-    trace: Trace, steps: Steps, reused: Reused, nesting: Nesting, lines: Lines | None, rows: Ints, firsts: Ints
-) -> Reuse:
+def reuse(recorded: StepOps, reused: Reused, lines: Lines | None, rows: Ints, firsts: Ints) -> Reuse:
     """These ops (some of `reused.ops`) with all that goes with them. firsts: the ops whose results are used instead."""
+    trace, steps, nesting = recorded.trace, recorded.steps, recorded.nesting
     events = trace.events
     alike = events.rows_with(events.names_where(_VIEWS.__contains__))
     views = alike[reused.ops] & ~np.isin(reused.ops, rows)
@@ -221,31 +215,15 @@ def _where(trace: Trace, lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
     return tuple(one for one in order[:_MOST_NAMED] if took[one] >= _NAMED * whole)
 
 
-def saving_of(
-    work: Reuse,
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated,
-    replay: Replay | None,
-) -> tuple[Saving, tuple[str, ...]]:
+def saving_of(work: Reuse, price: Price) -> tuple[Saving, tuple[str, ...]]:
     """What the step saves without that work, and the parts of the step that it is claimed from."""
-    both = np.union1d(work.rows, work.nodes)
-    if breakdown.on_device:
-        claims: tuple[str, ...] = ("compute",)
-        bound_us = breakdown.us("compute")
-        spent_us = min(launched_us(trace, steps, nesting, links, both), bound_us)
+    claims = price.claims("forward", "backward", "other_ops", "host")
+    if price.on_device:
         how = "the step replayed without these ops and their part of the backward pass"
-        modelled = scale.saving(spent_us, spent_us, how)
-        gone = [edits.remove(both)]
-        return replayed_or(modelled, replay, gone, gone, how, scale.scaled(bound_us)), claims
-    ends = [share_of(trace, steps, undilated, spans) for spans in (work.spans, work.wide)]
-    # Where the profiler slowed ops more than what lies between them, the wider spans may come out as the shorter ones.
-    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        gone = [edits.remove(np.union1d(work.rows, work.nodes))]
+        return price.saving(gone, gone, claims, how), claims
     how = "low: the time of these ops and of their part of the backward pass; high: plus the time between them, and "
     how += "what they evict from the caches"
-    saving = Saving(low * scale.step_us, min(high * BESIDES, 1.0) * scale.step_us, "modelled", how)
-    return saving, ("forward", "backward", "other_ops", "host")
+    # Where the profiler slowed ops more than what lies between them, the wider spans may come out as the shorter ones.
+    sure, wide = [edits.remove_time(work.spans)], [edits.remove_time(work.wide)]
+    return price.divided(sure, wide, claims, how, times=BESIDES), claims

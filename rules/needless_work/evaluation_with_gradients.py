@@ -27,25 +27,22 @@ import numpy as np
 from advisor.api import (
     GEMM,
     NO_GRAD_SAVES,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
-    Links,
-    Nesting,
+    Price,
     Saving,
     Scale,
     Steps,
-    Trace,
     UnfollowedForwards,
+    calm,
     draw,
     is_network,
     total,
     union,
 )
 
-from ..shared._costs import calm, launched_us
 from ..shared._places import often, place
 from ..shared._words import percent, time
 
@@ -56,30 +53,25 @@ _THE_SAME = 0.8
 
 
 def check(
-    trace: Trace,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     forwards: UnfollowedForwards,
-    nesting: Nesting,
-    links: Links,
     *,
     min_share: float = 0.05,  # of it at most half is saved; a term of a loss that is only shown takes less
 ) -> Iterator[Finding]:
-    runs = [run for run in forwards.runs if run.repeated < _THE_SAME and is_network(trace.events, run)]
+    runs = [run for run in forwards.runs if run.repeated < _THE_SAME and is_network(price.ops.events, run)]
     if not runs:
         return
-    claims: tuple[str, ...]
-    if breakdown.on_device:
-        rows = np.concatenate([run.rows for run in runs])
-        claims = ("compute",)
-        spent_us = launched_us(trace, steps, nesting, links, rows)
+    claims = price.claims("forward", "other_ops", "host")
+    if price.on_device:
+        spent_us = price.spent_us(np.concatenate([run.rows for run in runs]))
     else:
         spans = calm(union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs])))
-        spent_us, claims = steps.per_step_us(total(spans)), ("forward", "other_ops", "host")
+        spent_us = steps.per_step_us(total(spans))
     if spent_us < min_share * steps.step_us:
         return
-    bound_us = sum(breakdown.us(part) for part in claims)
+    bound_us = price.measured_us(claims)
     longest = max(runs, key=lambda run: run.end_ns - run.start_ns)
     where = longest.where
     yield Finding(
@@ -88,7 +80,7 @@ def check(
             f"{place(where)}: {time(scale.scaled(spent_us))} of an average step "
             f"({percent(spent_us / steps.step_us)}), and all their results stay in memory meanwhile."
         ),
-        saving=None if breakdown.on_device else _on_cpu(min(spent_us, bound_us), scale),
+        saving=None if price.on_device else _on_cpu(min(spent_us, bound_us), scale),
         where=(where,) if where else (),
         facts={"forward_us": spent_us, "per_step": len(runs) / steps.count},
         fix=Fix(
@@ -99,7 +91,7 @@ def check(
         ),
         claims=claims,
         # What a device saves is memory above all, and how much time that gives nobody has measured here.
-        at_most="low" if breakdown.on_device else "medium",
+        at_most="low" if price.on_device else "medium",
     )
 
 

@@ -33,7 +33,6 @@ from advisor.api import (
     BACKWARD,
     NO_GRAD_SAVES,
     OPTIMIZER,
-    Breakdown,
     Category,
     Drawing,
     Ev,
@@ -44,7 +43,9 @@ from advisor.api import (
     Intervals,
     Lines,
     Nesting,
+    Price,
     Scale,
+    StepOps,
     Steps,
     Trace,
     UnfollowedForwards,
@@ -73,18 +74,18 @@ _TRIED = 8
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
+    price: Price,
     forwards: UnfollowedForwards | None,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # an argument to remove; below 2 % of the step the gain is within the noise
 ) -> Iterator[Finding]:
-    if breakdown.on_device:
+    if price.on_device:
         return
+    trace, nesting = recorded.trace, recorded.nesting
     found = backward_passes.passes(trace, steps, nesting)
     vain = list(_in_vain(trace, nesting, found))
     if not vain:
@@ -94,7 +95,7 @@ def check(
     behind = _behind(trace, found, vain, forwards)
     behind_us = steps.per_step_us(total(behind))
     claims = ("forward", "backward", "other_ops", "host")
-    bound_us = sum(breakdown.us(part) for part in claims)
+    bound_us = price.measured_us(claims)
     low, high = _SAVES
     saving = scale.saving(
         min(low * spent_us, bound_us),

@@ -26,20 +26,14 @@ from typing import Any
 from advisor.api import (
     BACKWARD,
     FORWARD,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
-    Replay,
+    Price,
     Reused,
-    Scale,
-    Steps,
-    Trace,
-    Undilated,
+    StepOps,
     UnfollowedForwards,
     draw,
 )
@@ -61,25 +55,20 @@ _FILLS = (
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
+    recorded: StepOps,
+    price: Price,
     reused: Reused,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated,
     lines: Lines | None,
     forwards: UnfollowedForwards | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.03,  # lines to move out of the loop: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    _, rows = owned(trace, reused, nesting, forwards)
+    trace, steps, scale = recorded.trace, recorded.steps, price.scale
+    _, rows = owned(trace, reused, recorded.nesting, forwards)
     if trace.events.exactly(*_FILLS)[rows].all():
         return
-    work = reuse(trace, steps, reused, nesting, lines, rows, rows[:0])
-    saving, claims = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
+    work = reuse(recorded, reused, lines, rows, rows[:0])
+    saving, claims = saving_of(work, price)
     if saving.high_us < min_share * scale.step_us or saving.low_us < _SURE * min_share * scale.step_us:
         return
     per_step = len(rows) / steps.count

@@ -33,30 +33,25 @@ import numpy.typing as npt
 
 from advisor.api import (
     GEMM,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
     Loader,
     LoaderFacts,
-    Nesting,
     ObservedOps,
+    Price,
     RankRecord,
-    Replay,
     Reused,
     Saving,
     Scale,
-    Steps,
-    Trace,
-    Undilated,
+    StepOps,
     constant,
     draw,
+    less_by,
 )
 
-from ..shared._costs import less_by
 from ..shared._places import place
 from ..shared._words import count, percent, size, time
 from ._reuse_saving import reuse, saving_of
@@ -74,21 +69,16 @@ _MOST_STEPS = 0.9
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
+    recorded: StepOps,
+    price: Price,
     observed: ObservedOps,
     record: RankRecord,
     facts: LoaderFacts,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated,
     lines: Lines | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.05,  # a pass over the dataset and another loader: not worth it below 5 % of the step
 ) -> Iterator[Finding]:
+    steps, scale = recorded.steps, price.scale
     seen, loader = observed.seen.features, facts.loader
     if seen is None or not _same_each_time(record, loader, seen.samples) or not (seen.frozen or seen.begun):
         return
@@ -100,12 +90,12 @@ def check(
         return
     nothing = rows[:0]
     known = Reused(observed.rows, nothing, nothing, nothing.astype(bool), rows, observed.share)
-    work = reuse(trace, steps, known, nesting, lines, rows, nothing)
+    work = reuse(recorded, known, lines, rows, nothing)
     if len(work.nodes):
         return  # a backward pass goes through them: those gradients are another rule's
-    each, claims = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
+    each, claims = saving_of(work, price)
     more_bytes = max(seen.kept_bytes - seen.read_bytes, 0) * seen.samples
-    fewer_us = 0.0 if breakdown.on_device else _fetched_us(record) * _smaller(seen.kept_bytes, seen.read_bytes)
+    fewer_us = 0.0 if price.on_device else _fetched_us(record) * _smaller(seen.kept_bytes, seen.read_bytes)
     saving = _over_all_epochs(each, passes, more_bytes / _BYTES_PER_US, fewer_us, scale)
     if saving.high_us < min_share * scale.step_us or not saving.low_us:
         return

@@ -30,7 +30,6 @@ import numpy.typing as npt
 from advisor.api import (
     GEMM,
     OPTIMIZER,
-    Breakdown,
     Drawing,
     Ev,
     Example,
@@ -38,22 +37,18 @@ from advisor.api import (
     Fix,
     Intervals,
     Lines,
-    Links,
-    Nesting,
-    Replay,
+    Price,
     Scale,
+    StepOps,
     Steps,
     Trace,
-    Undilated,
     backward_passes,
     draw,
     edits,
-    replayed_or,
     total,
     union,
 )
 
-from ..shared._costs import launched_us, widened
 from ..shared._places import place
 from ..shared._words import count, percent, time
 from ._repeated_nodes import repeated
@@ -67,39 +62,32 @@ _TRIED = 8
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
-    replay: Replay | None,
+    price: Price,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
+    trace, nesting = recorded.trace, recorded.nesting
     found = repeated(trace, nesting, backward_passes.passes(trace, steps, nesting))
     if found is None:
         return
     # Where branches of the losses meet, a sum comes instead: a repeated row on as many bytes stays for it.
     least = np.setdiff1d(found.rows, found.sums)
     how = "low: all evaluations of shared nodes but the first, minus the sums needed where branches meet; high: all of "
-    claims: tuple[str, ...]
-    if breakdown.on_device:
-        claims, how = ("compute",), how + "these evaluations"
-        least_us, spent_us = (launched_us(trace, steps, nesting, links, rows) for rows in (least, found.rows))
+    claims = price.claims("backward", "other_ops", "host")
+    if price.on_device:
+        how += "these evaluations"
+        spent_us = price.spent_us(found.rows)
         gone, all_gone = edits.remove(least), edits.remove(found.rows)
     else:
-        claims, how = ("backward", "other_ops", "host"), how + "these, and the calls of backward() around them"
+        how += "these, and the calls of backward() around them"
         some, spans = _spans(trace, least, found.calls), _spans(trace, found.rows, found.spans)
-        least_us, spent_us = steps.per_step_us(total(some)), steps.per_step_us(total(spans))
+        spent_us = steps.per_step_us(total(spans))
         gone, all_gone = edits.remove_time(some), edits.remove_time(spans)
-    bound_us = sum(breakdown.us(part) for part in claims)
-    modelled = scale.saving(min(least_us, bound_us), min(spent_us, bound_us), how)
-    saving = replayed_or(modelled, replay, [gone], [all_gone], how, scale.scaled(bound_us))
-    if not breakdown.on_device:
-        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
+    saving = price.saving([gone], [all_gone], claims, how)
     if saving.high_us < min_share * scale.step_us:
         return
     where = next((line for row in found.roots[:_TRIED].tolist() if lines and (line := lines.where_op(row))), None)

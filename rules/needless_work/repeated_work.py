@@ -36,20 +36,14 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     OPTIMIZER,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
-    Replay,
+    Price,
     Reused,
-    Scale,
-    Steps,
-    Trace,
-    Undilated,
+    StepOps,
     UnfollowedForwards,
     draw,
 )
@@ -65,26 +59,21 @@ _SURE = 1 / 3
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
+    recorded: StepOps,
+    price: Price,
     reused: Reused,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated,
     lines: Lines | None,
     forwards: UnfollowedForwards | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.03,  # a result to pass on: below 3 % of the step it is not worth another argument
 ) -> Iterator[Finding]:
-    rows, _ = owned(trace, reused, nesting, forwards)
+    trace, steps, scale = recorded.trace, recorded.steps, price.scale
+    rows, _ = owned(trace, reused, recorded.nesting, forwards)
     if not len(rows):
         return
     firsts = np.unique(reused.first[np.isin(reused.again, rows)])
-    work = reuse(trace, steps, reused, nesting, lines, rows, firsts)
-    saving, claims = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
+    work = reuse(recorded, reused, lines, rows, firsts)
+    saving, claims = saving_of(work, price)
     if saving.high_us < min_share * scale.step_us or saving.low_us < _SURE * min_share * scale.step_us:
         return
     per_step = len(rows) / steps.count

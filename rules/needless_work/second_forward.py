@@ -30,30 +30,25 @@ import numpy as np
 from advisor.api import (
     GEMM,
     OPTIMIZER,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Lines,
-    Links,
-    Nesting,
-    Replay,
+    Price,
     Reused,
     Saving,
     Scale,
+    StepOps,
     Steps,
-    Trace,
-    Undilated,
     Unfollowed,
     UnfollowedForwards,
+    calm,
     draw,
     edits,
-    replayed_or,
     total,
     union,
 )
 
-from ..shared._costs import calm, launched_us, widened
 from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._proven_passes import FIRST_OUTPUT, called, proven_again, times, without_gradients
@@ -70,66 +65,46 @@ _OFTEN = 2
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
+    recorded: StepOps,
+    price: Price,
     forwards: UnfollowedForwards,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
-    replay: Replay | None,
     reused: Reused | None,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    if reused and undilated:
+    trace, steps, scale = recorded.trace, recorded.steps, price.scale
+    if reused:
         again, first = proven_again(trace, reused, forwards)
         ran = times(trace, steps, again)
         if ran >= min(_OFTEN, steps.count):
-            work = reuse(trace, steps, reused, nesting, lines, again, first)
-            whole = saving_of(work, trace, steps, breakdown, scale, nesting, links, undilated, replay)
+            work = reuse(recorded, reused, lines, again, first)
+            whole = saving_of(work, price)
             if whole[0].high_us >= min_share * scale.step_us:
                 yield without_gradients(steps, scale, work, ran, called(trace, lines, again, first), *whole)
     runs = [run for run in forwards.runs if run.repeated >= _THE_SAME and len(run.rows) >= _OPS]
     # What runs once in a window of many steps may be an accident of where the window ends.
     if len(runs) < min(_OFTEN, steps.count):
         return
-    spent_us, saving, claims = _costs(trace, steps, breakdown, scale, nesting, links, undilated, replay, runs)
+    spent_us, saving, claims = _costs(price, runs)
     if saving.high_us >= min_share * scale.step_us:
         yield _recorded(steps, scale, runs, spent_us, saving, claims)
 
 
 def _costs(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
-    replay: Replay | None,
+    price: Price,
     runs: list[Unfollowed],
 ) -> tuple[float, Saving, tuple[str, ...]]:
     """(what these passes take, profiled µs per step; what leaving them out saves; the parts of the step it is of)."""
     rows = np.concatenate([run.rows for run in runs])
     spans = calm(union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs])))
-    claims: tuple[str, ...]
-    if breakdown.on_device:
-        claims = ("compute",)
-        spent_us = launched_us(trace, steps, nesting, links, rows)
-        gone = edits.remove(rows)
+    claims = price.claims("forward", "other_ops", "host")
+    if price.on_device:
+        spent_us, gone = price.spent_us(rows), edits.remove(rows)
     else:
-        spent_us, claims = steps.per_step_us(total(spans)), ("forward", "other_ops", "host")
-        gone = edits.remove_time(spans)
-    bound_us = sum(breakdown.us(part) for part in claims)
+        spent_us, gone = price.ops.steps.per_step_us(total(spans)), edits.remove_time(spans)
     how = "low: it has other inputs, or needs another mode; high: the step without the second pass"
-    modelled = scale.saving(0.0, min(spent_us, bound_us), how)
-    saving = replayed_or(modelled, replay, [], [gone], how, scale.scaled(bound_us))
-    if not breakdown.on_device:
-        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
-    return spent_us, saving, claims
+    return spent_us, price.saving([], [gone], claims, how), claims
 
 
 def _recorded(

@@ -35,23 +35,19 @@ import numpy.typing as npt
 
 from advisor.api import (
     OPTIMIZER,
-    Breakdown,
     Drawing,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
     Missing,
-    Nesting,
     OptimizerFacts,
-    Replay,
+    Price,
     Saving,
     Scale,
+    StepOps,
     Steps,
-    Trace,
-    Undilated,
     backward_passes,
     draw,
 )
@@ -75,15 +71,11 @@ _TRIED = 8
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     facts: OptimizerFacts,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated | None,
-    replay: Replay | None,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # one line to add; below 2 % of the step the gain is within the noise between steps
@@ -91,6 +83,7 @@ def check(
     numbers = [one.tensors for one in facts.optimizers if one.tensors]
     if not numbers or len(numbers) < len(facts.optimizers):
         return
+    trace, nesting = recorded.trace, recorded.nesting
     found = backward_passes.passes(trace, steps, nesting)
     most = max((len(one.stores) for one in found), default=0)
     known = parameters(trace, nesting, facts.optimizers)
@@ -108,21 +101,20 @@ def check(
         rows = needless(trace, found, verdicts, kind) if most > least else None
         if rows is None:
             continue
-        saved = saving_of(trace, steps, breakdown, scale, nesting, links, undilated, replay, rows)
+        saved = saving_of(price, rows)
         if saved[0].high_us >= min_share * scale.step_us:
-            yield _finding(trace, steps, scale, lines, kind, rows, known.number, saved)
+            yield _finding(price, lines, kind, rows, known.number, saved)
 
 
 def _finding(
-    trace: Trace,
-    steps: Steps,
-    scale: Scale,
+    price: Price,
     lines: Lines | None,
     kind: int,
     rows: Needless,
     applied: int,
     saved: tuple[Saving, float, tuple[str, ...]],
 ) -> Finding:
+    steps, scale = price.ops.steps, price.scale
     saving, sure_us, claims = saved
     spent = f"{time(scale.scaled(sure_us))} of each step ({percent(sure_us / steps.step_us)})"
     if kind == NEVER:
@@ -158,7 +150,7 @@ def _finding(
             "loss = criterion(discriminator(fake), zeros)",
             "loss = criterion(discriminator(fake.detach()), zeros)",
         )
-    nodes = rows.nodes[np.argsort(-trace.events.dur_ns[rows.nodes])] if len(rows.nodes) else rows.sure
+    nodes = rows.nodes[np.argsort(-price.ops.events.dur_ns[rows.nodes])] if len(rows.nodes) else rows.sure
     where = next((line for row in nodes[:_TRIED].tolist() if lines and (line := lines.where_op(row))), None)
     return Finding(
         message=message,

@@ -28,7 +28,6 @@ import numpy as np
 from advisor.api import (
     FORWARD,
     OPTIMIZER,
-    Breakdown,
     Device,
     Ev,
     Example,
@@ -36,21 +35,16 @@ from advisor.api import (
     Fix,
     Lines,
     LinesTrace,
-    Replay,
-    Scale,
+    Price,
     StateReads,
-    Steps,
-    Trace,
-    Undilated,
+    calm,
     draw,
     edits,
-    replayed_or,
     total,
     union,
     where_read,
 )
 
-from ..shared._costs import calm, widened
 from ..shared._places import often, place
 from ..shared._words import percent, size, time
 
@@ -61,21 +55,17 @@ _MOST_OF, _FAR_MORE = 0.8, 2.0
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
+    price: Price,
     device: Device,
     lines: Lines,
     recorded: LinesTrace | None,
     state: StateReads,
-    undilated: Undilated | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.02,  # a line to move; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    if breakdown.on_device or device.kind != "none":
+    if price.on_device or device.kind != "none":
         return
+    trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
     # Most of the weights' bytes: what is smaller is a copy of something else that has as many tensors. Where a copy may
     # be what is trained, as in meta-learning, it is needed; what is copied beside it is not.
     least_bytes = (_MOST_OF if state.stored else _FAR_MORE) * state.parameter_bytes
@@ -84,18 +74,15 @@ def check(
         return
     spans = calm(state.spans(runs))
     claims = ("other_ops", "host")
-    bound_us = sum(breakdown.us(part) for part in claims)
-    spent_us = min(steps.per_step_us(total(spans)), bound_us)
+    spent_us = min(steps.per_step_us(total(spans)), price.measured_us(claims))
     gone = least = edits.remove_time(spans)
-    least_us = spent_us
     how = "the step without the copy, if no step needs it; high: if the profiler slowed the rest of the step more"
     if not state.stored:
         beside = union(*np.array([one for run in runs for one in run.beside], np.int64).reshape(-1, 2).T)
-        least_us, least = min(steps.per_step_us(total(beside)), spent_us), edits.remove_time(beside)
+        least = edits.remove_time(beside)
         how = "low: the step without the copies of what is not trained; high: without all of them, and if the profiler "
         how += "slowed the rest of the step more"
-    saving = replayed_or(scale.saving(least_us, spent_us, how), replay, [least], [gone], how, scale.scaled(bound_us))
-    saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
+    saving = price.saving([least], [gone], claims, how)
     if saving.high_us < min_share * scale.step_us:
         return
     where = where_read(trace, steps, lines, recorded, runs[0])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, Ev, Example, Missing, Nesting, Reused, Steps, Trace, draw
+from advisor.api import BACKWARD, FORWARD, Ev, Example, Missing, Reused, StepOps, Trace, draw
 from advisor.rules.needless_work._reuse_saving import reuse
 from advisor.testing import computed
 
@@ -89,8 +89,8 @@ def test_looks_at_other_tensors_do_not_go_with_a_look_that_is_made_again() -> No
     names = ["aten::linear", "aten::reshape", "aten::view"]
     facts = {"reused": {"names": names, "ops": [1, 0, 2, 1, 2, 0], "again": [[3, 0]], "constant": []}}
     known = computed(Example("mask", drawn, None, facts=facts))
-    trace, reused = known.get(Trace), known.get(Reused)
-    work = reuse(trace, known.get(Steps), reused, known.get(Nesting), None, reused.again, reused.first)
+    reused = known.get(Reused)
+    work = reuse(known.get(StepOps), reused, None, reused.again, reused.first)
     assert work.us == pytest.approx(400)
 
 
