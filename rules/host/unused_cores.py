@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import Device, Ev, Example, Finding, Fix, Matmuls, Scale, Steps, ThreadUse, Undilated, constant, draw
+from advisor.api import Device, Ev, Example, Finding, Fix, Matmuls, Price, ThreadUse, constant, draw
 
-from ..shared._costs import of_long_ops
 from ..shared._words import percent, plural, time
 
 CONFIRMED = "measured pair on a CPU: two large layers with one thread against two"
@@ -32,15 +31,14 @@ _LONG_OP_US = constant("calls.shared_op_us").value
 
 
 def check(
+    price: Price,
     use: ThreadUse,
     device: Device,
     matmuls: Matmuls,
-    steps: Steps,
-    scale: Scale,
-    undilated: Undilated | None,
     *,
     min_share: float = 0.10,  # of the step in ops long enough to share: below, waking threads costs more
 ) -> Iterator[Finding]:
+    steps, scale = price.ops.steps, price.scale
     usable = use.cores // use.ranks - use.workers
     if device.kind != "none" or usable <= use.threads:
         return
@@ -55,11 +53,9 @@ def check(
             f"take {time(scale.scaled(shared_us))} of each step ({percent(shared_us / steps.step_us)}), "
             f"and {plural(usable, 'core')} could share the work."
         ),
-        saving=of_long_ops(
-            scale,
-            undilated,
-            0.0,
-            shared_us * (1 - use.threads / usable),
+        saving=price.long_ops(
+            (0.0, shared_us * (1 - use.threads / usable)),
+            (),
             "high: these ops split evenly over the cores; low: nothing, if they are memory-bound",
         ),
         facts={"threads": use.threads, "cores": use.cores, "workers": use.workers, "ranks": use.ranks},

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Links, Nesting, Saving, Scale, Steps, Trace, Undilated, backward_of, constant, dataclass
+from advisor.api import Links, Nesting, Price, Saving, StepOps, Steps, Trace, backward_of, constant, dataclass
 
 Ints = npt.NDArray[np.int64]
 
@@ -44,9 +44,10 @@ class Cost:
         return self.between_us + self.softmax_us, self.between_backward_us + self.softmax_backward_us
 
 
-def fused(cost: Cost, scale: Scale, undilated: Undilated, bound_us: float) -> Saving:
-    """What fusing gives back, at most this much of the profiled step."""
-    inside = min(bound_us / max(cost.forward_us + cost.backward_us, 1e-9), 1.0)
+def fused(cost: Cost, price: Price, claims: Sequence[str]) -> Saving:
+    """What fusing gives back of these parts of the step."""
+    undilated, step_us = price.undilated, price.scale.step_us
+    inside = min(price.measured_us(claims) / max(cost.forward_us + cost.backward_us, 1e-9), 1.0)
     ends = [
         undilated.share(
             undilated.in_part("rest", ahead_us * inside) + undilated.in_part("backward", behind_us * inside)
@@ -57,11 +58,12 @@ def fused(cost: Cost, scale: Scale, undilated: Undilated, bound_us: float) -> Sa
         "low: the ops between the multiplications disappear, but most of the softmax remains, and the backward pass "
         "recomputes the scores; high: everything between the multiplications disappears"
     )
-    return Saving(ends[0][0] * scale.step_us, ends[1][1] * scale.step_us, "modelled", how)
+    return Saving(ends[0][0] * step_us, ends[1][1] * step_us, "modelled", how)
 
 
-def cost_of(trace: Trace, steps: Steps, nesting: Nesting, links: Links, found: Sequence[Ints], on_device: bool) -> Cost:
+def cost_of(recorded: StepOps, found: Sequence[Ints], on_device: bool) -> Cost:
     """What these attentions take, µs per step."""
+    trace, steps, nesting, links = recorded.trace, recorded.steps, recorded.nesting, recorded.links
     events = trace.events
     cost = _cost_ns(trace, nesting, links, found, on_device)
     holding = nesting.outer_op[np.flatnonzero(events.exactly(*SOFTMAX))]
@@ -80,18 +82,15 @@ def cost_of(trace: Trace, steps: Steps, nesting: Nesting, links: Links, found: S
     return Cost(scores_us, forward_us, softmax_us, between_us, *behind)
 
 
-def cost_of_plain(trace: Trace, steps: Steps, nesting: Nesting, rows: Ints) -> Cost:
+def cost_of_plain(recorded: StepOps, rows: Ints) -> Cost:
     """What these calls of the plain form of `scaled_dot_product_attention` take on a CPU, µs per step."""
-    events = trace.events
+    events, nesting, spent = recorded.events, recorded.nesting, recorded.us
     inside = np.flatnonzero(np.isin(nesting.parent, rows))
     product, softmax = events.named("aten::matmul", "aten::bmm", "aten::baddbmm"), events.named("softmax")
     products = inside[product[inside]]
     scores = products[np.unique(nesting.parent[products], return_index=True)[1]]
     nodes = backward_of(events, rows)
     of_product, of_softmax = events.named("mmBackward")[nodes], softmax[nodes]
-
-    def spent(of: Ints) -> float:
-        return steps.per_step_us(float(events.dur_ns[of].sum()))
 
     return Cost(
         scores_us=spent(scores),

@@ -28,23 +28,19 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
+    Price,
     Scale,
+    StepOps,
     Steps,
-    Trace,
-    Undilated,
     backward_of,
     draw,
 )
 
-from ..shared._costs import launched_us
 from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._attention_cost import cost_of_plain, fused
@@ -56,42 +52,34 @@ _DROPOUT = ("aten::dropout", "aten::native_dropout", "aten::bernoulli_")
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     lines: Lines,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated,
     *,
     min_share: float = 0.03,  # it changes how the model is trained, which less than 3 % of the step does not justify
 ) -> Iterator[Finding]:
-    events = trace.events
+    events, nesting = recorded.events, recorded.nesting
     plain = events.exactly(_PLAIN)
     if not plain.any():
         return
-    rows = np.flatnonzero(plain & links.inside)
+    rows = np.flatnonzero(plain & recorded.links.inside)
     inside = nesting.ancestor(plain)
     dropping = np.unique(inside[events.exactly(*_DROPOUT) & (inside >= 0)])
-    if not breakdown.on_device:
+    if not price.on_device:
         rows = np.intersect1d(rows, dropping)  # other reasons are not told by a trace
     if not len(rows):
         return
     both = np.concatenate((rows, backward_of(events, rows)))
-    if breakdown.on_device:
-        spent_us = launched_us(trace, steps, nesting, links, both)
-    else:
-        spent_us = steps.per_step_us(float(events.dur_ns[both].sum()))
-    claims = ("compute",) if breakdown.on_device else ("forward", "backward")
-    bound_us = sum(breakdown.us(part) for part in claims)
+    spent_us, claims = price.spent_us(both), price.claims("forward", "backward")
     if spent_us < min_share * steps.step_us:
         return
     where = lines.where_op(int(rows[0]))
-    why = " because of dropout on attention weights" if not breakdown.on_device else ""
+    why = " because of dropout on attention weights" if not price.on_device else ""
     saving = None
-    if not breakdown.on_device:
-        saving = fused(cost_of_plain(trace, steps, nesting, rows), scale, undilated, bound_us)
+    if not price.on_device:
+        saving = fused(cost_of_plain(recorded, rows), price, claims)
         if saving.high_us < min_share * scale.step_us:
             return
     yield Finding(
@@ -103,7 +91,7 @@ def check(
         where=(where,) if where else (),
         facts={"calls": len(rows) / steps.count, "attention_us": spent_us, "dropout": bool(len(dropping))},
         fix=None
-        if breakdown.on_device
+        if price.on_device
         else Fix(
             "Remove dropout inside attention",
             "semantics",

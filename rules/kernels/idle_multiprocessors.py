@@ -28,7 +28,6 @@ import numpy.typing as npt
 from advisor.api import (
     BACKWARD,
     SYNC,
-    Breakdown,
     Device,
     Drawing,
     Ev,
@@ -39,13 +38,11 @@ from advisor.api import (
     KernelWork,
     Lines,
     Missing,
-    Replay,
+    Price,
     Scale,
     Steps,
-    Trace,
     WorkGroup,
     draw,
-    replayed_or,
 )
 
 from ..shared._roofline import WELL_MADE, idle_kernels, scaled, shape_words
@@ -58,36 +55,26 @@ Rows = npt.NDArray[np.int64]
 
 
 def check(
-    trace: Trace,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     device: Device,
     work: KernelWork,
-    replay: Replay | None,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # a change of layout or of batch: below 3 % of the step noise between steps hides it
 ) -> Iterator[Finding]:
     if device.multiprocessors is None:
         raise Missing("the trace does not say how many multiprocessors the device has")
-    events, processors = trace.events, device.multiprocessors
+    events, processors = price.ops.events, device.multiprocessors
     found = [(group, rows) for group in work.groups if len(rows := idle_kernels(events, group, device))]
     kept = [(rows, _kept(events, group, rows, processors)) for group, rows in found]
     spent_us = steps.per_step_us(float(sum(events.dur_ns[rows].sum() for rows, _ in kept)))
     saved_us = steps.per_step_us(float(sum((events.dur_ns[rows] * (1 - factor)).sum() for rows, factor in kept)))
     if saved_us < min_share * steps.step_us:
         return
-    bound_us = breakdown.us("compute")
     how = "high: the same work divided over all multiprocessors; low: nothing, as the library decides how to divide it"
-    saving = replayed_or(
-        scale.saving(0.0, min(saved_us, bound_us), how),
-        replay,
-        [],
-        scaled(kept),
-        how,
-        scale.scaled(bound_us),
-    )
+    saving = price.saving([], scaled(kept), ("compute",), how, model_us=(0.0, saved_us))
     if saving.high_us < min_share * scale.step_us:
         return
     worst = max(found, key=lambda pair: int(events.dur_ns[pair[1]].sum()))

@@ -28,21 +28,18 @@ from advisor.api import (
     FORWARD,
     GEMM,
     SYNC,
-    Breakdown,
     Device,
     Ev,
     Example,
     Finding,
     Fix,
     GpuBusy,
-    Links,
-    Replay,
+    Price,
     Scale,
+    StepOps,
     Steps,
-    Trace,
     draw,
     edits,
-    replayed_or,
 )
 
 from ..shared._words import percent, plural, time
@@ -53,26 +50,22 @@ _TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     busy: GpuBusy,
     device: Device,
-    links: Links,
-    replay: Replay | None,
     *,
     min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events = trace.events
-    rows = np.flatnonzero(trace.device_work & events.named(*_TRANSPOSES) & links.inside)
-    spent_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
+    transposes = recorded.trace.device_work & recorded.events.named(*_TRANSPOSES)
+    rows = np.flatnonzero(transposes & recorded.links.inside)
+    spent_us = recorded.us(rows)
     if spent_us < min_share * steps.step_us:
         return
-    bound_us = breakdown.us("compute")
     how = "low: other ops convert the format back; high: the step replayed without the transposes"
-    modelled = scale.saving(0.0, min(spent_us, bound_us), how)
-    saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.scaled(bound_us))
+    saving = price.saving([], [edits.remove(rows)], ("compute",), how)
     if saving.high_us < min_share * scale.step_us:
         return
     of_work = spent_us / steps.per_step_us(busy.busy_ns)

@@ -26,7 +26,6 @@ import numpy as np
 
 from advisor.api import (
     SYNC,
-    Breakdown,
     Drawing,
     Ev,
     Example,
@@ -34,12 +33,11 @@ from advisor.api import (
     Fix,
     KernelWork,
     Lines,
-    Replay,
+    Price,
     Scale,
     Steps,
     WorkGroup,
     draw,
-    replayed_or,
 )
 
 from ..shared._roofline import LEAST_US, WELL_MADE, odd_size, scaled, shape_words
@@ -50,10 +48,9 @@ CONFIRMED = "real trace: a video transformer with 3,137 tokens on an H100, on ke
 
 def check(
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     work: KernelWork,
-    replay: Replay | None,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # sizes change in the model's definition: not worth it below 3 % of the step
@@ -68,21 +65,14 @@ def check(
     if excess_us < min_share * steps.step_us:
         return
     usual = _usual(work.groups)
-    bound_us = breakdown.us("compute")
     how = f"high: these kernels come as near the device's peak as efficient ones do ({percent(WELL_MADE)}); low: " + (
         "half as near as this step's multiplications of aligned sizes" if usual else "nothing, for lack of others"
     )
     low = [(group, _factor(group, usual / 2)) for group in odd if usual]
     high = [(group, _factor(group, WELL_MADE)) for group in odd]
-    saved = [min(sum(group.us * (1 - factor) for group, factor in pairs), bound_us) for pairs in (low, high)]
-    saving = replayed_or(
-        scale.saving(saved[0], saved[1], how),
-        replay,
-        scaled((group.kernels, factor) for group, factor in low),
-        scaled((group.kernels, factor) for group, factor in high),
-        how,
-        scale.scaled(bound_us),
-    )
+    least_us, most_us = (sum(group.us * (1 - factor) for group, factor in pairs) for pairs in (low, high))
+    least, most = (scaled((group.kernels, factor) for group, factor in pairs) for pairs in (low, high))
+    saving = price.saving(least, most, ("compute",), how, model_us=(least_us, most_us))
     if saving.high_us < min_share * scale.step_us:
         return
     worst = max(odd, key=lambda group: _excess_us(group, WELL_MADE))

@@ -25,7 +25,6 @@ import numpy.typing as npt
 
 from advisor.api import (
     SYNC,
-    Breakdown,
     Category,
     Device,
     Drawing,
@@ -37,14 +36,13 @@ from advisor.api import (
     Links,
     Missing,
     Nesting,
-    Replay,
+    Price,
     Scale,
     Settings,
     Steps,
     Trace,
     draw,
     edits,
-    replayed_or,
 )
 
 from ..shared._words import count, percent, plural, time
@@ -56,15 +54,11 @@ _TRIES = 4
 
 
 def check(
-    trace: Trace,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     device: Device,
     settings: Settings,
-    nesting: Nesting,
-    links: Links,
-    replay: Replay | None,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # of the step: one setting, but it slows down shapes that do recur
@@ -73,24 +67,17 @@ def check(
         raise Missing("whether cudnn.benchmark was on was not recorded")
     if not settings.cudnn_benchmark or device.kind != "cuda":
         return
-    found = _tried_anew(trace, nesting, links)
+    recorded = price.ops
+    found = _tried_anew(recorded.trace, recorded.nesting, recorded.links)
     if found is None:
         return
-    events = trace.events
+    events = recorded.events
     tried, mine, usual = found
     factor = usual * len(tried) / len(mine)
-    spent_us = steps.per_step_us(float(events.dur_ns[mine].sum()))
-    bound_us = breakdown.us("compute")
+    spent_us = recorded.us(mine)
     how = "high: the kernels beyond the usual number, if all of a call take equally long; low: half of that"
-    saved_us = min(spent_us * (1 - factor), bound_us)
-    saving = replayed_or(
-        scale.saving(0.5 * saved_us, saved_us, how),
-        replay,
-        [edits.scale(mine, (1 + factor) / 2)],
-        [edits.scale(mine, factor)],
-        how,
-        scale.scaled(bound_us),
-    )
+    half, all_of_it = [edits.scale(mine, (1 + factor) / 2)], [edits.scale(mine, factor)]
+    saving = price.saving(half, all_of_it, ("compute",), how)
     if saving.high_us < min_share * scale.step_us:
         return
     where = lines.where_op(int(tried[0])) if lines else None

@@ -28,7 +28,6 @@ from collections.abc import Iterator, Sequence
 
 from advisor.api import (
     SYNC,
-    Breakdown,
     Device,
     Drawing,
     Ev,
@@ -37,14 +36,12 @@ from advisor.api import (
     Fix,
     KernelWork,
     Lines,
-    Replay,
+    Price,
     Scale,
     Steps,
-    Trace,
     WorkGroup,
     constant,
     draw,
-    replayed_or,
 )
 
 from ..shared._roofline import FAR, WELL_MADE, idle_kernels, odd_size, scaled, shape_words
@@ -57,36 +54,28 @@ _LONG = 2048
 
 
 def check(
-    trace: Trace,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     device: Device,
     work: KernelWork,
-    replay: Replay | None,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # a replacement kernel has to be tried: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    slow = [group for group in work.groups if _is_slow(group) and not len(idle_kernels(trace.events, group, device))]
+    slow = [
+        group for group in work.groups if _is_slow(group) and not len(idle_kernels(price.ops.events, group, device))
+    ]
     spent_us = sum(group.us for group in slow)
     factors = [(group.kernels, group.reached / WELL_MADE) for group in slow]
     saved_us = sum(group.us * (1 - group.reached / WELL_MADE) for group in slow)
     if saved_us < min_share * steps.step_us:
         return
-    bound_us = breakdown.us("compute")
     how = (
         f"high: as near the device's peak as efficient kernels come ({percent(WELL_MADE)}); "
         "low: nothing, if no better kernel exists for these shapes"
     )
-    saving = replayed_or(
-        scale.saving(0.0, min(saved_us, bound_us), how),
-        replay,
-        [],
-        scaled(factors),
-        how,
-        scale.scaled(bound_us),
-    )
+    saving = price.saving([], scaled(factors), ("compute",), how, model_us=(0.0, saved_us))
     if saving.high_us < min_share * scale.step_us:
         return
     worst = max(slow, key=lambda group: group.us * (1 - group.reached / WELL_MADE))

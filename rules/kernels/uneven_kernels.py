@@ -27,7 +27,6 @@ import numpy.typing as npt
 
 from advisor.api import (
     SYNC,
-    Breakdown,
     Category,
     Device,
     Drawing,
@@ -38,8 +37,9 @@ from advisor.api import (
     Links,
     Missing,
     Nesting,
-    Replay,
+    Price,
     Scale,
+    StepOps,
     Steps,
     Trace,
     alike,
@@ -47,7 +47,6 @@ from advisor.api import (
     draw,
     intersect,
     is_communication,
-    replayed_or,
     total,
     union,
 )
@@ -74,41 +73,31 @@ class _Uneven:
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
+    price: Price,
     device: Device,
-    replay: Replay | None,
     *,
     min_share: float = 0.03,  # of the step: below it the noise between steps is as large
 ) -> Iterator[Finding]:
-    events = trace.events
+    events = recorded.events
     if not device.measured:
         raise Missing(device.why)
     if (events.dims < 0).all():
         raise Missing("the trace has no shapes, so equal calls cannot be identified; record with record_shapes=True")
-    found = list(_uneven(events, nesting, links))
+    found = list(_uneven(events, recorded.nesting, recorded.links))
     excess_us = steps.per_step_us(sum(one.excess_ns for one in found))
     if excess_us < min_share * steps.step_us:
         return
     worst = max(found, key=lambda one: one.excess_ns)
     rows = np.concatenate([one.rows for one in found])
-    bound_us = breakdown.us("compute")
     how = "high: each call takes the median time of equal calls; low: nothing, if the disturbance cannot be avoided"
-    saving = replayed_or(
-        scale.saving(0.0, min(excess_us, bound_us), how),
-        replay,
-        [],
-        scaled((one.rows, _kept(events, one)) for one in found),
-        how,
-        scale.scaled(bound_us),
-    )
+    usual = scaled((one.rows, _kept(events, one)) for one in found)
+    saving = price.saving([], usual, ("compute",), how, model_us=(0.0, excess_us))
     if saving.high_us < min_share * scale.step_us:
         return
-    beside = _beside(trace, rows)
+    beside = _beside(recorded.trace, rows)
     longest_us = float(events.dur_ns[worst.rows].max()) / 1e3
     yield Finding(
         message=(

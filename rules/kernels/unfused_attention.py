@@ -31,7 +31,6 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
-    Breakdown,
     Category,
     Ev,
     Events,
@@ -41,10 +40,11 @@ from advisor.api import (
     Lines,
     Links,
     Nesting,
+    Price,
     Scale,
+    StepOps,
     Steps,
     Trace,
-    Undilated,
     draw,
     shapes,
 )
@@ -65,27 +65,23 @@ _PRODUCTS = ("aten::bmm", "aten::baddbmm")
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    undilated: Undilated,
+    price: Price,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # one call instead of four, and rounding changes: below 3 % of the step noise hides it
 ) -> Iterator[Finding]:
-    found = _attentions(trace, nesting, links)
+    found = _attentions(recorded.trace, recorded.nesting, recorded.links)
     if not found:
         return
-    cost = cost_of(trace, steps, nesting, links, found, breakdown.on_device)
-    claims = ("compute",) if breakdown.on_device else ("forward", "backward", "other_ops")
-    bound_us = sum(breakdown.us(part) for part in claims)
-    saving = fused(cost, scale, undilated, bound_us)
+    cost = cost_of(recorded, found, price.on_device)
+    claims = price.claims("forward", "backward", "other_ops")
+    saving = fused(cost, price, claims)
     if saving.high_us < min_share * scale.step_us:
         return
-    dropping = not breakdown.on_device and _drops_out(trace, nesting, found)
+    dropping = not price.on_device and _drops_out(recorded.trace, recorded.nesting, found)
     number = len(found) / steps.count
     where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
     yield Finding(

@@ -29,21 +29,20 @@ from advisor.api import (
     FORWARD,
     GEMM,
     SYNC,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
     GpuBusy,
     Links,
-    Replay,
+    Price,
     Scale,
     Settings,
+    StepOps,
     Steps,
     Trace,
     draw,
     edits,
-    replayed_or,
 )
 
 from ..shared._words import count, percent, time
@@ -57,31 +56,26 @@ Ints = npt.NDArray[np.int64]
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     busy: GpuBusy,
-    links: Links,
     settings: Settings | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.1,  # every network has 2 to 8 % of it between its layers; compiling is work and takes time
 ) -> Iterator[Finding]:
-    rows, run = _runs(trace, links)
+    rows, run = _runs(recorded.trace, recorded.links)
     if not len(rows):
         return
-    spent_ns = trace.events.dur_ns[rows]
+    spent_ns = recorded.events.dur_ns[rows]
     last = np.append(run[1:] != run[:-1], True)
     order = np.lexsort((spent_ns, run))
     shorter = rows[order[~last]]
-    most_us = steps.per_step_us(float(trace.events.dur_ns[shorter].sum()))
-    if most_us < min_share * steps.step_us:
+    if price.spent_us(shorter) < min_share * steps.step_us:
         return
-    bound_us = breakdown.us("compute")
     how = "low: they cannot be fused; high: the step replayed with each sequence in the time of its longest kernel"
-    modelled = scale.saving(0.0, min(most_us, bound_us), how)
-    saving = replayed_or(modelled, replay, [], [edits.remove(shorter)], how, scale.scaled(bound_us))
+    saving = price.saving([], [edits.remove(shorter)], ("compute",), how)
     if saving.high_us < min_share * scale.step_us:
         return
     kernels, runs = len(rows), int(last.sum())

@@ -32,31 +32,24 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
-    Links,
     Missing,
-    Nesting,
     Scale,
     Settings,
-    Steps,
-    Trace,
+    StepOps,
     draw,
 )
 
-from ..shared._costs import launched_us
 from ..shared._words import count, percent, plural, time
 
 _CONVOLUTIONS = ("aten::cudnn_convolution", "aten::convolution_backward", "aten::convolution")
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
+    recorded: StepOps,
     scale: Scale,
     busy: GpuBusy,
     device: Device,
     settings: Settings,
-    nesting: Nesting,
-    links: Links,
     *,
     min_share: float = 0.2,  # of the device's work: what benchmarking gains is a part of this, often a small one
 ) -> Iterator[Finding]:
@@ -64,11 +57,11 @@ def check(
         raise Missing("whether cudnn.benchmark was on was not recorded")
     if settings.cudnn_benchmark or settings.deterministic or settings.compiled or device.kind != "cuda":
         return
-    events = trace.events
+    events, steps, links = recorded.events, recorded.steps, recorded.links
     rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*_CONVOLUTIONS) & links.inside)
-    if not len(rows) or steps.count < 2 or not _same_in_each_step(trace, steps, links, rows):
+    if not len(rows) or steps.count < 2 or not _same_in_each_step(recorded, rows):
         return
-    spent_us = launched_us(trace, steps, nesting, links, rows)
+    spent_us = recorded.device_us(rows)
     share = spent_us / steps.per_step_us(busy.busy_ns) if busy.busy_ns else 0.0
     if share < min_share:
         return
@@ -93,12 +86,12 @@ def check(
     )
 
 
-def _same_in_each_step(trace: Trace, steps: Steps, links: Links, rows: npt.NDArray[np.int64]) -> bool:
+def _same_in_each_step(recorded: StepOps, rows: npt.NDArray[np.int64]) -> bool:
     """Whether every step has the same shapes; unknown shapes are not the same."""
-    dims = trace.events.dims[rows]
+    dims = recorded.events.dims[rows]
     if (dims < 0).any():
         return False
-    each = [frozenset(dims[links.step[rows] == step].tolist()) for step in range(steps.count)]
+    each = [frozenset(dims[recorded.links.step[rows] == step].tolist()) for step in range(recorded.steps.count)]
     return len(set(each)) == 1
 
 

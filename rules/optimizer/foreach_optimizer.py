@@ -29,23 +29,19 @@ from advisor.api import (
     FORWARD,
     GEMM,
     OPTIMIZER,
-    Breakdown,
     Drawing,
     Ev,
     Example,
     Finding,
     Fix,
-    Links,
-    Nesting,
     OptimizerWork,
-    Replay,
+    Price,
     Scale,
+    StepOps,
     Steps,
-    Trace,
     dataclass,
     draw,
     edits,
-    replayed_or,
 )
 
 from ..shared._words import count, percent, time
@@ -72,30 +68,25 @@ _ONE_PER_GROUP = {"Adam": "addcdiv_", "AdamW": "addcdiv_", "SGD": "mul_"}
 
 
 def check(
-    trace: Trace,
-    work: OptimizerWork,
-    nesting: Nesting,
-    links: Links,
-    breakdown: Breakdown,
-    scale: Scale,
+    recorded: StepOps,
     steps: Steps,
-    replay: Replay | None,
+    scale: Scale,
+    price: Price,
+    work: OptimizerWork,
     *,
     min_share: float = 0.02,  # one argument of a constructor; below 2 % of the step the gain is not noticeable
 ) -> Iterator[Finding]:
-    if work.name not in _FUSED_PASSES or not breakdown.on_device:
+    if work.name not in _FUSED_PASSES or not price.on_device:
         return
-    update = _lists(trace, work, nesting, links)
+    update = _lists(recorded, work)
     kept = kept_share(update.names, work.name)
     if kept is None:
         return
-    spent_us = steps.per_step_us(int(trace.events.dur_ns[update.kernels].sum()))
-    bound_us = min(spent_us * (1 - kept), breakdown.us("compute"))
+    spent_us = recorded.us(update.kernels)
+    bound_us = min(spent_us * (1 - kept), price.measured_us(("compute",)))
     how = "low: a fused update is not faster here; high: it goes through memory less often, at the same bandwidth"
     fused = [edits.scale(update.kernels, kept), edits.fuse(update.ops, into=max(round(work.calls * steps.count), 1))]
-    saving = replayed_or(
-        scale.saving(0.0, bound_us, how), replay, [], fused, f"{how}, replayed", scale.scaled(bound_us)
-    )
+    saving = price.saving([], fused, ("compute",), how, bound_us=bound_us)
     if saving.high_us < min_share * scale.step_us:
         return
     yield Finding(
@@ -126,14 +117,14 @@ class _Lists:
     kernels: npt.NDArray[np.int64]
 
 
-def _lists(trace: Trace, work: OptimizerWork, nesting: Nesting, links: Links) -> _Lists:
+def _lists(recorded: StepOps, work: OptimizerWork) -> _Lists:
     """Ops on numbers of the host alone, such as counters of steps, launch nothing and are left out."""
-    events = trace.events
+    events, links = recorded.events, recorded.links
     listed = np.zeros(len(events), bool)
     listed[np.array(work.rows, np.int64)] = True
     listed &= events.named("_foreach_")
-    launched = np.flatnonzero(trace.device_work & (links.launch >= 0) & links.inside)
-    owner = nesting.outer_op[links.launch[launched]]
+    launched = np.flatnonzero(recorded.trace.device_work & (links.launch >= 0) & links.inside)
+    owner = recorded.nesting.outer_op[links.launch[launched]]
     mine = (owner >= 0) & listed[np.maximum(owner, 0)]
     ops = np.unique(owner[mine])
     names = [events.text(row).partition("_foreach_")[2] for row in ops.tolist()]

@@ -34,10 +34,9 @@ from advisor.api import (
     Finding,
     Fix,
     Lines,
-    Scale,
+    Price,
     Steps,
     Trace,
-    Undilated,
     constant,
     draw,
     intersect,
@@ -45,7 +44,6 @@ from advisor.api import (
     union,
 )
 
-from ..shared._costs import of_long_ops
 from ..shared._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: set_to_none=False against the default, a wide network"
@@ -55,17 +53,15 @@ _DETOUR = constant("memory.gradient_detour").value
 
 
 def check(
-    trace: Trace,
+    price: Price,
     device: Device,
-    steps: Steps,
-    scale: Scale,
     lines: Lines | None,
-    undilated: Undilated | None,
     *,
     min_share: float = 0.02,  # one argument of one call; below 2 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     if device.kind != "none":
         return
+    trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
     events = trace.events
     calls = events.of(Category.ANNOTATION) & events.named("Optimizer.zero_grad#")
     fills = events.exactly("aten::zero_")
@@ -82,11 +78,9 @@ def check(
             f"({percent(fill_us / steps.step_us)}), and adding to them takes another {time(scale.scaled(add_us))}."
         ),
         # Few long ops, which the profiler hardly slows.
-        saving=of_long_ops(
-            scale,
-            undilated,
-            fill_us + add_us,
-            fill_us + _DETOUR * add_us,
+        saving=price.long_ops(
+            (fill_us + add_us, fill_us + _DETOUR * add_us),
+            (),
             "low: the fills and the additions; high: plus as much again for new gradients, which are first written to "
             "memory of their own, none of it slowed by the profiler",
         ),

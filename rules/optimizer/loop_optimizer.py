@@ -41,16 +41,13 @@ from advisor.api import (
     OptimizerFacts,
     OptimizerWork,
     Phases,
-    Replay,
-    Scale,
+    Price,
     Settings,
     Steps,
-    Undilated,
     constant,
     draw,
     edits,
     intersect,
-    replayed_or,
     total,
 )
 
@@ -70,19 +67,16 @@ _OPS_WORTH_FUSING = 2
 
 
 def check(
+    price: Price,
     work: OptimizerWork,
     device: Device,
     phases: Phases,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
     facts: OptimizerFacts | None,
     settings: Settings | None,
-    undilated: Undilated | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.05,  # plain training loops have it; below 5 % of the step it is not what makes them slow
 ) -> Iterator[Finding]:
+    steps, breakdown, scale = price.ops.steps, price.breakdown, price.scale
     if work.loop is None:
         raise Missing("the trace does not show which ops the optimizer ran; record it with CPU activities")
     if not work.loop or device.kind == "foreign":
@@ -96,17 +90,17 @@ def check(
         low_us, high_us, claim = low * work.us, high * work.us, "optimizer"
         how = "what fused=True gained over the loop in measurements on a CPU, by number and size of the parameters"
     saving = scale.saving(low_us, high_us, how)
-    if not breakdown.on_device and undilated is not None:
+    if not breakdown.on_device:
         # Capture timed this part without the profiler; the step as a whole tells it a second time.
         # The profiler makes nothing faster: where this part seems to have been, the steps were others.
-        least_us, most_us = undilated.us(undilated.in_part("optimizer", work.us, work.ops))
+        least_us, most_us = price.undilated.us(price.undilated.in_part("optimizer", work.us, work.ops))
         low_us, high_us = min(least_us, work.us) * low, min(most_us, work.us) * high
         saving = replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
     if breakdown.on_device:
         fused = edits.fuse(np.array(work.rows, int), into=max(round(work.calls * steps.count), 1))
         how = "low: the device is the bottleneck anyway; high: the step replayed with one launch for the whole update"
-        claimed_us = scale.scaled(min(work.us, breakdown.us("idle_launch")))
-        saving = replayed_or(saving, replay, [], [fused], how, claimed_us)
+        bound_us = min(work.us, breakdown.us("idle_launch"))
+        saving = price.saving([], [fused], (claim,), how, model_us=(low_us, high_us), bound_us=bound_us)
     # On a CPU both ends were measured; on a device the lower one only says that the launches may be hidden.
     expected_us = saving.high_us if breakdown.on_device else (saving.low_us + saving.high_us) / 2
     if expected_us < min_share * scale.step_us:

@@ -14,6 +14,7 @@ from advisor.api import (
     Lines,
     Matmuls,
     Nesting,
+    RankRecord,
     Source,
     Steps,
     Trace,
@@ -51,8 +52,10 @@ _LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 _UNLIMITED = ("", "ALL", "DEFAULT")
 
 
-def forbidden(environment: Environment | None) -> bool:
+def forbidden(record: RankRecord | None) -> bool:
     """Whether the environment keeps oneDNN from the instructions for bf16 that the CPU has."""
+    known = record.environment if record else None
+    environment = Environment(known) if known is not None else None
     values = [environment.get(name).upper() for name in _LIMITS] if environment else []
     return any(value not in _UNLIMITED and "BF16" not in value and "AMX" not in value for value in values)
 

@@ -35,6 +35,7 @@ from advisor.api import (
     Nesting,
     RankRecord,
     Scale,
+    StepOps,
     Steps,
     Trace,
     constant,
@@ -60,12 +61,11 @@ _MOVED = constant("share.moved_by_double").value
 
 
 def check(
-    matmuls: Matmuls,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    trace: Trace,
-    nesting: Nesting,
+    breakdown: Breakdown,
+    matmuls: Matmuls,
     record: RankRecord | None,
     *,
     min_share: float = 0.05,  # of the step: rounding changes, so the gain has to be worth a look at the results
@@ -76,7 +76,7 @@ def check(
     if breakdown.on_device:
         low_us, high_us = (double_us * (1 - 1 / gain) for gain in _DEVICE_GAIN)
     else:
-        low_us, high_us = _on_cpu(trace, steps, nesting)
+        low_us, high_us = _on_cpu(recorded.trace, steps, recorded.nesting)
         high_us = max(high_us, low_us)
     default = record.settings.default_dtype if record else None
     chosen = " (the default dtype was set to float64)" if default == "float64" else ""

@@ -32,10 +32,8 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
-    Breakdown,
     Device,
     Drawing,
-    Environment,
     Ev,
     Example,
     Finding,
@@ -43,17 +41,15 @@ from advisor.api import (
     Lines,
     Matmuls,
     Missing,
-    Nesting,
+    Price,
     RankRecord,
     Scale,
     Settings,
     Steps,
     Trace,
-    Undilated,
     draw,
 )
 
-from ..shared._costs import of_long_ops
 from ..shared._words import percent, time
 from ._cpu_bf16 import attention_us, forbidden, on_cpu, where
 from ._formats import Way, faster
@@ -62,25 +58,20 @@ CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s"
 
 
 def check(
-    trace: Trace,
+    price: Price,
     matmuls: Matmuls,
     device: Device,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    nesting: Nesting,
     record: RankRecord | None,
     lines: Lines | None,
-    undilated: Undilated | None,
-    environment: Environment | None,
     *,
     min_share: float = 0.10,  # of the step: rounding changes, so the gain has to be worth a look at the loss curve
     max_host_idle: float = 0.10,  # where the device waits more for the host, faster kernels may only wait longer
 ) -> Iterator[Finding]:
+    trace, steps, scale, nesting = price.ops.trace, price.ops.steps, price.scale, price.ops.nesting
     settings = record.settings if record else Settings()
     if settings.matmul_precision_set and settings.matmul_precision == "highest":
         return
-    if not matmuls.on_device and forbidden(environment):
+    if not matmuls.on_device and forbidden(record):
         return
     if not matmuls.on_device and (settings.threads or 0) > (settings.cores or settings.threads or 0):
         # Threads that wait for a core: what products take then says nothing about their format.
@@ -94,7 +85,7 @@ def check(
     way = faster(device, settings, matmuls.on_device)
     if way is None:
         return
-    host_idle = sum(breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
+    host_idle = sum(price.breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
     least, most = way.gain
     saved = (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)) if matmuls.on_device else cpu[1:]
     low_us = 0.0 if host_idle > max_host_idle else saved[0]
@@ -105,9 +96,10 @@ def check(
     how = _how(way, host_idle > max_host_idle, matmuls.on_device)
     if lost[1]:
         how += "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
+    claims = price.claims("forward", "backward", "other_ops")
     yield Finding(
         message=_message(matmuls, device, steps, scale, fp32_us, way.name, settings),
-        saving=of_long_ops(scale, None if matmuls.on_device else undilated, *ends, how, "assumed"),
+        saving=price.long_ops(ends, (), how, basis="assumed"),
         where=where(trace, steps, matmuls, lines),
         facts={
             "fp32_us": fp32_us,
@@ -117,7 +109,7 @@ def check(
             "largest": [row.name for row in matmuls.largest if row.kind == "fp32"][:3],
         },
         fix=_outside_the_loss(trace, way.fix) if matmuls.on_device else way.fix,
-        claims=("compute",) if matmuls.on_device else ("forward", "backward", "other_ops"),
+        claims=claims,
         at_most="high" if settings.matmul_precision_set is False else "medium",
     )
 

@@ -29,26 +29,23 @@ from advisor.api import (
     FORWARD,
     GEMM,
     ITEM,
-    Breakdown,
     Category,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
     Nesting,
-    Replay,
+    Price,
     Scale,
     Settings,
+    StepOps,
     Steps,
     Trace,
     draw,
     edits,
-    replayed_or,
 )
 
-from ..shared._costs import launched_us
 from ..shared._places import first_line, place
 from ..shared._words import percent, time
 
@@ -56,34 +53,27 @@ _SCALING = ("aten::_amp_foreach_non_finite_check_and_unscale_", "aten::_amp_upda
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     settings: Settings,
     lines: Lines,
-    nesting: Nesting,
-    links: Links,
-    replay: Replay | None,
     *,
     min_share: float = 0.005,  # three calls to remove, and one synchronization less: worth it even for little
 ) -> Iterator[Finding]:
-    events = trace.events
+    events = recorded.events
     if settings.autocast_dtype != "bfloat16":
         return
-    scaling = events.exactly(*_SCALING) & events.of(Category.CPU_OP) & links.inside
-    rows = _with_its_question(trace, nesting, np.flatnonzero(scaling).astype(np.int64))
+    scaling = events.exactly(*_SCALING) & events.of(Category.CPU_OP) & recorded.links.inside
+    rows = _with_its_question(recorded.trace, recorded.nesting, np.flatnonzero(scaling).astype(np.int64))
     if not len(rows):
         return
-    if breakdown.on_device:
-        work_us = launched_us(trace, steps, nesting, links, rows)
+    work_us, taken = price.spent_us(rows), "of each step"
+    if price.on_device:
         taken = "of the device's work per step, and a synchronization of the host"
-    else:
-        work_us = steps.per_step_us(float(events.dur_ns[rows].sum()))
-        taken = "of each step"
-    modelled = scale.saving(0.0, work_us, "at most the time of the scaler's ops")
     how = "low: the wait moves elsewhere; high: the step replayed without the scaler"
-    saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.step_us)
+    saving = price.saving([], [edits.remove(rows)], (), how)
     if saving.high_us < min_share * scale.step_us:
         return
     where = first_line(lines, rows)

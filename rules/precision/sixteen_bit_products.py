@@ -27,7 +27,6 @@ from collections.abc import Iterator
 from advisor.api import (
     BACKWARD,
     SYNC,
-    Breakdown,
     Category,
     Drawing,
     Ev,
@@ -38,13 +37,11 @@ from advisor.api import (
     KernelWork,
     Lines,
     Phases,
-    Replay,
+    Price,
     Scale,
     Steps,
-    Trace,
     WorkGroup,
     draw,
-    replayed_or,
 )
 
 from ..shared._roofline import scaled, shape_words
@@ -58,37 +55,30 @@ _BYTES_A_NUMBER = 2 + 2 + 1
 
 
 def check(
-    trace: Trace,
     steps: Steps,
-    phases: Phases,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
+    phases: Phases,
     work: KernelWork,
-    replay: Replay | None,
     lines: Lines | None,
     *,
     min_size: int = 4096,  # below, PyTorch's own layers of 4,096 show no gain that is left after the conversions
     min_share: float = 0.10,  # of the step: another number format changes the training, not worth trying for less
 ) -> Iterator[Finding]:
+    events = price.ops.events
     if not work.hardware.fp8_tflops or not work.hardware.half_tflops:
         return
-    if not len(phases.backward) or trace.events.named(*_EIGHT)[trace.events.of(Category.CPU_OP)].any():
+    if not len(phases.backward) or events.named(*_EIGHT)[events.of(Category.CPU_OP)].any():
         return
     large = [group for group in work.groups if _least_size(group) >= min_size]
     kept = [(group, _kept(group, work.hardware)) for group in large]
-    saved_us = min(sum(group.us * (1 - share) for group, share in kept), breakdown.us("compute"))
+    saved_us = min(sum(group.us * (1 - share) for group, share in kept), price.measured_us(("compute",)))
     if saved_us < min_share * steps.step_us:
         return
     spent_us = sum(group.us for group in large)
     how = "high: fp8's rate, minus converting the operands at memory bandwidth; low: nothing, until it is measured"
-    saving = replayed_or(
-        scale.saving(0.0, saved_us, how),
-        replay,
-        [],
-        scaled((group.kernels, share) for group, share in kept),
-        how,
-        scale.scaled(breakdown.us("compute")),
-    )
+    smaller = scaled((group.kernels, share) for group, share in kept)
+    saving = price.saving([], smaller, ("compute",), how, model_us=(0.0, saved_us))
     if saving.high_us < min_share * scale.step_us:
         return
     costliest = large[0]

@@ -29,7 +29,6 @@ from advisor.api import (
     BACKWARD,
     GEMM,
     SYNC,
-    Breakdown,
     Category,
     Drawing,
     Ev,
@@ -37,24 +36,20 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
-    GpuBusy,
     Lines,
     Links,
-    Nesting,
-    Replay,
+    Price,
     Scale,
+    StepOps,
     Steps,
-    Trace,
     backward_of,
     dims_of,
     draw,
     dtypes_of,
     edits,
-    replayed_or,
     sizes,
 )
 
-from ..shared._costs import launched_us
 from ..shared._places import often
 from ..shared._words import percent, size, time
 
@@ -65,35 +60,22 @@ _HALF = ("c10::Half", "c10::BFloat16")
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    busy: GpuBusy,
-    nesting: Nesting,
-    links: Links,
-    replay: Replay | None,
+    price: Price,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # of the step: compiling a loss takes a minute at the start of each run
 ) -> Iterator[Finding]:
-    events = trace.events
-    rows = _copies(events, links)
-    if not len(rows) or not busy.busy_ns:
+    events = recorded.events
+    rows = _copies(events, recorded.links)
+    if not len(rows) or not price.on_device:
         return
     both = np.concatenate((rows, _backward_copies(events, rows)))
-    spent_us = launched_us(trace, steps, nesting, links, both)
-    bound_us = breakdown.us("compute")
+    spent_us = price.spent_us(both)
     how = "high: the step without these copies and those of their gradients; low: without the forward copies"
-    forward_us = launched_us(trace, steps, nesting, links, rows)
-    saving = replayed_or(
-        scale.saving(min(forward_us, bound_us), min(spent_us, bound_us), how),
-        replay,
-        [edits.remove(rows)],
-        [edits.remove(both)],
-        how,
-        scale.scaled(bound_us),
-    )
+    saving = price.saving([edits.remove(rows)], [edits.remove(both)], ("compute",), how)
     if saving.high_us < min_share * scale.step_us:
         return
     shape = sizes(dims_of(events, int(rows[0])), 0)

@@ -34,16 +34,12 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
-    Links,
-    Nesting,
     Scale,
     Settings,
-    Steps,
-    Trace,
+    StepOps,
     draw,
 )
 
-from ..shared._costs import launched_us
 from ..shared._words import percent, time
 
 _CONVOLUTIONS = (
@@ -63,14 +59,11 @@ _INDEXED = (
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
+    recorded: StepOps,
     scale: Scale,
     busy: GpuBusy,
     device: Device,
     settings: Settings,
-    nesting: Nesting,
-    links: Links,
     *,
     min_share: float = 0.2,  # of the device's work: what other algorithms gain is a part of this
 ) -> Iterator[Finding]:
@@ -78,11 +71,11 @@ def check(
         return
     # The narrower switch concerns convolutions alone.
     names = (*_CONVOLUTIONS, *_INDEXED) if settings.deterministic else _CONVOLUTIONS
-    events = trace.events
-    rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*names) & links.inside)
+    events, steps = recorded.events, recorded.steps
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*names) & recorded.links.inside)
     if not len(rows) or not busy.busy_ns:
         return
-    spent_us = launched_us(trace, steps, nesting, links, rows)
+    spent_us = recorded.device_us(rows)
     share = spent_us / steps.per_step_us(busy.busy_ns)
     if share < min_share:
         return

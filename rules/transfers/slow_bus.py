@@ -30,7 +30,6 @@ from advisor.api import (
     GEMM,
     SYNC,
     TO,
-    Breakdown,
     Category,
     Device,
     Drawing,
@@ -38,17 +37,12 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
-    Links,
     Missing,
-    Replay,
-    Scale,
-    Steps,
-    Trace,
+    Price,
     constant,
     draw,
     edits,
     lookup,
-    replayed_or,
 )
 
 from ..shared._words import percent, size, time
@@ -60,13 +54,8 @@ _USUAL = constant("device.bus_share").value
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
+    price: Price,
     device: Device,
-    links: Links,
-    replay: Replay | None,
     *,
     max_rate: float = 0.4,  # of the bus: a slot of the generation before gives 0.4 of it (half of 0.8)
     min_share: float = 0.03,  # of the step: it needs a change of the machine, not worth it for less
@@ -76,26 +65,19 @@ def check(
     hardware = lookup(device.name, device.capability)
     if hardware is None or hardware.bus_gbs is None:
         raise Missing(f"the bus bandwidth of {device.name or 'this device'} is not known")
-    events = trace.events
+    events, steps, scale = price.ops.events, price.ops.steps, price.scale
     pinned = events.of(Category.MEMCPY) & events.named("(Pinned -> Device)", "(Device -> Pinned)")
-    rows = np.flatnonzero(pinned & (events.bytes >= _LARGE) & (events.dur_ns > 0) & links.inside)
+    rows = np.flatnonzero(pinned & (events.bytes >= _LARGE) & (events.dur_ns > 0) & price.ops.links.inside)
     if not len(rows):
         return
     moved, spent_ns = float(events.bytes[rows].sum()), float(events.dur_ns[rows].sum())
     rate = moved / spent_ns / hardware.bus_gbs
     spent_us, factor = steps.per_step_us(spent_ns), rate / _USUAL
-    exposed_us = breakdown.us("exposed_copy")
+    exposed_us = price.measured_us(("exposed_copy",))
     if rate >= max_rate or min(spent_us * (1 - factor), exposed_us) < min_share * steps.step_us:
         return
     how = f"high: copies at {percent(_USUAL)} of the bus bandwidth; low: nothing, if the board provides no more"
-    saving = replayed_or(
-        scale.saving(0.0, min(spent_us * (1 - factor), exposed_us), how),
-        replay,
-        [],
-        [edits.scale(rows, factor)],
-        how,
-        scale.scaled(exposed_us),
-    )
+    saving = price.saving([], [edits.scale(rows, factor)], ("exposed_copy",), how)
     if saving.high_us < min_share * scale.step_us:
         return
     yield Finding(

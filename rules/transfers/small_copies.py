@@ -29,23 +29,18 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
-    Breakdown,
     Category,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
-    Replay,
-    Scale,
+    Price,
     Source,
-    Steps,
+    StepOps,
     Trace,
     draw,
     edits,
-    replayed_or,
     subtract,
     total,
     union,
@@ -61,29 +56,23 @@ _COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    links: Links,
-    nesting: Nesting,
+    price: Price,
     lines: Lines,
-    breakdown: Breakdown,
-    scale: Scale,
-    replay: Replay | None,
     *,
     min_copies: int = 8,  # a step at one place; inputs, targets, masks and lengths of a plain batch are fewer
     min_share: float = 0.02,  # a change of the collate function; below 2 % of the step the gain is not seen
 ) -> Iterator[Finding]:
-    for where, outer in _groups(trace, steps, links, nesting, lines).items():
+    trace, steps, links, scale = price.ops.trace, price.ops.steps, price.ops.links, price.scale
+    for where, outer in _groups(price.ops, lines).items():
         if len(outer) < min_copies * steps.count:
             continue
         # One of them stays in each step.
         step = links.step[outer]
         gone = outer[np.concatenate(([False], step[1:] == step[:-1]))]
         spent_us = steps.per_step_us(_host_ns(trace, gone))
-        bound_us = min(spent_us, sum(breakdown.us(part) for part in _PARTS))
+        bound_us = min(spent_us, price.measured_us(_PARTS))
         how = "low: the device has enough to do meanwhile; high: the step replayed with one copy instead of these"
-        modelled = scale.saving(0.0, bound_us, "at most the host's time for these copies while the device is idle")
-        saving = replayed_or(modelled, replay, [], [edits.remove(gone)], how, scale.scaled(bound_us))
+        saving = price.saving([], [edits.remove(gone)], _PARTS, how, model_us=(0.0, bound_us), bound_us=bound_us)
         if saving.high_us < min_share * scale.step_us:
             continue
         yield Finding(
@@ -118,16 +107,14 @@ def _host_ns(trace: Trace, rows: npt.NDArray[np.int64]) -> int:
     return total(subtract(ops, union(events.start_ns[waits], events.end_ns[waits])))
 
 
-def _groups(
-    trace: Trace, steps: Steps, links: Links, nesting: Nesting, lines: Lines
-) -> dict[Source | None, npt.NDArray[np.int64]]:
+def _groups(recorded: StepOps, lines: Lines) -> dict[Source | None, npt.NDArray[np.int64]]:
     """Outermost ops on the loop's thread that copy little to the device, in order, by line."""
-    events = trace.events
+    events, links, nesting = recorded.events, recorded.links, recorded.nesting
     small = events.of(Category.MEMCPY) & events.named("HtoD") & (events.bytes >= 0) & (events.bytes <= _SMALL_BYTES)
     rows = np.flatnonzero(small & links.inside & (links.launch >= 0))
     call = links.launch[rows]
     outer = np.where(nesting.outer_op[call] >= 0, nesting.outer_op[call], call)
-    outer = np.unique(outer[events.thread[call] == steps.main_thread])
+    outer = np.unique(outer[events.thread[call] == recorded.steps.main_thread])
     outer = outer[events.exactly(*_COPIES)[outer]]
     groups: dict[Source | None, list[int]] = {}
     for row in outer.tolist():

@@ -91,14 +91,16 @@ class Price:
         how: str,
         *,
         model_us: Range | None = None,
+        bound_us: float | None = None,
         instead_us: Range = NOTHING,
     ) -> Saving:
         """From what surely goes (`least`) to what may go (`most`), replayed; modelled where no replay can be trusted.
 
-        model_us: recorded µs per step that go, where that is not the sum of the edited rows' time.
+        model_us: recorded µs per step that go, where that is not the sum of the edited rows' time;  bound_us: what is
+        claimed, where that is less than the parts of the breakdown.
         """
         low_us, high_us = model_us or (self._gone_us(least), self._gone_us(most))
-        bound_us = self.measured_us(claims)
+        bound_us = self.measured_us(claims) if bound_us is None else bound_us
         high_us = min(high_us, bound_us)
         modelled = self.scale.saving(max(min(low_us, high_us), 0.0), max(high_us, 0.0), how)
         claimed_us = self.scale.scaled(bound_us)
