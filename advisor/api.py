@@ -16,6 +16,7 @@ from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.communication import Communication, is_communication
+from advisor.analyses.communication.exchanges import Exchanges
 from advisor.analyses.communication.needless_reductions import NeedlessReductions
 from advisor.analyses.communication.needless_search import NeedlessSearch
 from advisor.analyses.communication.parallelism import KindOfTalk, Parallelism
@@ -185,6 +186,7 @@ __all__ = [
     "Ev",
     "Events",
     "Example",
+    "Exchanges",
     "Finding",
     "Fix",
     "Gap",

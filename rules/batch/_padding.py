@@ -9,9 +9,8 @@ import numpy as np
 from advisor.api import (
     Category,
     Events,
-    Links,
-    Nesting,
     RankRecord,
+    StepOps,
     Steps,
     Trace,
     constant,
@@ -92,16 +91,14 @@ def came_padded(trace: Trace, steps: Steps, record: RankRecord | None) -> list[B
     return found
 
 
-def on_positions_us(
-    trace: Trace, steps: Steps, nesting: Nesting, links: Links, batches: list[Batch]
-) -> tuple[float, float]:
+def on_positions_us(ops: StepOps, batches: list[Batch]) -> tuple[float, float]:
     """Time of ops whose shapes hold the padded length, profiled µs per step: beyond what a call takes anyway, whole."""
-    events = trace.events
+    events, steps = ops.events, ops.steps
     lengths = {size for one in batches for size in (one.length, one.samples * one.length)}
     holds = [not lengths.isdisjoint(_numbers(dims)) for dims in events.dims_table]
-    rows = np.flatnonzero(events.of(Category.CPU_OP) & links.inside & (events.dims >= 0))
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & ops.links.inside & (events.dims >= 0))
     rows = rows[np.array(holds, bool)[events.dims[rows]]]
-    own_us = nesting.self_ns[rows] / 1e3
+    own_us = ops.nesting.self_ns[rows] / 1e3
     beyond = steps.per_step_us(float((own_us - _CALL_US).clip(0).sum()) * 1e3)
     return beyond, steps.per_step_us(float(own_us.sum()) * 1e3)
 

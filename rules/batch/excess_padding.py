@@ -30,26 +30,20 @@ import numpy as np
 from advisor.api import (
     BACKWARD,
     ELEMENTWISE,
-    Breakdown,
     Category,
     Ev,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
+    Price,
     RankRecord,
-    Scale,
     Settings,
     Source,
-    Steps,
-    Trace,
     constant,
     draw,
 )
 
-from ..shared._costs import launched_us
 from ..shared._places import place
 from ..shared._words import count, percent, time
 from ._padding import Batch, came_padded, on_positions_us, padded_here
@@ -75,29 +69,24 @@ _AT_ONCE = Fix(
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
+    price: Price,
     lines: Lines,
-    nesting: Nesting,
-    links: Links,
     settings: Settings | None,
     record: RankRecord | None,
     *,
     min_share: float = 0.05,  # a few positions more, up to a multiple of 8, are padding that helps
 ) -> Iterator[Finding]:
+    trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
     batches = padded_here(trace, steps) or came_padded(trace, steps, record)
     if not batches or (settings is not None and settings.compiled):
         return
     seen = sum(batch.samples * batch.length for batch in batches)
     empty = 1 - sum(batch.samples * batch.longest for batch in batches) / seen
-    claims = ("compute",) if breakdown.on_device else ("forward", "backward")
-    concerned_us = sum(breakdown.us(part) for part in claims)
-    attention_us = _attention_us(trace, steps, nesting, links, breakdown)
+    claims = price.claims("forward", "backward")
+    concerned_us, attention_us = price.measured_us(claims), _attention_us(price)
     least_us = _AT_LEAST * concerned_us
-    if not breakdown.on_device:
-        least_us, seen_us = on_positions_us(trace, steps, nesting, links, batches)
+    if not price.on_device:
+        least_us, seen_us = on_positions_us(price.ops, batches)
         # What is strided or merged has another length in its shapes; it is no more than what has this one.
         concerned_us = min(concerned_us, 2 * seen_us)
     # Attention shrinks with the square of the length: with it goes this much more.
@@ -127,15 +116,12 @@ def check(
     )
 
 
-def _attention_us(trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> float:
+def _attention_us(price: Price) -> float:
     """Time of fused attention, forward and backward, µs per step."""
-    events = trace.events
-    outermost = nesting.outermost
-    rows = outermost & events.of(Category.CPU_OP) & links.inside
+    events = price.ops.events
+    rows = price.ops.nesting.outermost & events.of(Category.CPU_OP) & price.ops.links.inside
     rows &= events.named("aten::scaled_dot_product", "evaluate_function: ScaledDotProduct")
-    if breakdown.on_device:
-        return launched_us(trace, steps, nesting, links, np.flatnonzero(rows).astype(np.int64))
-    return steps.per_step_us(float(events.dur_ns[rows].sum()))
+    return price.spent_us(np.flatnonzero(rows))
 
 
 def _where(lines: Lines, batches: list[Batch]) -> Source | None:

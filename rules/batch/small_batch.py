@@ -30,15 +30,13 @@ from advisor.api import (
     ELEMENTWISE,
     GEMM,
     BatchSplit,
-    Breakdown,
-    Device,
     Ev,
     Example,
     Finding,
-    LoaderFacts,
     Missing,
     OptimizerWork,
     PeakMemory,
+    Price,
     RankRecord,
     Saving,
     Scale,
@@ -55,21 +53,19 @@ CONFIRMED = "measured pair: a small CNN on two cores, batch size 4 against the s
 def check(
     split: BatchSplit,
     work: OptimizerWork | None,
-    breakdown: Breakdown,
-    scale: Scale,
-    device: Device,
-    loader: LoaderFacts | None,
+    price: Price,
     memory: PeakMemory | None,
     record: RankRecord | None,
     *,
     min_gain: float = 0.3,  # share of the step, at the low end: the training changes, so the gain has to justify it
     most_batch: int = 8,  # without a device: 16 or more is usually chosen for the loss
 ) -> Iterator[Finding]:
+    breakdown, scale, device = price.breakdown, price.scale, price.ops.device
     added_up = steps_per_update(work, record)
     batch = split.batch_size
     if added_up is None or (breakdown.on_device is False and batch > most_batch):
         return
-    facts = loader.loader if loader else None
+    facts = record.loaders[0] if record and record.loaders else None
     target = target_size(split, facts, device, memory, added_up)
     low_us, high_us = split.saving_us(target)
     # Communication belongs to the rule exposed-communication.

@@ -31,21 +31,18 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
-    Breakdown,
     Category,
     Ev,
     Example,
     Finding,
     Fix,
     Intervals,
-    Replay,
-    Scale,
+    Price,
     Steps,
     Trace,
     draw,
     edits,
     intersect,
-    replayed_or,
     subtract,
     total,
     union,
@@ -61,15 +58,12 @@ _LONGEST_NS = 200_000
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    replay: Replay | None,
+    price: Price,
     *,
     min_share: float = 0.03,  # a model compiled as a whole spends 1 to 2 % of a small step on its one check
     min_pieces: float = 4.0,  # two or three regions are a model and its loss, or a model with one break
 ) -> Iterator[Finding]:
+    trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
     events = trace.events
     if not events.exactly(_LOOKUP).any():
         return
@@ -85,9 +79,9 @@ def check(
     how = "low: regions cannot be merged; high: the checks and the Python between them, without gains from fusion"
     left = 1 - 1 / pieces
     # Beside a device only the replay knows whether the host's time matters.
-    modelled = scale.saving(0.0, 0.0 if breakdown.on_device else spent_us * left, how)
-    saving = replayed_or(modelled, replay, [], [edits.remove_time(spans)], how, scale.scaled(spent_us * left))
-    if not breakdown.on_device:
+    model_us, bound_us = (0.0, 0.0 if price.on_device else spent_us * left), spent_us * left
+    saving = price.saving([], [edits.remove_time(spans)], (), how, model_us=model_us, bound_us=bound_us)
+    if not price.on_device:
         # Hardly a row is recorded in these stretches, so the profiler may have slowed them less than the rest, or not.
         as_recorded_us = min(spent_us, scale.step_us) * left
         saving = replace(saving, high_us=max(saving.high_us, as_recorded_us))

@@ -13,15 +13,12 @@ from advisor.api import (
     Finding,
     HostCommunication,
     Parallelism,
+    Price,
     RankRecord,
-    Replay,
     Saving,
-    Scale,
-    Steps,
     Trace,
     dataclass,
     edits,
-    replayed_or,
 )
 
 from ._collectives import MANY, fewer_bytes
@@ -59,18 +56,9 @@ def side_of(device: Communication | None, host: HostCommunication | None, mixed:
     return Side(np.empty(0, np.int64), host.us if host else 0.0, host.calls if host else 0.0, None)
 
 
-def data_finding(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    side: Side,
-    exposed_us: float,
-    record: RankRecord | None,
-    replay: Replay | None,
-    mixed: bool,
-) -> Finding:
+def data_finding(price: Price, side: Side, exposed_us: float, record: RankRecord | None, mixed: bool) -> Finding:
     """The finding about gradients of data-parallel ranks, and whatever else nothing tells apart."""
+    trace, breakdown, scale = price.ops.trace, price.breakdown, price.scale
     hidden_us = max(0.0, side.us - exposed_us)
     merged_us = _merged_us(trace, side, exposed_us) if breakdown.on_device else 0.0
     # What is still exposed can hide behind computation that communication does not cover yet.
@@ -83,12 +71,10 @@ def data_finding(
         "low: start-up time that buckets of 25 MB save; high: what can overlap with computation, or half of it all",
     )
     if breakdown.on_device:
-        saving = _replayed(saving, replay, trace, steps, side, scale.scaled(exposed_us))
+        saving = _replayed(saving, price, side, exposed_us, (min(merged_us, high_us), high_us))
     return Finding(
         message=message(
-            breakdown.on_device,
-            scale.scaled(exposed_us),
-            exposed_us / steps.step_us,
+            price,
             exposed_us,
             side.us,
             side.calls,
@@ -113,9 +99,7 @@ def computing_us(breakdown: Breakdown) -> float:
     return breakdown.us("compute") if breakdown.on_device else breakdown.us("forward") + breakdown.us("backward")
 
 
-def _replayed(
-    modelled: Saving, replay: Replay | None, trace: Trace, steps: Steps, side: Side, exposed_us: float
-) -> Saving:
+def _replayed(modelled: Saving, price: Price, side: Side, exposed_us: float, model_us: tuple[float, float]) -> Saving:
     """The step replayed with the collectives in buckets, and beside the computation or with half of their bytes.
 
     Where that hardly shortens the step, something else would set the pace at once, and the range begins at nothing.
@@ -123,12 +107,18 @@ def _replayed(
     buckets = max(1.0, (side.bytes or 0.0) / _BUCKET_BYTES)
     merged = []
     if side.calls >= MANY and side.bytes is not None:
-        calls = np.flatnonzero(trace.events.named("c10d::"))
-        merged = [edits.fuse(calls, into=round(buckets * steps.count))]
-    how = "low: fewer, larger collectives; high: the step replayed with them overlapped, or with half their bytes"
+        calls = np.flatnonzero(price.ops.events.named("c10d::"))
+        merged = [edits.fuse(calls, into=round(buckets * price.ops.steps.count))]
     found = max(
         (
-            replayed_or(modelled, replay, merged, [*merged, other], how, exposed_us)
+            price.saving(
+                merged,
+                [*merged, other],
+                ("exposed_communication",),
+                modelled.how,
+                model_us=model_us,
+                bound_us=exposed_us,
+            )
             for other in (edits.move(side.rows), edits.scale(side.rows, 0.5))
         ),
         key=lambda saving: saving.high_us,

@@ -7,13 +7,11 @@ from advisor.api import (
     Finding,
     Fix,
     KindOfTalk,
+    Price,
     RankRecord,
-    Replay,
     Saving,
     Scale,
-    Steps,
     edits,
-    replayed_or,
 )
 
 from ..shared._words import count, percent, size, time
@@ -43,30 +41,26 @@ def finding(
     kind: KindOfTalk,
     others_us: float,
     room_us: float,
-    breakdown: Breakdown,
-    scale: Scale,
-    steps: Steps,
+    price: Price,
     record: RankRecord | None,
-    replay: Replay | None,
 ) -> Finding:
     """What is exposed of one kind of parallelism, and the change that shortens that kind.
 
     others_us: exposed µs of gradients;  room_us: computation that nothing travels beside yet, µs; both per step.
     """
+    breakdown, scale = price.breakdown, price.scale
     share, fix, how = _change(kind, others_us, room_us, breakdown, record, scale)
     saving: Saving | None = None
     if fix is not None:
-        bound_us = scale.scaled(kind.exposed_us)
-        saving = scale.saving(0.0, kind.exposed_us * share, how)
+        most_us = kind.exposed_us * share
+        saving = scale.saving(0.0, most_us, how)
         if breakdown.on_device:
             shorter = [edits.scale(kind.rows, 1 - share)]
-            saving = replayed_or(saving, replay, [], shorter, how, min(bound_us, saving.high_us))
+            saving = price.saving([], shorter, (), how, model_us=(0.0, most_us), bound_us=most_us)
     asked = ", launched by compiled code" if kind.compiled >= _MOSTLY else ""
     return Finding(
         message=message(
-            breakdown.on_device,
-            scale.scaled(kind.exposed_us),
-            kind.exposed_us / steps.step_us,
+            price,
             kind.exposed_us,
             kind.us,
             kind.calls,
@@ -175,9 +169,7 @@ _SELDOM = Fix(
 
 
 def message(
-    on_device: bool,
-    said_us: float,
-    share: float,
+    price: Price,
     exposed_us: float,
     total_us: float,
     calls: float,
@@ -187,8 +179,9 @@ def message(
 ) -> str:
     """One sentence: how long nothing but this communication goes on, how much it is, and how much of it is hidden.
 
-    said_us: the exposed time on the scale of the un-profiled step; exposed_us, total_us: profiled.
+    exposed_us, total_us: profiled, per step.
     """
+    on_device, said_us, share = price.on_device, price.scale.scaled(exposed_us), exposed_us / price.ops.steps.step_us
     who = "the GPU only communicates" if on_device else "the training loop only communicates"
     amount = f" of {size(bytes_)}" if bytes_ is not None and on_device else ""
     hidden = 1 - exposed_us / total_us if total_us else 0.0

@@ -36,7 +36,6 @@ from advisor.api import (
     NCCL,
     OPTIMIZER,
     ZERO_GRAD,
-    Breakdown,
     Communication,
     Drawing,
     Ev,
@@ -46,12 +45,12 @@ from advisor.api import (
     HostCommunication,
     Intervals,
     LineCosts,
-    Links,
     NeedlessReductions,
-    Nesting,
+    Price,
     Saving,
     Scale,
     Source,
+    StepOps,
     Steps,
     Trace,
     draw,
@@ -60,7 +59,6 @@ from advisor.api import (
     union,
 )
 
-from ..shared._costs import launched_us
 from ..shared._side_effect_factors import BESIDES
 from ..shared._words import count, percent, time
 
@@ -71,26 +69,23 @@ _COPIES = ("reducer::mul_out", "reducer::copy_bucket_to_grad")
 
 
 def check(
+    recorded: StepOps,
+    price: Price,
     needless: NeedlessReductions,
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    nesting: Nesting,
-    links: Links,
     device_side: Communication | None,
     host_side: HostCommunication | None,
     costs: LineCosts | None,
     *,
     min_share: float = 0.03,  # of the step; it takes a few lines around the passes, not worth adding for less
 ) -> Iterator[Finding]:
+    trace, steps, breakdown, scale = recorded.trace, recorded.steps, price.breakdown, price.scale
     part = "exposed_communication" if breakdown.on_device else "communication"
     exposed_us = breakdown.us(part)
     if needless.share <= 0:
         return
     copies = np.flatnonzero(trace.events.named(*_COPIES) & (steps.step_of(trace.events.start_ns) >= 0))
     if breakdown.on_device:
-        copied_us = launched_us(trace, steps, nesting, links, copies)
+        copied_us = price.spent_us(copies)
         low_us, high_us = exposed_us, min(exposed_us + copied_us, steps.step_us)
     else:
         low_us, high_us = _on_host(trace, steps, copies, exposed_us, host_side)

@@ -39,20 +39,12 @@ from advisor.api import (
     GEMM,
     GLOO,
     NCCL,
-    Breakdown,
-    Communication,
     Ev,
     Example,
+    Exchanges,
     Finding,
-    HostCommunication,
-    NeedlessReductions,
-    NeedlessSearch,
-    Parallelism,
+    Price,
     RankRecord,
-    Replay,
-    Scale,
-    Steps,
-    Trace,
     draw,
 )
 
@@ -64,38 +56,29 @@ CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed R
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    device_side: Communication | None,
-    host_side: HostCommunication | None,
+    exchanges: Exchanges,
+    price: Price,
     record: RankRecord | None,
-    replay: Replay | None,
-    needless: NeedlessReductions,
-    search: NeedlessSearch,
-    parallelism: Parallelism | None,
     *,
     min_share: float = 0.05,  # changing how ranks communicate is work: less than 5 % of the step does not justify it
     min_host_share: float = 0.15,  # two ranks on one host that do all they can still wait for each other for 10 %
 ) -> Iterator[Finding]:
+    steps, breakdown, parallelism = price.ops.steps, price.breakdown, exchanges.parallelism
     least = min_share if breakdown.on_device else min_host_share
     # What is not of data-parallel ranks has changes of its own. Stages of a pipeline wait: that is pipeline-bubbles'.
     others = [kind for kind in parallelism.kinds if kind.kind != "data"] if parallelism else []
-    side = side_of(device_side, host_side, parallelism if others else None)
+    side = side_of(exchanges.of_device, exchanges.of_host, parallelism if others else None)
     # Reductions that no update needs, and those of a search in vain, are other rules': what is left without them.
-    kept = 1 - needless.share
+    kept = 1 - exchanges.needless.share
     all_us = breakdown.us("exposed_communication" if breakdown.on_device else "communication")
     data_us = max(all_us - sum(kind.exposed_us for kind in others), 0.0)
-    exposed_us = max(kept * data_us - search.told_us, 0.0)
+    exposed_us = max(kept * data_us - exchanges.search.told_us, 0.0)
     if exposed_us >= least * steps.step_us and (side.calls or not others):
-        yield data_finding(
-            trace, steps, breakdown, scale, side.scaled(kept), exposed_us, record, replay, mixed=bool(others)
-        )
+        yield data_finding(price, side.scaled(kept), exposed_us, record, mixed=bool(others))
     room_us = computing_us(breakdown) - max(0.0, side.us + sum(kind.us for kind in others) - all_us)
     for kind in others:
         if kind.kind != "stages" and kind.exposed_us >= least * steps.step_us:
-            yield finding(kind, exposed_us, room_us, breakdown, scale, steps, record, replay)
+            yield finding(kind, exposed_us, room_us, price, record)
 
 
 _AFTER_BACKWARD = """

@@ -24,23 +24,18 @@ import numpy as np
 from advisor.api import (
     BACKWARD,
     FORWARD,
-    Breakdown,
     Ev,
     Example,
     Finding,
     Fix,
-    Links,
-    Nesting,
-    Replay,
+    Price,
     Scale,
+    StepOps,
     Steps,
-    Trace,
     draw,
     edits,
-    replayed_or,
 )
 
-from ..shared._costs import launched_us
 from ..shared._words import percent, plural, time
 
 # Not confirmed: of seven networks on a CPU, four perceptrons became 3 to 9 % faster with views, the others did not.
@@ -48,29 +43,20 @@ _COPY = "reducer::copy_bucket_to_grad"
 
 
 def check(
-    trace: Trace,
+    recorded: StepOps,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    nesting: Nesting,
-    links: Links,
-    replay: Replay | None,
+    price: Price,
     *,
     min_share: float = 0.01,  # one argument; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
-    copies = trace.events.named(_COPY)
+    copies = recorded.events.named(_COPY)
     if not copies.any():
         return
-    rows = np.flatnonzero(copies & links.inside)
-    if breakdown.on_device:
-        claims, spent_us = ("compute",), launched_us(trace, steps, nesting, links, rows)
-    else:
-        claims, spent_us = ("backward",), steps.per_step_us(float(trace.events.dur_ns[rows].sum()))
-    bound_us = sum(breakdown.us(part) for part in claims)
-    high_us = min(spent_us, bound_us)
+    rows = np.flatnonzero(copies & recorded.links.inside)
+    claims, spent_us = price.claims("backward"), price.spent_us(rows)
     how = "high: the step without these copies; low: nothing, as in three of seven networks on a CPU"
-    modelled = scale.saving(0.0, high_us, how)
-    saving = replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.scaled(bound_us))
+    saving = price.saving([], [edits.remove(rows)], claims, how)
     if saving.high_us < min_share * scale.step_us:
         return
     yield Finding(

@@ -36,15 +36,11 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
-    Replay,
-    Scale,
+    Price,
     Settings,
-    Steps,
-    Trace,
     draw,
     edits,
     intersect,
-    replayed_or,
     total,
     union,
 )
@@ -56,33 +52,26 @@ _GATHERS = ("allgather", "all_gather", "_allgather_base")
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    scale: Scale,
+    price: Price,
     settings: Settings,
     communication: Communication,
     busy: GpuBusy,
-    replay: Replay | None,
     *,
     min_share: float = 0.03,  # one or two arguments to change, but each holds a layer more in memory
 ) -> Iterator[Finding]:
     late = _late(settings)
     if not late:
         return
-    events = trace.events
+    events, steps, scale = price.ops.events, price.ops.steps, price.scale
     rows = np.flatnonzero(communication.rows & events.named(*_GATHERS))
     gathering = intersect(union(events.start_ns[rows], events.end_ns[rows]), communication.exposed)
     exposed_us = steps.per_step_us(total(gathering))
     if exposed_us < min_share * steps.step_us:
         return
     computing_us = steps.per_step_us(total(busy.computing))
-    modelled = scale.saving(
-        0.0,
-        min(exposed_us, computing_us),
-        "low: the gathers take longer than they can overlap; high: they overlap with the previous layer's computation",
-    )
-    how = "high: the step replayed with the gathers overlapped; low: nothing, if the links are the limit"
-    saving = replayed_or(modelled, replay, [], [edits.move(rows)], how, scale.scaled(exposed_us))
+    how = "high: the gathers overlap with the previous layer's computation; low: nothing, if the links are the limit"
+    hidden_us = 0.0, min(exposed_us, computing_us)
+    saving = price.saving([], [edits.move(rows)], (), how, model_us=hidden_us, bound_us=exposed_us)
     yield Finding(
         message=(
             f"For {time(scale.scaled(exposed_us))} of each step ({percent(exposed_us / steps.step_us)}) the GPU waits "

@@ -32,16 +32,14 @@ from advisor.api import (
     FORWARD,
     GEMM,
     NCCL,
-    Breakdown,
     Device,
     Drawing,
     Example,
     Finding,
     Fix,
-    GpuBusy,
     Missing,
+    Price,
     RankRecord,
-    Scale,
     draw,
 )
 
@@ -58,29 +56,33 @@ _SPARED = 1 / 3
 def check(
     record: RankRecord,
     device: Device,
-    busy: GpuBusy,
-    breakdown: Breakdown,
-    scale: Scale,
+    price: Price,
     *,
     min_taken: float = 0.85,  # above 85 % of the memory a batch of another shape may not fit; below, it is no limit
     min_freed: float = 0.10,  # less than a tenth of the memory is no larger batch
     min_exposed: float = 0.10,  # sharding that communicates for less than a tenth of the step costs little
     min_busy: float = 0.80,  # a device that idles more than a fifth of the step has a nearer limit than itself
 ) -> Iterator[Finding]:
+    if not price.on_device:
+        raise Missing(device.why)
     known = needs(record)
     if known is None:
         raise Missing("memory, parameters or optimizer were not recorded for a device; capture with `advisor run`")
     if record.settings.fsdp:
-        yield from _needless_sharding(record, known, breakdown, scale, min_exposed)
+        yield from _needless_sharding(record, known, price, min_exposed)
         return
     many = record.world_size if record.world_size > 1 else len(record.devices)
     if many < 2:
         return
     taken = known.peak / known.capacity
+    busy = sum(price.breakdown.share(part) for part in _BUSY)
     if taken >= min_taken and known.state * (1 - 1 / many) >= min_freed * known.capacity:
         yield _sharded(record, known, many)
-    elif record.world_size == 1 and device.count == 1 and taken < min_taken and busy.share >= min_busy:
-        yield _replicated(known, many, busy.share)
+    elif record.world_size == 1 and device.count == 1 and taken < min_taken and busy >= min_busy:
+        yield _replicated(known, many, busy)
+
+
+_BUSY = ("compute", "exposed_communication", "exposed_copy")
 
 
 def _sharded(record: RankRecord, known: Needs, many: int) -> Finding:
@@ -112,10 +114,9 @@ def _replicated(known: Needs, many: int, share: float) -> Finding:
     )
 
 
-def _needless_sharding(
-    record: RankRecord, known: Needs, breakdown: Breakdown, scale: Scale, min_exposed: float
-) -> Iterator[Finding]:
+def _needless_sharding(record: RankRecord, known: Needs, price: Price, min_exposed: float) -> Iterator[Finding]:
     """Parameters are dropped after the forward pass, though they could stay."""
+    breakdown, scale = price.breakdown, price.scale
     fsdp = record.settings.fsdp or {}
     exposed_us, share = breakdown.us("exposed_communication"), breakdown.share("exposed_communication")
     if fsdp.get("kind") != "FSDP2" or fsdp.get("reshard_after_forward") is not True or share < min_exposed:

@@ -33,16 +33,14 @@ from advisor.api import (
     MOST_KEPT,
     TURNS,
     Block,
-    Breakdown,
-    Device,
     Ev,
     Example,
     Finding,
     Fix,
     LineCost,
-    LineCosts,
     Lines,
     LoopPlaces,
+    Price,
     RankRecord,
     Saving,
     Scale,
@@ -71,14 +69,9 @@ _MOST = 0.5
 
 
 def check(
-    undilated: Undilated,
-    costs: LineCosts | None,
+    price: Price,
     places: LoopPlaces | None,
     lines: Lines,
-    device: Device,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
     record: RankRecord | None,
     threads: SideThreads | None,
     *,
@@ -86,8 +79,9 @@ def check(
     min_spread: float = 0.25,  # well-written scripts have 5 to 12 % of it, and small ones 20 %, over all their lines
 ) -> Iterator[Finding]:
     # Beside an accelerator, known or not, the loop may do without loss what the device hides.
-    if breakdown.on_device or device.kind != "none":
+    if price.on_device or price.ops.device.kind != "none":
         return
+    steps, breakdown, scale, undilated = price.ops.steps, price.breakdown, price.scale, price.undilated
     rare, once_us = now_and_then(undilated.python, steps, scale.every, kept_waiting(record, scale))
     host_us = min(breakdown.us("host"), undilated.python_us) - once_us
     without_core_us = without_core(record, threads) * steps.step_us
@@ -97,7 +91,7 @@ def check(
         return
     end_us = end_of_rise(python_ns(undilated.python, steps), record) if record else None
     found = False
-    named_us = sum(line.python_us for line in costs.lines) if costs else 0.0
+    named_us = places.python_us if places else 0.0
     cut = record is not None and any(_CUT in note for note in record.notes)
     for index, place in enumerate(places.python if places else ()):
         # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
@@ -111,7 +105,7 @@ def check(
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
             yield _finding(place, us, saving, here, grown_us is not None, steps, scale)
-    if not found and (costs is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
+    if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, steps, scale)
 
 

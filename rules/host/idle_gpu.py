@@ -37,14 +37,13 @@ from advisor.api import (
     GpuBusy,
     GpuIdle,
     IdleGroup,
-    Replay,
+    Price,
     Saving,
     Scale,
     Source,
     Steps,
     draw,
     edits,
-    replayed_or,
 )
 
 from ..shared._words import percent, time
@@ -63,36 +62,32 @@ def check(
     idle: GpuIdle,
     busy: GpuBusy,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    replay: Replay | None,
+    price: Price,
     *,
     min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
 ) -> Iterator[Finding]:
-    host_us, step_us = breakdown.us("idle_host"), steps.step_us
+    breakdown, step_us = price.breakdown, steps.step_us
+    host_us = breakdown.us("idle_host")
     busy_us = steps.per_step_us(busy.busy_ns)
     named_us = 0.0
     for group in idle.top("idle_host", _PLACES):
         if (group.where or group.host not in _NAMELESS) and group.us >= min_share * step_us:
             named_us += group.us
-            yield _named(group, _saving(group, idle, busy_us, scale, replay), step_us, scale)
+            yield _named(group, _saving(group, idle, busy_us, price), step_us, scale)
     # Where the next work was queued already, the device itself needed the time: nothing in the script gives it back.
     rest_us = host_us - named_us + breakdown.us("idle_unknown") - idle.queued_us
     if rest_us >= min_share * step_us:
         yield _rest(rest_us, idle, breakdown, step_us, scale)
 
 
-def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, scale: Scale, replay: Replay | None) -> Saving:
+def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Saving:
     # Beside the device's work at most that much can be hidden; all of it goes if the work itself goes.
-    modelled = scale.saving(
-        min(group.us, busy_us),
-        group.us,
-        "low: the work overlaps with that of the device; high: it is removed from the loop",
-    )
+    model_us = min(group.us, busy_us), group.us
     gone = edits.remove_time(idle.spans_of("idle_host", group))
-    how = "low: the work overlaps with that of the device; high: the step replayed without it"
-    found = replayed_or(modelled, replay, [gone], [gone], how, scale.scaled(group.us))
-    return replace(found, low_us=min(found.low_us, modelled.low_us))
+    how = "low: the work overlaps with that of the device; high: it is removed from the loop"
+    found = price.saving([gone], [gone], ("idle_host",), how, model_us=model_us, bound_us=group.us)
+    return replace(found, low_us=min(found.low_us, price.scale.scaled(model_us[0])))
 
 
 def _named(group: IdleGroup, saving: Saving, step_us: float, scale: Scale) -> Finding:

@@ -29,7 +29,6 @@ from advisor.api import (
     ELEMENTWISE,
     FORWARD,
     GEMM,
-    Breakdown,
     Ev,
     Example,
     Finding,
@@ -37,15 +36,13 @@ from advisor.api import (
     GpuIdle,
     Intervals,
     Launches,
+    Price,
     RankRecord,
-    Replay,
-    Scale,
     Steps,
     Trace,
     draw,
     edits,
     intersect,
-    replayed_or,
     total,
     union,
 )
@@ -57,36 +54,23 @@ _MOSTLY = 0.8
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
+    price: Price,
     launches: Launches,
     idle: GpuIdle,
-    breakdown: Breakdown,
-    scale: Scale,
     record: RankRecord | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.05,  # the fix is a compiler: less than 5 % of the step is not worth its side effects
 ) -> Iterator[Finding]:
+    trace, steps, breakdown, scale = price.ops.trace, price.ops.steps, price.breakdown, price.scale
     idle_us, share = breakdown.us("idle_launch"), breakdown.share("idle_launch")
     if share < min_share:
         return
     # A compiled region that ran has its row, whoever recorded the trace.
     ran = bool(trace.events.named("CompiledFunction", "Torch-Compiled Region").any())
     compiled = True if ran else record.settings.compiled if record else None
-    fused = [edits.fuse(replay.launching, into=replay.steps)] if replay else []
-    saving = replayed_or(
-        scale.saving(
-            0.0,
-            idle_us,
-            "nothing if regions cannot be captured (changing shapes, syncs inside); at most all these gaps",
-        ),
-        replay,
-        [],
-        fused,
-        "low: regions cannot be captured (changing shapes, syncs inside); high: the step replayed with one launch",
-        scale.scaled(idle_us),
-    )
+    fused = [edits.fuse(price.replay.launching, into=price.replay.steps)] if price.replay else []
+    how = "low: regions cannot be captured (changing shapes, syncs inside); high: the step with one launch"
+    saving = price.saving([], fused, ("idle_launch",), how, model_us=(0.0, idle_us))
     if saving.high_us < min_share * scale.step_us:
         return
     backward = _in_backward(trace, steps, breakdown.intervals["idle_launch"])

@@ -33,12 +33,11 @@ from advisor.api import (
     ITEM,
     NEXT_WORKERS,
     SYNC,
-    Breakdown,
     Example,
     Finding,
     Fix,
     GpuBusy,
-    Replay,
+    Price,
     Saving,
     Scale,
     Source,
@@ -47,7 +46,6 @@ from advisor.api import (
     SyncSite,
     draw,
     edits,
-    replayed_or,
 )
 
 from ..shared._words import count, percent, time
@@ -57,45 +55,30 @@ def check(
     syncs: Syncs,
     busy: GpuBusy,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    replay: Replay | None,
+    price: Price,
     *,
     min_share: float = 0.01,  # one moved line; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
-    bound_us = breakdown.us("idle_sync")
+    bound_us = price.measured_us(("idle_sync",))
     for site in syncs.sites:
         cost_us = min(site.gives_back_us, bound_us)
         if site.from_user and cost_us >= min_share * steps.step_us:
-            saving = _saving(site, cost_us, bound_us, busy, steps, scale, replay)
+            saving = _saving(site, cost_us, busy, price)
             # The wait may only move: to the next sync, or to a device that is busy all the same.
             if saving.high_us >= min_share * scale.step_us:
                 yield _finding(site, cost_us, saving, steps, scale)
 
 
-def _saving(
-    site: SyncSite,
-    cost_us: float,
-    bound_us: float,
-    busy: GpuBusy,
-    steps: Steps,
-    scale: Scale,
-    replay: Replay | None,
-) -> Saving:
+def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Saving:
     """The step without these waits: replayed, else bounded."""
+    steps = price.ops.steps
     # Without the sync the host needs at least the time it now spends outside it, the device at least its busy time.
     others_us = max(steps.step_us - site.us, steps.per_step_us(busy.busy_ns))
     low_us = min(cost_us, max(0.0, steps.step_us - others_us))
-    how = "low: the rest of the host's work becomes the limit; high: the idle time that the wait explains"
+    how = "low: the rest of the host's work becomes the limit; high: the step without these waits"
     without = edits.unsync(np.array(site.rows, int))
-    return replayed_or(
-        scale.saving(low_us, cost_us, how),
-        replay,
-        [without],
-        [without],
-        "the step replayed without these waits",
-        scale.scaled(bound_us),
-    )
+    return price.saving([without], [without], ("idle_sync",), how, model_us=(low_us, cost_us))
 
 
 def _finding(site: SyncSite, cost_us: float, saving: Saving, steps: Steps, scale: Scale) -> Finding:

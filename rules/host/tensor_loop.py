@@ -41,14 +41,13 @@ from advisor.api import (
     GEMM,
     MOST_KEPT,
     Block,
-    Breakdown,
-    Device,
     Ev,
     Example,
     Finding,
     Fix,
     Loop,
     LoopPlaces,
+    Price,
     Saving,
     Scale,
     Steps,
@@ -96,18 +95,15 @@ _READ_AT_ONCE = Fix(
 
 
 def check(
+    price: Price,
     places: LoopPlaces,
     turns: Turns,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    device: Device,
-    undilated: Undilated,
     *,
     min_share: float = 0.05,  # rewriting a loop is work: less than 5 % of the step does not justify it
 ) -> Iterator[Finding]:
-    if device.kind != "none" or breakdown.on_device:
+    if price.ops.device.kind != "none" or price.on_device:
         return
+    steps, scale, undilated = price.ops.steps, price.scale, price.undilated
     for (place, loop), turn in zip(places.ops, turns.of, strict=True):
         if place.less(turn.stays).share(undilated)[1] >= min_share:
             yield _finding(place, loop, turn, undilated, scale, steps)

@@ -38,6 +38,7 @@ from advisor.api import (
     Fix,
     LoaderFacts,
     Ops,
+    Price,
     RankRecord,
     Saving,
     Scale,
@@ -75,18 +76,18 @@ _OPS = ("forward", "backward", "optimizer", "other_ops")
 
 def check(
     use: ThreadUse,
-    scale: Scale,
+    price: Price,
     ops: Ops,
-    breakdown: Breakdown | None,
     loader: LoaderFacts | None,
     record: RankRecord | None,
     *,
     min_spread: float = 1.2,  # p90 / median: 1.08 to 1.12 in measured runs with room, 1.26 to 1.76 without
     min_tail: float = 1.1,  # mean / median: from here on throughput is visibly worse than the typical step
 ) -> Iterator[Finding]:
+    scale, breakdown = price.scale, price.breakdown
     if use.wanted <= use.cores or use.threads <= 1:
         return
-    if use.ranks == 1 and use.threads > use.cores and breakdown and not breakdown.on_device:
+    if use.ranks == 1 and use.threads > use.cores and not price.on_device:
         yield _too_many(use, scale, ops, breakdown)
         return
     if _other_cause(use, loader, scale, breakdown, record):
@@ -127,7 +128,7 @@ def check(
 
 
 def _other_cause(
-    use: ThreadUse, loader: LoaderFacts | None, scale: Scale, breakdown: Breakdown | None, record: RankRecord | None
+    use: ThreadUse, loader: LoaderFacts | None, scale: Scale, breakdown: Breakdown, record: RankRecord | None
 ) -> bool:
     """Whether uneven steps have nothing to do with threads: the workers sleep, set the pace, or are started anew."""
     facts = loader.loader if loader else None
@@ -138,7 +139,7 @@ def _other_cause(
     if facts.sample_us is None or not facts.batch_size:
         return False
     cores = (facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)) / scale.step_us
-    waited = breakdown.share("input") if breakdown else 0.0
+    waited = breakdown.share("input")
     return cores < _AT_WORK or (cores > _PACE and waited > _WAITED)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from advisor.api import Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, Undilated, dataclass
+from advisor.api import Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, Undilated, dataclass, refill_us
 
-from ..shared._costs import refill_us
 from ..shared._places import place
 from ..shared._words import time
 

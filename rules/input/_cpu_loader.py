@@ -15,10 +15,10 @@ from advisor.api import (
     Undilated,
     constant,
     dataclass,
+    refill_us,
 )
 
 from ..shared._batches import Batch, respawned
-from ..shared._costs import refill_us
 from ..shared._words import count, loader_call, percent, plural, time
 from ._costly_lines import CostlyLines
 from ._workers import without_core_us

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, InputWaits, LineCost, LineCosts, Loader, RankRecord, Saving, Scale, Undilated
+from advisor.api import (
+    Finding,
+    Fix,
+    InputWaits,
+    LineCost,
+    LineCosts,
+    Loader,
+    RankRecord,
+    Saving,
+    Scale,
+    Undilated,
+    refill_us,
+)
 
-from ..shared._costs import refill_us
 from ..shared._places import often, place
 from ..shared._words import count, percent, time
 

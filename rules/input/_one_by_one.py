@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, Loader, Saving, Scale, Source
+from advisor.api import Finding, Fix, Loader, Saving, Scale, Source, refill_us
 
 from ..shared._batches import Batch
-from ..shared._costs import refill_us
 from ..shared._words import count, loader_call, percent, plural, time
 from ._cpu_loader import Seen, facts_of
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, constant, dataclass
+from advisor.api import (
+    Finding,
+    Fix,
+    InputWaits,
+    LineCosts,
+    Loader,
+    Saving,
+    Scale,
+    Source,
+    constant,
+    dataclass,
+    refill_us,
+)
 
-from ..shared._costs import refill_us
 from ..shared._words import percent, plural, time
 
 # An index that is drawn with all others of an epoch at once.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, InputWaits, Loader, Replay, Scale, Source, Steps
+from advisor.api import Finding, Fix, InputWaits, Loader, Price, Source, Steps
 
 from ..shared._words import loader_call, percent, plural, time
 from . import _workers
@@ -17,13 +17,12 @@ _HANDED_OVER = 0.03
 
 def beside_the_step(
     seen: Seen,
-    steps: Steps,
-    scale: Scale,
-    replay: Replay | None,
+    price: Price,
     where: tuple[Source, ...],
     costly: CostlyLines | None = None,
 ) -> Finding:
     """Workers, or more of them, that make batches beside the step."""
+    steps, scale = price.ops.steps, price.scale
     waits, wait_us, workers, facts = seen.waits, seen.wait_us, seen.workers, seen.facts
     rest_us = max(steps.step_us - wait_us, 0.0)
     stall = _single_stall(waits, steps, wait_us)
@@ -44,7 +43,7 @@ def beside_the_step(
     else:
         saving = _workers.saving(scale, wait_us, rest_us, workers, wanted, free, seen.on_device)
         possible = _workers.possible(workers, wanted, free, seen.on_device)
-        saving = _workers.replayed(saving, replay, waits, workers, possible, seen.on_device)
+        saving = _workers.replayed(saving, price.replay, waits, workers, possible, seen.on_device)
         fix = _fix(facts, workers, wanted, free, seen.on_device)
         if workers and possible is None and not seen.on_device:
             saving, claims = _workers.with_cores(saving, seen.record, scale), _ALL_PARTS

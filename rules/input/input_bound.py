@@ -36,20 +36,14 @@ from advisor.api import (
     GEMM,
     NEXT,
     NEXT_WORKERS,
-    Breakdown,
     Ev,
     Example,
     Finding,
     InputWaits,
     LineCosts,
     LoaderFacts,
-    Nesting,
+    Price,
     RankRecord,
-    Replay,
-    Scale,
-    Steps,
-    Trace,
-    Undilated,
     constant,
     draw,
 )
@@ -68,21 +62,16 @@ _CHEAP_BATCH_US = constant("loader.cheap_batch_us").value
 
 
 def check(
-    trace: Trace,
+    price: Price,
     waits: InputWaits,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    undilated: Undilated,
-    nesting: Nesting,
     costs: LineCosts | None,
     loader: LoaderFacts | None,
     record: RankRecord | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.005,  # one argument of the loader; 0.8 % is what four workers left in the recorded pair
     min_gain: float = 0.05,  # without a device: rewriting a dataset is work that less than 5 % does not justify
 ) -> Iterator[Finding]:
+    breakdown, scale, undilated = price.breakdown, price.scale, price.undilated
     part = "idle_input" if breakdown.on_device else "input"
     wait_us, share = breakdown.us(part), breakdown.share(part)
     facts = loader.loader if loader else None
@@ -101,10 +90,10 @@ def check(
     seen = Seen(breakdown.on_device, wait_us, share, workers, waits, facts, record)
     if breakdown.on_device:
         if not _made_at_once(seen, min_share):
-            yield beside_the_step(seen, steps, scale, replay, (waits.where,) if waits.where else ())
+            yield beside_the_step(seen, price, (waits.where,) if waits.where else ())
         return
     costly = costly_lines(costs, waits, facts, undilated, scale) if workers == 0 else None
-    made = _batches.batch(facts, waits, trace, nesting)
+    made = _batches.batch(facts, waits, price.ops.trace, price.ops.nesting)
     if costly and made is not None:
         costly = costly.within(made.us)
     where = where_of(costs, waits, workers, undilated, costly, facts)
@@ -116,7 +105,7 @@ def check(
         if finding is None:
             finding, ask = on_cpu(seen, made, waited, scale, min_gain, where, costly)
     if finding or ask:
-        yield finding or beside_the_step(seen, steps, scale, replay, where, costly)
+        yield finding or beside_the_step(seen, price, where, costly)
 
 
 def _made_at_once(seen: Seen, min_share: float) -> bool:

@@ -64,7 +64,7 @@ def check(
     spent_us = recorded.us(rows)
     if spent_us < min_share * steps.step_us:
         return
-    how = "low: other ops convert the format back; high: the step replayed without the transposes"
+    how = "low: other ops convert the format back; high: the step without the transposes"
     saving = price.saving([], [edits.remove(rows)], ("compute",), how)
     if saving.high_us < min_share * scale.step_us:
         return

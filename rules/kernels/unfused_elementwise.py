@@ -74,7 +74,7 @@ def check(
     shorter = rows[order[~last]]
     if price.spent_us(shorter) < min_share * steps.step_us:
         return
-    how = "low: they cannot be fused; high: the step replayed with each sequence in the time of its longest kernel"
+    how = "low: they cannot be fused; high: each sequence in the time of its longest kernel"
     saving = price.saving([], [edits.remove(shorter)], ("compute",), how)
     if saving.high_us < min_share * scale.step_us:
         return

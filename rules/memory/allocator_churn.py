@@ -34,7 +34,7 @@ from advisor.api import (
     Fix,
     GpuBusy,
     Lines,
-    Replay,
+    Price,
     Scale,
     Steps,
     Trace,
@@ -53,10 +53,10 @@ _NOT = ("Host", "Managed", "Async", "FromPool", "Array", "MallocPitch")
 def check(
     trace: Trace,
     steps: Steps,
-    busy: GpuBusy,
     scale: Scale,
+    price: Price,
+    busy: GpuBusy,
     lines: Lines,
-    replay: Replay | None,
     *,
     min_share: float = 0.01,  # a call to remove, or one variable to set; below 1 % of the step the gain is noise
 ) -> Iterator[Finding]:
@@ -68,7 +68,7 @@ def check(
     rows = np.flatnonzero(calls)
     if not len(rows):
         return
-    spent_us, saving = left_out(trace, steps, busy, scale, replay, rows)
+    spent_us, saving = left_out(price, busy, rows)
     if saving.high_us < min_share * scale.step_us:
         return
     frees = int((events.named("Free") & calls).sum())

@@ -29,7 +29,6 @@ from advisor.api import (
     AUTOGRAD_NODE,
     FORWARD,
     GEMM,
-    Breakdown,
     Category,
     Device,
     Ev,
@@ -37,19 +36,16 @@ from advisor.api import (
     Finding,
     Fix,
     Intervals,
-    Links,
     Nesting,
     PeakMemory,
-    Replay,
-    Scale,
+    Price,
+    StepOps,
     Steps,
     Trace,
-    Undilated,
     constant,
     draw,
     edits,
     intersect,
-    replayed_or,
     shapes,
     total,
     union,
@@ -86,38 +82,27 @@ _AT_LEAST = constant("share.recomputed").value
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    device: Device,
-    nesting: Nesting,
-    links: Links,
+    price: Price,
     memory: PeakMemory | None,
-    undilated: Undilated,
-    replay: Replay | None,
     *,
     min_share: float = 0.01,  # one argument or one call to remove; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
-    again = _recomputed(trace, nesting) & links.inside
-    spans = _spans(trace, again, nesting, steps)
-    spent_us = _time_us(trace, steps, again, spans, nesting, links, breakdown.on_device)
+    trace, steps, scale, device = price.ops.trace, price.ops.steps, price.scale, price.ops.device
+    again = _recomputed(trace, price.ops.nesting) & price.ops.links.inside
+    spans = _spans(trace, again, price.ops.nesting, steps)
+    spent_us = _time_us(price.ops, again) if price.on_device else steps.per_step_us(total(spans))
     if spent_us < min_share * steps.step_us:
         return
-    claims = ("compute",) if breakdown.on_device else ("backward",)
-    bound_us = sum(breakdown.us(part) for part in claims)
+    claims = price.claims("backward")
     kept = _kept_bytes(trace, again) / steps.count
     fits = 0 < kept <= _SMALL_BYTES or _fits(kept, memory, device)
-    modelled = scale.saving(
-        _AT_LEAST * min(spent_us, bound_us) if fits else 0.0,
-        min(spent_us, bound_us),
-        "low: nothing if memory does not suffice; high: the recomputed forward pass",
-    )
-    gone = edits.remove(np.flatnonzero(again)) if breakdown.on_device else edits.remove_time(spans)
+    gone = edits.remove(np.flatnonzero(again)) if price.on_device else edits.remove_time(spans)
     how = "low: the recomputed ops without their overhead, nothing if memory does not suffice; high: the step "
-    how += "replayed without recomputation"
-    saving = replayed_or(modelled, replay, [gone] if fits else [], [gone], how, scale.scaled(bound_us))
-    if fits and not breakdown.on_device:
+    how += "without recomputation"
+    least_us = _AT_LEAST * spent_us if fits else 0.0
+    saving = price.saving([gone] if fits else [], [gone], claims, how, model_us=(least_us, spent_us))
+    if fits and not price.on_device:
+        undilated = price.undilated
         # Checkpointing also packs and unpacks what each op saves, which lies in no span of its own.
         low = undilated.share(undilated.in_part("backward", spent_us))
         high = undilated.share(undilated.in_part("backward", spent_us, python_us=spent_us))
@@ -202,22 +187,10 @@ def _fits(kept: float, memory: PeakMemory | None, device: Device) -> bool:
     return memory.bytes + kept <= _MEMORY_USED * device.memory_bytes
 
 
-def _time_us(
-    trace: Trace,
-    steps: Steps,
-    again: npt.NDArray[np.bool_],
-    spans: Intervals,
-    nesting: Nesting,
-    links: Links,
-    on_device: bool,
-) -> float:
-    """Device time of what these ops launched; without a device the spans of the second pass, µs per step."""
-    events = trace.events
-    if not on_device:
-        return steps.per_step_us(total(spans))
-    work = np.flatnonzero(trace.device_work & (links.launch >= 0))
-    mine = work[nesting.ancestor_of(links.launch[work], again) >= 0]
-    return steps.per_step_us(float(events.dur_ns[mine].sum()))
+def _time_us(ops: StepOps, again: npt.NDArray[np.bool_]) -> float:
+    """Device time of what these ops launched, µs per step."""
+    work = np.flatnonzero(ops.trace.device_work & (ops.links.launch >= 0))
+    return ops.us(work[ops.nesting.ancestor_of(ops.links.launch[work], again) >= 0])
 
 
 def _room(memory: PeakMemory | None, device: Device) -> str:

@@ -219,7 +219,7 @@ def saving_of(work: Reuse, price: Price) -> tuple[Saving, tuple[str, ...]]:
     """What the step saves without that work, and the parts of the step that it is claimed from."""
     claims = price.claims("forward", "backward", "other_ops", "host")
     if price.on_device:
-        how = "the step replayed without these ops and their part of the backward pass"
+        how = "the step without these ops and their part of the backward pass"
         gone = [edits.remove(np.union1d(work.rows, work.nodes))]
         return price.saving(gone, gone, claims, how), claims
     how = "low: the time of these ops and of their part of the backward pass; high: plus the time between them, and "

@@ -98,7 +98,7 @@ def check(
         saving = replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
     if breakdown.on_device:
         fused = edits.fuse(np.array(work.rows, int), into=max(round(work.calls * steps.count), 1))
-        how = "low: the device is the bottleneck anyway; high: the step replayed with one launch for the whole update"
+        how = "low: the device is the bottleneck anyway; high: one launch for the whole update"
         bound_us = min(work.us, breakdown.us("idle_launch"))
         saving = price.saving([], [fused], (claim,), how, model_us=(low_us, high_us), bound_us=bound_us)
     # On a CPU both ends were measured; on a device the lower one only says that the launches may be hidden.

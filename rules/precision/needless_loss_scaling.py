@@ -72,7 +72,7 @@ def check(
     work_us, taken = price.spent_us(rows), "of each step"
     if price.on_device:
         taken = "of the device's work per step, and a synchronization of the host"
-    how = "low: the wait moves elsewhere; high: the step replayed without the scaler"
+    how = "low: the wait moves elsewhere; high: the step without the scaler"
     saving = price.saving([], [edits.remove(rows)], (), how)
     if saving.high_us < min_share * scale.step_us:
         return

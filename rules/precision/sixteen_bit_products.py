@@ -38,8 +38,6 @@ from advisor.api import (
     Lines,
     Phases,
     Price,
-    Scale,
-    Steps,
     WorkGroup,
     draw,
 )
@@ -55,8 +53,6 @@ _BYTES_A_NUMBER = 2 + 2 + 1
 
 
 def check(
-    steps: Steps,
-    scale: Scale,
     price: Price,
     phases: Phases,
     work: KernelWork,
@@ -65,7 +61,7 @@ def check(
     min_size: int = 4096,  # below, PyTorch's own layers of 4,096 show no gain that is left after the conversions
     min_share: float = 0.10,  # of the step: another number format changes the training, not worth trying for less
 ) -> Iterator[Finding]:
-    events = price.ops.events
+    events, steps, scale = price.ops.events, price.ops.steps, price.scale
     if not work.hardware.fp8_tflops or not work.hardware.half_tflops:
         return
     if not len(phases.backward) or events.named(*_EIGHT)[events.of(Category.CPU_OP)].any():

@@ -25,21 +25,16 @@ import numpy as np
 from advisor.api import (
     BACKWARD,
     FORWARD,
-    Breakdown,
     Category,
     Ev,
     Example,
     Finding,
     Fix,
-    Links,
     Missing,
-    Nesting,
+    Price,
     RankRecord,
     Saving,
-    Scale,
-    Steps,
-    Trace,
-    Undilated,
+    StepOps,
     constant,
     draw,
 )
@@ -58,24 +53,16 @@ _VIEW_US = constant("calls.view_us").value
 _MOST_NESTED = 6
 
 
-def check(
-    record: RankRecord,
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    undilated: Undilated,
-    nesting: Nesting,
-    links: Links,
-) -> Iterator[Finding]:
+def check(record: RankRecord, price: Price) -> Iterator[Finding]:
     on = record.settings.anomaly_detection
     if on is None:
         raise Missing("capture could not see whether anomaly detection was on")
     if not on:
         return
-    checks_us, stored_us = _costs(trace, steps, nesting, links)
+    scale, undilated = price.scale, price.undilated
+    checks_us, stored_us = _costs(price.ops)
     saving = None
-    if checks_us and not breakdown.on_device:
+    if checks_us and not price.on_device:
         # Stack traces and checks are work of their own, which the profiler does not make longer.
         spent = undilated.in_part("backward", checks_us, python_us=checks_us)
         least, most = undilated.share(spent + undilated.in_part("rest", stored_us, python_us=stored_us))
@@ -91,15 +78,15 @@ def check(
         saving=saving,
         facts={"anomaly_detection": True, "checks_us": checks_us, "stack_traces_us": stored_us},
         fix=Fix("Turn anomaly detection off", "exact", "torch.autograd.set_detect_anomaly(True)", ""),
-        claims=("backward", "forward") if not breakdown.on_device else (),
+        claims=("backward", "forward") if not price.on_device else (),
     )
 
 
-def _costs(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> tuple[float, float]:
+def _costs(ops: StepOps) -> tuple[float, float]:
     """Checks of gradients, and storing of stack traces, µs per step; the second from the views among the ops."""
-    events = trace.events
+    events, nesting = ops.events, ops.nesting
     nodes = events.named("autograd::engine::evaluate_function")
-    counted = links.inside
+    counted = ops.links.inside
     parent = nesting.parent
     direct = (parent >= 0) & nodes[np.maximum(parent, 0)]
     checks = np.flatnonzero(counted & direct & events.exactly(*_CHECKS))
@@ -109,7 +96,7 @@ def _costs(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> tuple[
     recorded = np.flatnonzero(made)[(times <= _MOST_NESTED)[which]]
     views = recorded[events.exactly(*_VIEWS)[recorded]]
     each_us = float(np.median(nesting.self_ns[views])) / 1e3 - _VIEW_US if len(views) else 0.0
-    return steps.per_step_us(float(events.dur_ns[checks].sum())), max(each_us, 0.0) * len(known) / steps.count
+    return ops.us(checks), max(each_us, 0.0) * len(known) / ops.steps.count
 
 
 _STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"

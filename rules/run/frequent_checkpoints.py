@@ -28,8 +28,6 @@ import numpy as np
 from advisor.api import (
     FORWARD,
     OPTIMIZER,
-    Breakdown,
-    Device,
     Ev,
     Example,
     Finding,
@@ -37,24 +35,19 @@ from advisor.api import (
     Intervals,
     Lines,
     LinesTrace,
+    Price,
     RankRecord,
-    Replay,
     Saving,
-    Scale,
     Source,
     StateReads,
     Steps,
-    Trace,
-    Undilated,
     constant,
     draw,
     edits,
-    replayed_or,
     total,
     where_read,
 )
 
-from ..shared._costs import widened
 from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._rhythm import Rhythm, rhythm
@@ -68,22 +61,17 @@ _FEWER = constant("share.needless_saves").value
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
-    device: Device,
+    price: Price,
     lines: Lines,
     recorded: LinesTrace | None,
     state: StateReads,
-    undilated: Undilated | None,
-    replay: Replay | None,
     record: RankRecord | None,
     *,
     min_share: float = 0.02,  # one number to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    if breakdown.on_device or device.kind != "none":
+    if price.on_device or price.ops.device.kind != "none":
         return
+    trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
     reads = [run for run in state.runs if not run.copied_bytes]
     runs = [run for run in reads if run.until_ns - run.end_ns >= _LONG_NS]
     # A pause after one read in three is the machine's, not a checkpoint.
@@ -91,8 +79,7 @@ def check(
         return
     spans: Intervals = np.array([(run.start_ns, run.until_ns) for run in runs], np.int64)
     claims = ("other_ops", "host")
-    bound_us = sum(breakdown.us(part) for part in claims)
-    spent_us = min(steps.per_step_us(total(spans)), bound_us)
+    spent_us = min(steps.per_step_us(total(spans)), price.measured_us(claims))
     share, mean_us = spent_us / steps.step_us, scale.step_us
     seen = _rhythm(steps, spans, record)
     if seen is not None:
@@ -102,9 +89,8 @@ def check(
     else:
         how = "low: every tenth one remains; high: the step without them"
         gone = [edits.remove_time(spans)]
-        saving = replayed_or(scale.saving(spent_us, spent_us, how), replay, gone, gone, how, scale.scaled(bound_us))
+        saving = price.saving(gone, gone, claims, how)
         saving = replace(saving, low_us=_FEWER * saving.low_us)
-        saving = widened(saving, trace, steps, scale, undilated, spans, scale.scaled(bound_us))
     if saving.high_us < min_share * scale.step_us:
         return
     where = where_read(trace, steps, lines, recorded, runs[0]) or _only_save(record)

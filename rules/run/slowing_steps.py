@@ -26,7 +26,6 @@ from collections.abc import Iterator
 from advisor.api import (
     BACKWARD,
     FORWARD,
-    Breakdown,
     Ev,
     Example,
     Finding,
@@ -34,8 +33,7 @@ from advisor.api import (
     GrowingOps,
     LineCosts,
     Lines,
-    Links,
-    Nesting,
+    Price,
     RankRecord,
     Saving,
     Scale,
@@ -48,7 +46,6 @@ from advisor.api import (
     union,
 )
 
-from ..shared._costs import launched_us
 from ..shared._places import place
 from ..shared._rising_steps import grown_by_times, grown_in_rounds, rise_of
 from ..shared._words import count, percent, time
@@ -62,28 +59,24 @@ _ON_DEVICE, _ON_HOST = ("compute",), ("forward", "other_ops")
 
 def check(
     growing: GrowingOps | None,
-    trace: Trace,
-    steps: Steps,
-    breakdown: Breakdown,
-    scale: Scale,
+    price: Price,
     lines: Lines,
     costs: LineCosts | None,
-    links: Links,
-    nesting: Nesting,
     record: RankRecord | None,
     *,
     min_share: float = 0.03,  # of the step in ops that grow: they keep growing, so even little is worth a look
     min_rise: float = 0.2,  # last against first part of the run: less is what machines do by themselves
 ) -> Iterator[Finding]:
+    steps, scale = price.ops.steps, price.scale
     if growing is not None and len(growing.rows):
         places = dict.fromkeys(lines.where_op(row) for row in growing.rows.tolist())
         where = tuple(one for one in places if one is not None)[:3]
         claims: tuple[str, ...]
-        if breakdown.on_device:
-            spent_us, claims = launched_us(trace, steps, nesting, links, growing.rows), _ON_DEVICE
+        if price.on_device:
+            spent_us, claims = price.spent_us(growing.rows), _ON_DEVICE
         else:
-            spent_us, claims = _on_host_us(growing, trace, steps, costs, where), _ON_HOST
-        bound_us = sum(breakdown.us(part) for part in claims)
+            spent_us, claims = _on_host_us(growing, price.ops.trace, steps, costs, where), _ON_HOST
+        bound_us = price.measured_us(claims)
         if min(spent_us, bound_us) >= min_share * steps.step_us:
             saving = _of_growth(min(spent_us, bound_us), record, scale)
             yield _grown(growing, where, min(spent_us, bound_us), saving, claims, steps, scale)

@@ -7,28 +7,22 @@ import numpy.typing as npt
 
 from advisor.api import (
     GpuBusy,
-    Replay,
+    Price,
     Saving,
-    Scale,
-    Steps,
-    Trace,
     edits,
     intersect,
-    replayed_or,
     subtract,
     total,
     union,
 )
 
 
-def left_out(
-    trace: Trace, steps: Steps, busy: GpuBusy, scale: Scale, replay: Replay | None, rows: npt.NDArray[np.int64]
-) -> tuple[float, Saving]:
+def left_out(price: Price, busy: GpuBusy, rows: npt.NDArray[np.int64]) -> tuple[float, Saving]:
     """Profiled µs per step that these calls take, and what a step without them gives back."""
-    events = trace.events
+    events, steps = price.ops.events, price.ops.steps
     spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
     spent_us = steps.per_step_us(total(spans))
     idle_us = steps.per_step_us(total(subtract(spans, busy.busy)))
-    modelled = scale.saving(0.0, idle_us, "at most the calls during which the device was idle")
-    how = "low: the device is the bottleneck anyway; high: the step replayed without these calls"
-    return spent_us, replayed_or(modelled, replay, [], [edits.remove(rows)], how, scale.scaled(spent_us))
+    how = "low: the device is the bottleneck anyway; high: the step without these calls"
+    saving = price.saving([], [edits.remove(rows)], (), how, model_us=(0.0, idle_us), bound_us=spent_us)
+    return spent_us, saving

@@ -32,20 +32,18 @@ from advisor.api import (
     H2D_PINNED,
     TO,
     TO_BLOCKING,
-    Breakdown,
     Copies,
     CopySite,
     Ev,
     Example,
     Finding,
     Fix,
-    Replay,
+    Price,
     Saving,
     Scale,
     Steps,
     draw,
     edits,
-    replayed_or,
 )
 
 from ..shared._words import count, percent, size, time
@@ -57,32 +55,24 @@ _SMALL_BYTES = 64 << 10
 def check(
     copies: Copies,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
-    replay: Replay | None,
+    price: Price,
     *,
     min_share: float = 0.01,  # one word in one line; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
-    bound_us = min(copies.exposed_us, breakdown.us("exposed_copy"))
+    bound_us = min(copies.exposed_us, price.measured_us(("exposed_copy",)))
     for site in copies.blocking:
         cost_us = min(site.us, site.blocked_us, bound_us)
         if _ours(site) and cost_us >= min_share * steps.step_us:
-            saving = _saving(site, cost_us, scale, replay)
+            saving = _saving(site, cost_us, price)
             if saving.high_us >= min_share * scale.step_us:
                 yield _finding(site, cost_us, saving, steps, scale)
 
 
-def _saving(site: CopySite, cost_us: float, scale: Scale, replay: Replay | None) -> Saving:
-    how = "nothing if the next kernel needs this data; at most the copy's exposed time"
+def _saving(site: CopySite, cost_us: float, price: Price) -> Saving:
+    how = "low: the next kernel needs this data; high: the copy overlaps with other work"
     beside = [edits.unsync(np.array(site.ops_rows, int)), edits.move(np.array(site.rows, int))]
-    return replayed_or(
-        scale.saving(0.0, cost_us, how),
-        replay,
-        [],
-        beside,
-        "low: the next kernel needs this data; high: the step replayed with the copy overlapped",
-        scale.scaled(cost_us),
-    )
+    return price.saving([], beside, ("exposed_copy",), how, model_us=(0.0, cost_us), bound_us=cost_us)
 
 
 def _ours(site: CopySite) -> bool:

@@ -31,7 +31,6 @@ from advisor.api import (
     H2D_PINNED,
     TO,
     TO_BLOCKING,
-    Breakdown,
     Copies,
     Example,
     Finding,
@@ -39,12 +38,11 @@ from advisor.api import (
     Loader,
     LoaderFacts,
     Missing,
-    Replay,
+    Price,
     Scale,
     Steps,
     draw,
     edits,
-    replayed_or,
 )
 
 from ..shared._words import count, loader_call, percent, size, time
@@ -55,29 +53,26 @@ CONFIRMED = "real traces: ResNet-50 on a V100, every batch of 19 MB from pageabl
 def check(
     copies: Copies,
     steps: Steps,
-    breakdown: Breakdown,
     scale: Scale,
+    price: Price,
     loader: LoaderFacts | None,
-    replay: Replay | None,
     *,
     min_share: float = 0.01,  # two words in two lines; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     if copies.h2d_pageable_bytes is None or copies.pageable_us is None:
         raise Missing("this trace does not distinguish pageable from pinned memory; the vendor's profiler omits it")
-    exposed_us = min(copies.pageable_us, copies.exposed_us, breakdown.us("exposed_copy"))
+    exposed_us = min(copies.pageable_us, copies.exposed_us, price.measured_us(("exposed_copy",)))
     if exposed_us < min_share * steps.step_us:
         return
     sites = [site for site in copies.blocking if site.to_device and site.pinned is False]
     ops = np.array([row for site in sites for row in site.ops_rows], int)
     data = np.array([row for site in sites for row in site.rows], int)
-    saving = replayed_or(
-        scale.saving(0.0, exposed_us, "nothing if the copy stays exposed and as slow as now; at most its exposed time"),
-        replay if sites else None,
-        [],
-        [edits.unsync(ops), edits.move(data)],
-        "low: the copy stays exposed and as slow as now; high: the step replayed with the copy overlapped",
-        scale.scaled(exposed_us),
-    )
+    how = "low: the copy stays exposed and as slow as now; high: it overlaps with other work"
+    if sites:
+        beside = [edits.unsync(ops), edits.move(data)]
+        saving = price.saving([], beside, ("exposed_copy",), how, model_us=(0.0, exposed_us), bound_us=exposed_us)
+    else:
+        saving = scale.saving(0.0, exposed_us, how)
     if saving.high_us < min_share * scale.step_us:
         return
     facts = loader.loader if loader else None

@@ -33,7 +33,7 @@ from advisor.api import (
     Fix,
     GpuBusy,
     Lines,
-    Replay,
+    Price,
     Scale,
     Steps,
     Trace,
@@ -50,10 +50,10 @@ _CALLS = ("HostAlloc", "MallocHost", "HostMalloc", "FreeHost", "HostFree", "Host
 def check(
     trace: Trace,
     steps: Steps,
-    busy: GpuBusy,
     scale: Scale,
+    price: Price,
+    busy: GpuBusy,
     lines: Lines,
-    replay: Replay | None,
     *,
     min_share: float = 0.01,  # one argument of the loader; below 1 % of the step the gain is noise
 ) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ def check(
     rows = np.flatnonzero(calls & (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0))
     if not len(rows):
         return
-    spent_us, saving = left_out(trace, steps, busy, scale, replay, rows)
+    spent_us, saving = left_out(price, busy, rows)
     if saving.high_us < min_share * scale.step_us:
         return
     where = first_line(lines, rows)

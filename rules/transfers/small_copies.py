@@ -71,7 +71,7 @@ def check(
         gone = outer[np.concatenate(([False], step[1:] == step[:-1]))]
         spent_us = steps.per_step_us(_host_ns(trace, gone))
         bound_us = min(spent_us, price.measured_us(_PARTS))
-        how = "low: the device has enough to do meanwhile; high: the step replayed with one copy instead of these"
+        how = "low: the device has enough to do meanwhile; high: the step with one copy instead of these"
         saving = price.saving([], [edits.remove(gone)], _PARTS, how, model_us=(0.0, bound_us), bound_us=bound_us)
         if saving.high_us < min_share * scale.step_us:
             continue

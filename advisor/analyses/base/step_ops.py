@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
@@ -13,12 +14,13 @@ from advisor.trace.events import Category, Events, Ints, Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepOps:
-    """A trace with the four things that a look at its ops needs: events, steps, calls inside calls, launches."""
+    """A trace with what a look at its ops needs: steps, calls inside calls, launches, and the device."""
 
     trace: Trace
     steps: Steps
     nesting: Nesting
     links: Links
+    device: Device
 
     @property
     def events(self) -> Events:
@@ -51,6 +53,6 @@ class StepOps:
         return self.steps.per_step_us(float(self.events.dur_ns[rows].sum()))
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> StepOps:
+    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links, device: Device) -> StepOps:
         """The ops of a trace."""
-        return cls(trace, steps, nesting, links)
+        return cls(trace, steps, nesting, links, device)

@@ -38,12 +38,14 @@ class LoopPlaces:
 
     ops     places of short ops, each with its loop of most turns, most expensive first: tensor-loop's
     python  places of long stretches of Python, most expensive first: host-work's
+    python_us  what all lines spend in long stretches of Python, µs per step
 
     Where one of these calls the other in each turn, both are one place, of the kind that its time says.
     """
 
     ops: tuple[tuple[Block, Loop], ...]
     python: tuple[Block, ...]
+    python_us: float = 0.0
 
     @classmethod
     def compute(
@@ -77,7 +79,8 @@ class LoopPlaces:
             else:
                 kept.append((whole, loop))
         kept.sort(key=lambda one: -one[0].us)
-        return cls(tuple(kept), tuple(sorted(python, key=lambda one: -one.us)))
+        python.sort(key=lambda one: -one.us)
+        return cls(tuple(kept), tuple(python), sum(line.python_us for line in costs.lines))
 
 
 def _of_ops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: int) -> Iterator[tuple[Block, Loop]]:

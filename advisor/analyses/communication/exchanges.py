@@ -1,0 +1,40 @@
+"""All that is known of what a rank sends and receives, for the rules that look at it as a whole."""
+
+from __future__ import annotations
+
+from advisor.analyses.base.host_communication import HostCommunication
+from advisor.analyses.communication.communication import Communication
+from advisor.analyses.communication.needless_reductions import NeedlessReductions
+from advisor.analyses.communication.needless_search import NeedlessSearch
+from advisor.analyses.communication.parallelism import Parallelism
+from advisor.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exchanges:
+    """What a rank sends and receives.
+
+    of_device    kernels of collectives; None without a device
+    of_host      collectives on the host; None where it has none
+    parallelism  what they are for, by kind; None where it cannot be told
+    needless     reductions that no update needs;  search: what DistributedDataParallel's search for unused parameters
+                 takes
+    """
+
+    of_device: Communication | None
+    of_host: HostCommunication | None
+    parallelism: Parallelism | None
+    needless: NeedlessReductions
+    search: NeedlessSearch
+
+    @classmethod
+    def compute(
+        cls,
+        of_device: Communication | None,
+        of_host: HostCommunication | None,
+        parallelism: Parallelism | None,
+        needless: NeedlessReductions,
+        search: NeedlessSearch,
+    ) -> Exchanges:
+        """The exchanges of a rank. Missing where reductions of several passes cannot be told apart."""
+        return cls(of_device, of_host, parallelism, needless, search)
