@@ -65,7 +65,7 @@ from advisor.analyses.work.kernel_work import KernelWork, WorkGroup
 from advisor.analyses.work.matmuls import Matmuls
 from advisor.analyses.work.op_costs import alike
 from advisor.analyses.work.op_work import element_counts, flops, shapes
-from advisor.analyses.work.operands import backward_of, dims_of, dtypes_of, nodes_of, outermost, shapes_in, sizes
+from advisor.analyses.work.operands import backward_of, dims_of, dtypes_of, nodes_of, shapes_in, sizes
 from advisor.calibration.calibration import Calibration, Quantity
 from advisor.capture.record import (
     KeptGraphs,
@@ -308,7 +308,6 @@ __all__ = [
     "live_ops",
     "lookup",
     "nodes_of",
-    "outermost",
     "refill_us",
     "replayed_or",
     "shapes",

@@ -38,6 +38,7 @@ from advisor.api import (
     Fix,
     Lines,
     Links,
+    Missing,
     Price,
     Scale,
     StepOps,
@@ -69,8 +70,10 @@ def check(
     min_share: float = 0.03,  # of the step: compiling a loss takes a minute at the start of each run
 ) -> Iterator[Finding]:
     events = recorded.events
+    if not price.on_device:
+        raise Missing(recorded.device.why)
     rows = _copies(events, recorded.links)
-    if not len(rows) or not price.on_device:
+    if not len(rows):
         return
     both = np.concatenate((rows, _backward_copies(events, rows)))
     spent_us = price.spent_us(both)

@@ -127,7 +127,7 @@ class Price:
         if self.on_device:
             return self.saving(least, most, claims, how)
         ends = [self._divided(edits) for edits in (least, most)]
-        high = min(max(high for _, high in ends) * times, 1.0)
+        high = min(min(max(high for _, high in ends), self._claimed_share(claims)) * times, 1.0)
         low = min(*(low for low, _ in ends), high)
         found = Saving(max(low, 0.0) * self.scale.step_us, max(high, 0.0) * self.scale.step_us, "modelled", how)
         return less_by(found, instead_us)
@@ -194,6 +194,13 @@ class Price:
         own_us = self.ops.us(rows) + sum(self.ops.steps.per_step_us(total(edit.spans)) for edit in edits)
         part = self._gone_us(edits) / max(own_us, 1e-9)
         return low * part, high * part
+
+    def _claimed_share(self, claims: Sequence[str]) -> float:
+        """The most of the un-profiled step that these parts of the breakdown take; all of it without any."""
+        if not claims:
+            return 1.0
+        spans = np.concatenate([self.breakdown.intervals[part] for part in claims])
+        return self.share_of(union(spans[:, 0], spans[:, 1]))[1]
 
     def _widened(self, saving: Saving, most: Sequence[Edit], claimed_us: float) -> Saving:
         """The saving with a high end for the case that the profiler slowed the rest of the step more than what goes.

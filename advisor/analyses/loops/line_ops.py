@@ -5,13 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.analyses.base.links import Links
-from advisor.analyses.base.nesting import Nesting
-from advisor.analyses.base.steps import Steps
+from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.analyses.work.operands import outermost
 from advisor.frozen import dataclass
-from advisor.trace.events import Trace
 from advisor.trace.intervals import starts_in
 
 
@@ -25,10 +21,10 @@ class LineOps:
     rows: npt.NDArray[np.int64]
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown) -> LineOps:
+    def compute(cls, ops: StepOps, breakdown: Breakdown) -> LineOps:
         """The ops of the profiled steps."""
-        found = outermost(trace, steps, nesting, links)
+        found = ops.outermost
         for part in ("input", "backward", "optimizer"):
             if (spans := breakdown.intervals.get(part)) is not None:
-                found = found[~starts_in(trace.events.start_ns[found], spans)]
+                found = found[~starts_in(ops.events.start_ns[found], spans)]
         return cls(found)

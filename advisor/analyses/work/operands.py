@@ -9,19 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor.analyses.base.links import Links
-from advisor.analyses.base.nesting import Nesting
-from advisor.analyses.base.steps import Steps
-from advisor.trace.events import Category, Events, Trace
+from advisor.trace.events import Events
 
 _NODE = "autograd::engine::evaluate_function"
-
-
-def outermost(trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> npt.NDArray[np.int64]:
-    """The ops of the loop's thread in the profiled steps that no other is around, in order of start."""
-    events = trace.events
-    mine = events.of(Category.CPU_OP) & nesting.outermost & links.inside
-    return np.flatnonzero(mine & (events.thread == steps.main_thread))
 
 
 def dims_of(events: Events, row: int) -> list[Any]:
