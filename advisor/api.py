@@ -5,6 +5,8 @@ Additive changes only. A rule asks for these types in the parameters of its `che
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.environment import Environment
 from advisor.analyses.base.gpu_busy import GpuBusy
@@ -103,7 +105,6 @@ from advisor.drawing.events import (
 )
 from advisor.drawing.timeline import Drawing, draw
 from advisor.engine.rule import Example, Rule
-from advisor.frozen import dataclass
 from advisor.hardware import Hardware, lookup
 from advisor.model import (
     SCHEMA,

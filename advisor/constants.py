@@ -8,10 +8,9 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from advisor.frozen import dataclass
 
 _TABLE = Path(__file__).with_name("constants.toml")
 _KEYS = {"value", "low", "high", "unit", "what", "how", "n"}

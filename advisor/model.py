@@ -6,10 +6,8 @@ additive changes only, and a change of meaning raises `VERSION`.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
-
-from advisor.frozen import dataclass
 
 SCHEMA = "torch-advisor/report"
 VERSION = 1

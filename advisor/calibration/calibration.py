@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 from advisor.capture.record import Measured, RankRecord
 from advisor.constants import known
-from advisor.frozen import dataclass
 
 # From here on another process had a core so often that what several threads do was not measured, but its neighbour.
 BUSY = 0.1

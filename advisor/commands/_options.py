@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.engine import config
 from advisor.engine.config import Config
 from advisor.errors import UsageError
-from advisor.frozen import dataclass
 
 # The suffix of a file picks its format; a folder takes every asked-for format under these names.
 SUFFIXES = {

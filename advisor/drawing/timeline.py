@@ -26,12 +26,11 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 from advisor.drawing.events import DEVICES, Ev
-from advisor.frozen import dataclass
 
 Json = dict[str, Any]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import UsageError
-from advisor.frozen import dataclass
 
 TABLE = "torch-advisor"
 _KEYS = ("select", "ignore", "rules", "gate")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from advisor.analyses.base import repeats
 from advisor.analyses.base.device import Device
@@ -22,7 +22,6 @@ from advisor.engine.ask_rules import apply, choose, ignored, of_job
 from advisor.engine.config import Config
 from advisor.engine.registry import Rules
 from advisor.engine.rule import Rule
-from advisor.frozen import dataclass
 from advisor.model import (
     BreakdownItem,
     Health,

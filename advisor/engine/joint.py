@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from advisor.frozen import dataclass
 from advisor.model import Basis, Finding, Joint, Saving
 
 

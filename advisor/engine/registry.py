@@ -8,13 +8,13 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
 
 from advisor.engine.rule import BadRuleError, Rule, from_module
 from advisor.errors import UsageError
-from advisor.frozen import dataclass
 from advisor.model import Report
 
 RULES = "advisor.rules"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from advisor.frozen import dataclass
 from advisor.model import Finding
 
 SECTIONS = ("What it looks at", "Why it costs time", "How to fix it", "When to leave it")

@@ -9,12 +9,11 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import INCONCLUSIVE, USAGE
-from advisor.frozen import dataclass
 from advisor.gate import fingerprint
 from advisor.gate.counters import DETAIL, NEUTRAL, TOLERANCES, Count, counts_of
 from advisor.gate.files import GateError, check_version, parse_json

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from advisor.frozen import dataclass
 from advisor.gate.model import Row
 from advisor.model import Metric, Report, Unit
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from advisor.frozen import dataclass
 from advisor.gate import counters, words
 from advisor.gate.model import Cause, Flagged, Row
 from advisor.gate.stored import advisory_rows, findings_changed

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from advisor.errors import INCONCLUSIVE, OK, REGRESSION
-from advisor.frozen import dataclass
 from advisor.model import Unit
 
 SCHEMA = "torch-advisor/gate"

@@ -12,11 +12,11 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from advisor.errors import FAILED
-from advisor.frozen import dataclass
 from advisor.gate import clocks
 from advisor.gate.files import GateError
 from advisor.gate.turns import EndedError, Runner

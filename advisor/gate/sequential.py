@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.frozen import dataclass
 from advisor.gate import signed_rank
 from advisor.gate.model import Verdict
 from advisor.gate.sequential_design import SequentialDesign

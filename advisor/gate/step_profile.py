@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import UsageError
-from advisor.frozen import dataclass
 from advisor.gate import budgets, words
 from advisor.gate.config import Budget
 from advisor.gate.counters import Count, is_total

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import AdvisorError, UsageError
-from advisor.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor.errors import InputError
-from advisor.frozen import dataclass
 
 _TRACES = (".json", ".json.gz", ".json.zip", ".zip", ".trace.gz")
 # Other tools' files that lie beside traces: said, so that nobody wonders why they are not in the report.

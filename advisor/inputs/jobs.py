@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
 from advisor.capture.record import RankRecord, RunRecord, read
 from advisor.errors import InputError
-from advisor.frozen import dataclass
 from advisor.inputs.job_files import Files, collect
 from advisor.model import Health
 from advisor.trace.read.peek import Peek, peek

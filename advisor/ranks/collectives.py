@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from advisor.analyses.communication.collective_launches import Asked, elements, 
 from advisor.analyses.communication.communication import element_bytes
 from advisor.analyses.communication.parallelism import Parallelism
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.frozen import dataclass
 from advisor.trace.events import Collective, Events, Ints, Trace
 from advisor.trace.meta import Group, Meta
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.frozen import dataclass
 from advisor.ranks.rank_facts import RankFacts
 from advisor.trace.events import Ints
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.frozen import dataclass
 from advisor.ranks.rank_facts import RankFacts
 from advisor.trace.events import Ints
 from advisor.trace.intervals import intersect, total, union

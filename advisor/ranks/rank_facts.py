@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,7 +13,6 @@ from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.work.op_work import flops, shapes
 from advisor.capture.record import RankRecord
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.ranks.collectives import Talks
 from advisor.trace.events import Category, Trace

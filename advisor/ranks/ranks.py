@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.ranks import matching
 from advisor.ranks.matching import Meetings

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.analyses.base.classify import rows_named
-from advisor.frozen import dataclass
 from advisor.replay.queues import Queues
 from advisor.replay.work import Work
 from advisor.trace.events import Category, Events, Ints, Mask, Trace

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from advisor.frozen import dataclass
 from advisor.replay.edges import Floats, Why
 from advisor.replay.graph import Graph
 from advisor.replay.simulate import Weights

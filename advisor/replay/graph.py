@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
-from advisor.frozen import dataclass
 from advisor.replay import device_waits
 from advisor.replay.edges import EdgeDraft, Edges, Why
 from advisor.replay.loader import batches

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Trace
 
 # A batch that lies ready is handed over faster than this; what a fetch takes beyond it is waiting for a worker.

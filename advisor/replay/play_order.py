@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from advisor.frozen import dataclass
 from advisor.replay.graph import Graph
 from advisor.replay.stretches import Piece, pieces
 from advisor.trace.events import Ints

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.frozen import dataclass
 from advisor.replay.edges import Floats
 from advisor.replay.graph import Graph
 from advisor.replay.play_order import Held, PlayOrder

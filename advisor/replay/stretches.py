@@ -8,11 +8,11 @@ end = c + running maximum of (ready + own - c). A host that runs ahead of its de
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from itertools import islice, pairwise
 
 import numpy as np
 
-from advisor.frozen import dataclass
 from advisor.replay.edges import Floats
 from advisor.trace.events import Ints
 

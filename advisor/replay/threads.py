@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, subtract
 from advisor.trace.numbers import distinct

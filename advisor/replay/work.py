@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.constants import constant
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.numbers import distinct_pairs, numbered
 

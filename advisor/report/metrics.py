@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from advisor.analyses.base.device import Device
@@ -21,7 +22,6 @@ from advisor.analyses.step.syncs import Syncs
 from advisor.analyses.work.matmuls import Matmuls
 from advisor.analyses.work.model_flops import Utilisation
 from advisor.computed import Computed, Missing
-from advisor.frozen import dataclass
 from advisor.model import Metric, Unit
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from advisor.frozen import dataclass
 from advisor.model import ModuleCost
 
 # Rows that a reader takes in; each of them is at least this share of the costliest, which is the model: of a step that

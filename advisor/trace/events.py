@@ -6,13 +6,12 @@ import bisect
 import functools
 import itertools
 from collections.abc import Callable, Hashable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.frozen import dataclass
 from advisor.model import Health
 from advisor.trace.category import Category as Category  # noqa: PLC0414 - exported again: where everybody looks for it
 from advisor.trace.intervals import Intervals, union

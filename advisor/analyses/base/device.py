@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Trace
 from advisor.trace.meta import DeviceProperties
 from advisor.trace.numbers import numbered

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 
 _OFF = ("", "0", "false", "off", "no", "n")
 

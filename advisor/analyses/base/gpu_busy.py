@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.steps import Steps
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, total
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.steps import Steps
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Trace
 from advisor.trace.intervals import Intervals, intersect, total, union
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.analyses.base.steps import Steps
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.capture.record import Loader, Optimizer, RankRecord
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

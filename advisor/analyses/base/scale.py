@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from advisor.analyses.base.repeats import repeatability
 from advisor.analyses.base.steps import Steps
 from advisor.capture.inside.steps.periodic_steps import pace
 from advisor.capture.record import RankRecord, StepTimes
-from advisor.frozen import dataclass
 from advisor.model import Basis, Saving, Times
 
 # Un-profiled steps before the window that tell a median, as capture plans where it knows nothing of the loop.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from advisor.analyses.base.optimizer_closures import closure_spans
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.model import StepSource
 from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each, total, union

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict, deque
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Trace
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.analyses.base.classify import communication_rows, is_communication
@@ -9,7 +11,6 @@ from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.ops import by_name
-from advisor.frozen import dataclass
 from advisor.model import OpRow
 from advisor.trace.events import Category, Collective, Events, Mask, Trace
 from advisor.trace.intervals import Intervals, subtract, total

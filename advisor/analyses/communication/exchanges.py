@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.analyses.base.host_communication import HostCommunication
 from advisor.analyses.communication.communication import Communication
 from advisor.analyses.communication.needless_reductions import NeedlessReductions
 from advisor.analyses.communication.needless_search import NeedlessSearch
 from advisor.analyses.communication.parallelism import Parallelism
-from advisor.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,6 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.op_work import element_counts
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Trace
 
 # A pass that reduces less than this part of what the last pass of its update reduces keeps its gradients to itself:

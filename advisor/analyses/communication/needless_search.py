@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,6 @@ import numpy.typing as npt
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.communication import is_communication
 from advisor.analyses.work.operands import dims_of, sizes
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Trace
 
 Ints = npt.NDArray[np.int64]

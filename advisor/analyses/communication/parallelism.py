@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
@@ -12,7 +13,6 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.collective_launches import Asked
 from advisor.analyses.communication.communication import payload
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union
 from advisor.trace.meta import Group, Meta

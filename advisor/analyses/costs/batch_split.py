@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from advisor.calibration.calibration import Calibration
 from advisor.capture.record import RankRecord, Settings
 from advisor.computed import Missing
 from advisor.constants import constant
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Mask, Trace
 
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from advisor.analyses.step.deprofiled import Stretch, Undilated
 from advisor.analyses.step.phases import backward_rows
 from advisor.analyses.work.op_payload import beyond_calls
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract

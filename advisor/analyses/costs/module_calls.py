@@ -7,7 +7,7 @@ found again in every profiled step, so that profiled steps carry no range and no
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 import numpy as np
@@ -19,7 +19,6 @@ from advisor.analyses.lines.lines import LinesTrace
 from advisor.analyses.matching.same_ops import ops_of_steps, placed
 from advisor.analyses.step.phases import backward_rows
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, starts_in
 

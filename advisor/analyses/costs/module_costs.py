@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ from advisor.analyses.step.phases import backward_rows
 from advisor.analyses.step.step_parts import BACKWARD, PartOf
 from advisor.analyses.work.forward_flops import counted_rows, operations
 from advisor.capture.record import RankRecord, StepTimes
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from advisor.analyses.costs.replay import Replay, replayed_or
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.deprofiled import Undilated
 from advisor.constants import constant
-from advisor.frozen import dataclass
 from advisor.model import Basis, Saving
 from advisor.replay.edits import Edit
 from advisor.trace.events import Category, Ints

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.model import ReplayCheck, Saving
 from advisor.replay.edits import Edit, Editor
 from advisor.replay.graph import Graph, build, longest_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy.typing as npt
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.operands import dims_of
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ from advisor.analyses.dataflow.backward_passes import NODE
 from advisor.analyses.lines.lines import Lines
 from advisor.computed import Missing
 from advisor.constants import constant
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.intervals import Intervals

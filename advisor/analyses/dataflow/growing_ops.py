@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.op_work import element_counts
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Trace
 
 Ints = npt.NDArray[np.int64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from advisor.analyses.base.nesting import parents
 from advisor.analyses.base.steps import Steps
 from advisor.capture.record import RankRecord, Reused
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Trace
 
 _NOT_ASKED = "which tensors ops read was not recorded; capture the run with `advisor run` of this version"

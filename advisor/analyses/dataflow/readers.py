@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.dataflow.observed_ops import ObservedOps
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.trace.events import Events, Trace
 from advisor.trace.op_names import AUTOGRAD_NODE
 

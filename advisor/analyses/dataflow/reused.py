@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.dataflow.observed_ops import ObservedOps
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.dataflow.observed_ops import ObservedOps
-from advisor.frozen import dataclass
 from advisor.trace.events import Ints
 
 

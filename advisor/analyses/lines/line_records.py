@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from advisor.analyses.base.nesting import parents
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.frames import innermost
 from advisor.analyses.matching.align_ops import SameTurns
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each

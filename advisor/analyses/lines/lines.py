@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from advisor.analyses.base.nesting import nearest, parents
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.frames import Owner, enclosing, frame_rows, innermost, parse
 from advisor.analyses.lines.line_records import line_spans
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect

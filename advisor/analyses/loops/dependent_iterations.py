@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,6 @@ from advisor.analyses.dataflow.observed_ops import dispatched
 from advisor.analyses.loops.loop_places import LoopPlaces
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.trace.events import Events, Trace
 
 Ints = npt.NDArray[np.int64]

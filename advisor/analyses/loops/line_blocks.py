@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from advisor.analyses.costs.line_costs import LineCost
 from advisor.analyses.step.deprofiled import Stretch, Undilated, together
 from advisor.constants import constant
-from advisor.frozen import dataclass
 from advisor.model import Source
 
 # What takes the place of a loop, as ops over all elements, took up to three tenths of it in most measured rewrites.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.frozen import dataclass
 from advisor.trace.intervals import starts_in
 
 

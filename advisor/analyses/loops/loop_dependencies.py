@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.loops.dependent_iterations import Chains
 from advisor.analyses.loops.loop_places import LoopPlaces
-from advisor.frozen import dataclass
 from advisor.model import Source
 
 

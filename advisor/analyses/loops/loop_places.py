@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
@@ -25,7 +25,6 @@ from advisor.analyses.loops.loops import (
 )
 from advisor.analyses.step.deprofiled import Stretch, Undilated
 from advisor.capture.record import RankRecord
-from advisor.frozen import dataclass
 from advisor.trace.events import Trace
 
 # Lines of Python this near to a loop are part of what it is for.

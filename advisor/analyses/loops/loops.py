@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,6 @@ from advisor.analyses.dataflow.backward_passes import NODE
 from advisor.analyses.loops.line_blocks import TURNS, is_python
 from advisor.analyses.work.op_work import shapes
 from advisor.constants import constant
-from advisor.frozen import dataclass
 from advisor.trace.events import Trace
 
 # An op that takes longer has work to do besides being called.

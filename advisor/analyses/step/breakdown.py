@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.analyses.step.phases import Phases
-from advisor.frozen import dataclass
 from advisor.model import BreakdownItem
 from advisor.trace.intervals import Intervals, merge, subtract, total
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, merge, subtract, total

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.analyses.base.classify import communication_rows, device_allocations
 from advisor.analyses.base.steps import Steps
 from advisor.capture.record import RankRecord
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Mask, Trace
 
 

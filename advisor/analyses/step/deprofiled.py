@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.host_gaps import HostGaps
@@ -11,7 +11,6 @@ from advisor.analyses.step.phases import Phases
 from advisor.analyses.step.step_parts import Part, PartOf, StepParts
 from advisor.calibration.calibration import Calibration
 from advisor.constants import constant
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Ints, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, starts_in, subtract, total, union
 

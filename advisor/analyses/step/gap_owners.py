@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.analyses.base.links import Links
@@ -10,7 +12,6 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines
 from advisor.analyses.step.blocking_calls import Drains
 from advisor.analyses.step.input_wait import fetch_rows
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -15,7 +16,6 @@ from advisor.analyses.step.blocking_calls import Drains
 from advisor.analyses.step.gap_owners import Hosts, Named, Neighbours
 from advisor.analyses.step.host_activity import HostActivity
 from advisor.analyses.step.input_wait import fetch_rows
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Events, Ints, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union

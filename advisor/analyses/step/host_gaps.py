@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines, LineTime
 from advisor.analyses.step.input_wait import fetch_rows
 from advisor.analyses.step.phases import Phases, optimizer_rows
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Trace
 from advisor.trace.intervals import Intervals, subtract, total
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, subtract, total, union

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.analyses.base.classify import graph_launches, launch_calls
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.steps import Steps
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Ints, Trace
 
 # A launch costs the host 5 to 10 µs, so a stream of kernels shorter than that cannot keep the device busy.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.trace.events import Trace
 
 

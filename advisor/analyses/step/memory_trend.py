@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from advisor.capture.record import MemoryReading, RankRecord
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 
 # Growth is from step to step where intervals of different length show about the same rate. Allocators grow with the
 # largest batch so far, in leaps and ever more rarely: rates of a healthy script with sentences of different length were

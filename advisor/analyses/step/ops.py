@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
-from advisor.frozen import dataclass
 from advisor.model import OpRow
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import intersect, total

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.analyses.base.classify import communication_rows
@@ -9,7 +11,6 @@ from advisor.analyses.base.host_communication import HostCommunication
 from advisor.analyses.base.optimizer_closures import closure_spans
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.input_wait import fetch_rows
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 

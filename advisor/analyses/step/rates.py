@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.analyses.base.recorded_facts import LoaderFacts
 from advisor.analyses.base.scale import Scale
-from advisor.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

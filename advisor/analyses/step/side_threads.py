@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.model import Source
 
 # One reading of a clock is exact to microseconds, but a core changes hands every few milliseconds.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines, LinesTrace
 from advisor.analyses.work.operands import dims_of, dtypes_of, sizes
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.intervals import Intervals

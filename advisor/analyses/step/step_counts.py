@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines
 from advisor.analyses.step.blocking_calls import Drains
 from advisor.capture.record import RankRecord
-from advisor.frozen import dataclass
 from advisor.model import Counter, OpRow, Source, Unit
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.numbers import small

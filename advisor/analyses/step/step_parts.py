@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.input_wait import fetch_rows
 from advisor.analyses.step.phases import backward_spans
 from advisor.capture.record import RankRecord
-from advisor.frozen import dataclass
 from advisor.trace.events import Category, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from advisor.analyses.lines.lines import Lines
 from advisor.analyses.step.blocking_calls import Drains
 from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.model import Source
 from advisor.trace.events import Category, Trace
 from advisor.trace.intervals import overlap_of_each

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.analyses.base.scale import Scale
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

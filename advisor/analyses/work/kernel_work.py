@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from advisor.analyses.work.op_costs import WHOLE, Cost, Kind, alike, call, cost,
 from advisor.analyses.work.precision import of_inputs, stated
 from advisor.capture.record import Settings
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.hardware import Hardware, lookup
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 

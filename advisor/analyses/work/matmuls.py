@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -25,7 +25,6 @@ from advisor.analyses.work.precision import (
 )
 from advisor.capture.record import Settings
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.hardware import lookup
 from advisor.model import OpRow
 from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.analyses.base.device import Device
@@ -13,7 +15,6 @@ from advisor.analyses.work.matmuls import Matmuls
 from advisor.analyses.work.op_costs import alike, call, cost
 from advisor.analyses.work.precision import is_matrix_work, of_inputs
 from advisor.computed import Missing
-from advisor.frozen import dataclass
 from advisor.hardware import Hardware, lookup
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 

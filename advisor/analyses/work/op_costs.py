@@ -12,12 +12,12 @@ import ast
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.frozen import dataclass
 from advisor.trace.numbers import small
 
 Kind = Literal["product", "convolution", "attention", "normalisation", "softmax", "elementwise", "copy", "fused"]

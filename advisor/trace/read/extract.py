@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.frozen import dataclass
 from advisor.trace.events import Category
 from advisor.trace.numbers import ABSENT, Ints, integers, times
 from advisor.trace.read.fields import Decoded, Fields, Int32s

@@ -6,12 +6,12 @@ Other slices are refused and read by `advisor.trace.schema`, as all are where th
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from advisor.frozen import dataclass
 from advisor.trace.numbers import Ints
 from advisor.trace.read import _scan
 from advisor.trace.read.extract import NO_ARGS, Columns, Complete, columns_of, keep_labels, memory_columns

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError
-from advisor.frozen import dataclass
 from advisor.trace.meta import base_ns, meta_of
 from advisor.trace.numbers import ABSENT, nanoseconds
 from advisor.trace.read.source import BLOCK_BYTES, open_source
