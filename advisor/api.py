@@ -42,7 +42,7 @@ from advisor.analyses.dataflow.reused import Reused
 from advisor.analyses.dataflow.unread import Unread
 from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
 from advisor.analyses.loops.line_blocks import MOST_KEPT, TURNS, Block
-from advisor.analyses.loops.loop_dependencies import Turn, Turns
+from advisor.analyses.loops.loop_dependencies import LoopDependencies, LoopDependency
 from advisor.analyses.loops.loop_places import LoopPlaces
 from advisor.analyses.loops.loops import Loop
 from advisor.analyses.step.breakdown import Breakdown
@@ -217,6 +217,8 @@ __all__ = [
     "Loader",
     "LoaderFacts",
     "Loop",
+    "LoopDependencies",
+    "LoopDependency",
     "LoopPlaces",
     "LossLabels",
     "Mask",
@@ -276,8 +278,6 @@ __all__ = [
     "Timeline",
     "Times",
     "Trace",
-    "Turn",
-    "Turns",
     "Undilated",
     "Unfollowed",
     "UnfollowedForwards",

@@ -46,13 +46,13 @@ from advisor.api import (
     Finding,
     Fix,
     Loop,
+    LoopDependencies,
+    LoopDependency,
     LoopPlaces,
     Price,
     Saving,
     Scale,
     Steps,
-    Turn,
-    Turns,
     Undilated,
     draw,
 )
@@ -97,7 +97,7 @@ _READ_AT_ONCE = Fix(
 def check(
     price: Price,
     places: LoopPlaces,
-    turns: Turns,
+    turns: LoopDependencies,
     *,
     min_share: float = 0.05,  # rewriting a loop is work: less than 5 % of the step does not justify it
 ) -> Iterator[Finding]:
@@ -109,7 +109,7 @@ def check(
             yield _finding(place, loop, turn, undilated, scale, steps)
 
 
-def _saving(place: Block, loop: Loop, turn: Turn, undilated: Undilated, scale: Scale) -> Saving:
+def _saving(place: Block, loop: Loop, turn: LoopDependency, undilated: Undilated, scale: Scale) -> Saving:
     goes = place.less(turn.stays)
     low, high = goes.share(undilated)
     # Long ops are not made longer by the profiler: their time is that of the real step.
@@ -127,7 +127,7 @@ def _saving(place: Block, loop: Loop, turn: Turn, undilated: Undilated, scale: S
     )
 
 
-def _doubt(loop: Loop, turn: Turn, stays: float) -> str:
+def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
     """Why it may be that nothing is gained; empty where something is."""
     if loop.picks:
         return _PICKS
@@ -142,7 +142,9 @@ def _doubt(loop: Loop, turn: Turn, stays: float) -> str:
     return _MOSTLY_STAYS if 2 * stays > 1 else ""
 
 
-def _finding(place: Block, loop: Loop, turn: Turn, undilated: Undilated, scale: Scale, steps: Steps) -> Finding:
+def _finding(
+    place: Block, loop: Loop, turn: LoopDependency, undilated: Undilated, scale: Scale, steps: Steps
+) -> Finding:
     behind = f", and {time(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
     does = f"runs `{loop.op}` {count(loop.turns)} times a step: the loop"
     if loop.reads:

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 from advisor.capture.inside.guards.interrupts import Interrupts, let_through
-from advisor.capture.inside.listeners import Ears
+from advisor.capture.inside.listeners import Listeners
 
 pytestmark = pytest.mark.torch
 
@@ -69,7 +69,7 @@ def test_a_signal_waits_for_the_end_of_our_work() -> None:
 def test_what_a_handler_raises_goes_on(handler: Any) -> None:
     """However the handler is made: told by the frame that it interrupted."""
     signal.signal(signal.SIGUSR2, handler)
-    ears = Ears({})
+    ears = Listeners({})
     with pytest.raises(TooLateError):
         ears._guard(signal.raise_signal, signal.SIGUSR2)
 
@@ -77,7 +77,7 @@ def test_what_a_handler_raises_goes_on(handler: Any) -> None:
 def test_a_failure_of_ours_does_not() -> None:
     """An error in a call of ours ends capture alone, even where the frame of a caller was looked at."""
     failures: list[Exception] = []
-    ears = Ears({})
+    ears = Listeners({})
     ears.fail = failures.append  # type: ignore[method-assign, assignment]
     ears._guard(int, "no number")
     (failure,) = failures

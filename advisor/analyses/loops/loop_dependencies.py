@@ -12,7 +12,7 @@ from advisor.model import Source
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LoopDependency:
     """What is known of the turns of one loop.
 
     known   whether it was seen what each op waits for
@@ -26,13 +26,13 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class LoopDependencies:
     """One entry for each of `LoopPlaces.ops`."""
 
-    of: tuple[Turn, ...]
+    of: tuple[LoopDependency, ...]
 
     @classmethod
-    def compute(cls, places: LoopPlaces, costs: LineCosts, chains: Chains | None) -> Turns:
+    def compute(cls, places: LoopPlaces, costs: LineCosts, chains: Chains | None) -> LoopDependencies:
         """The turns of every loop of this rank. Missing where the places are."""
         index = {line.source: at for at, line in enumerate(costs.lines)}
         found = []
@@ -40,8 +40,10 @@ class Turns:
             lines = [index[line.source] for line in place.lines]
             stays = chains.stays(lines, loop.turns) if chains is not None else None
             if chains is None or stays is None:
-                found.append(Turn(False, {}, loop.feeds))
+                found.append(LoopDependency(False, {}, loop.feeds))
             else:
                 reads = loop.feeds and not chains.reads_before(lines)
-                found.append(Turn(True, {costs.lines[at].source: share for at, share in stays.items()}, reads))
+                found.append(
+                    LoopDependency(True, {costs.lines[at].source: share for at, share in stays.items()}, reads)
+                )
         return cls(tuple(found))

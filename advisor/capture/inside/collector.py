@@ -9,7 +9,7 @@ import weakref
 from typing import Any
 
 from .facts import dataset_functions, sampler_time, secrets
-from .facts.gc_pauses import Pauses
+from .facts.gc_pauses import GcPauses
 from .facts.workers import Board
 from .guards import hooks
 from .guards.interrupts import let_through
@@ -27,7 +27,7 @@ class Collector:
     def __init__(self) -> None:
         self.optimizers: dict[int, Any] = {}
         self.loaders: list[dict[str, Any]] = []
-        self.pauses = Pauses()
+        self.pauses = GcPauses()
         self.autocast: set[str] = set()
         self.lengths: dict[int, int | None] = {}
         self.board = Board()

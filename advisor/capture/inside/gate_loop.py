@@ -19,18 +19,18 @@ import sys
 from time import perf_counter_ns
 from typing import Any
 
-from .facts.rank_identity import Place
-from .listeners import Ears
+from .facts.rank_identity import RankIdentity
+from .listeners import Listeners
 
 
 def arm(settings: dict[str, Any], role: str) -> None:
     """Listens to the loop of the process that ran the script; every other process runs on as it is."""
-    turns = Turns(settings)
-    if role == "rank" and Place().rank() == 0:
+    turns = GateLoop(settings)
+    if role == "rank" and RankIdentity().rank() == 0:
         turns.begin()
 
 
-class Turns(Ears):
+class GateLoop(Listeners):
     """The same ears as a capture, and nothing recorded: every boundary may be the end of a turn."""
 
     def __init__(self, settings: dict[str, Any]) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 from .collector import Collector
 from .guards import hooks
 from .guards.interrupts import Interrupts, let_through
-from .steps.backward_rhythm import Rhythm
+from .steps.backward_rhythm import BackwardRhythm
 from .steps.parts import BACKWARD, FETCH, OPTIMIZER, Parts
 from .steps.tracker import Tracker
 
 
-class Ears:
+class Listeners:
     """Listens to loaders, backward passes, optimizers and profilers, and passes on what the tracker needs.
 
     live is off until `listen`, and for ever after a failure. `_boundary` and `fail` are for those who build on this.
@@ -31,7 +31,7 @@ class Ears:
         self.thread = 0
         self.serials = 0
         self.tracker = Tracker(self._boundary)
-        self.rhythm = Rhythm(self.tracker)
+        self.rhythm = BackwardRhythm(self.tracker)
         self.collector = Collector()
         self.parts = Parts()
         self.interrupts = Interrupts()

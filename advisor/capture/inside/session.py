@@ -14,10 +14,10 @@ from typing import Any
 from . import rank_record, unranked_child
 from .facts import compiler, precision_choice
 from .facts.process_facts import Facts
-from .facts.rank_identity import Place
+from .facts.rank_identity import RankIdentity
 from .guards import hooks
 from .guards.signals import Exits, when_worker_ends
-from .listeners import Ears
+from .listeners import Listeners
 from .process_role import is_fork_server
 from .steps.backward_rhythm import PASSES
 from .steps.clock import Clock
@@ -42,14 +42,14 @@ def arm(settings: dict[str, Any], role: str) -> None:
     hooks.watch_groups(session.joined)
 
 
-class Session(Ears):
+class Session(Listeners):
     """The state of this process's capture."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
         self.notes: list[str] = []
-        self.place = Place()
-        self.alone = unranked_child.Alone(settings)
+        self.place = RankIdentity()
+        self.alone = unranked_child.UnrankedChild(settings)
         self.vitals = Vitals()
         self.facts = Facts(self.collector, self.tracker)
         self.clock = Clock(self.facts.device)

@@ -18,7 +18,7 @@ NOTE = (
 )
 
 
-class Alone:
+class UnrankedChild:
     """Whether this process is to be recorded although it is neither the named script nor in a process group.
 
     open is off once that is decided. A process that the script starts waits for PASSES backward passes, so that a

@@ -26,7 +26,7 @@ _READ_OUT = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 
 
 @dataclass(frozen=True, slots=True)
-class BySample:
+class FrozenFeatures:
     """ops: by their place in the step; samples: in a batch.
 
     kept_bytes   of what the other ops read of their results, for one sample;  read_bytes: of what only they read of it
@@ -185,7 +185,7 @@ def _followed(op: Op, read: Sequence[_Look | None]) -> list[Lies | None] | None:
     return [None] * len(op.outputs) if op.name.startswith("aten::") else None
 
 
-def judge(steps: Sequence[list[Op]], known: set[tuple[int, int]], still: set[int]) -> BySample | None:
+def judge(steps: Sequence[list[Op]], known: set[tuple[int, int]], still: set[int]) -> FrozenFeatures | None:
     """Of the last of several steps the ops that compute features of each sample with layers that stay; None: none do.
 
     known: (tensor, storage) that the script holds throughout; still: storages of them that nothing writes.
@@ -202,7 +202,7 @@ def judge(steps: Sequence[list[Op]], known: set[tuple[int, int]], still: set[int
     return None if flow.branches or flow.unread else _features(list(flow.work.values()))
 
 
-def _features(work: Sequence[_Work]) -> BySample | None:
+def _features(work: Sequence[_Work]) -> FrozenFeatures | None:
     """The ops that lead to the result of a layer or come of it, without those at the end that save nothing."""
     chosen = _of_layers(work)
     for one in reversed(work):
@@ -221,7 +221,7 @@ def _features(work: Sequence[_Work]) -> BySample | None:
     kept = sum(value.bytes for one in left for value in one.makes if _ends([value], chosen))
     read = sum(value.bytes for value in given.values() if not _ends([value], chosen))
     weights = sorted(frozenset().union(*(one.weights for one in left)))
-    return BySample([one.at for one in left], size, kept // size, read // size, layers, weights)
+    return FrozenFeatures([one.at for one in left], size, kept // size, read // size, layers, weights)
 
 
 def _of_layers(work: Sequence[_Work]) -> set[int]:

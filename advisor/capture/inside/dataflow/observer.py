@@ -49,7 +49,7 @@ class Observer:
         self.why = ""
         self.found: repeated_values.Found | None = None
         self.sparse: list[dict[str, Any]] = []
-        self.unread: list[unread_rows.Unread] = []
+        self.unread: list[unread_rows.UnreadRow] = []
         self.waits: list[list[int]] = []
         self.sorted: list[partial_sorts.Sorted] = []
         self.features = Features()

@@ -42,7 +42,7 @@ _MOST_READ = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadRow:
     """op: one that works by row; reader: the op that takes rows of what came of it; read: share of rows it takes.
 
     A cross entropy is such a reader, too, whatever share it reads: it may ignore the labels of others.
@@ -64,7 +64,7 @@ class Made:
     changed: bool = False
 
 
-def unread(ops: Sequence[Op]) -> list[Unread]:
+def unread(ops: Sequence[Op]) -> list[UnreadRow]:
     """Ops of one step, by their place in it. Those of other threads are readers only, and have no place."""
     made, place = storages(ops)
     results: dict[int, list[Made]] = {}
@@ -77,7 +77,7 @@ def unread(ops: Sequence[Op]) -> list[Unread]:
             share = _read(mine[0], ops, found)
             if share is not None and (share[1] <= _MOST_READ or ops[share[0]].name == _LOSS):
                 found[at] = share
-    return [Unread(place[at], place[reader], share) for at, (reader, share) in sorted(found.items())]
+    return [UnreadRow(place[at], place[reader], share) for at, (reader, share) in sorted(found.items())]
 
 
 def storages(ops: Sequence[Op]) -> tuple[list[Made], list[int]]:
@@ -178,9 +178,9 @@ def _sizes(ref: Ref) -> list[int]:
     return sizes
 
 
-def judge(steps: Sequence[Sequence[Unread]], names: Sequence[Sequence[str]]) -> list[Unread]:
+def judge(steps: Sequence[Sequence[UnreadRow]], names: Sequence[Sequence[str]]) -> list[UnreadRow]:
     """Of the last of several steps those ops that computed unread rows in each of them. names: of the ops of each."""
     return [
-        Unread(one.op, one.reader, max([one.read, *(each.read for each in theirs)]))
+        UnreadRow(one.op, one.reader, max([one.read, *(each.read for each in theirs)]))
         for one, theirs in in_each(steps, names)
     ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..facts.randomness import Generators
-from .frozen_features import BySample
+from .frozen_features import FrozenFeatures
 
 # A weight: a weak reference to it, how often it had been written, where it lies.
 Held = tuple[Any, int, int]
@@ -23,7 +23,7 @@ class Features:
         self.generators = Generators()
         self.states: object = None
         self.calm = False  # no numbers were drawn in the observed steps but by ops of torch's, which are seen
-        self.found: BySample | None = None
+        self.found: FrozenFeatures | None = None
         self.weights: list[Held] = []
         self.frozen = False
         self.begun = 0  # iterators of loaders that began since then, while all weights were as before
@@ -42,7 +42,7 @@ class Features:
         self.calm = before is not None and before == self.generators.beside_torch()
         self.generators.forget()
 
-    def keep(self, found: BySample | None, held: Iterable[tuple[int, Held]]) -> None:
+    def keep(self, found: FrozenFeatures | None, held: Iterable[tuple[int, Held]]) -> None:
         """Keeps what was found. held: the tensors that the script holds, by their storage."""
         self.found = found
         wanted = frozenset(found.weights) if found is not None else frozenset()

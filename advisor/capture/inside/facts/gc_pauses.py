@@ -1,4 +1,4 @@
-"""Pauses of Python's garbage collector, noted in C from end to end.
+"""GcPauses of Python's garbage collector, noted in C from end to end.
 
 A signal that arrives during a collection waits for the next Python to run. Were that a function of ours, Python would
 drop what the handler raises, as it drops all exceptions of the collector's callbacks, and Ctrl-C would be lost. So the
@@ -21,7 +21,7 @@ class _Ticks(map):  # type: ignore[type-arg]  # one turn of it notes the time
     stop = property(None, next)
 
 
-class Pauses:
+class GcPauses:
     """What the collector took while it was listened to."""
 
     def __init__(self) -> None:

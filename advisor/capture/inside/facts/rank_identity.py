@@ -7,7 +7,7 @@ import os
 import torch
 
 
-class Place:
+class RankIdentity:
     """Rank and world size; what the process group said holds after the script has left it."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Place:
         return self._both()[1]
 
     def local(self) -> dict[str, int | None]:
-        """Place among the processes of this machine, where a launcher says so."""
+        """RankIdentity among the processes of this machine, where a launcher says so."""
         return {"local_rank": _number("LOCAL_RANK"), "local_world_size": _number("LOCAL_WORLD_SIZE")}
 
     def on_this_machine(self) -> int:

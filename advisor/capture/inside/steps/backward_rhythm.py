@@ -22,7 +22,7 @@ _AUTOGRAD = os.path.join(_TORCH, "autograd", "__init__.py")
 Line = tuple[CodeType, int]
 
 
-class Rhythm:
+class BackwardRhythm:
     """Tells the tracker which backward passes begin a step: those of the line that calls most of them."""
 
     def __init__(self, tracker: Tracker) -> None:
