@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from capture_runs import COMMAND, SCRIPTS, advised, bare, capture, environment
+from tiers import complete
 
 from advisor import cli
 from advisor.capture.launcher import launch
@@ -262,10 +263,12 @@ def test_no_training_is_no_failure_of_ours(tmp_path: Path) -> None:
     assert not (tmp_path / "advisor-report").exists()
 
 
-def test_a_script_of_two_steps_is_told_how_many_it_takes(tmp_path: Path) -> None:
-    """Its own status, and what the steps lacked; they are not denied."""
+@pytest.mark.parametrize("pause_s", [1.4, *complete(0)])
+def test_a_script_of_two_steps_is_told_how_many_it_takes(tmp_path: Path, pause_s: float) -> None:
+    """Its own status, and what the steps lacked; they are not denied. After a pause a window of time is open."""
     (tmp_path / "x.py").write_text(
-        "import torch\nlayer = torch.nn.Linear(4, 4)\noptimizer = torch.optim.SGD(layer.parameters(), lr=0.1)\n"
+        f"import time, torch\ntime.sleep({pause_s})\n"
+        "layer = torch.nn.Linear(4, 4)\noptimizer = torch.optim.SGD(layer.parameters(), lr=0.1)\n"
         "for step in range(2):\n    layer(torch.ones(2, 4)).sum().backward()\n    optimizer.step()\n"
     )
     done = advised("x.py", cwd=tmp_path)

@@ -294,6 +294,8 @@ class Session(Listeners):
         try:
             if self.phases is not None:
                 self.phases.interrupt()
+            elif self.window.recording and self.tracker.optimizer_steps:
+                self.window.discard()  # training had only begun: its first steps tell nothing of those to come
             elif self.window.recording:
                 self.window.stop({}, partial=True)
         except Exception as failure:
