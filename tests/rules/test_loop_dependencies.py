@@ -22,7 +22,7 @@ def row(name: str, start: float, dur: float, cat: str = "user_annotation") -> di
 
 
 def rows_of(turn: list[Op], turns: int, nodes: str = "") -> list[dict[str, Any]]:
-    """LoopDependencies in a row, each op under its line, then a product of 200 µs at line 90.
+    """Iterations in a row, each op under its line, then a product of 200 µs at line 90.
 
     nodes: of the backward pass that each turn runs at line 34: the same one, one of its own, or none.
     """

@@ -1,4 +1,4 @@
-"""GcPauses of Python's garbage collector, noted in C from end to end.
+"""Pauses of Python's garbage collector, noted in C from end to end.
 
 A signal that arrives during a collection waits for the next Python to run. Were that a function of ours, Python would
 drop what the handler raises, as it drops all exceptions of the collector's callbacks, and Ctrl-C would be lost. So the

@@ -22,7 +22,7 @@ class RankIdentity:
         return self._both()[1]
 
     def local(self) -> dict[str, int | None]:
-        """RankIdentity among the processes of this machine, where a launcher says so."""
+        """Place among the processes of this machine, where a launcher says so."""
         return {"local_rank": _number("LOCAL_RANK"), "local_world_size": _number("LOCAL_WORLD_SIZE")}
 
     def on_this_machine(self) -> int:
