@@ -46,7 +46,6 @@ from advisor.api import (
     Scale,
     SideThreads,
     Steps,
-    Undilated,
     draw,
 )
 
@@ -98,7 +97,7 @@ def check(
         nameless_us = max(undilated.python_us - named_us, 0.0) if cut and index == 0 else 0.0
         grown_us = end_us if place.python_us + nameless_us >= _MOST * undilated.python_us else None
         here = rare.of(place, lines, undilated.python, steps) if rare is not None else None
-        saving = _saving(place, nameless_us, undilated, scale, here, grown_us)
+        saving = _saving(place, nameless_us, price, here, grown_us)
         few = len(rare.longer) / steps.count if rare is not None and here is not None else 1.0
         worth_us = sum(line.us for line in place.lines if _is_work(line, few)) + nameless_us - without_core_us
         if min(worth_us, bound_us) >= min_share * steps.step_us:
@@ -117,12 +116,11 @@ def _is_work(line: LineCost, few: float) -> bool:
     return line.inner or line.visits >= few * TURNS or line.python_us >= _SOMEBODYS_US * line.visits
 
 
-def _saving(
-    place: Block, nameless_us: float, undilated: Undilated, scale: Scale, rare: float | None, end_us: float | None
-) -> Saving:
+def _saving(place: Block, nameless_us: float, price: Price, rare: float | None, end_us: float | None) -> Saving:
     """rare: the part of what makes some steps long that is this place's; None where it is in every step.
 
     end_us: what a step takes at the end of the run, where it is this place that makes steps longer and longer."""
+    undilated, scale = price.undilated, price.scale
     nameless = undilated.in_part("rest", nameless_us, python_us=nameless_us)
     low, high = undilated.share(place.whole(undilated) + nameless)
     how = "high: all of these lines and what they evict from the caches; low: three tenths of it remain as tensor ops"
@@ -136,7 +134,7 @@ def _saving(
     if end_us is not None and end_us > scale.step_us:
         high = 1 - (1 - high) * scale.step_us / end_us
         how = "low: three tenths of these lines remain as tensor ops; high: their time at the end of the run so far"
-    return Saving(low * (1 - MOST_KEPT) * scale.step_us, high * scale.step_us, "modelled", how)
+    return price.shares(low * (1 - MOST_KEPT), high, how)
 
 
 def _finding(

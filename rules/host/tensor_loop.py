@@ -51,9 +51,6 @@ from advisor.api import (
     LoopPlaces,
     Price,
     Saving,
-    Scale,
-    Steps,
-    Undilated,
     draw,
 )
 
@@ -103,13 +100,13 @@ def check(
 ) -> Iterator[Finding]:
     if price.ops.device.kind != "none" or price.on_device:
         return
-    steps, scale, undilated = price.ops.steps, price.scale, price.undilated
     for (place, loop), turn in zip(places.ops, turns.of, strict=True):
-        if place.less(turn.stays).share(undilated)[1] >= min_share:
-            yield _finding(place, loop, turn, undilated, scale, steps)
+        if place.less(turn.stays).share(price.undilated)[1] >= min_share:
+            yield _finding(place, loop, turn, price)
 
 
-def _saving(place: Block, loop: Loop, turn: LoopDependency, undilated: Undilated, scale: Scale) -> Saving:
+def _saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Saving:
+    undilated = price.undilated
     goes = place.less(turn.stays)
     low, high = goes.share(undilated)
     # Long ops are not made longer by the profiler: their time is that of the real step.
@@ -119,12 +116,8 @@ def _saving(place: Block, loop: Loop, turn: LoopDependency, undilated: Undilated
     how = [_HIGH if stays < _VISIBLE else _HIGH_PARTLY.format(stays=percent(stays)), _LOW]
     if doubt := _doubt(loop, turn, stays):
         least, how[1] = 0.0, f"low: nothing, since {doubt}"
-    return Saving(
-        least * scale.step_us,
-        min(high * (1 if turn.known else 1 - 1 / loop.turns) * BESIDES, 1.0) * scale.step_us,
-        "modelled",
-        "; ".join(how),
-    )
+    known = 1.0 if turn.known else 1 - 1 / loop.turns
+    return price.shares(least, high * known, "; ".join(how), times=BESIDES)
 
 
 def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
@@ -142,9 +135,8 @@ def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
     return _MOSTLY_STAYS if 2 * stays > 1 else ""
 
 
-def _finding(
-    place: Block, loop: Loop, turn: LoopDependency, undilated: Undilated, scale: Scale, steps: Steps
-) -> Finding:
+def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Finding:
+    steps, scale = price.ops.steps, price.scale
     behind = f", and {time(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
     does = f"runs `{loop.op}` {count(loop.turns)} times a step: the loop"
     if loop.reads:
@@ -154,7 +146,7 @@ def _finding(
             f"{place.place} {does} takes "
             f"{time(scale.scaled(place.us))} of each step ({percent(place.us / steps.step_us)}){behind}."
         ),
-        saving=_saving(place, loop, turn, undilated, scale),
+        saving=_saving(place, loop, turn, price),
         where=place.where,
         facts={"turns": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
         fix=_READ_AT_ONCE if loop.reads else _AT_ONCE,

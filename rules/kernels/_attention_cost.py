@@ -46,7 +46,7 @@ class Cost:
 
 def fused(cost: Cost, price: Price, claims: Sequence[str]) -> Saving:
     """What fusing gives back of these parts of the step."""
-    undilated, step_us = price.undilated, price.scale.step_us
+    undilated = price.undilated
     inside = min(price.measured_us(claims) / max(cost.forward_us + cost.backward_us, 1e-9), 1.0)
     ends = [
         undilated.share(
@@ -58,7 +58,7 @@ def fused(cost: Cost, price: Price, claims: Sequence[str]) -> Saving:
         "low: the ops between the multiplications disappear, but most of the softmax remains, and the backward pass "
         "recomputes the scores; high: everything between the multiplications disappears"
     )
-    return Saving(ends[0][0] * step_us, ends[1][1] * step_us, "modelled", how)
+    return price.shares(ends[0][0], ends[1][1], how)
 
 
 def cost_of(recorded: StepOps, found: Sequence[Ints], on_device: bool) -> Cost:

@@ -33,7 +33,6 @@ from advisor.api import (
     Missing,
     Price,
     RankRecord,
-    Saving,
     StepOps,
     constant,
     draw,
@@ -66,9 +65,8 @@ def check(record: RankRecord, price: Price) -> Iterator[Finding]:
         # Stack traces and checks are work of their own, which the profiler does not make longer.
         spent = undilated.in_part("backward", checks_us, python_us=checks_us)
         least, most = undilated.share(spent + undilated.in_part("rest", stored_us, python_us=stored_us))
-        low, high = (least + most) / 2 * scale.step_us, min(most * BESIDES, 1.0) * scale.step_us
         how = "the checks in the backward pass, and for each op the time of a view op here beyond a few µs"
-        saving = Saving(min(low, high), high, "modelled", how)
+        saving = price.shares((least + most) / 2, most, how, times=BESIDES)
     told = f": {percent((saving.low_us + saving.high_us) / 2 / scale.step_us)} of their time" if saving else ""
     yield Finding(
         message=(

@@ -37,7 +37,6 @@ from advisor.api import (
     LinesTrace,
     Price,
     RankRecord,
-    Saving,
     Source,
     StateReads,
     Steps,
@@ -85,7 +84,7 @@ def check(
     if seen is not None:
         share, mean_us = seen.low, seen.mean_us
         how = "low: the steps with a checkpoint become like the others; high: plus those after them, which wait for it"
-        saving = Saving(seen.low * scale.step_us, seen.high * scale.step_us, "measured", how)
+        saving = price.shares(seen.low, seen.high, how, basis="measured")
     else:
         how = "low: every tenth one remains; high: the step without them"
         gone = [edits.remove_time(spans)]

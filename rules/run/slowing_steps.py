@@ -78,7 +78,7 @@ def check(
             spent_us, claims = _on_host_us(growing, price.ops.trace, steps, costs, where), _ON_HOST
         bound_us = price.measured_us(claims)
         if min(spent_us, bound_us) >= min_share * steps.step_us:
-            saving = _of_growth(min(spent_us, bound_us), record, scale)
+            saving = _of_growth(min(spent_us, bound_us), record, price)
             yield _grown(growing, where, min(spent_us, bound_us), saving, claims, steps, scale)
             return
     rise = rise_of(record.steps.unprofiled_us) if record else None
@@ -98,7 +98,7 @@ def _on_host_us(
     return max(steps.per_step_us(total(spans)), beside_us)
 
 
-def _of_growth(spent_us: float, record: RankRecord | None, scale: Scale) -> Saving:
+def _of_growth(spent_us: float, record: RankRecord | None, price: Price) -> Saving:
     """By the times of the steps that were timed; where they do not tell, by the ops of the window.
 
     Its steps are a short piece of the run, and often an early one, when little has been kept.
@@ -110,8 +110,8 @@ def _of_growth(spent_us: float, record: RankRecord | None, scale: Scale) -> Savi
         how = f"{start} the shortest, where the growth starts again; low: their mean, high: the longest"
     else:
         how = "the ops that grow, as they were in the window; low: minus what remains"
-        return scale.saving(_GIVEN_BACK * spent_us, spent_us, how)
-    return Saving(by_times[0] * scale.step_us, by_times[1] * scale.step_us, "measured", how)
+        return price.scale.saving(_GIVEN_BACK * spent_us, spent_us, how)
+    return price.shares(*by_times, how, basis="measured")
 
 
 def _grown(

@@ -126,10 +126,16 @@ class Price:
         if self.on_device:
             return self.saving(least, most, claims, how)
         ends = [self._divided(edits) for edits in (least, most)]
-        high = min(min(max(high for _, high in ends), self._claimed_share(claims)) * times, 1.0)
-        low = min(*(low for low, _ in ends), high)
-        found = Saving(max(low, 0.0) * self.scale.step_us, max(high, 0.0) * self.scale.step_us, "modelled", how)
-        return less_by(found, instead_us)
+        high = min(max(high for _, high in ends), self._claimed_share(claims))
+        return less_by(self.shares(min(low for low, _ in ends), high, how, times=times), instead_us)
+
+    def shares(self, low: float, high: float, how: str, *, times: float = 1.0, basis: Basis = "modelled") -> Saving:
+        """The saving of shares of the un-profiled step: no less than nothing, and no more than the step.
+
+        times: as of `divided`.
+        """
+        most = min(max(high, 0.0) * times, 1.0)
+        return Saving(max(min(low, most), 0.0) * self.scale.step_us, most * self.scale.step_us, basis, how)
 
     def long_ops(
         self,
