@@ -83,10 +83,8 @@ def check(
         how = "in proportion to the remaining work; low: the remaining work takes twice its share"
         most_us = 0.0
         if not price.on_device:
-            how = (
-                "these ops and their backward pass in proportion to the remaining work; low: the remaining work takes "
-            )
-            how += "twice its share, and each additional layer as long as the fastest other one"
+            how = "these ops and their backward pass in proportion to the remaining work; low: the remaining work "
+            how += "takes twice its share, and each additional layer as long as the fastest other one"
             most_us = sum(one.calls * _call_us(recorded.trace, one, found, scale) for one in found) / steps.count
         saving = price.divided(least, most, claims, how, instead_us=(0.0, most_us))
         if saving.high_us < min_share * scale.step_us:
