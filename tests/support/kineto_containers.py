@@ -88,7 +88,9 @@ def containers() -> Iterator[Variant]:
         "refused",
         says="memory timeline|without a single event|no events",
     )
-    yield Variant("8", "only metadata", b'{"schemaVersion": 1, "deviceProperties": []}', "refused", says="without events")
+    yield Variant(
+        "8", "only metadata", b'{"schemaVersion": 1, "deviceProperties": []}', "refused", says="without events"
+    )
     yield Variant("8", "no events in the list", text([]).encode(), "refused", says="without events")
     yield Variant("9", "byte order mark", b"\xef\xbb\xbf" + whole)
     yield Variant("9", "UTF-16", good().encode("utf-16"))
