@@ -228,7 +228,8 @@ def test_the_look_that_found_the_variable_goes_first(
     looks = iter([before, after])
     monkeypatch.setattr(Facts, "_kept", lambda *_: next(looks))
     monkeypatch.setattr(probe, "look", lambda *_: {"settings": {}})
-    facts = Facts(None, SimpleNamespace(backwards=0))  # type: ignore[arg-type]
+    collector = SimpleNamespace(alive_optimizers=dict)
+    facts = Facts(collector, SimpleNamespace(backwards=0))  # type: ignore[arg-type]
     facts.window_opens()
     facts.look()
     assert facts.known["kept_graphs"]["steps"] == said
