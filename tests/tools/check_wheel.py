@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 HOMES = {"advisor": "advisor", "rules": "advisor/rules", "reports": "advisor/reports"}
-SHIPPED = {".py", ".pyi", ".html", ".css", ".js", ".typed"}
+SHIPPED = {".py", ".pyi", ".toml", ".html", ".css", ".js", ".typed"}
 BUILT = "advisor/trace/read/_scan."
 
 
