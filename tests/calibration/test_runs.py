@@ -32,6 +32,7 @@ def recorded(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.torch
+@pytest.mark.complete  # three runs and two calibrations
 def test_a_run_measures_its_machine_once(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(SCRIPT, "utf-8")

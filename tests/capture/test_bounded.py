@@ -50,6 +50,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     assert (tmp_path / "report").read_text() == "mine"
 
 
+@pytest.mark.complete
 def test_a_full_disk_is_noticed_before_it_fills(tmp_path: Path) -> None:
     """No window is opened with too little room; the note says how much is asked for."""
     script = tmp_path / "full.py"
@@ -118,6 +119,7 @@ def test_a_worker_that_dies_is_the_scripts_affair(tmp_path: Path) -> None:
     assert (done.status, done.out) == (9, "torch told the script\n"), done.err
 
 
+@pytest.mark.complete
 def test_a_script_killed_at_once_leaves_what_was_closed(tmp_path: Path) -> None:
     """SIGKILL after the window: its trace is there, whole, and we end by the same signal."""
     script = tmp_path / "killed.py"

@@ -68,7 +68,7 @@ def test_modules_and_code_run_as_they_would(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["return", "raise", "term", *complete("exit", "exit0", "exit3", "exit-text", "_exit", "interrupt")]
+    "how", ["return", "raise", *complete("term", "exit", "exit0", "exit3", "exit-text", "_exit", "interrupt")]
 )
 def test_every_end_is_the_scripts_own(tmp_path: Path, how: str) -> None:
     """Status, output and traceback as bare, though the window was open; what was recorded is kept."""
@@ -126,7 +126,8 @@ print(interrupted)
 """
 
 
-@pytest.mark.parametrize("during", ["backward", *complete("gc")])
+@pytest.mark.complete
+@pytest.mark.parametrize("during", ["backward", "gc"])
 def test_an_interrupt_while_c_runs_is_not_lost(tmp_path: Path, during: str) -> None:
     """Python drops what `__del__` and the collector's callbacks raise: none of ours may run when C returns."""
     (tmp_path / "interrupted.py").write_text(_INTERRUPTED)

@@ -129,6 +129,7 @@ def test_a_pair_sees_a_large_change(tmp_path: Path, mode: pairs.Mode) -> None:
 
 
 @needs_torch
+@pytest.mark.complete
 def test_a_side_that_fails_or_never_steps_is_named(tmp_path: Path) -> None:
     broken = train(tmp_path / "head", added="raise ValueError('no such loss')")
     with pytest.raises(GateError, match=r"the head failed with status 1: ValueError: no such loss") as failure:
