@@ -181,7 +181,7 @@ def _report(
     publisher: Publisher | None,
 ) -> int:
     """Moves the traces home and reports on them; our own failures are one line and status 4."""
-    from advisor.capture.launcher import launch
+    from advisor.capture.launcher import launch, run_file
     from advisor.commands.analyze import finish
     from advisor.errors import FAILED, AdvisorError
     from advisor.report import module_work
@@ -193,9 +193,10 @@ def _report(
                 publisher.withdraw()
             return _nothing(record, args)
         module_work.add_flops(folder, record)
-        _add_preflight(folder, record, python)
+        _add_preflight(record, python)
         if not args.no_calibrate:
-            _add_calibration(folder, record, python, quiet=args.quiet)
+            _add_calibration(record, python, quiet=args.quiet)
+        run_file.write(folder, record)
         # Without a folder to move to, what was captured stays where it is.
         if publisher is None:
             return finish(folder, output, args)
@@ -223,12 +224,12 @@ def _at_home(publisher: Publisher, output: Output, args: argparse.Namespace) -> 
         return finish(moved, replace(output, folder=moved), args)
 
 
-def _add_preflight(folder: Path, record: dict[str, Any], python: str) -> None:
+def _add_preflight(record: dict[str, Any], python: str) -> None:
     """Says in run.json whether device events can be recorded, whether an accelerator stood unused, and of an old torch.
 
-    Asked after the script: a process that brings up a device beside it would disturb what is measured.
+    Checked after the script: a process that brings up a device while it runs would disturb what is measured.
     """
-    from advisor.capture.launcher import doctor, preflight, run_file
+    from advisor.capture.launcher import doctor, preflight
 
     found = preflight.check(python, os.environ)
     old = doctor.too_old(record["versions"].get("torch", ""))
@@ -239,16 +240,14 @@ def _add_preflight(folder: Path, record: dict[str, Any], python: str) -> None:
         if settings and settings.get("accelerator_available") is None:
             settings["accelerator_available"] = found.accelerator
             settings["accelerator_name"] = found.name or None
-    run_file.write(folder, record)
 
 
-def _add_calibration(folder: Path, record: dict[str, Any], python: str, *, quiet: bool) -> None:
+def _add_calibration(record: dict[str, Any], python: str, *, quiet: bool) -> None:
     """Measures what ops, threads, memory and the device cost here, once for this machine; a failure is one line.
 
     After the script, so that it disturbs nothing; with the threads and variables of the first rank.
     """
     from advisor.calibration import machine, process
-    from advisor.capture.launcher import run_file
     from advisor.errors import AdvisorError
 
     first = next(rank for rank in record["ranks"] if rank["files"])
@@ -269,7 +268,6 @@ def _add_calibration(folder: Path, record: dict[str, Any], python: str, *, quiet
         return
     for rank in record["ranks"]:
         rank["calibration"] = process.as_json(measured)
-    run_file.write(folder, record)
 
 
 def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:

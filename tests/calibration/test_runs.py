@@ -10,6 +10,7 @@ import pytest
 from capture_runs import advised
 
 from advisor.calibration import machine, process
+from advisor.capture.launcher import run_file
 from advisor.capture.record import Measured
 from advisor.commands.run import _add_calibration
 from advisor.errors import AdvisorError
@@ -57,7 +58,7 @@ def a_record() -> dict[str, Any]:
     return {"versions": {"torch": "2.14.1"}, "ranks": [dict(RANK, devices=[{"name": "H100"}]), dict(RANK)]}
 
 
-def test_it_is_asked_as_the_script_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs_as_the_script_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[machine.Machine] = []
 
     def obtain(python: str, here: machine.Machine) -> tuple[Measured, bool]:
@@ -66,11 +67,12 @@ def test_it_is_asked_as_the_script_ran(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(process, "obtain", obtain)
     record = a_record()
-    _add_calibration(tmp_path, record, "/env/bin/python", quiet=False)
+    _add_calibration(record, "/env/bin/python", quiet=False)
     (here,) = asked
     assert (here.torch, here.threads, here.device) == ("2.14.1", 3, "H100")
     assert here.switches["OMP_WAIT_POLICY"] == "passive"
     assert [rank["calibration"]["threads"] for rank in record["ranks"]] == [3, 3]
+    run_file.write(tmp_path, record)
     assert recorded(tmp_path)["calibration"]["torch"] == "2.14.1"
 
 
@@ -83,7 +85,6 @@ def test_it_is_asked_as_the_script_ran(tmp_path: Path, monkeypatch: pytest.Monke
 )
 @pytest.mark.parametrize("quiet", [False, True])
 def test_its_failure_is_one_line_and_no_more(
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     failure: BaseException,
@@ -95,6 +96,6 @@ def test_its_failure_is_one_line_and_no_more(
 
     monkeypatch.setattr(process, "obtain", obtain)
     record = a_record()
-    _add_calibration(tmp_path, record, "/env/bin/python", quiet=quiet)
+    _add_calibration(record, "/env/bin/python", quiet=quiet)
     assert capsys.readouterr().err == ("" if quiet else says)
     assert "calibration" not in record["ranks"][0]
