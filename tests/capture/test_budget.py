@@ -145,7 +145,9 @@ def test_a_step_of_very_many_ops_costs_a_bounded_number_of_rows(tmp_path: Path) 
     said = " | ".join(done.rank["notes"])
     assert f"the window was closed after {len(steps)} step" in said
     assert "what ops read was not observed" in said
-    assert "to observe what they read takes" in done.rank["reused"]["why"]
+    # A busy machine fills the window with lines inside of its step; then nothing is left to weigh.
+    why = done.rank["reused"]["why"]
+    assert "to observe what they read takes" in why or why == "a step runs more ops than may be recorded"
     assert (done.folder / "run.json").stat().st_size < 100_000
 
 

@@ -129,9 +129,7 @@ class Session(Listeners):
 
     def _close_overflow(self, backward: bool) -> None:
         if self.window.overflows(backward) and not hooks.inside_backward(backward) and self.phases is not None:
-            self.notes.append(
-                "a window was closed inside of a step: it runs more ops than may be recorded (docs/capture.md, Bounds)"
-            )
+            self.window.overflowed()
             self.phases.interrupt()
 
     def passed_alone(self) -> None:

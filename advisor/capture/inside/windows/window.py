@@ -278,6 +278,16 @@ class Window:
         rows = self.growth.rows(self.closed)
         return not self.budget.affords(rows + _OF_BACKWARD * max(rows - self.rows_fetched, 0.0) * backward)
 
+    def overflowed(self) -> None:
+        """The open window is filled by the step that runs, and no other will be opened: says what that leaves out."""
+        which = "window with lines" if self.role == "lines" else "window"
+        self.notes.append(
+            f"a {which} was closed inside of a step: it runs more ops than may be recorded (docs/capture.md, Bounds)"
+        )
+        if self.observer.found is None and not self.observer.why:
+            self.observer.why = "a step runs more ops than may be recorded"
+            self.notes.append(f"what ops read was not observed: {self.observer.why}")
+
     def _is_long(self) -> bool:
         return self.recording and self.budget.now_s() - self.growth.began_s >= _LONG_S
 
