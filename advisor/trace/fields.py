@@ -1,6 +1,6 @@
 """Every field of a trace that is read: its key in the file, what becomes of it, what it means.
 
-A new field is a row here first. Then the schema decodes it, `read/native/rows.h` scans it, `read/extract.py` puts it
+A new field is a row here first. Then the schema decodes it, `read/native/rows.c` scans it, `read/extract.py` puts it
 into a column, and `events.py` says what the column holds. `repair/event_by_event.py` follows this table by itself;
 `tests/trace/test_fields.py` says which of the others lacks it.
 """

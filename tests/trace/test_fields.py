@@ -14,7 +14,7 @@ from advisor.trace import events, fields, schema
 from advisor.trace.read import extract
 from advisor.trace.repair.event_by_event import Careful
 
-NATIVE = Path(extract.__file__).parent / "native" / "rows.h"
+NATIVE = Path(extract.__file__).parent / "native" / "rows.c"
 VALUES = {"integer": 7, "json": [[1, 2]], "text": "words", "grid": [2, 3, 4], "any": "8"}
 # What a collective or a synchronisation row says besides: the scanner leaves rows with these to the structs.
 NOT_SCANNED = {field.key for field in fields.ARGS if field.column == "collective"} - {"Collective name"}

@@ -18,9 +18,13 @@
 #include <emmintrin.h>
 #define SIXTEEN_AT_ONCE
 #endif
+/* Of functions that other parts of the extension call, and nobody else: such calls cost less. */
+#if defined(__GNUC__)
+#define HIDDEN __attribute__((visibility("hidden")))
+#else
+#define HIDDEN
+#endif
 
-/* Values nested deeper than this are no trace's. */
-#define DEEPEST 64
 /* As many fit into 64 bits. */
 #define MOST_DIGITS 18
 
@@ -108,23 +112,7 @@ static inline uint64_t same_bits(const char *a, const char *b) {
 #endif
 
 /* From behind the opening quote of a string to its closing quote. */
-static const char *string_end(const char *p, const char *end, int *escaped) {
-    *escaped = 0;
-    for (;;) {
-        p = after_text(p, end);
-        if (p >= end || (unsigned char)*p < 0x20) return NULL;
-        if (*p == '"') return p;
-        *escaped = 1;
-        if (end - p < 2) return NULL;
-        if (p[1] == 'u') {
-            if (end - p < 6 || !is_hex(p[2]) || !is_hex(p[3]) || !is_hex(p[4]) || !is_hex(p[5])) return NULL;
-            p += 6;
-        } else {
-            if (p[1] == '\0' || strchr("\"\\/bfnrt", p[1]) == NULL) return NULL;
-            p += 2;
-        }
-    }
-}
+HIDDEN const char *string_end(const char *p, const char *end, int *escaped);
 
 /* A string, from its opening quote; what lies between the quotes goes into `text`. */
 static inline const char *string_at(const char *p, const char *end, Span *text) {
@@ -216,43 +204,7 @@ static inline const char *word_at(const char *p, const char *end, const char *wo
 
 static inline int is_null(const char *p, const char *end) { return word_at(p, end, "null", 4) != NULL; }
 
-static const char *skip_value(const char *p, const char *end, int depth);
-
-/* A list or an object, from behind its bracket to behind the closing one. */
-static const char *skip_members(const char *p, const char *end, char close, int depth) {
-    if (depth > DEEPEST) return NULL;
-    p = after_blanks(p, end);
-    if (p < end && *p == close) return p + 1;
-    for (;;) {
-        if (close == '}') {
-            Span key;
-            if ((p = string_at(p, end, &key)) == NULL) return NULL;
-            p = after_blanks(p, end);
-            if (p >= end || *p != ':') return NULL;
-            p = after_blanks(p + 1, end);
-        }
-        if ((p = skip_value(p, end, depth)) == NULL) return NULL;
-        p = after_blanks(p, end);
-        if (p >= end) return NULL;
-        if (*p == close) return p + 1;
-        if (*p != ',') return NULL;
-        p = after_blanks(p + 1, end);
-    }
-}
-
 /* Any value. */
-static const char *skip_value(const char *p, const char *end, int depth) {
-    Span text;
-    if (p >= end) return NULL;
-    switch (*p) {
-    case '"': return string_at(p, end, &text);
-    case '[': return skip_members(p + 1, end, ']', depth + 1);
-    case '{': return skip_members(p + 1, end, '}', depth + 1);
-    case 't': return word_at(p, end, "true", 4);
-    case 'f': return word_at(p, end, "false", 5);
-    case 'n': return word_at(p, end, "null", 4);
-    default: return skip_number(p, end);
-    }
-}
+HIDDEN const char *skip_value(const char *p, const char *end, int depth);
 
 #endif

@@ -1,4 +1,4 @@
-/* advisor.trace.read._scan: the ordinary rows of a trace, to columns. See rows.h; used by advisor.trace.read.native_columns. */
+/* advisor.trace.read._scan: the ordinary rows of a trace, to columns. See rows.c; used by advisor.trace.read.native_columns. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
