@@ -16,7 +16,7 @@ _SMALLEST_SHARE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class AwaitedBatch:
     """A batch made by the workers. Times in ns from the start of the window.
 
     making      how long the workers made it, since the batch before
@@ -31,14 +31,14 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
+class AwaitedBatches:
     """Batches that the loop waited for, and what of the next one was made before the window closed, ns."""
 
-    awaited: tuple[Batch, ...] = ()
+    awaited: tuple[AwaitedBatch, ...] = ()
     rest: int = 0
 
 
-def batches(trace: Trace, main: int, window: tuple[int, int], steps: int) -> Batches:
+def batches(trace: Trace, main: int, window: tuple[int, int], steps: int) -> AwaitedBatches:
     """Fetches from worker processes on the loop's thread that lasted longer than handing over a ready batch.
 
     Workers made what arrived between two waits in just that time. What they did before the first wait and after the
@@ -49,23 +49,23 @@ def batches(trace: Trace, main: int, window: tuple[int, int], steps: int) -> Bat
     fetch &= events.named("MultiProcessing") & (events.thread == main)
     rows = np.flatnonzero(fetch & (events.start_ns >= opens) & (events.end_ns <= closes))
     if not len(rows):
-        return Batches()
+        return AwaitedBatches()
     own = min(int(events.dur_ns[rows].min()), READY_NS)
     least = max(_SHORTEST_WAIT_NS, _SMALLEST_SHARE * (closes - opens) / steps)
     waited = np.flatnonzero(events.dur_ns[rows] - own > least)
     if not len(waited):
-        return Batches()
+        return AwaitedBatches()
     start, end = events.start_ns[rows[waited]] - opens, events.end_ns[rows[waited]] - opens
     arrived = end - own
     making = np.diff(arrived, prepend=0)
     columns = (rows[waited].tolist(), making.tolist(), start.tolist(), end.tolist())
-    awaited = tuple(Batch(*values, own) for values in zip(*columns, strict=True))
+    awaited = tuple(AwaitedBatch(*values, own) for values in zip(*columns, strict=True))
     length, first, last = closes - opens, int(arrived[0]), int(arrived[-1])
     if len(waited) > 1:
         pace = (last - first) / (waited[-1] - waited[0])
     elif len(rows) == 1:
         pace = float(length)
     else:
-        return Batches(awaited)
+        return AwaitedBatches(awaited)
     unseen = waited[0] + len(rows) - waited[-1]
-    return Batches(awaited, int(np.clip(pace * unseen - first, 0, length - last)))
+    return AwaitedBatches(awaited, int(np.clip(pace * unseen - first, 0, length - last)))

@@ -26,7 +26,7 @@ _WHOLE_NUMBERS = ("long int", "int")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PaddedBatch:
     """A padded batch: its samples, its longest one before the padding, and the length that the model saw.
 
     row  the op that padded it, or the one that looked it up where it came padded
@@ -39,7 +39,7 @@ class Batch:
     came_padded: bool = False
 
 
-def padded_here(trace: Trace, steps: Steps) -> list[Batch]:
+def padded_here(trace: Trace, steps: Steps) -> list[PaddedBatch]:
     """Batches of indices that were padded and then looked up at the padded length in the same step.
 
     What was cut from a batch of that length before is moved by a place or two, as a decoder's inputs are: no padding.
@@ -67,11 +67,11 @@ def padded_here(trace: Trace, steps: Steps) -> list[Batch]:
         began = int(events.start_ns[row])
         longer = [n for n in longer if cut.get((int(step[row]), (shape[0], n)), began) >= began]
         if len(longer) == 1:  # with two lengths nobody knows which of them this one became
-            found.append(Batch(shape[0], shape[1], longer[0], row))
+            found.append(PaddedBatch(shape[0], shape[1], longer[0], row))
     return found
 
 
-def came_padded(trace: Trace, steps: Steps, record: RankRecord | None) -> list[Batch]:
+def came_padded(trace: Trace, steps: Steps, record: RankRecord | None) -> list[PaddedBatch]:
     """Batches that came padded, by the indices that capture read in one step, with the look-ups of that shape.
 
     Several embeddings look up one batch (tokens, kinds of tokens): the one that shows least padding tells. One place
@@ -87,11 +87,11 @@ def came_padded(trace: Trace, steps: Steps, record: RankRecord | None) -> list[B
     for row in np.flatnonzero(mine & (steps.step_of(events.start_ns) >= 0)).tolist():
         seen = sizes(dims_of(events, row), 1)
         if len(seen) == 2 and longest.get((seen[0], seen[1]), seen[1]) < seen[1] - 1:
-            found.append(Batch(seen[0], longest[seen[0], seen[1]], seen[1], row, came_padded=True))
+            found.append(PaddedBatch(seen[0], longest[seen[0], seen[1]], seen[1], row, came_padded=True))
     return found
 
 
-def on_positions_us(ops: StepOps, batches: list[Batch]) -> tuple[float, float]:
+def on_positions_us(ops: StepOps, batches: list[PaddedBatch]) -> tuple[float, float]:
     """Time of ops whose shapes hold the padded length, profiled µs per step: beyond what a call takes anyway, whole."""
     events, steps = ops.events, ops.steps
     lengths = {size for one in batches for size in (one.length, one.samples * one.length)}

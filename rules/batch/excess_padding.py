@@ -46,7 +46,7 @@ from advisor.api import (
 
 from ..shared._places import place
 from ..shared._words import count, percent, time
-from ._padding import Batch, came_padded, on_positions_us, padded_here
+from ._padding import PaddedBatch, came_padded, on_positions_us, padded_here
 
 CONFIRMED = "measured pair on a CPU: a small transformer, padded to 256 against padded to the longest sample"
 
@@ -124,7 +124,7 @@ def _attention_us(price: Price) -> float:
     return price.spent_us(np.flatnonzero(rows))
 
 
-def _where(lines: Lines, batches: list[Batch]) -> Source | None:
+def _where(lines: Lines, batches: list[PaddedBatch]) -> Source | None:
     return next((found for batch in batches if (found := lines.where_op(batch.row))), None)
 
 
