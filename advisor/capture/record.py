@@ -51,6 +51,14 @@ class StepTimes(msgspec.Struct, frozen=True):
     profiled_parts_us: dict[str, list[float]] = {}
 
 
+class CodePlace(msgspec.Struct, frozen=True):
+    """A line of the script's text."""
+
+    file: str
+    line: int
+    function: str = ""
+
+
 class Loader(msgspec.Struct, frozen=True):
     """A DataLoader that the training loop iterated."""
 
@@ -81,8 +89,9 @@ class Loader(msgspec.Struct, frozen=True):
     sampler_lines: list[list[int]] = []  # first and last line of each of its functions
     sampler_weighted: list[int] = []  # lines of it that name a function which draws by weight
     iterators: int | None = None  # of it that gave batches to train on: epochs, where each goes through all samples
-    file: str = ""
+    file: str = ""  # where it was made: the user's innermost line
     line: int = 0
+    function: str = ""
 
 
 class Optimizer(msgspec.Struct, frozen=True):
@@ -97,6 +106,9 @@ class Optimizer(msgspec.Struct, frozen=True):
     dtypes: list[str] = []  # of the parameters
     state_dtypes: list[str] = []  # of the state, single numbers left out
     state_bytes: int | None = None  # of the state on this rank
+    file: str = ""  # where it was made: the user's innermost line
+    line: int = 0
+    function: str = ""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -126,6 +138,9 @@ class Settings(msgspec.Struct, frozen=True):
     ddp: dict[str, Any] | None = None  # arguments of DistributedDataParallel
     fsdp: dict[str, Any] | None = None  # arguments of FullyShardedDataParallel or fully_shard; units: how many
     framework: str | None = None  # that turns the loop: lightning | transformers | accelerate; None: the script itself
+    # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
+    # anomaly_detection | ddp (its constructor) | threads (the only `set_num_threads` of the script's files).
+    set_at: dict[str, CodePlace] = {}
 
     @classmethod
     def compute(cls, record: RankRecord) -> Settings:
@@ -180,14 +195,6 @@ class KeptGraphs(msgspec.Struct, frozen=True):
     function: str = ""
     file: str = ""
     line: int = 0
-
-
-class CodePlace(msgspec.Struct, frozen=True):
-    """A line of the script's text."""
-
-    file: str
-    line: int
-    function: str = ""
 
 
 class Mask(msgspec.Struct, frozen=True):

@@ -40,10 +40,10 @@ from advisor.api import (
     RankRecord,
     Saving,
     Scale,
-    Source,
     draw,
 )
 
+from ..shared._places import made_at
 from ..shared._words import count, percent, plural, time
 from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
 
@@ -97,7 +97,7 @@ def check(
             "modelled",
             f"time of {count(batch)} samples now minus their share of a step of {count(target)}; {split.how}",
         ),
-        where=(Source(facts.file, facts.line),) if facts and facts.file else (),
+        where=made_at(facts),
         facts={
             "batch_size": batch,
             "suggested_batch_size": target,

@@ -30,12 +30,14 @@ from advisor.api import (
     Fix,
     Price,
     Scale,
+    Settings,
     StepOps,
     Steps,
     draw,
     edits,
 )
 
+from ..shared._places import set_at
 from ..shared._words import percent, plural, time
 
 # Not confirmed: of seven networks on a CPU, four perceptrons became 3 to 9 % faster with views, the others did not.
@@ -47,6 +49,7 @@ def check(
     steps: Steps,
     scale: Scale,
     price: Price,
+    settings: Settings | None,
     *,
     min_share: float = 0.01,  # one argument; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -65,6 +68,7 @@ def check(
             f"buckets: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
+        where=set_at(settings, "ddp"),
         facts={"copies": len(rows) / steps.count, "copy_us": spent_us},
         fix=Fix(
             "Set `gradient_as_bucket_view=True`",

@@ -32,11 +32,12 @@ from advisor.api import (
     Fix,
     NeedlessSearch,
     Scale,
+    Settings,
     Steps,
     draw,
 )
 
-from ..shared._places import often
+from ..shared._places import often, set_at
 from ..shared._words import count, time
 
 CONFIRMED = "measured pair on a CPU: two ranks, a deep and narrow network, with and without the search"
@@ -47,6 +48,7 @@ def check(
     steps: Steps,
     breakdown: Breakdown,
     scale: Scale,
+    settings: Settings | None,
     *,
     min_share: float = 0.003,  # one argument to remove; the search itself is short, the reduction may not be
 ) -> Iterator[Finding]:
@@ -71,6 +73,7 @@ def check(
             "how much later the ranks finish because of the search's all-reduce, as far as so few steps show; high: "
             "plus the search itself and, without a device, all the time of these all-reduces",
         ),
+        where=set_at(settings, "ddp"),
         facts={"parameters": search.parameters, "search_us": search.search_us, "reduction_us": search.told_us},
         fix=Fix(
             "Remove `find_unused_parameters=True`",

@@ -42,12 +42,14 @@ from advisor.api import (
     RankRecord,
     Saving,
     Scale,
+    Settings,
     ThreadUse,
     constant,
     draw,
 )
 
 from ..shared._batches import respawned
+from ..shared._places import set_at
 from ..shared._words import percent, plural, time
 
 CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 to 256, two threads against one"
@@ -88,7 +90,7 @@ def check(
     if use.wanted <= use.cores or use.threads <= 1:
         return
     if use.ranks == 1 and use.threads > use.cores and not price.on_device:
-        yield _too_many(use, scale, ops, breakdown)
+        yield _too_many(use, scale, ops, breakdown, record.settings if record else None)
         return
     if _other_cause(use, loader, scale, breakdown, record):
         return
@@ -143,7 +145,7 @@ def _other_cause(
     return cores < _AT_WORK or (cores > _PACE and waited > _WAITED)
 
 
-def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown) -> Finding:
+def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown, settings: Settings | None) -> Finding:
     """One process with more threads than it may use cores."""
     ops_us = sum(breakdown.us(name) for name in _OPS)
     split_us = min(ops_us, sum(row.us for row in ops.top if row.calls and row.us / row.calls >= _LONG_OP_US))
@@ -163,6 +165,7 @@ def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown) -> F
             most * ops_us,
             "what as many threads per core cost in measurements of three models; low: for ops long enough to be split",
         ),
+        where=set_at(settings, "threads"),
         facts={"cores": use.cores, "threads": use.threads, "workers": use.workers},
         fix=Fix(
             f"Use {plural(threads, 'thread')}",

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import Device, Ev, Example, Finding, Fix, Matmuls, Price, ThreadUse, constant, draw
+from advisor.api import Device, Ev, Example, Finding, Fix, Matmuls, Price, Settings, ThreadUse, constant, draw
 
+from ..shared._places import set_at
 from ..shared._words import percent, plural, time
 
 CONFIRMED = "measured pair on a CPU: two large layers with one thread against two"
@@ -35,6 +36,7 @@ def check(
     use: ThreadUse,
     device: Device,
     matmuls: Matmuls,
+    settings: Settings | None,
     *,
     min_share: float = 0.10,  # of the step in ops long enough to share: below, waking threads costs more
 ) -> Iterator[Finding]:
@@ -58,6 +60,7 @@ def check(
             (),
             "high: these ops split evenly over the cores; low: nothing, if they are memory-bound",
         ),
+        where=set_at(settings, "threads"),
         facts={"threads": use.threads, "cores": use.cores, "workers": use.workers, "ranks": use.ranks},
         fix=Fix(
             f"Use {plural(usable, 'thread')}{' per rank' if use.ranks > 1 else ''}",

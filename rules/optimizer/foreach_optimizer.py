@@ -34,6 +34,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    OptimizerFacts,
     OptimizerWork,
     Price,
     Scale,
@@ -44,6 +45,7 @@ from advisor.api import (
     edits,
 )
 
+from ..shared._places import made_at
 from ..shared._words import count, percent, time
 
 # How often each op of an update goes through lists as long as the parameters: those that it reads and the one that it
@@ -73,6 +75,7 @@ def check(
     scale: Scale,
     price: Price,
     work: OptimizerWork,
+    facts: OptimizerFacts | None,
     *,
     min_share: float = 0.02,  # one argument of a constructor; below 2 % of the step the gain is not noticeable
 ) -> Iterator[Finding]:
@@ -89,6 +92,7 @@ def check(
     saving = price.saving([], fused, ("compute",), how, bound_us=bound_us)
     if saving.high_us < min_share * scale.step_us:
         return
+    known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
     yield Finding(
         message=(
             f"{work.name} updates parameters with {count(len(update.ops) / steps.count)} foreach ops a step, which go "
@@ -96,7 +100,7 @@ def check(
             f"device's work in each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
-        where=(work.where,) if work.where else (),
+        where=(*made_at(known), *((work.where,) if work.where else ())),
         facts={"kernels_us": spent_us, "ops": len(update.ops) / steps.count, "kept_share": kept},
         fix=Fix(
             "Set `fused=True`",

@@ -51,6 +51,7 @@ from advisor.api import (
     total,
 )
 
+from ..shared._places import made_at
 from ..shared._words import count, percent, time
 from ._fused_steps import kept_share
 
@@ -112,7 +113,7 @@ def check(
             f"{time(scale.scaled(work.us))} of the host's time in each step ({percent(work.us / steps.step_us)})."
         ),
         saving=saving,
-        where=(work.where,) if work.where else (),
+        where=(*made_at(known), *((work.where,) if work.where else ())),
         facts={"optimizer_us": work.us, "ops": work.ops, "kernels": work.kernels, "tensors": work.tensors},
         fix=_fix(work.name, known, breakdown.on_device),
         claims=(claim,),

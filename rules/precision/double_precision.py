@@ -43,6 +43,7 @@ from advisor.api import (
     shapes,
 )
 
+from ..shared._places import set_at
 from ..shared._words import percent, time
 
 CONFIRMED = "measured pair on a CPU: float64 as the default dtype against float32"
@@ -92,6 +93,7 @@ def check(
             "on a CPU also half the bytes of all other ops",
             "assumed",
         ),
+        where=set_at(record.settings, "default_dtype") if record and chosen else (),
         facts={"fp64_us": double_us, "default_dtype": default},
         fix=Fix(
             "Use float32 for data and model",

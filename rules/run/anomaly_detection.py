@@ -38,6 +38,7 @@ from advisor.api import (
     draw,
 )
 
+from ..shared._places import set_at
 from ..shared._side_effect_factors import BESIDES
 from ..shared._words import percent, time
 
@@ -74,6 +75,7 @@ def check(record: RankRecord, price: Price) -> Iterator[Finding]:
             f"gradient is checked for invalid numbers{told}."
         ),
         saving=saving,
+        where=set_at(record.settings, "anomaly_detection"),
         facts={"anomaly_detection": True, "checks_us": checks_us, "stack_traces_us": stored_us},
         fix=Fix("Turn anomaly detection off", "exact", "torch.autograd.set_detect_anomaly(True)", ""),
         claims=("backward", "forward") if not price.on_device else (),

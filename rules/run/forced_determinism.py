@@ -40,6 +40,7 @@ from advisor.api import (
     draw,
 )
 
+from ..shared._places import set_at
 from ..shared._words import percent, time
 
 _CONVOLUTIONS = (
@@ -87,6 +88,7 @@ def check(
         ),
         # Which algorithms would run, and how fast, only the device tells.
         saving=None,
+        where=set_at(settings, "deterministic") if settings.deterministic else (),
         facts={"concerned_us": spent_us, "deterministic": settings.deterministic},
         fix=Fix(
             "Turn it off if results need not be bitwise reproducible, and measure the step before and after",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Lines, Source
+from advisor.api import Lines, Loader, Optimizer, Settings, Source
 
 from ._words import count
 
@@ -21,6 +21,17 @@ def place(where: Source | None) -> str:
     if where.precision == "function" and where.function:
         return f" in {where.function}(), from {at}"
     return f" at {at}"
+
+
+def made_at(made: Loader | Optimizer | None) -> tuple[Source, ...]:
+    """Where a loader or an optimizer was made; empty where capture did not see it."""
+    return (Source(made.file, made.line, made.function),) if made and made.file else ()
+
+
+def set_at(settings: Settings | None, name: str) -> tuple[Source, ...]:
+    """Where the script set this setting, as `Settings.set_at` names it; empty where it did not, or nobody saw it."""
+    found = settings.set_at.get(name) if settings else None
+    return (Source(found.file, found.line, found.function),) if found else ()
 
 
 def first_line(lines: Lines, rows: npt.NDArray[np.int64]) -> Source | None:

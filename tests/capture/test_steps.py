@@ -177,7 +177,8 @@ def test_unprofiled_times_agree_with_the_scripts_own_clock(tmp_path: Path) -> No
 
 @pytest.mark.complete
 def test_stop_after_profile_ends_the_script_once_its_trace_is_whole(tmp_path: Path) -> None:
-    done = capture(tmp_path / "out", SCRIPTS / "loops.py", "plain", stop=True, steps=5, warmup=2)
+    # A busy machine may make some steps look like another kind, and that is waited for up to 25 steps.
+    done = capture(tmp_path / "out", SCRIPTS / "loops.py", "plain", "5", stop=True, steps=5, warmup=2)
     assert done.status == 0
     assert done.out == "", "the script went on after its profile"
     assert len(done.step_rows()) == 5

@@ -10,6 +10,7 @@ from typing import Any
 
 from .facts import dataset_functions, sampler_time, secrets
 from .facts.gc_pauses import GcPauses
+from .facts.setting_lines import SettingLines
 from .facts.workers import Board
 from .guards import hooks
 from .guards.interrupts import let_through
@@ -32,7 +33,7 @@ class Collector:
         self.lengths: dict[int, int | None] = {}
         self.board = Board()
         self.draws = sampler_time.Draws()
-        self.precision_chosen = False  # the script set the precision of fp32 matrix products
+        self.setting_lines = SettingLines()
         self.warnings: list[str] = []
 
     @property
@@ -75,6 +76,7 @@ class Collector:
         facts = loader_facts(iterator)
         facts |= attempt(lambda: sampler_time.facts(iterator)) or {}
         facts |= attempt(lambda: dataset_functions.facts(iterator)) or {}
+        facts |= attempt(lambda: self.setting_lines.of_loader(iterator)) or {}
         drawn = sampler_time.of(iterator)
         for one in self.loaders:
             if one["facts"] == facts:

@@ -12,7 +12,7 @@ from _thread import get_ident
 from typing import Any
 
 from . import rank_record, unranked_child
-from .facts import compiler, precision_choice
+from .facts import compiler, setting_lines
 from .facts.process_facts import Facts
 from .facts.rank_identity import RankIdentity
 from .guards import hooks
@@ -32,7 +32,7 @@ def arm(settings: dict[str, Any], role: str) -> None:
     """Installs the hooks: at once in a rank; in any other process when it joins a process group."""
     hooks.hide_from_dynamo()
     session = Session(settings)
-    session.end_choices = precision_choice.watch_precision(session.precision)
+    session.end_choices = setting_lines.watch(session.collector.setting_lines)
     if role == "rank":
         session.begin()
         # The named script without a step: even a time window is better than nothing.
@@ -82,10 +82,6 @@ class Session(Listeners):
         chosen = self.settings.get("rank")
         return chosen is None or self.place.rank() in chosen
 
-    def precision(self) -> None:
-        """The script chooses the precision of fp32 matrix products, if only the one that is the default."""
-        self.collector.precision_chosen = True
-
     def joined(self) -> None:
         """This process has joined a process group: it is a rank."""
         if not self.forked:
@@ -95,9 +91,9 @@ class Session(Listeners):
 
     def _begin_in_child(self) -> None:
         """A rank that was forked: everything begins anew. torch's profiler does not survive a fork once it was used."""
-        used, chosen, end_choices = self.window.used, self.collector.precision_chosen, self.end_choices
+        used, chosen, end_choices = self.window.used, self.collector.setting_lines, self.end_choices
         self.__init__(self.settings)  # type: ignore[misc]
-        self.forked, self.collector.precision_chosen, self.end_choices = True, chosen, end_choices
+        self.forked, self.collector.setting_lines, self.end_choices = True, chosen, end_choices
         if used:
             self.begun = True
             self.notes.append(

@@ -69,7 +69,7 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
     now = switches()
     settings = {
         **now,
-        "matmul_precision_set": collector.precision_chosen
+        "matmul_precision_set": collector.setting_lines.precision_chosen
         or any(now[key] != initial[key] for key in ("matmul_precision", "tf32_matmul")),
         "autocast": bool(autocast),
         "autocast_dtype": autocast[-1] if autocast else None,
@@ -85,10 +85,15 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
         "ddp": alive.ddp if alive else None,
         "fsdp": alive.fsdp if alive else None,
         "framework": attempt(frameworks.of_the_loop),
+        "set_at": attempt(collector.setting_lines.record) or {},
     }
     return {
         "settings": settings,
-        "optimizers": [facts for one in optimizers if (facts := attempt(partial(optimizer_facts, one)))],
+        "optimizers": [
+            facts | collector.setting_lines.of_optimizer(one)
+            for one in optimizers
+            if (facts := attempt(partial(optimizer_facts, one)))
+        ],
         "devices": attempt(_devices) or [],
         "memory": attempt(_memory),
         "compile": attempt(compiler.facts),

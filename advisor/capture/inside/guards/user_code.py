@@ -15,8 +15,13 @@ _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 
 def file_of(code: CodeType, foreign: tuple[str, ...]) -> str:
     """The path of a user's function, as run.json names it; empty where the code is not the user's, or made up."""
-    path = absolute(code.co_filename)
-    return "" if code.co_filename.startswith("<") or is_foreign(path, foreign) else relative(path)
+    return file_at(code.co_filename, foreign)
+
+
+def file_at(name: str, foreign: tuple[str, ...]) -> str:
+    """The path of a file of the user's code, as run.json names it; empty where it is not the user's, or made up."""
+    path = absolute(name)
+    return "" if name.startswith("<") or is_foreign(path, foreign) else relative(path)
 
 
 def absolute(file: str) -> str:

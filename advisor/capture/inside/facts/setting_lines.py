@@ -1,0 +1,210 @@
+"""Where the script made its loaders and optimizers and set switches: the innermost line of the user's in each call.
+
+torch's own functions read names of `torch._C` while they run: the constructors of optimizers and modules one that
+counts their use, functions that set a switch its setter. The module gets those names as properties: who reads one is
+noted, and gets what it would have got, so that no frame of ours is on the stack while it runs. Loaders and anomaly
+detection set attributes of their own. A choice that changes nothing, such as the precision that is the default, leaves
+no other trace.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+import torch
+import torch.backends.cuda
+from torch.autograd import anomaly_mode
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from ..guards.hooks import Attribute
+from ..guards.interrupts import let_through
+from ..guards.user_code import file_at, file_of, foreign_folders
+
+Place = dict[str, Any]  # file, line, function: the keys of `record.CodePlace`
+
+# Setters of `torch._C` -> the setting, as run.json names it.
+_SETTERS = {
+    "_set_float32_matmul_precision": "matmul_precision",
+    "_set_cublas_allow_tf32": "matmul_precision",
+    "_set_fp32_precision_setter": "matmul_precision",
+    "_set_deterministic_algorithms": "deterministic",
+    "_set_default_dtype": "default_dtype",
+}
+_PRECISION = "matmul_precision"
+_COUNTS_USE = "_log_api_usage_once"
+# Loaders and optimizers that are remembered: a script may make a loader in each epoch.
+_MOST_MADE = 64
+# Files of the script that are looked through for a call by its name, and the longest of them.
+_MOST_FILES, _MOST_BYTES = 50, 1 << 20
+
+
+class SettingLines:
+    """The lines, as far as they are known."""
+
+    def __init__(self) -> None:
+        self.foreign = foreign_folders()
+        self.precision_chosen = False  # the script set the precision of fp32 matrix products
+        self.settings: dict[str, Place] = {}  # the last call of each
+        self.made: deque[tuple[weakref.ref[Any], Place]] = deque(
+            maxlen=_MOST_MADE
+        )  # a weak reference to it, where it was made
+
+    def chosen(self, setting: str, frame: FrameType) -> None:
+        """A function that sets it runs in this frame."""
+        self.precision_chosen |= setting == _PRECISION
+        place = self._place(frame)
+        if place:
+            self.settings[setting] = place
+
+    def constructed(self, frame: FrameType) -> None:
+        """The constructor of an optimizer or of a module runs in this frame."""
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Optimizer):
+            self._made(owner, frame)
+        elif type(owner).__name__ == "DistributedDataParallel" and (place := self._place(_around(frame, owner))):
+            self.settings["ddp"] = place
+
+    def loads(self, loader: Any, frame: FrameType) -> None:
+        """A loader is being made, or changed, in a frame around this one."""
+        if all(reference() is not loader for reference, _ in self.made):
+            self._made(loader, frame)
+
+    def _made(self, owner: Any, frame: FrameType) -> None:
+        place = self._place(_around(frame, owner))
+        if place:
+            self.made.append((weakref.ref(owner), place))
+
+    def of_loader(self, iterator: Any) -> Place:
+        """Where the loader of an iterator was made; empty where that is not known."""
+        given = iterator._dataset, iterator._index_sampler
+        loaders = ((one, place) for ref, place in reversed(self.made) if isinstance(one := ref(), DataLoader))
+        return next((p for one, p in loaders if one.dataset is given[0] and one._index_sampler is given[1]), {})
+
+    def of_optimizer(self, optimizer: Any) -> Place:
+        """Where an optimizer was made; empty where that is not known."""
+        return next((place for reference, place in reversed(self.made) if reference() is optimizer), {})
+
+    def record(self) -> dict[str, Place]:
+        """The lines of settings, with those that only the script's text tells."""
+        threads = _only_call("set_num_threads", self.foreign)
+        return {**self.settings, **({"threads": threads} if threads else {})}
+
+    def _place(self, frame: FrameType | None) -> Place:
+        while frame is not None:
+            file = file_of(frame.f_code, self.foreign)
+            if file:
+                return {"file": file, "line": frame.f_lineno, "function": frame.f_code.co_name}
+            frame = frame.f_back
+        return {}
+
+
+def watch(lines: SettingLines) -> Callable[[], None]:
+    """Has the lines noted from now on. Returns the function that ends the watch."""
+    kind: Any = DataLoader  # one may be made in each epoch: its watch does not end
+    kind.timeout = Attribute("timeout", on_set=lambda loader, _: _quietly(lines.loads, loader, sys._getframe()))
+    for kind in (anomaly_mode.set_detect_anomaly, anomaly_mode.detect_anomaly):
+        kind.prev = Attribute("prev", on_set=lambda *_: _quietly(lines.chosen, "anomaly_detection", sys._getframe()))
+    native: Any = torch._C
+    if type(native) is not ModuleType:
+        return lambda: None
+    setters = _setters()
+    constructors = {kind.__init__.__code__ for kind in (Optimizer, torch.nn.Module)}
+
+    def setter(setting: str) -> Callable[[FrameType], None]:
+        def read(frame: FrameType) -> None:
+            # torch.compile reads all names of this module, too: only torch's own setters count.
+            if frame.f_code in setters:
+                lines.chosen(setting, frame)
+
+        return read
+
+    def counted(frame: FrameType) -> None:
+        if frame.f_code in constructors:
+            lines.constructed(frame)
+
+    listeners = {name: setter(setting) for name, setting in _SETTERS.items()} | {_COUNTS_USE: counted}
+    names = {name: _told(name, told) for name, told in listeners.items() if hasattr(native, name)}
+    native.__class__ = type("module", (ModuleType,), {**names, "__module__": "builtins"})
+
+    def end() -> None:
+        native.__class__ = ModuleType
+
+    return end
+
+
+def _quietly(call: Callable[..., None], *words: Any) -> None:
+    """Calls it; a line that is not known is no reason to disturb the script."""
+    try:
+        call(*words)
+    except Exception as failure:
+        let_through(failure)
+
+
+def _told(name: str, told: Callable[[FrameType], None]) -> Any:
+    """A property of a module that tells in which frame it is read."""
+
+    def read(module: Any) -> Any:
+        _quietly(told, sys._getframe(1))
+        return vars(module)[name]
+
+    def write(module: Any, value: Any) -> None:
+        vars(module)[name] = value
+
+    return property(read, write)
+
+
+def _around(frame: FrameType | None, owner: Any) -> FrameType | None:
+    """The frame that makes it: constructors of its class and of its bases call each other."""
+    makes = frame
+    while frame is not None:
+        if frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is owner:
+            makes = frame.f_back
+        frame = frame.f_back
+    return makes
+
+
+def _setters() -> set[CodeType]:
+    """Code of the functions through which a script sets them."""
+    inner = getattr(torch.backends, "_set_fp32_precision_setter", None)
+    found = [
+        torch.use_deterministic_algorithms,
+        torch.set_deterministic_debug_mode,
+        torch.set_default_dtype,
+        torch.set_float32_matmul_precision,
+        torch.backends.cuda.cuBLASModule.__setattr__,
+        inner("generic", "all") if inner is not None else None,
+    ]
+    return {one.__code__ for one in found if hasattr(one, "__code__")}
+
+
+def _only_call(name: str, foreign: tuple[str, ...]) -> Place:
+    """The only call of this name in the script's files; empty where there is none, or more than one."""
+    found = []
+    for file, path in sorted(_files(foreign))[:_MOST_FILES]:
+        try:
+            with open(path, encoding="utf-8") as text:
+                source = text.read(_MOST_BYTES)
+            nodes = ast.walk(ast.parse(source)) if name in source else iter(())
+            calls = [node for node in nodes if isinstance(node, ast.Call) and _named(node.func) == name]
+            found += [{"file": file, "line": call.lineno, "function": ""} for call in calls]
+        except (OSError, ValueError, SyntaxError):
+            continue
+    return found[0] if len(found) == 1 else {}
+
+
+def _files(foreign: tuple[str, ...]) -> set[tuple[str, str]]:
+    """(as run.json names it, path) of each file of the user's code that is imported."""
+    paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    python = {path for path in paths if isinstance(path, str) and path.endswith(".py")}
+    return {(file, path) for path in python if (file := file_at(path, foreign))}
+
+
+def _named(called: ast.expr) -> str:
+    return getattr(called, "attr", getattr(called, "id", ""))

@@ -1,0 +1,131 @@
+"""Where loaders and optimizers were made and switches set: the user's own line, on real scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capture_runs import capture
+from tiers import complete
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+SCRIPT = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+import settings
+settings.choose()  # CALLS
+class Own(torch.optim.SGD):
+    def __init__(self, parameters):
+        super().__init__(parameters, lr=0.1)
+model = torch.nn.Linear(8, 1)
+first = torch.optim.Adam(  # ADAM
+    model.parameters(),
+)
+second = Own(model.parameters())  # OWN
+print("made")
+for epoch in range(2):
+    loader = DataLoader(TensorDataset(torch.zeros(120, 8)), batch_size=4)  # LOADER
+    for (batch,) in loader:
+        first.zero_grad()
+        model(batch).sum().backward()
+        first.step()
+        second.step()
+try:
+    torch.optim.Adam(None)
+except TypeError as failure:
+    import traceback
+    print(len(traceback.extract_tb(failure.__traceback__)))
+"""
+SETTINGS = """
+import torch
+def choose():
+    torch.set_num_threads(1)  # THREADS
+    torch.use_deterministic_algorithms(True)  # DETERMINISTIC
+    torch.set_float32_matmul_precision("high")  # PRECISION
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_dtype(torch.float32)  # DTYPE
+    torch.autograd.set_detect_anomaly(True)  # ANOMALY
+"""
+
+
+def line_of(text: str, mark: str) -> int:
+    """The line that ends with this mark."""
+    [found] = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith(f"# {mark}")]
+    return found
+
+
+def captured(folder: Path) -> dict[str, Any]:
+    (folder / "train.py").write_text(SCRIPT)
+    (folder / "settings.py").write_text(SETTINGS)
+    done = capture(folder / "out", folder / "train.py")
+    assert done.status == 0, done.err
+    # The frames of an error of the user's are those of torch and of the script, none of ours.
+    assert done.out.split() == ["made", "3"]
+    return done.rank
+
+
+def test_the_lines_of_constructors_and_settings(tmp_path: Path) -> None:
+    """The innermost line of the script's own; of a subclass where it is made, not where it calls its base."""
+    rank = captured(tmp_path)
+    made = {one["name"]: (Path(one["file"]).name, one["line"]) for one in rank["optimizers"]}
+    assert made == {"Adam": ("train.py", line_of(SCRIPT, "ADAM")), "Own": ("train.py", line_of(SCRIPT, "OWN"))}
+    [loader] = {(Path(one["file"]).name, one["line"]) for one in rank["loaders"]}
+    assert loader == ("train.py", line_of(SCRIPT, "LOADER"))
+    settings = {name: (Path(at["file"]).name, at["line"]) for name, at in rank["settings"]["set_at"].items()}
+    marks = ("threads", "deterministic", "anomaly_detection")
+    expected = {name: line_of(SETTINGS, name.partition("_")[0].upper()) for name in marks}
+    expected |= {"matmul_precision": line_of(SETTINGS, "PRECISION"), "default_dtype": line_of(SETTINGS, "DTYPE")}
+    assert settings == {name: ("settings.py", line) for name, line in expected.items()}
+    assert rank["settings"]["matmul_precision_set"]
+
+
+QUIET = """
+import torch
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(40):
+    optimizer.zero_grad()
+    model(torch.zeros(4, 8)).sum().backward()
+    optimizer.step()
+if False:
+    torch.set_num_threads(1)
+    torch.set_num_threads(2)
+"""
+
+
+def test_what_nobody_set_has_no_line(tmp_path: Path) -> None:
+    """Nothing is guessed: of two calls of one name neither is named."""
+    (tmp_path / "train.py").write_text(QUIET)
+    done = capture(tmp_path / "out", tmp_path / "train.py")
+    assert done.rank["settings"]["set_at"] == {}
+    assert not done.rank["settings"]["matmul_precision_set"]
+
+
+RULES = """
+import torch
+torch.autograd.set_detect_anomaly(True)  # ANOMALY
+model = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(20)])
+optimizer = torch.optim.Adam(model.parameters(), foreach=False)  # ADAM
+for _ in range(60):
+    optimizer.zero_grad()
+    model(torch.zeros(4, 32)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("rule", "mark"), [("anomaly-detection", "ANOMALY"), *complete(("loop-optimizer", "ADAM"))])
+def test_findings_name_the_line_of_the_setting_first(tmp_path: Path, rule: str, mark: str) -> None:
+    from advisor.cli import main
+
+    (tmp_path / "train.py").write_text(RULES)
+    capture(tmp_path / "out", tmp_path / "train.py")
+    main(["analyze", "--quiet", "--output", str(tmp_path / "report.json"), str(tmp_path / "out")])
+    report = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    [outcome] = [one for one in report["outcomes"] if one["rule"] == rule]
+    [finding] = outcome["findings"]
+    assert finding["where"][0]["line"] == line_of(RULES, mark), sys.version
