@@ -20,6 +20,7 @@ from advisor.api import (
     backward_passes,
     dataclass,
     edits,
+    overlap_of_each,
     subtract,
     total,
     union,
@@ -64,6 +65,7 @@ class Reuse:
     wide: Intervals  # with what lies between them
     casts: Ints  # of the rows those that autocast made inside another op
     passes: float  # backward passes per step that need not run at all
+    typical: float  # share of the median step that this takes, by that of all steps; at most 1
 
 
 def owned(trace: Trace, reused: Reused, nesting: Nesting, forwards: UnfollowedForwards | None) -> tuple[Ints, Ints]:
@@ -106,15 +108,21 @@ def reuse(recorded: StepOps, reused: Reused, lines: Lines | None, rows: Ints, fi
     both = pairs(reused)[np.isin(reused.again, rows) & np.isin(reused.first, firsts)]
     whole = passes_again(trace, reused, both)
     sums = _sums(trace, nesting, _in_passes_of(trace, firsts_nodes, own))
-    nodes = np.union1d(np.union1d(_in_passes_of(trace, own, firsts_nodes), whole.nodes), sums)
+    # What is kept from before the loop has no backward pass; what an earlier op made without one has it here.
+    behind_own = _in_passes_of(trace, own, firsts_nodes) if len(firsts) else own
+    nodes = np.union1d(np.union1d(behind_own, whole.nodes), sums)
     spans = union(events.start_ns[rows], events.end_ns[rows])
     casts = rows[nesting.outer_op[rows] != rows]
     # Gradients of what is cast once are added up all the same, before the cast's own node instead of behind it.
     kept = _sums(trace, nesting, np.intersect1d(nodes, _nodes(trace, reused, casts)))
+    # The call that casts are in is made all the same, and so is what lies around it.
+    solid, alone = np.setdiff1d(solid, casts), np.setdiff1d(alone, casts)
     wide = _both(_joined(trace, steps, reused.ops[~views], solid), _joined(trace, steps, reused.ops, alone))
+    wide = _both(wide, union(events.start_ns[casts], events.end_ns[casts]))
     every = np.flatnonzero(events.named(backward_passes.NODE) & (events.thread == steps.main_thread))
     behind = _joined(trace, steps, every, np.intersect1d(nodes, every))
     of_nodes = union(events.start_ns[nodes], events.end_ns[nodes])
+    goes = _both(wide, behind)
     return Reuse(
         rows=rows,
         nodes=nodes,
@@ -122,10 +130,22 @@ def reuse(recorded: StepOps, reused: Reused, lines: Lines | None, rows: Ints, fi
         backward_us=steps.per_step_us(total(of_nodes)),
         where=_where(trace, lines, rows if not len(whole.fills) else whole.fills),
         spans=subtract(_both(spans, of_nodes), union(events.start_ns[kept], events.end_ns[kept])),
-        wide=_both(wide, behind),
+        wide=goes,
         casts=casts,
         passes=len(whole.fills) / steps.count,
+        typical=_typical(steps, goes),
     )
+
+
+def _typical(steps: Steps, spans: Intervals) -> float:
+    """The share of the median step that is in these spans, by that of all steps; of those that have any, at most 1.
+
+    Ops of a few µs are most of a step in which another process had the core meanwhile, and next to nothing of others.
+    """
+    took = overlap_of_each(steps.spans[:, 0], steps.spans[:, 1], spans)
+    long = (steps.spans[:, 1] - steps.spans[:, 0])[took > 0]
+    took = took[took > 0]
+    return min(float(np.median(took / long) * long.sum() / took.sum()), 1.0) if len(took) else 1.0
 
 
 def _both(one: Intervals, other: Intervals) -> Intervals:
@@ -185,12 +205,12 @@ def _nodes(trace: Trace, reused: Reused, rows: Ints) -> Ints:
 def _in_passes_of(trace: Trace, nodes: Ints, firsts: Ints) -> Ints:
     """Those nodes that run in a backward pass which goes through the first ops, too: in others the first would run.
 
-    Without any node of first ops they are all of them: what is made once, before the loop, has no backward pass.
+    None without any node of first ops.
     """
     events = trace.events
     every = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
     if not len(firsts) or not len(nodes):
-        return nodes
+        return nodes[:0]
     number = np.cumsum(backward_passes.begins(events, every))
     both = np.intersect1d(number[np.isin(every, nodes)], number[np.isin(every, firsts)])
     return nodes[np.isin(nodes, every[np.isin(number, both)])]
@@ -213,6 +233,13 @@ def _where(trace: Trace, lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
     order = sorted(took, key=lambda one: -took[one])
     whole = sum(took.values())
     return tuple(one for one in order[:_MOST_NAMED] if took[one] >= _NAMED * whole)
+
+
+def worth(work: Reuse, saving: Saving, price: Price, min_share: float, sure: float = 0.0) -> bool:
+    """Whether that is material; on a CPU in the median step, too. sure: the part of `min_share` that is certain."""
+    least_us = min_share * price.scale.step_us
+    typical = 1.0 if price.on_device else work.typical
+    return typical * saving.high_us >= least_us and typical * saving.low_us >= sure * least_us
 
 
 def saving_of(work: Reuse, price: Price) -> tuple[Saving, tuple[str, ...]]:

@@ -40,7 +40,7 @@ from advisor.api import (
 
 from ..shared._places import place
 from ..shared._words import percent, plural, time
-from ._reuse_saving import owned, reuse, saving_of
+from ._reuse_saving import owned, reuse, saving_of, worth
 
 CONFIRMED = "measured pair on a CPU: the rays of all pixels of a camera, computed in each step against once"
 
@@ -69,7 +69,7 @@ def check(
         return
     work = reuse(recorded, reused, lines, rows, rows[:0])
     saving, claims = saving_of(work, price)
-    if saving.high_us < min_share * scale.step_us or saving.low_us < _SURE * min_share * scale.step_us:
+    if not worth(work, saving, price, min_share, _SURE):
         return
     per_step = len(rows) / steps.count
     yield Finding(

@@ -54,7 +54,7 @@ from advisor.api import (
 
 from ..shared._places import place
 from ..shared._words import count, percent, size, time
-from ._reuse_saving import reuse, saving_of
+from ._reuse_saving import reuse, saving_of, worth
 
 CONFIRMED = "measured pair on a CPU: a frozen backbone that runs in each of ten epochs against once"
 
@@ -97,7 +97,7 @@ def check(
     more_bytes = max(seen.kept_bytes - seen.read_bytes, 0) * seen.samples
     fewer_us = 0.0 if price.on_device else _fetched_us(record) * _smaller(seen.kept_bytes, seen.read_bytes)
     saving = _over_all_epochs(each, passes, more_bytes / _BYTES_PER_US, fewer_us, scale)
-    if saving.high_us < min_share * scale.step_us or not saving.low_us:
+    if not worth(work, saving, price, min_share) or not saving.low_us:
         return
     yield Finding(
         message=(

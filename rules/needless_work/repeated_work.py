@@ -28,6 +28,7 @@ of after it, so their last digits differ.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ from advisor.api import (
 
 from ..shared._places import place
 from ..shared._words import percent, plural, time
-from ._reuse_saving import owned, reuse, saving_of
+from ._reuse_saving import owned, reuse, saving_of, worth
 
 CONFIRMED = "measured pairs on a CPU: an encoder that runs twice on a batch, a weight that is built at each time step"
 
@@ -74,7 +75,7 @@ def check(
     firsts = np.unique(reused.first[np.isin(reused.again, rows)])
     work = reuse(recorded, reused, lines, rows, firsts)
     saving, claims = saving_of(work, price)
-    if saving.high_us < min_share * scale.step_us or saving.low_us < _SURE * min_share * scale.step_us:
+    if not worth(work, saving, price, min_share, _SURE):
         return
     per_step = len(rows) / steps.count
     behind = f", and {time(scale.scaled(work.backward_us))} in the backward pass" if work.backward_us else ""
@@ -163,6 +164,14 @@ _CASTING: dict[str, Any] = {
     **{name: Ev("aten::to", args=_linear(number).args) for name, number in zip("tuvw", (1, 3, 6, 8), strict=True)},
     **{name: _linear(number) for name, number in zip("lmno", (2, 4, 7, 9), strict=True)},
 }
+_SHORT_CASTS: dict[str, Any] = {key: replace(_CASTING[key], fill=0.05) for key in "tuvw"}
+_CAST_AGAIN: dict[str, Any] = {
+    "names": _NAMES,
+    "ops": [0, 0, 1],
+    "again": [],
+    "constant": [],
+    "casts": [(1, 0, 0, 0)],
+}
 # Z and V go backward through what was computed before the step began, Y and W through a second computation of it.
 _CLOSURE = """
     step   [1                             ][2                             ]
@@ -242,17 +251,41 @@ EXAMPLES = [
             us=100,
             **_CASTING,
         ),
-        facts={
-            "reused": {
-                "names": _NAMES,
-                "ops": [0, 0, 1],
-                "again": [],
-                "constant": [],
-                "casts": [(1, 0, 0, 0)],
-            }
-        },
+        facts={"reused": _CAST_AGAIN},
         saves_us=(800, 1100),
         says=("Autocast converts 1 tensor a step",),
+    ),
+    Example(
+        "the first cast served a pass without gradients: the backward pass goes through one cast in any case",
+        draw(
+            """
+            step   [1                                   ][2                                   ]
+            cpu    [A       ][B       ][C ][Z][Y ][X  ]   [D       ][E       ][F ][V][U ][T  ]
+            cpu     [t  ][l ] [u  ][m ]                    [v  ][n ] [w  ][o ]
+            """,
+            us=100,
+            **({key: one for key, one in _CASTING.items() if key not in "WS"} | _SHORT_CASTS),
+        ),
+        facts={"reused": _CAST_AGAIN},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "of three steps one was interrupted in the op that is computed again",
+        draw(
+            """
+            step   [1                      ][2                      ][3                      ]
+            cpu    [A        ][C ][b       ][A        ][C ][B       ][A        ][C ][b       ]
+            """,
+            us=1000,
+            A=FORWARD,
+            B=FORWARD,
+            C="aten::relu",
+            b=Ev(FORWARD.name, fill=0.02),
+        ),
+        facts=_facts([(2, 0)]),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "a closure is called once before the optimizer's step, which calls it again; steps begin between the two",

@@ -52,7 +52,7 @@ from advisor.api import (
 from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._proven_passes import FIRST_OUTPUT, called, proven_again, times, without_gradients
-from ._reuse_saving import reuse, saving_of
+from ._reuse_saving import reuse, saving_of, worth
 from ._second_forward_examples import LAYER, WITHOUT_GRADIENTS, backward, linear
 
 CONFIRMED = "measured pair on a CPU: an accuracy from a second forward pass against one from the first"
@@ -80,7 +80,7 @@ def check(
         if ran >= min(_OFTEN, steps.count):
             work = reuse(recorded, reused, lines, again, first)
             whole = saving_of(work, price)
-            if whole[0].high_us >= min_share * scale.step_us:
+            if worth(work, whole[0], price, min_share):
                 yield without_gradients(steps, scale, work, ran, called(trace, lines, again, first), *whole)
     runs = [run for run in forwards.runs if run.repeated >= _THE_SAME and len(run.rows) >= _OPS]
     # What runs once in a window of many steps may be an accident of where the window ends.
