@@ -5,20 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Finding, Fix, Lines, Reused, Saving, Scale, Source, Steps, Trace, UnfollowedForwards, is_layer
-
-from ..shared._places import often, place
-from ..shared._words import percent, time
-from ._reuse_saving import Reuse
+from advisor.api import Lines, Reused, Source, Trace, UnfollowedForwards, is_layer
 
 Ints = npt.NDArray[np.int64]
-FIRST_OUTPUT = Fix(
-    "Reuse the output of the first forward pass",
-    "exact",
-    "logits = model(inputs)\nloss = criterion(logits, targets)\ncorrect += (model(inputs).argmax(1) == targets).sum()",
-    "logits = model(inputs)\nloss = criterion(logits, targets)\n"
-    "correct += (logits.detach().argmax(1) == targets).sum()",
-)
 
 
 def proven_again(trace: Trace, reused: Reused, forwards: UnfollowedForwards) -> tuple[Ints, Ints]:
@@ -37,11 +26,6 @@ def proven_again(trace: Trace, reused: Reused, forwards: UnfollowedForwards) -> 
     return np.unique(again), np.unique(first)
 
 
-def times(trace: Trace, steps: Steps, again: Ints) -> int:
-    """The number of steps in which such a pass runs; a third pass repeats the first as the second does."""
-    return len(np.unique(steps.step_of(trace.events.start_ns[again])))
-
-
 def called(trace: Trace, lines: Lines | None, again: Ints, first: Ints) -> Source | None:
     """The line that asked for such a pass: the last before it that is in no function that both passes go through."""
     if lines is None or not len(lines.spans) or not len(again):
@@ -58,24 +42,6 @@ def called(trace: Trace, lines: Lines | None, again: Ints, first: Ints) -> Sourc
         asked[found] = asked.get(found, 0) + 1
     most = max(asked, key=asked.__getitem__)
     return lines.sources[most] if most >= 0 else None
-
-
-def without_gradients(
-    steps: Steps, scale: Scale, work: Reuse, ran: int, asked: Source | None, saving: Saving, claims: tuple[str, ...]
-) -> Finding:
-    """The finding of passes that run again without gradients, each in one of the steps. asked: the line that called."""
-    return Finding(
-        message=(
-            f"The training forward pass is repeated without gradients {often(ran / steps.count)}{place(asked)}, on "
-            f"the same tensors with the same weights: {time(scale.scaled(work.us))} of each step "
-            f"({percent(work.us / steps.step_us)})."
-        ),
-        saving=saving,
-        where=tuple(dict.fromkeys(one for one in (asked, *work.where) if one)),
-        facts={"forward_us": work.us, "per_step": ran / steps.count, "ops": len(work.rows) / steps.count},
-        fix=FIRST_OUTPUT,
-        claims=claims,
-    )
 
 
 def _begins(trace: Trace, again: Ints, first: Ints) -> Ints:

@@ -33,14 +33,13 @@ from advisor.api import (
     Lines,
     Price,
     Reused,
-    StepOps,
     UnfollowedForwards,
     draw,
 )
 
 from ..shared._places import place
 from ..shared._words import percent, plural, time
-from ._reuse_saving import owned, reuse, saving_of, worth
+from ._same_result import owned, reuse
 
 CONFIRMED = "measured pair on a CPU: the rays of all pixels of a camera, computed in each step against once"
 
@@ -55,7 +54,6 @@ _FILLS = (
 
 
 def check(
-    recorded: StepOps,
     price: Price,
     reused: Reused,
     lines: Lines | None,
@@ -63,22 +61,20 @@ def check(
     *,
     min_share: float = 0.03,  # lines to move out of the loop: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    trace, steps, scale = recorded.trace, recorded.steps, price.scale
-    _, rows = owned(trace, reused, recorded.nesting, forwards)
-    if trace.events.exactly(*_FILLS)[rows].all():
+    _, rows = owned(price.ops, reused, forwards)
+    if price.ops.events.exactly(*_FILLS)[rows].all():
         return
-    work = reuse(recorded, reused, lines, rows, rows[:0])
-    saving, claims = saving_of(work, price)
-    if not worth(work, saving, price, min_share, _SURE):
+    work = reuse(price, reused, lines, rows, rows[:0])
+    if not work.is_material(price, min_share, _SURE):
         return
-    per_step = len(rows) / steps.count
+    per_step = len(rows) / price.ops.steps.count
     yield Finding(
         message=(
             f"Each step runs {plural(per_step, 'op')}{place(next(iter(work.where), None))} whose results depend only "
-            f"on Python numbers and on tensors that never change: {time(scale.scaled(work.us))} of it "
-            f"({percent(work.us / steps.step_us)})."
+            f"on Python numbers and on tensors that never change: {time(price.scale.scaled(work.us))} of it "
+            f"({percent(work.us / price.ops.steps.step_us)})."
         ),
-        saving=saving,
+        saving=work.saving,
         where=work.where,
         facts={"ops": per_step, "constant_us": work.us},
         fix=Fix(
@@ -88,7 +84,7 @@ def check(
             "bundles = [rays(camera) for camera in cameras]\nfor step in range(steps):\n"
             "    start, toward = bundles[view]",
         ),
-        claims=claims,
+        claims=work.claims,
         # A number that Python changes from step to step is not seen.
         at_most="medium",
     )

@@ -45,16 +45,14 @@ from advisor.api import (
     RankRecord,
     Reused,
     Saving,
-    Scale,
-    StepOps,
     constant,
     draw,
     less_by,
 )
 
 from ..shared._places import place
-from ..shared._words import count, percent, size, time
-from ._reuse_saving import reuse, saving_of, worth
+from ..shared._words import count, each_step, size
+from ._same_result import reuse
 
 CONFIRMED = "measured pair on a CPU: a frozen backbone that runs in each of ten epochs against once"
 
@@ -69,7 +67,6 @@ _MOST_STEPS = 0.9
 
 
 def check(
-    recorded: StepOps,
     price: Price,
     observed: ObservedOps,
     record: RankRecord,
@@ -78,7 +75,6 @@ def check(
     *,
     min_share: float = 0.05,  # a pass over the dataset and another loader: not worth it below 5 % of the step
 ) -> Iterator[Finding]:
-    steps, scale = recorded.steps, price.scale
     seen, loader = observed.seen.features, facts.loader
     if seen is None or not _same_each_time(record, loader, seen.samples) or not (seen.frozen or seen.begun):
         return
@@ -88,34 +84,30 @@ def check(
     begin = seen.layers < _LAYERS and seen.kept_bytes > seen.read_bytes > 0
     if passes < _PASSES or begin or not len(rows):
         return
-    nothing = rows[:0]
-    known = Reused(observed.rows, nothing, nothing, nothing.astype(bool), rows, observed.share)
-    work = reuse(recorded, known, lines, rows, nothing)
+    work = reuse(price, _known(observed, rows), lines, rows, rows[:0])
     if len(work.nodes):
         return  # a backward pass goes through them: those gradients are another rule's
-    each, claims = saving_of(work, price)
-    more_bytes = max(seen.kept_bytes - seen.read_bytes, 0) * seen.samples
     fewer_us = 0.0 if price.on_device else _fetched_us(record) * _smaller(seen.kept_bytes, seen.read_bytes)
-    saving = _over_all_epochs(each, passes, more_bytes / _BYTES_PER_US, fewer_us, scale)
-    if not worth(work, saving, price, min_share) or not saving.low_us:
+    more_us = max(seen.kept_bytes - seen.read_bytes, 0) * seen.samples / _BYTES_PER_US
+    work = replace(work, saving=_over_all_epochs(price, work.saving, passes, more_us, fewer_us))
+    if not work.is_material(price, min_share) or not work.saving.low_us:
         return
     yield Finding(
         message=(
             f"Frozen layers compute features of the same {count(samples)} samples "
-            f"{count(round(passes))} times{place(next(iter(work.where), None))}: "
-            f"{time(scale.scaled(work.us))} of each step ({percent(work.us / steps.step_us)}). "
+            f"{count(round(passes))} times{place(next(iter(work.where), None))}: {each_step(price, work.us)}. "
             f"Stored, the features take {size(samples * seen.kept_bytes)}."
         ),
-        saving=saving,
+        saving=work.saving,
         where=work.where,
         facts={
             "features_us": work.us,
             "passes": passes,
             "kept_bytes": samples * seen.kept_bytes,
-            "ops": len(rows) / steps.count,
+            "ops": len(rows) / price.ops.steps.count,
         },
         fix=_ONCE,
-        claims=(*claims, "input") if fewer_us else claims,
+        claims=(*work.claims, "input") if fewer_us else work.claims,
         # Until an epoch began with the same weights, that they are never trained is what the script asked for alone.
         at_most="high" if seen.begun else "medium",
     )
@@ -144,6 +136,12 @@ def _passes(record: RankRecord, loader: Loader) -> float:
     return min(float(loader.iterators or 0), given / max(loader.dataset_size or 1, 1))
 
 
+def _known(observed: ObservedOps, rows: Ints) -> Reused:
+    """These rows as what is constant, and nothing else."""
+    nothing = rows[:0]
+    return Reused(observed.rows, nothing, nothing, nothing.astype(bool), rows, observed.share)
+
+
 def _rows(observed: ObservedOps, ops: list[int]) -> Ints:
     """These ops in the profiled steps; none where some of the steps went without."""
     chosen = np.asarray(ops, np.int64)
@@ -165,16 +163,15 @@ def _smaller(kept: int, read: int) -> float:
     return max(1 - kept / read, 0.0) if read else 0.0
 
 
-def _over_all_epochs(each: Saving, passes: float, more_us: float, fewer_us: float, scale: Scale) -> Saving:
+def _over_all_epochs(price: Price, each: Saving, passes: float, more_us: float, fewer_us: float) -> Saving:
     """What a step saves where one of all passes still computes.
 
     more_us, fewer_us: what reading features takes more than reading samples does, and less; at most, each.
     """
     how = "low: the features are computed in one epoch, and read at 1 GB/s if they are larger than the samples; "
     how += "high: without that epoch, and with less time to fetch a smaller sample"
-    first = replace(each, low_us=each.low_us * (1 - 1 / passes))
-    low = less_by(first, (0.0, more_us)).low_us
-    return Saving(low, min(each.high_us + fewer_us, scale.step_us), each.basis, how)
+    low = less_by(replace(each, low_us=each.low_us * (1 - 1 / passes)), (0.0, more_us)).low_us
+    return price.of_us(low, each.high_us + fewer_us, how, basis=each.basis)
 
 
 _STEPS = """

@@ -38,9 +38,7 @@ from advisor.api import (
     Intervals,
     Lines,
     Price,
-    Scale,
-    StepOps,
-    Steps,
+    Saving,
     Trace,
     backward_passes,
     draw,
@@ -49,9 +47,9 @@ from advisor.api import (
     union,
 )
 
-from ..shared._places import place
-from ..shared._words import count, percent, time
-from ._repeated_nodes import repeated
+from ..shared._places import first_line, place
+from ..shared._words import count, each_step
+from ._repeated_nodes import Repeated, repeated
 
 CONFIRMED = "measured pair on a CPU: three losses of one network, one backward pass each against one for their sum"
 
@@ -62,40 +60,25 @@ _TRIED = 8
 
 
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    trace, nesting = recorded.trace, recorded.nesting
+    trace, steps, nesting = price.ops.trace, price.ops.steps, price.ops.nesting
     found = repeated(trace, nesting, backward_passes.passes(trace, steps, nesting))
     if found is None:
         return
-    # Where branches of the losses meet, a sum comes instead: a repeated row on as many bytes stays for it.
-    least = np.setdiff1d(found.rows, found.sums)
-    how = "low: all evaluations of shared nodes but the first, minus the sums needed where branches meet; high: all of "
     claims = price.claims("backward", "other_ops", "host")
-    if price.on_device:
-        how += "these evaluations"
-        spent_us = price.spent_us(found.rows)
-        gone, all_gone = edits.remove(least), edits.remove(found.rows)
-    else:
-        how += "these, and the calls of backward() around them"
-        some, spans = _spans(trace, least, found.calls), _spans(trace, found.rows, found.spans)
-        spent_us = steps.per_step_us(total(spans))
-        gone, all_gone = edits.remove_time(some), edits.remove_time(spans)
-    saving = price.saving([gone], [all_gone], claims, how)
-    if saving.high_us < min_share * scale.step_us:
+    spent_us, saving = _costs(price, found, claims)
+    if saving.high_us < min_share * price.scale.step_us:
         return
-    where = next((line for row in found.roots[:_TRIED].tolist() if lines and (line := lines.where_op(row))), None)
+    where = first_line(lines, found.roots[:_TRIED])
     yield Finding(
         message=(
             f"{count(found.passes)} backward passes run through the same graph{place(where)} and evaluate up to "
             f"{count(found.shared)} of its nodes each, for gradients that are only summed: the repeats take "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"{each_step(price, spent_us)}."
         ),
         saving=saving,
         where=(where,) if where else (),
@@ -108,6 +91,21 @@ def check(
         ),
         claims=claims,
     )
+
+
+def _costs(price: Price, found: Repeated, claims: tuple[str, ...]) -> tuple[float, Saving]:
+    """(recorded µs per step of the repeats, what the step saves without them)."""
+    # Where branches of the losses meet, a sum comes instead: a repeated row on as many bytes stays for it.
+    least = np.setdiff1d(found.rows, found.sums)
+    how = "low: all evaluations of shared nodes but the first, minus the sums needed where branches meet; high: all of "
+    if price.on_device:
+        gone, all_gone = edits.remove(least), edits.remove(found.rows)
+        return price.spent_us(found.rows), price.saving([gone], [all_gone], claims, how + "these evaluations")
+    how += "these, and the calls of backward() around them"
+    trace = price.ops.trace
+    some, spans = _spans(trace, least, found.calls), _spans(trace, found.rows, found.spans)
+    saving = price.saving([edits.remove_time(some)], [edits.remove_time(spans)], claims, how)
+    return price.ops.steps.per_step_us(total(spans)), saving
 
 
 _BATCH, _WEIGHT = [64, 256], [256, 256]

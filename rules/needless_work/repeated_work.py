@@ -44,14 +44,13 @@ from advisor.api import (
     Lines,
     Price,
     Reused,
-    StepOps,
     UnfollowedForwards,
     draw,
 )
 
 from ..shared._places import place
-from ..shared._words import percent, plural, time
-from ._reuse_saving import owned, reuse, saving_of, worth
+from ..shared._words import each_step, plural, time
+from ._same_result import Reuse, owned, reuse
 
 CONFIRMED = "measured pairs on a CPU: an encoder that runs twice on a batch, a weight that is built at each time step"
 
@@ -60,7 +59,6 @@ _SURE = 1 / 3
 
 
 def check(
-    recorded: StepOps,
     price: Price,
     reused: Reused,
     lines: Lines | None,
@@ -68,36 +66,34 @@ def check(
     *,
     min_share: float = 0.03,  # a result to pass on: below 3 % of the step it is not worth another argument
 ) -> Iterator[Finding]:
-    trace, steps, scale = recorded.trace, recorded.steps, price.scale
-    rows, _ = owned(trace, reused, recorded.nesting, forwards)
+    rows, _ = owned(price.ops, reused, forwards)
     if not len(rows):
         return
-    firsts = np.unique(reused.first[np.isin(reused.again, rows)])
-    work = reuse(recorded, reused, lines, rows, firsts)
-    saving, claims = saving_of(work, price)
-    if not worth(work, saving, price, min_share, _SURE):
+    work = reuse(price, reused, lines, rows, np.unique(reused.first[np.isin(reused.again, rows)]))
+    if not work.is_material(price, min_share, _SURE):
         return
-    per_step = len(rows) / steps.count
-    behind = f", and {time(scale.scaled(work.backward_us))} in the backward pass" if work.backward_us else ""
-    spent = f"{time(scale.scaled(work.us))} of each step ({percent(work.us / steps.step_us)}){behind}."
-    where = place(next(iter(work.where), None))
-    took = trace.events.dur_ns
-    fix = _ONCE
-    message = f"Each step recomputes the results of {plural(per_step, 'op')}{where} from the same tensors: "
-    if work.passes:
-        fix = _ONE_PASS
-        message = f"A loss and its backward pass{where} are computed again from the same tensors and weights: "
-    elif 2 * took[work.casts].sum() > took[rows].sum():
-        fix = _ONE_REGION
-        message = f"Autocast converts {plural(len(work.casts) / steps.count, 'tensor')} a step{where} more than once: "
+    message, fix = _kind(price, work, place(next(iter(work.where), None)))
+    behind = f", and {time(price.scale.scaled(work.backward_us))} in the backward pass" if work.backward_us else ""
     yield Finding(
-        message=message + spent,
-        saving=saving,
+        message=f"{message}: {each_step(price, work.us)}{behind}.",
+        saving=work.saving,
         where=work.where,
-        facts={"ops": per_step, "again_us": work.us, "backward_us": work.backward_us},
+        facts={"ops": len(rows) / price.ops.steps.count, "again_us": work.us, "backward_us": work.backward_us},
         fix=fix,
-        claims=claims,
+        claims=work.claims,
     )
+
+
+def _kind(price: Price, work: Reuse, where: str) -> tuple[str, Fix]:
+    """What is computed again, and what to do: a whole loss, what autocast converts, or ops."""
+    took, steps = price.ops.events.dur_ns, price.ops.steps
+    if work.passes:
+        return f"A loss and its backward pass{where} are computed again from the same tensors and weights", _ONE_PASS
+    if 2 * took[work.casts].sum() > took[work.rows].sum():
+        tensors = plural(len(work.casts) / steps.count, "tensor")
+        return f"Autocast converts {tensors} a step{where} more than once", _ONE_REGION
+    ops = plural(len(work.rows) / steps.count, "op")
+    return f"Each step recomputes the results of {ops}{where} from the same tensors", _ONCE
 
 
 _ONCE = Fix(

@@ -33,27 +33,20 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
+    Fix,
     Lines,
     Price,
     Reused,
-    Saving,
-    Scale,
-    StepOps,
-    Steps,
-    Unfollowed,
     UnfollowedForwards,
-    calm,
     draw,
-    edits,
-    total,
-    union,
 )
 
 from ..shared._places import often, place
-from ..shared._words import percent, time
-from ._proven_passes import FIRST_OUTPUT, called, proven_again, times, without_gradients
-from ._reuse_saving import reuse, saving_of, worth
+from ..shared._words import each_step
+from ._proven_passes import called, proven_again
+from ._same_result import reuse
 from ._second_forward_examples import LAYER, WITHOUT_GRADIENTS, backward, linear
+from ._unused_records import unused_runs
 
 CONFIRMED = "measured pair on a CPU: an accuracy from a second forward pass against one from the first"
 
@@ -65,7 +58,6 @@ _OFTEN = 2
 
 
 def check(
-    recorded: StepOps,
     price: Price,
     forwards: UnfollowedForwards,
     reused: Reused | None,
@@ -73,60 +65,68 @@ def check(
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    trace, steps, scale = recorded.trace, recorded.steps, price.scale
     if reused:
-        again, first = proven_again(trace, reused, forwards)
-        ran = times(trace, steps, again)
-        if ran >= min(_OFTEN, steps.count):
-            work = reuse(recorded, reused, lines, again, first)
-            whole = saving_of(work, price)
-            if worth(work, whole[0], price, min_share):
-                yield without_gradients(steps, scale, work, ran, called(trace, lines, again, first), *whole)
+        yield from _without_gradients(price, reused, forwards, lines, min_share)
     runs = [run for run in forwards.runs if run.repeated >= _THE_SAME and len(run.rows) >= _OPS]
     # What runs once in a window of many steps may be an accident of where the window ends.
-    if len(runs) < min(_OFTEN, steps.count):
+    if len(runs) < min(_OFTEN, price.ops.steps.count):
         return
-    spent_us, saving, claims = _costs(price, runs)
-    if saving.high_us >= min_share * scale.step_us:
-        yield _recorded(steps, scale, runs, spent_us, saving, claims)
-
-
-def _costs(
-    price: Price,
-    runs: list[Unfollowed],
-) -> tuple[float, Saving, tuple[str, ...]]:
-    """(what these passes take, profiled µs per step; what leaving them out saves; the parts of the step it is of)."""
-    rows = np.concatenate([run.rows for run in runs])
-    spans = calm(union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs])))
     claims = price.claims("forward", "other_ops", "host")
-    if price.on_device:
-        spent_us, gone = price.spent_us(rows), edits.remove(rows)
-    else:
-        spent_us, gone = price.ops.steps.per_step_us(total(spans)), edits.remove_time(spans)
+    spent_us, gone = unused_runs(price, runs)
     how = "low: it has other inputs, or needs another mode; high: the step without the second pass"
-    return spent_us, price.saving([], [gone], claims, how), claims
-
-
-def _recorded(
-    steps: Steps, scale: Scale, runs: list[Unfollowed], spent_us: float, saving: Saving, claims: tuple[str, ...]
-) -> Finding:
-    """The finding of passes that autograd recorded for no backward pass."""
+    saving = price.saving([], [gone], claims, how)
+    if saving.high_us < min_share * price.scale.step_us:
+        return
     where = next((run.where for run in runs if run.where), None)
-    per_step = len(runs) / steps.count
-    return Finding(
+    per_step = len(runs) / price.ops.steps.count
+    yield Finding(
         message=(
             f"The training forward pass is repeated {often(per_step)}{place(where)}, with the same ops "
-            f"and shapes and no backward pass: {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)})."
+            f"and shapes and no backward pass: {each_step(price, spent_us)}."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={"forward_us": spent_us, "per_step": per_step, "same_share": min(run.repeated for run in runs)},
-        fix=FIRST_OUTPUT,
+        fix=_FIRST_OUTPUT,
         claims=claims,
         # Equal shapes do not prove equal inputs.
         at_most="medium",
     )
+
+
+def _without_gradients(
+    price: Price, reused: Reused, forwards: UnfollowedForwards, lines: Lines | None, min_share: float
+) -> Iterator[Finding]:
+    """Passes that run again without gradients, one a step: a third repeats the first as the second does."""
+    trace, steps = price.ops.trace, price.ops.steps
+    again, first = proven_again(trace, reused, forwards)
+    ran = len(np.unique(steps.step_of(trace.events.start_ns[again])))
+    if ran < min(_OFTEN, steps.count):
+        return
+    work = reuse(price, reused, lines, again, first)
+    if not work.is_material(price, min_share):
+        return
+    asked = called(trace, lines, again, first)
+    yield Finding(
+        message=(
+            f"The training forward pass is repeated without gradients {often(ran / steps.count)}{place(asked)}, on "
+            f"the same tensors with the same weights: {each_step(price, work.us)}."
+        ),
+        saving=work.saving,
+        where=tuple(dict.fromkeys(one for one in (asked, *work.where) if one)),
+        facts={"forward_us": work.us, "per_step": ran / steps.count, "ops": len(work.rows) / steps.count},
+        fix=_FIRST_OUTPUT,
+        claims=work.claims,
+    )
+
+
+_FIRST_OUTPUT = Fix(
+    "Reuse the output of the first forward pass",
+    "exact",
+    "logits = model(inputs)\nloss = criterion(logits, targets)\ncorrect += (model(inputs).argmax(1) == targets).sum()",
+    "logits = model(inputs)\nloss = criterion(logits, targets)\n"
+    "correct += (logits.detach().argmax(1) == targets).sum()",
+)
 
 
 def _dropout(number: int) -> Ev:

@@ -34,9 +34,9 @@ def set_at(settings: Settings | None, name: str) -> tuple[Source, ...]:
     return (Source(found.file, found.line, found.function),) if found else ()
 
 
-def first_line(lines: Lines, rows: npt.NDArray[np.int64]) -> Source | None:
+def first_line(lines: Lines | None, rows: npt.NDArray[np.int64]) -> Source | None:
     """The line of the first of these rows whose line is known."""
-    return next((found for row in rows.tolist() if (found := lines.where_op(row))), None)
+    return next((found for row in rows.tolist() if lines and (found := lines.where_op(row))), None)
 
 
 def often(per_step: float) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, Ev, Example, Missing, Reused, StepOps, Trace, draw
-from advisor.rules.needless_work._reuse_saving import reuse
+from advisor.api import BACKWARD, FORWARD, Ev, Example, Missing, Price, Reused, Trace, draw
+from advisor.rules.needless_work._same_result import reuse
 from advisor.testing import computed
 
 COS, SIN = Ev("aten::cos"), Ev("aten::sin")
@@ -90,7 +90,7 @@ def test_looks_at_other_tensors_do_not_go_with_a_look_that_is_made_again() -> No
     facts = {"reused": {"names": names, "ops": [1, 0, 2, 1, 2, 0], "again": [[3, 0]], "constant": []}}
     known = computed(Example("mask", drawn, None, facts=facts))
     reused = known.get(Reused)
-    work = reuse(known.get(StepOps), reused, None, reused.again, reused.first)
+    work = reuse(known.get(Price), reused, None, reused.again, reused.first)
     assert work.us == pytest.approx(400)
 
 

@@ -134,8 +134,13 @@ class Price:
 
         times: as of `divided`.
         """
-        most = min(max(high, 0.0) * times, 1.0)
-        return Saving(max(min(low, most), 0.0) * self.scale.step_us, most * self.scale.step_us, basis, how)
+        step_us = self.scale.step_us
+        return self.of_us(low * step_us, min(max(high, 0.0) * times, 1.0) * step_us, how, basis=basis)
+
+    def of_us(self, low_us: float, high_us: float, how: str, *, basis: Basis = "measured") -> Saving:
+        """The saving of known µs of the un-profiled step: no less than nothing, and no more than the step."""
+        most_us = min(max(high_us, 0.0), self.scale.step_us)
+        return Saving(max(min(low_us, most_us), 0.0), most_us, basis, how)
 
     def long_ops(
         self,
