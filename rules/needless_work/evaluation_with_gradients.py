@@ -22,29 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from advisor.api import (
-    GEMM,
-    NO_GRAD_SAVES,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Price,
-    Saving,
-    Scale,
-    Steps,
-    UnfollowedForwards,
-    calm,
-    draw,
-    is_network,
-    total,
-    union,
-)
+from advisor.api import GEMM, NO_GRAD_SAVES, Ev, Example, Finding, Fix, Price, UnfollowedForwards, draw, is_network
 
 from ..shared._places import often, place
 from ..shared._words import percent, time
+from ._unused_records import unused_runs
 
 CONFIRMED = "measured pair on a CPU: a validation every 5 steps, with and without no_grad"
 
@@ -53,34 +35,29 @@ _THE_SAME = 0.8
 
 
 def check(
-    steps: Steps,
-    scale: Scale,
     price: Price,
     forwards: UnfollowedForwards,
     *,
     min_share: float = 0.05,  # of it at most half is saved; a term of a loss that is only shown takes less
 ) -> Iterator[Finding]:
+    steps, scale = price.ops.steps, price.scale
     runs = [run for run in forwards.runs if run.repeated < _THE_SAME and is_network(price.ops.events, run)]
     if not runs:
         return
-    claims = price.claims("forward", "other_ops", "host")
-    if price.on_device:
-        spent_us = price.spent_us(np.concatenate([run.rows for run in runs]))
-    else:
-        spans = calm(union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs])))
-        spent_us = steps.per_step_us(total(spans))
+    spent_us, _ = unused_runs(price, runs)
     if spent_us < min_share * steps.step_us:
         return
-    bound_us = price.measured_us(claims)
-    longest = max(runs, key=lambda run: run.end_ns - run.start_ns)
-    where = longest.where
+    claims = price.claims("forward", "other_ops", "host")
+    how = "from nothing to the largest share of the pass that no_grad saved in eleven models on a CPU"
+    on_cpu = scale.saving(0.0, min(spent_us, price.measured_us(claims)) * NO_GRAD_SAVES, how)
+    where = max(runs, key=lambda run: run.end_ns - run.start_ns).where
     yield Finding(
         message=(
             f"Forward ops whose graph no backward pass uses run {often(len(runs) / steps.count)}"
             f"{place(where)}: {time(scale.scaled(spent_us))} of an average step "
             f"({percent(spent_us / steps.step_us)}), and all their results stay in memory meanwhile."
         ),
-        saving=None if price.on_device else _on_cpu(min(spent_us, bound_us), scale),
+        saving=None if price.on_device else on_cpu,
         where=(where,) if where else (),
         facts={"forward_us": spent_us, "per_step": len(runs) / steps.count},
         fix=Fix(
@@ -93,11 +70,6 @@ def check(
         # What a device saves is memory above all, and how much time that gives nobody has measured here.
         at_most="low" if price.on_device else "medium",
     )
-
-
-def _on_cpu(spent_us: float, scale: Scale) -> Saving:
-    how = "from nothing to the largest share of the pass that no_grad saved in eleven models on a CPU"
-    return scale.saving(0.0, spent_us * NO_GRAD_SAVES, how)
 
 
 def _linear(number: int, samples: int) -> Ev:

@@ -23,60 +23,42 @@ an evaluation computes the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
     NO_GRAD_SAVES,
     OPTIMIZER,
-    Category,
     Drawing,
     Ev,
-    Events,
     Example,
     Finding,
     Fix,
-    Intervals,
     Lines,
-    Nesting,
     Price,
-    Scale,
-    StepOps,
-    Steps,
-    Trace,
     UnfollowedForwards,
     backward_passes,
     constant,
     draw,
-    is_network,
     total,
-    union,
 )
 
-from ..shared._places import often, place
-from ..shared._words import percent, time
+from ..shared._places import first_line, often, place
+from ..shared._words import each_step
+from ._unused_records import behind, unused_passes
 
 CONFIRMED = "measured pair on a CPU: first-order meta-learning with create_graph=True against without"
 
-Ints = npt.NDArray[np.int64]
 # Of a pass with its record, what was saved without it.
 _SAVES = constant("share.second_order").range
-# A pass records itself where nearly all that its derivatives call is recorded: a checkpointed layer is a part of one.
-_RECORDED = 0.9
-# Transforms of torch.func always record, and nobody can tell them not to: there each op is seen twice.
-_BY_TRANSFORM = 0.5
 # Passes whose line is asked for; where these have none, neither have others.
 _TRIED = 8
 
 
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     forwards: UnfollowedForwards | None,
     lines: Lines | None,
@@ -85,15 +67,13 @@ def check(
 ) -> Iterator[Finding]:
     if price.on_device:
         return
-    trace, nesting = recorded.trace, recorded.nesting
-    found = backward_passes.passes(trace, steps, nesting)
-    vain = list(_in_vain(trace, nesting, found))
-    if not vain:
+    steps, scale = price.ops.steps, price.scale
+    found = backward_passes.passes(price.ops.trace, steps, price.ops.nesting)
+    passes = list(unused_passes(price.ops, found))
+    if not passes:
         return
-    spans = np.array([(one.start_ns, one.end_ns) for one in vain], np.int64)
-    spent_us = steps.per_step_us(total(spans))
-    behind = _behind(trace, found, vain, forwards)
-    behind_us = steps.per_step_us(total(behind))
+    spent_us = steps.per_step_us(total(np.array([(one.start_ns, one.end_ns) for one in passes], np.int64)))
+    behind_us = steps.per_step_us(total(behind(price.ops.events, found, passes, forwards)))
     claims = ("forward", "backward", "other_ops", "host")
     bound_us = price.measured_us(claims)
     low, high = _SAVES
@@ -105,16 +85,15 @@ def check(
     )
     if saving.high_us < min_share * scale.step_us:
         return
-    where = next((line for one in vain[:_TRIED] if lines and (line := lines.where_op(one.nodes[0]))), None)
+    where = first_line(lines, np.array([one.nodes[0] for one in passes[:_TRIED]]))
     yield Finding(
         message=(
-            f"A backward pass with `create_graph=True` runs {often(len(vain) / steps.count)}"
-            f"{place(where)}, and no later backward pass uses its graph: {time(scale.scaled(spent_us))} of each "
-            f"step ({percent(spent_us / steps.step_us)})."
+            f"A backward pass with `create_graph=True` runs {often(len(passes) / steps.count)}"
+            f"{place(where)}, and no later backward pass uses its graph: {each_step(price, spent_us)}."
         ),
         saving=saving,
         where=(where,) if where else (),
-        facts={"passes": len(vain) / steps.count, "recorded_us": spent_us},
+        facts={"passes": len(passes) / steps.count, "recorded_us": spent_us},
         fix=Fix(
             "Remove `create_graph=True`",
             "exact",
@@ -125,74 +104,6 @@ def check(
         # A step that nobody recorded may go through it.
         at_most="medium",
     )
-
-
-def _in_vain(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pass]) -> Iterator[backward_passes.Pass]:
-    """The passes that record themselves and that no pass goes through; none of a form that another goes through."""
-    events = trace.events
-    own = _recorded(events, nesting, found)
-    if not any(own):
-        return
-    nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
-    updates = events.start_ns[events.of(Category.ANNOTATION) & events.named(backward_passes.UPDATES)]
-    last_ns = int(updates.max()) if len(updates) else 0
-    used = set()
-    for one, numbers in zip(found, own, strict=True):
-        later = events.sequence[nodes[events.start_ns[nodes] >= one.end_ns]]
-        if numbers and np.any((later >= numbers[0]) & (later <= numbers[1])):
-            used.add(_form(events, one))
-    for one, numbers in zip(found, own, strict=True):
-        # What goes through the record of the last step may come after the trace.
-        if numbers and one.end_ns <= last_ns and _form(events, one) not in used:
-            yield one
-
-
-def _behind(
-    trace: Trace,
-    found: Sequence[backward_passes.Pass],
-    vain: Sequence[backward_passes.Pass],
-    forwards: UnfollowedForwards | None,
-) -> Intervals:
-    """When ops on the gradients of these passes ran that were recorded for them alone: up to the next pass."""
-    starts = np.array([*(one.start_ns for one in found), np.iinfo(np.int64).max], np.int64)
-    runs = [run for run in forwards.runs if not is_network(trace.events, run)] if forwards is not None else []
-    ends = np.array([one.end_ns for one in vain], np.int64)
-    nexts = starts[np.searchsorted(starts, ends)]
-    mine = [run for run in runs if np.any((ends <= run.start_ns) & (run.end_ns <= nexts))]
-    return union(np.array([run.start_ns for run in mine], np.int64), np.array([run.end_ns for run in mine], np.int64))
-
-
-def _recorded(events: Events, nesting: Nesting, found: Sequence[backward_passes.Pass]) -> list[tuple[int, int] | None]:
-    """For each pass (first, last) number under which it recorded what its derivatives called; None where it did not."""
-    of = np.full(len(events) + 1, -1, np.int64)  # the last one answers for rows without a parent
-    for at, one in enumerate(found):
-        of[list(one.nodes)] = at
-    derivatives = np.flatnonzero((of[nesting.parent] >= 0) & events.of(Category.CPU_OP) & events.named("Backward"))
-    inside = np.zeros(len(events) + 1, bool)
-    inside[derivatives] = True
-    called = np.flatnonzero(inside[nesting.parent] & events.of(Category.CPU_OP))
-    number = np.where(events.forward_thread[called] <= 0, events.sequence[called], -1)
-    mine = of[nesting.parent[nesting.parent[called]]]
-    twice = _twice(events, nesting, called)
-    result: list[tuple[int, int] | None] = [None] * len(found)
-    for at in np.unique(mine[number >= 0]).tolist():
-        numbers = number[mine == at]
-        if (numbers >= 0).mean() >= _RECORDED and twice[mine == at].mean() < _BY_TRANSFORM:
-            result[at] = int(numbers[numbers >= 0].min()), int(numbers.max())
-    return result
-
-
-def _twice(events: Events, nesting: Nesting, rows: Ints) -> npt.NDArray[np.bool_]:
-    """Which ops hold one of the same name and number: a transform of torch.func handed them on to what is below it."""
-    holds = np.zeros(len(events) + 1, bool)
-    above = nesting.parent
-    same = (events.name == events.name[above]) & (events.sequence == events.sequence[above]) & (above >= 0)
-    holds[above[same]] = True
-    return np.asarray(holds[rows], bool)
-
-
-def _form(events: Events, one: backward_passes.Pass) -> tuple[int, ...]:
-    return tuple(events.name[list(one.nodes)].tolist())
 
 
 def _node(number: int) -> Ev:

@@ -161,13 +161,7 @@ _CASTING: dict[str, Any] = {
     **{name: _linear(number) for name, number in zip("lmno", (2, 4, 7, 9), strict=True)},
 }
 _SHORT_CASTS: dict[str, Any] = {key: replace(_CASTING[key], fill=0.05) for key in "tuvw"}
-_CAST_AGAIN: dict[str, Any] = {
-    "names": _NAMES,
-    "ops": [0, 0, 1],
-    "again": [],
-    "constant": [],
-    "casts": [(1, 0, 0, 0)],
-}
+_CAST_AGAIN: dict[str, Any] = {"names": _NAMES, "ops": [0, 0, 1], "casts": [(1, 0, 0, 0)]}
 # Z and V go backward through what was computed before the step began, Y and W through a second computation of it.
 _CLOSURE = """
     step   [1                             ][2                             ]

@@ -31,7 +31,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     OPTIMIZER,
@@ -44,36 +43,26 @@ from advisor.api import (
     Missing,
     OptimizerFacts,
     Price,
-    Saving,
-    Scale,
-    StepOps,
-    Steps,
     backward_passes,
     draw,
 )
 
-from ..shared._words import count, percent, plural, time
+from ..shared._places import first_line
+from ..shared._words import count, each_step, plural
 from ._gradient_uses import DROPPED, NEVER, UNREAD, parameters, updates, uses
 from ._input_gradients import with_unread
-from ._needless_cost import saving_of
-from ._needless_nodes import Needless, needless
+from ._needless_nodes import Needless, needless, saving_of
 
 CONFIRMED = (
     "measured pairs on a CPU: a head, adapters, a student, a discriminator and target networks, with and without "
     "gradients of the other parts"
 )
 
-Ints = npt.NDArray[np.int64]
-
-
 # Rows whose line is asked for, the longest first; where these have none, neither have others.
 _TRIED = 8
 
 
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     facts: OptimizerFacts,
     lines: Lines | None,
@@ -83,7 +72,7 @@ def check(
     numbers = [one.tensors for one in facts.optimizers if one.tensors]
     if not numbers or len(numbers) < len(facts.optimizers):
         return
-    trace, nesting = recorded.trace, recorded.nesting
+    trace, steps, nesting = price.ops.trace, price.ops.steps, price.ops.nesting
     found = backward_passes.passes(trace, steps, nesting)
     most = max((len(one.stores) for one in found), default=0)
     known = parameters(trace, nesting, facts.optimizers)
@@ -101,67 +90,60 @@ def check(
         rows = needless(trace, found, verdicts, kind) if most > least else None
         if rows is None:
             continue
-        saved = saving_of(price, rows)
-        if saved[0].high_us >= min_share * scale.step_us:
-            yield _finding(price, lines, kind, rows, known.number, saved)
+        saving, sure_us, claims = saving_of(price, rows)
+        if saving.high_us < min_share * price.scale.step_us:
+            continue
+        longest = np.argsort(-price.ops.events.dur_ns[rows.nodes])
+        where = first_line(lines, rows.nodes[longest][:_TRIED] if len(rows.nodes) else rows.sure[:_TRIED])
+        yield Finding(
+            message=_message(kind, rows, known.number, each_step(price, sure_us)),
+            saving=saving,
+            where=(where,) if where else (),
+            facts={"gradients": rows.gradients, "updated": known.number, "unread": rows.unread, "needless_us": sure_us},
+            fix=_FIXES[kind],
+            claims=claims,
+            # What no op reads in the recorded steps the script may still keep, for its end.
+            at_most="medium" if kind == UNREAD else "high",
+        )
 
 
-def _finding(
-    price: Price,
-    lines: Lines | None,
-    kind: int,
-    rows: Needless,
-    applied: int,
-    saved: tuple[Saving, float, tuple[str, ...]],
-) -> Finding:
-    steps, scale = price.ops.steps, price.scale
-    saving, sure_us, claims = saved
-    spent = f"{time(scale.scaled(sure_us))} of each step ({percent(sure_us / steps.step_us)})"
+def _message(kind: int, rows: Needless, applied: int, spent: str) -> str:
     if kind == NEVER:
-        message = (
+        return (
             f"A backward pass computes gradients of {count(rows.gradients)} parameters, of which the optimizer updates "
             f"{count(applied)}: {spent} goes into gradients that are never applied."
         )
-        fix = Fix(
-            "Call `requires_grad_(False)` on what is not trained",
-            "exact",
-            "optimizer = torch.optim.AdamW(model.head.parameters(), ...)",
-            "model.backbone.requires_grad_(False)\noptimizer = torch.optim.AdamW(model.head.parameters(), ...)",
-        )
-    elif kind == UNREAD:
-        message = (
+    if kind == UNREAD:
+        return (
             f"A backward pass computes gradients of {plural(rows.unread, 'tensor')} other than parameters (typically "
             f"the batch), and no op reads them: {spent} at least."
         )
-        fix = Fix(
-            "Remove `requires_grad_()` from the batch",
-            "exact",
-            "inputs = batch.to(device).requires_grad_()\nscores = model(inputs)",
-            "scores = model(batch.to(device))",
-        )
-    else:
-        message = (
-            f"A backward pass computes gradients of {plural(rows.unread, 'parameter')} that are cleared before "
-            f"an optimizer applies them: {spent}."
-        )
-        fix = Fix(
-            "Detach the input from the network that this loss does not train",
-            "exact",
-            "loss = criterion(discriminator(fake), zeros)",
-            "loss = criterion(discriminator(fake.detach()), zeros)",
-        )
-    nodes = rows.nodes[np.argsort(-price.ops.events.dur_ns[rows.nodes])] if len(rows.nodes) else rows.sure
-    where = next((line for row in nodes[:_TRIED].tolist() if lines and (line := lines.where_op(row))), None)
-    return Finding(
-        message=message,
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"gradients": rows.gradients, "updated": applied, "unread": rows.unread, "needless_us": sure_us},
-        fix=fix,
-        claims=claims,
-        # What no op reads in the recorded steps the script may still keep, for its end.
-        at_most="medium" if kind == UNREAD else "high",
+    return (
+        f"A backward pass computes gradients of {plural(rows.unread, 'parameter')} that are cleared before "
+        f"an optimizer applies them: {spent}."
     )
+
+
+_FIXES = {
+    NEVER: Fix(
+        "Call `requires_grad_(False)` on what is not trained",
+        "exact",
+        "optimizer = torch.optim.AdamW(model.head.parameters(), ...)",
+        "model.backbone.requires_grad_(False)\noptimizer = torch.optim.AdamW(model.head.parameters(), ...)",
+    ),
+    UNREAD: Fix(
+        "Remove `requires_grad_()` from the batch",
+        "exact",
+        "inputs = batch.to(device).requires_grad_()\nscores = model(inputs)",
+        "scores = model(batch.to(device))",
+    ),
+    DROPPED: Fix(
+        "Detach the input from the network that this loss does not train",
+        "exact",
+        "loss = criterion(discriminator(fake), zeros)",
+        "loss = criterion(discriminator(fake.detach()), zeros)",
+    ),
+}
 
 
 def _node(number: int) -> Ev:
