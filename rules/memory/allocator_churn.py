@@ -35,15 +35,12 @@ from advisor.api import (
     GpuBusy,
     Lines,
     Price,
-    Scale,
-    Steps,
-    Trace,
     draw,
 )
 
-from ..shared._driver_calls import left_out
-from ..shared._places import first_line, place
-from ..shared._words import count, percent, plural, time
+from ..shared._driver_calls import KEPT, driver_calls
+from ..shared._places import place
+from ..shared._words import count, each_step, plural
 
 _CALLS = ("Malloc", "Free")
 # Pinned and managed memory of the host are another matter, and so are the pools of CUDA graphs.
@@ -51,44 +48,30 @@ _NOT = ("Host", "Managed", "Async", "FromPool", "Array", "MallocPitch")
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     busy: GpuBusy,
     lines: Lines,
     *,
     min_share: float = 0.01,  # a call to remove, or one variable to set; below 1 % of the step the gain is noise
 ) -> Iterator[Finding]:
-    events = trace.events
-    calls = events.of(Category.RUNTIME) & events.named(*_CALLS)
-    if not calls.any():
+    events, steps = price.ops.events, price.ops.steps
+    calls = events.of(Category.RUNTIME) & events.named(*_CALLS) & ~events.named(*_NOT) & events.named("cuda", "hip")
+    rows = np.flatnonzero(calls & (steps.step_of(events.start_ns) >= 0))
+    found = driver_calls(price, busy, lines, rows, min_share)
+    if found is None:
         return
-    calls &= ~events.named(*_NOT) & events.named("cuda", "hip") & (steps.step_of(events.start_ns) >= 0)
-    rows = np.flatnonzero(calls)
-    if not len(rows):
-        return
-    spent_us, saving = left_out(price, busy, rows)
-    if saving.high_us < min_share * scale.step_us:
-        return
-    frees = int((events.named("Free") & calls).sum())
-    where = first_line(lines, rows)
-    yield Finding(
-        message=(
-            f"The driver allocates device memory in {plural((len(rows) - frees) / steps.count, 'call')} a step and "
-            f"frees it in {count(frees / steps.count)}{place(where)}: {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)}) in calls that a training in steady state does not make."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"allocations": (len(rows) - frees) / steps.count, "frees": frees / steps.count, "calls_us": spent_us},
-        fix=Fix(
+    frees = int(events.named("Free")[rows].sum())
+    yield found.finding(
+        f"The driver allocates device memory in {plural((len(rows) - frees) / steps.count, 'call')} a step and "
+        f"frees it in {count(frees / steps.count)}{place(found.where)}: {each_step(price, found.us)} in calls that a "
+        "training in steady state does not make.",
+        {"allocations": (len(rows) - frees) / steps.count, "frees": frees / steps.count},
+        Fix(
             "Remove `torch.cuda.empty_cache()`" if frees else "Set `expandable_segments:True`",
             "exact",
             "optimizer.step()\ntorch.cuda.empty_cache()" if frees else "python train.py",
             "optimizer.step()" if frees else "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
         ),
-        at_most="medium",
     )
 
 
@@ -137,19 +120,5 @@ EXAMPLES = [
         saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "memory is kept",
-        draw(
-            """
-            step   [1                         ][2                         ]
-            cpu    [F  ][G  ]                   [F  ][G  ]
-            gpu 7   [K   ][K  ]                  [K   ][K  ]
-            """,
-            us=100,
-            F=FORWARD,
-            G=FORWARD,
-            K=GEMM,
-        ),
-        saves_us=None,
-    ),
+    KEPT,
 ]

@@ -1,4 +1,4 @@
-"""Calls of the driver that a settled training does not make: what they take of a step, and what it is without them."""
+"""Calls of the driver that a training in steady state does not make, and what a step saves without them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
+    FORWARD,
+    GEMM,
+    Example,
+    Finding,
+    Fix,
     GpuBusy,
+    Lines,
     Price,
     Saving,
+    Source,
+    dataclass,
+    draw,
     edits,
     intersect,
     subtract,
@@ -16,13 +25,58 @@ from advisor.api import (
     union,
 )
 
+from ._places import first_line
 
-def left_out(price: Price, busy: GpuBusy, rows: npt.NDArray[np.int64]) -> tuple[float, Saving]:
-    """Profiled µs per step that these calls take, and what a step without them gives back."""
+
+@dataclass(frozen=True, slots=True)
+class DriverCalls:
+    """Such calls. us: profiled µs per step that they take;  where: the line of the first whose line is known."""
+
+    us: float
+    saving: Saving
+    where: Source | None
+
+    def finding(self, message: str, facts: dict[str, object], fix: Fix) -> Finding:
+        """What a rule says of them."""
+        return Finding(
+            message=message,
+            saving=self.saving,
+            where=(self.where,) if self.where else (),
+            facts={**facts, "calls_us": self.us},
+            fix=fix,
+            at_most="medium",
+        )
+
+
+def driver_calls(
+    price: Price, busy: GpuBusy, lines: Lines, rows: npt.NDArray[np.int64], min_share: float
+) -> DriverCalls | None:
+    """The calls in these rows; None where they are none, or less than this share of the step at best."""
     events, steps = price.ops.events, price.ops.steps
+    if not len(rows):
+        return None
     spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
     spent_us = steps.per_step_us(total(spans))
     idle_us = steps.per_step_us(total(subtract(spans, busy.busy)))
     how = "low: the device is the bottleneck anyway; high: the step without these calls"
     saving = price.saving([], [edits.remove(rows)], (), how, model_us=(0.0, idle_us), bound_us=spent_us)
-    return spent_us, saving
+    if saving.high_us < min_share * price.scale.step_us:
+        return None
+    return DriverCalls(spent_us, saving, first_line(lines, rows))
+
+
+KEPT = Example(
+    "memory is kept",
+    draw(
+        """
+        step   [1                         ][2                         ]
+        cpu    [F  ][G  ]                   [F  ][G  ]
+        gpu 7   [K   ][K  ]                  [K   ][K  ]
+        """,
+        us=100,
+        F=FORWARD,
+        G=FORWARD,
+        K=GEMM,
+    ),
+    saves_us=None,
+)

@@ -34,54 +34,40 @@ from advisor.api import (
     GpuBusy,
     Lines,
     Price,
-    Scale,
-    Steps,
-    Trace,
     draw,
 )
 
-from ..shared._driver_calls import left_out
-from ..shared._places import first_line, place
+from ..shared._driver_calls import KEPT, driver_calls
+from ..shared._places import place
 from ..shared._words import percent, plural, time
 
 _CALLS = ("HostAlloc", "MallocHost", "HostMalloc", "FreeHost", "HostFree", "HostRegister", "HostUnregister")
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     busy: GpuBusy,
     lines: Lines,
     *,
     min_share: float = 0.01,  # one argument of the loader; below 1 % of the step the gain is noise
 ) -> Iterator[Finding]:
-    events = trace.events
+    events, steps = price.ops.events, price.ops.steps
     calls = events.of(Category.RUNTIME) & events.named(*_CALLS) & events.named("cu", "hip")
     rows = np.flatnonzero(calls & (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0))
-    if not len(rows):
+    found = driver_calls(price, busy, lines, rows, min_share)
+    if found is None:
         return
-    spent_us, saving = left_out(price, busy, rows)
-    if saving.high_us < min_share * scale.step_us:
-        return
-    where = first_line(lines, rows)
-    yield Finding(
-        message=(
-            f"Pinned memory is allocated or freed in {plural(len(rows) / steps.count, 'call')} a step"
-            f"{place(where)}, for which the loop waits {time(scale.scaled(spent_us))} "
-            f"({percent(spent_us / steps.step_us)})."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"calls": len(rows) / steps.count, "calls_us": spent_us},
-        fix=Fix(
+    yield found.finding(
+        f"Pinned memory is allocated or freed in {plural(len(rows) / steps.count, 'call')} a step"
+        f"{place(found.where)}, for which the loop waits {time(price.scale.scaled(found.us))} "
+        f"({percent(found.us / steps.step_us)}).",
+        {"calls": len(rows) / steps.count},
+        Fix(
             "Set `pin_memory=True` on the DataLoader instead of calling `pin_memory()`",
             "exact",
             "x = x.pin_memory().to(device, non_blocking=True)",
             "loader = DataLoader(dataset, pin_memory=True, ...)\nx = x.to(device, non_blocking=True)",
         ),
-        at_most="medium",
     )
 
 
@@ -117,19 +103,5 @@ EXAMPLES = [
         saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "memory is kept",
-        draw(
-            """
-            step   [1                         ][2                         ]
-            cpu    [F  ][G  ]                   [F  ][G  ]
-            gpu 7  [K   ][K  ]                  [K   ][K  ]
-            """,
-            us=100,
-            F=FORWARD,
-            G=FORWARD,
-            K=GEMM,
-        ),
-        saves_us=None,
-    ),
+    KEPT,
 ]
