@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from advisor.api import Fix, InputWaits, LineCosts, Loader, Saving, Scale, Source, Undilated, dataclass, refill_us
+from advisor.api import (
+    Fix,
+    InputWaits,
+    LineCosts,
+    Loader,
+    Price,
+    Saving,
+    Scale,
+    Source,
+    Undilated,
+    dataclass,
+    refill_us,
+)
 
 from ..shared._places import place
 from ..shared._words import time
@@ -53,11 +65,11 @@ class CostlyLines:
         factor = min(made_us / sum(self.us), 1.0)
         return replace(self, us=tuple(us * factor for us in self.us), fetch_us=max(self.fetch_us * factor, made_us))
 
-    def saving(self, scale: Scale) -> Saving:
+    def saving(self, price: Price) -> Saving:
         """At most all that they take: what a line needs at least is not known."""
         us = sum(self.us)
         how = "high: the time of these lines and what they evict from the caches; low: nothing, if each sample needs it"
-        return Saving(0.0, min(us + refill_us(scale.step_us - us), scale.step_us), "measured", how)
+        return price.of_us(0.0, us + refill_us(price.scale.step_us - us), how)
 
 
 def costly_lines(

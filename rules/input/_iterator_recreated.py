@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from advisor.api import (
-    Finding,
-    Fix,
-    InputWaits,
-    LineCost,
-    LineCosts,
-    Loader,
-    RankRecord,
-    Saving,
-    Scale,
-    Undilated,
-    refill_us,
-)
+from advisor.api import Finding, Fix, InputWaits, LineCost, LineCosts, Loader, refill_us
 
 from ..shared._places import often, place
 from ..shared._words import count, percent, time
+from ._loader import Seen
 
 # Batches of an iterator that is dropped after the first; workers draw those that follow ahead.
 _FEW = 1.5
@@ -33,39 +22,28 @@ _KEPT = Fix(
 )
 
 
-def advice(
-    record: RankRecord | None,
-    waits: InputWaits,
-    costs: LineCosts | None,
-    undilated: Undilated,
-    scale: Scale,
-    least: float,
-) -> Finding | None:
+def advice(seen: Seen, least: float) -> Finding | None:
     """The advice on the loader of which this costs most; None where none is made anew, or that costs little."""
-    anew = [one for one in (record.loaders if record else ()) if _is_made_anew(one)]
-    line = _line(costs, waits)
+    price, step_us = seen.price, seen.price.scale.step_us
+    anew = [one for one in (seen.record.loaders if seen.record else ()) if _is_made_anew(one)]
+    line = _line(seen.costs, seen.waits)
     if not anew or line is None or not line.visits:
         return None
     loader = max(anew, key=_drawing_us)
-    drawn_us = min(_drawing_us(loader) * line.visits, scale.step_us)
-    sure_us = drawn_us + line.python_us
-    if sure_us < least * scale.step_us:
+    drawn_us = min(_drawing_us(loader) * line.visits, step_us)
+    if drawn_us + line.python_us < least * step_us:
         return None
-    _, own_us = undilated.us(undilated.in_part("fetch", line.parts.get("input", 0.0), line.rows))
+    _, own_us = price.undilated.us(price.undilated.in_part("fetch", line.parts.get("input", 0.0), line.rows))
     most_us = max(own_us, drawn_us) + line.python_us
+    how = "low: the time to draw these indices; high: the whole time of the line except for loading samples in the "
+    how += "script's own code, plus what it evicts from the caches"
     return Finding(
         message=(
             f"A DataLoader iterator is created {often(line.visits)}{place(line.source)} for a single batch: each one "
             f"starts a new epoch, and drawing the indices of {count(loader.dataset_size or 0)} samples takes "
-            f"{time(drawn_us)} of each step ({percent(drawn_us / scale.step_us)})."
+            f"{time(drawn_us)} of each step ({percent(drawn_us / step_us)})."
         ),
-        saving=Saving(
-            drawn_us,
-            min(most_us + refill_us(scale.step_us - most_us), scale.step_us),
-            "measured",
-            "low: the time to draw these indices; high: the whole time of the line except for loading samples in the "
-            "script's own code, plus what it evicts from the caches",
-        ),
+        saving=price.of_us(drawn_us, most_us + refill_us(step_us - most_us), how),
         where=(line.source,),
         facts={
             "batches_per_iterator": loader.batches_per_iterator,

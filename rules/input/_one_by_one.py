@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, Loader, Saving, Scale, Source, refill_us
+from advisor.api import Finding, Fix, Loader, refill_us
 
 from ..shared._batches import Batch
-from ..shared._words import count, loader_call, percent, plural, time
-from ._cpu_loader import Seen, facts_of
+from ..shared._words import count, loader_call, plural, time
+from ._loader import Seen
 
 # Every loader of tensors takes them one by one, and at once it is a loop of one's own making: for less than a fifth of
 # the step nobody should give up the usual form.
 _WORTH = 0.20
 
 
-def advice(seen: Seen, made: Batch, scale: Scale, where: tuple[Source, ...]) -> Finding | None:
+def advice(seen: Seen, made: Batch) -> Finding | None:
     """One index for a whole batch, where that leaves little of a material part of the step; else None."""
-    facts, step_us = seen.facts, scale.step_us
+    facts, step_us = seen.facts, seen.step_us
     if facts is None or seen.workers != 0 or seen.on_device or not made.ready or made.drawn_anew or facts.iterable:
         return None
     least, most = made.at_once_us
     if not least or made.us - most < _WORTH * step_us:
         return None
-    high_us = made.us - least + refill_us(step_us - made.us)
-    return Finding(
-        message=(
-            f"The training loop waits {time(made.us)} of each step ({percent(min(made.us / step_us, 1.0))}) for the "
-            f"next batch, which it loads itself (num_workers=0): {plural(facts.batch_size or 1, 'sample')} are taken "
-            f"from memory one by one and stacked again; indexing all of them at once takes {time(least)} to "
-            f"{time(most)}."
-        ),
-        saving=Saving(
-            min(made.us - most, step_us),
-            min(high_us, step_us),
-            "measured",
-            "the measured time of a batch minus the most and the least that one index for all its samples takes; high: "
-            "plus what so many small tensors evict from the caches",
-        ),
-        where=where,
-        facts=facts_of(seen) | {"batch_us": made.us, "at_once_us": list(made.at_once_us)},
-        fix=_at_once(facts),
-        claims=("input",),
+    how = "the measured time of a batch minus the most and the least that one index for all its samples takes; high: "
+    how += "plus what so many small tensors evict from the caches"
+    said = (
+        f", which it loads itself (num_workers=0): {plural(facts.batch_size or 1, 'sample')} are taken from memory one "
+        f"by one and stacked again; indexing all of them at once takes {time(least)} to {time(most)}."
+    )
+    return seen.finding(
+        seen.waits_for(made.us, min(made.us / step_us, 1.0), said),
+        seen.price.of_us(made.us - most, made.us - least + refill_us(step_us - made.us), how),
+        _at_once(facts),
+        {"batch_us": made.us, "at_once_us": list(made.at_once_us)},
     )
 
 

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from advisor.api import (
-    Finding,
-    Fix,
-    InputWaits,
-    LineCosts,
-    Loader,
-    Saving,
-    Scale,
-    Source,
-    constant,
-    dataclass,
-    refill_us,
-)
+from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant, dataclass, refill_us
 
 from ..shared._words import percent, plural, time
+from ._loader import Seen
 
 # An index that is drawn with all others of an epoch at once.
 _AT_ONCE_US = constant("loader.drawn_index_us").range
@@ -48,25 +37,19 @@ class Drawing:
     where: tuple[Source, ...]
 
 
-def advice(
-    facts: Loader | None,
-    waits: InputWaits,
-    scale: Scale,
-    costs: LineCosts | None,
-    workers: int | None,
-    exposed_us: float | None,
-    min_share: float,
-) -> tuple[Finding | None, float]:
+def advice(seen: Seen, min_share: float) -> tuple[Finding, float] | None:
     """The advice on a sampler that takes this share of the step, and how much of the recorded wait is its: µs per step.
 
     What happens as an epoch begins is seldom in the window, so it is no part of the wait.
     """
-    found = drawing(facts, waits.fetches, scale, costs, exposed_us)
-    if facts is None or found is None or found.us < min_share * scale.step_us:
-        return None, 0.0
+    scale = seen.price.scale
+    exposed_us = scale.scaled(seen.wait_us) if seen.on_device else None
+    found = drawing(seen.facts, seen.waits.fetches, scale, seen.costs, exposed_us)
+    if seen.facts is None or found is None or found.us < min_share * scale.step_us:
+        return None
     # The profiler adds nothing to what runs without ops, beside a device it is told on the profiled scale.
     recorded_us = found.us if exposed_us is None else found.us / scale.factor
-    return finding(found, facts, scale, workers, waits.where), 0.0 if found.by_epoch else recorded_us
+    return _finding(found, seen, seen.facts), 0.0 if found.by_epoch else recorded_us
 
 
 def drawing(
@@ -110,10 +93,9 @@ def _costliest(facts: Loader, costs: LineCosts | None) -> Source | None:
     return Source(facts.sampler_file, facts.sampler_lines[0][0], "__iter__", "function")
 
 
-def finding(found: Drawing, facts: Loader, scale: Scale, workers: int | None, loop: Source | None) -> Finding:
-    """The advice on a sampler that takes a material part of the step."""
+def _finding(found: Drawing, seen: Seen, facts: Loader) -> Finding:
     who = facts.sampler or "the sampler"
-    beside = f", even with {plural(workers, 'worker')}" if workers else ""
+    beside = f", even with {plural(seen.workers, 'worker')}" if seen.workers else ""
     when = "at the start of an epoch" if found.by_epoch else "one index at a time"
     how = "high: the time to draw the indices, minus the least that drawing all of them at once takes"
     if found.by_weight:
@@ -123,10 +105,10 @@ def finding(found: Drawing, facts: Loader, scale: Scale, workers: int | None, lo
     return Finding(
         message=(
             f"Drawing the indices of the next batch takes {time(found.us)} of each step "
-            f"({percent(found.us / scale.step_us)}) in the training process{beside}: {who} draws them {when}."
+            f"({percent(found.us / seen.step_us)}) in the training process{beside}: {who} draws them {when}."
         ),
-        saving=Saving(*found.range_us, "measured", how),
-        where=tuple(dict.fromkeys((*found.where, *((loop,) if loop else ())))),
+        saving=seen.price.of_us(*found.range_us, how),
+        where=tuple(dict.fromkeys((*found.where, *((seen.waits.where,) if seen.waits.where else ())))),
         facts={
             "sampler": facts.sampler,
             "sampler_us": facts.sampler_us,

@@ -7,40 +7,38 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.api import InputWaits, Loader, RankRecord, Replay, Saving, Scale, constant, edits
+from advisor.api import RankRecord, Saving, Scale, constant, edits
 
 from ..shared._words import plural
+from ._loader import Seen
 
 # Least share of the hidden wait that workers give back.
 _SEEN_RECOVERED = constant("loader.recovered_share").value
 
 
-def in_use(waits: InputWaits, facts: Loader | None) -> int | None:
-    """Workers in use; None where only their presence is known."""
-    if facts and facts.num_workers is not None:
-        return facts.num_workers
-    return 0 if waits.single_process else None
-
-
-def batch_us(waits: InputWaits, workers: int | None, step_us: float, facts: Loader | None) -> float | None:
-    """What one process needs to make the batches of a step, µs; None where nothing tells."""
-    if workers == 0:
-        return waits.us
-    if facts and facts.sample_us is not None and facts.batch_size:
-        return facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)
-    # Workers that the loop waits for are never idle: together they make one batch per step.
-    return workers * step_us if workers else None
-
-
-def that_keep_up(
-    waits: InputWaits, workers: int | None, wait_us: float, rest_us: float, facts: Loader | None
-) -> int | None:
+def that_keep_up(seen: Seen) -> int | None:
     """The workers that would keep up with the rest of the step; None where nothing tells."""
-    made_us = batch_us(waits, workers, wait_us + rest_us, facts)
+    made_us, rest_us = _batch_us(seen), _rest_us(seen)
     if made_us is None or rest_us <= 0:
         return None
     # One more than the average needs, or a single slow batch is waited for again.
     return math.ceil(made_us / rest_us) + 1
+
+
+def _rest_us(seen: Seen) -> float:
+    """The recorded step without the wait, µs."""
+    return max(seen.price.ops.steps.step_us - seen.wait_us, 0.0)
+
+
+def _batch_us(seen: Seen) -> float | None:
+    """What one process needs to make the batches of a step, µs; None where nothing tells."""
+    facts, workers = seen.facts, seen.workers
+    if workers == 0:
+        return seen.waits.us
+    if facts and facts.sample_us is not None and facts.batch_size:
+        return facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)
+    # Workers that the loop waits for are never idle: together they make one batch per step.
+    return workers * (seen.wait_us + _rest_us(seen)) if workers else None
 
 
 def free_cores(record: RankRecord | None) -> int | None:
@@ -74,37 +72,24 @@ def without_core_us(record: RankRecord | None, step_us: float) -> float:
     return min(vitals.loop_queued_us / vitals.timed_us, 1.0) * step_us
 
 
-def possible(workers: int | None, wanted: int | None, free: int | None, on_device: bool) -> int | None:
-    """Workers whose effect can be worked out: those that are wanted and have a core; None where that is not known."""
-    if workers == 0 and (free is None or free >= 1):
-        return min(free or 1, wanted or 1)
-    if wanted is not None and workers and free is not None and on_device and free > workers:
-        return min(free, wanted)
-    return None
+def saving(seen: Seen, wanted: int | None, free: int | None) -> Saving:
+    """The wait that workers take off the loop, as a range.
 
-
-def saving(
-    scale: Scale,
-    wait_us: float,
-    rest_us: float,
-    workers: int | None,
-    wanted: int | None,
-    free: int | None,
-    on_device: bool,
-) -> Saving:
-    """The wait that workers take off the loop, as a range."""
+    Replayed with so many workers as are wanted and have a core; where no number can be named, at most the whole wait.
+    """
+    scale, wait_us, rest_us, workers = seen.price.scale, seen.wait_us, _rest_us(seen), seen.workers
+    # Without a device the workers take cores from the training itself, so nothing is certain.
+    sure = _SEEN_RECOVERED if seen.on_device else 0.0
     if workers == 0 and (free is None or free >= 1):
         running = min(free or 1, wanted or 1)
         hidden = min(wait_us, wait_us - max(0.0, (wait_us / running) - rest_us))
-        # Without a device the workers take cores from the training itself, so nothing is certain.
-        low = hidden * _SEEN_RECOVERED if on_device else 0.0
         how = f"the wait, with {plural(running, 'worker')} loading during the step; low: as in a recorded pair"
-        return scale.saving(low, wait_us, how)
-    if wanted is not None and workers is not None and free is not None and on_device and free > workers:
+        return _replayed(seen, scale.saving(hidden * sure, wait_us, how), running)
+    if wanted is not None and workers and free is not None and seen.on_device and free > workers:
         running = min(free, wanted)
         left_us = max(0.0, (wait_us + rest_us) * workers / running - rest_us)
         how = f"the wait, with {plural(running, 'worker')} instead of {workers}"
-        return scale.saving(max(0.0, wait_us - left_us) * _SEEN_RECOVERED, wait_us, how)
+        return _replayed(seen, scale.saving(max(0.0, wait_us - left_us) * sure, wait_us, how), running)
     return scale.saving(0.0, wait_us, "at most the whole wait; how cheap a sample can become is not known")
 
 
@@ -117,22 +102,14 @@ def with_cores(modelled: Saving, record: RankRecord | None, scale: Scale) -> Sav
     return replace(modelled, high_us=min(modelled.high_us + more_us, scale.step_us), how=how)
 
 
-def replayed(
-    modelled: Saving,
-    replay: Replay | None,
-    waits: InputWaits,
-    workers: int | None,
-    possible: int | None,
-    on_device: bool,
-) -> Saving:
-    """The step replayed with the batches made beside it; as modelled where no number of workers can be named."""
-    if possible is None or workers is None or replay is None or replay.low_confidence:
+def _replayed(seen: Seen, modelled: Saving, running: int) -> Saving:
+    """The step replayed with the batches made beside it by so many workers."""
+    replay, fetches = seen.price.replay, np.array(seen.waits.rows, int)
+    if replay is None or replay.low_confidence:
         return modelled
-    fetches = np.array(waits.rows, int)
-    edit = edits.scale(fetches, workers / possible) if workers else edits.move(fetches, lanes=possible)
-    how = f"the step replayed with batches loaded by {plural(possible, 'worker')}; low: as in a recorded pair"
+    edit = edits.scale(fetches, seen.workers / running) if seen.workers else edits.move(fetches, lanes=running)
+    how = f"the step replayed with batches loaded by {plural(running, 'worker')}; low: as in a recorded pair"
     found = replay.between([edit], [edit], how)
     high_us = min(found.high_us, modelled.high_us)
-    # Without a device the workers take cores from the training itself, so nothing is certain.
-    low_us = min(found.low_us * _SEEN_RECOVERED, high_us) if on_device else 0.0
+    low_us = min(found.low_us * _SEEN_RECOVERED, high_us) if seen.on_device else 0.0
     return replace(found, low_us=low_us, high_us=high_us)

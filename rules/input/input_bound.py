@@ -48,11 +48,10 @@ from advisor.api import (
     draw,
 )
 
-from ..shared import _batches
-from . import _iterator_recreated, _one_by_one, _sampler, _workers
-from ._costly_lines import costly_lines
-from ._cpu_loader import Seen, on_cpu, where_of
+from . import _iterator_recreated, _one_by_one, _sampler
+from ._cpu_loader import on_cpu
 from ._cpu_loader_examples import ON_CPU
+from ._loader import Seen
 from ._workers_advice import beside_the_step
 
 CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4"
@@ -71,47 +70,30 @@ def check(
     min_share: float = 0.005,  # one argument of the loader; 0.8 % is what four workers left in the recorded pair
     min_gain: float = 0.05,  # without a device: rewriting a dataset is work that less than 5 % does not justify
 ) -> Iterator[Finding]:
-    breakdown, scale, undilated = price.breakdown, price.scale, price.undilated
-    part = "idle_input" if breakdown.on_device else "input"
-    wait_us, share = breakdown.us(part), breakdown.share(part)
-    facts = loader.loader if loader else None
-    workers = _workers.in_use(waits, facts)
-    exposed_us = scale.scaled(wait_us) if breakdown.on_device else None
-    least = min_share if breakdown.on_device else min_gain
-    anew = None if breakdown.on_device else _iterator_recreated.advice(record, waits, costs, undilated, scale, least)
+    seen = Seen.of(price, waits, costs, loader, record)
+    least = min_share if seen.on_device else min_gain
+    anew = None if seen.on_device else _iterator_recreated.advice(seen, least)
     if anew:
         yield anew  # what an epoch costs that goes on can be told when it does
         return
-    drawn, drawn_us = _sampler.advice(facts, waits, scale, costs, workers, exposed_us, least)
+    drawn = _sampler.advice(seen, least)
     if drawn:
-        yield drawn
+        yield drawn[0]
         # Neither workers nor cheaper samples draw faster: the rest of the wait is for the others.
-        share, wait_us = share * max(1 - drawn_us / max(wait_us, 1.0), 0.0), max(wait_us - drawn_us, 0.0)
-    seen = Seen(breakdown.on_device, wait_us, share, workers, waits, facts, record)
-    if breakdown.on_device:
-        if not _made_at_once(seen, min_share):
-            yield beside_the_step(seen, price, (waits.where,) if waits.where else ())
-        return
-    costly = costly_lines(costs, waits, facts, undilated, scale) if workers == 0 else None
-    made = _batches.batch(facts, waits, price.ops.trace, price.ops.nesting)
-    if costly and made is not None:
-        costly = costly.within(made.us)
-    where = where_of(costs, waits, workers, undilated, costly, facts)
-    finding, ask = None, not _made_at_once(seen, min_share)
-    if made is not None:
-        waited = undilated.share(undilated.in_part("fetch", wait_us, python_us=wait_us))
-        finding = _one_by_one.advice(seen, made, scale, where)
-        ask = False
-        if finding is None:
-            finding, ask = on_cpu(seen, made, waited, scale, min_gain, where, costly)
-    if finding or ask:
-        yield finding or beside_the_step(seen, price, where, costly)
+        seen = seen.less(drawn[1])
+    found = _on_batches(seen, min_share, min_gain)
+    if found:
+        yield found
 
 
-def _made_at_once(seen: Seen, min_share: float) -> bool:
-    """No wait that matters, or batches that the loop makes in less time than it takes to get them from a worker."""
+def _on_batches(seen: Seen, min_share: float, min_gain: float) -> Finding | None:
+    """The advice on how batches are made: the first that fits, by what is known of them."""
+    if seen.made is not None:
+        return _one_by_one.advice(seen, seen.made) or on_cpu(seen, seen.made, min_gain)
+    # No wait that matters, or batches that the loop makes in less time than it takes to get them from a worker.
     cheap_us = _CHEAP_BATCH_US * max(seen.waits.fetches, 1.0)
-    return seen.share < min_share or (seen.workers == 0 and seen.waits.us < cheap_us)
+    at_once = seen.share < min_share or (seen.workers == 0 and seen.waits.us < cheap_us)
+    return None if at_once else beside_the_step(seen)
 
 
 _ON_GPU = """

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.torch
 
 data: Any = import_module("torch.utils.data")
 makers: Any = import_module("advisor.capture.inside.facts.dataset_functions")
-loader: Any = import_module("advisor.rules.input._cpu_loader")
+loader: Any = import_module("advisor.rules.input._loader")
 
 
 class Own(data.Dataset):  # type: ignore[misc]

@@ -12,7 +12,7 @@ from advisor.api import RankRecord, Saving, Source
 from advisor.capture.record import Vitals
 
 workers: Any = import_module("advisor.rules.input._workers")
-loader: Any = import_module("advisor.rules.input._cpu_loader")
+loader: Any = import_module("advisor.rules.input._loader")
 
 
 def record(timed_us: float | None, queued_us: float | None) -> RankRecord:

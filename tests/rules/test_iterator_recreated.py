@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from advisor.api import RankRecord, Source
+from advisor.api import Price, RankRecord, Source
 from advisor.capture.record import Loader
 
 anew: Any = import_module("advisor.rules.input._iterator_recreated")
@@ -50,8 +50,13 @@ WAITS: Any = SimpleNamespace(asked_at=(Source("train.py", 47), Source("train.py"
 LINES = costs((47, 100.0, 20.0), (48, 4_400.0, 800.0), (60, 5_000.0, 0.0))
 
 
+def seen(record: RankRecord | None, lines: Any) -> Any:
+    price = Price(None, None, SCALE, UNDILATED, None)  # type: ignore[arg-type]
+    return SimpleNamespace(price=price, record=record, costs=lines, waits=WAITS)
+
+
 def advice(*loaders: Loader, lines: Any = LINES, least: float = 0.05) -> Any:
-    return anew.advice(RankRecord(rank=0, loaders=list(loaders)), WAITS, lines, UNDILATED, SCALE, least)
+    return anew.advice(seen(RankRecord(rank=0, loaders=list(loaders)), lines), least)
 
 
 def test_it_is_said_where_most_is_asked_for_with_what_drawing_takes_at_least() -> None:
@@ -87,6 +92,6 @@ def test_what_costs_little_is_no_finding() -> None:
 
 
 def test_without_lines_nothing_is_said() -> None:
-    assert anew.advice(RankRecord(rank=0, loaders=[loader()]), WAITS, None, UNDILATED, SCALE, 0.05) is None
+    assert anew.advice(seen(RankRecord(rank=0, loaders=[loader()]), None), 0.05) is None
     assert advice(loader(), lines=costs((60, 400.0, 3000.0))) is None
-    assert anew.advice(None, WAITS, LINES, UNDILATED, SCALE, 0.05) is None
+    assert anew.advice(seen(None, LINES), 0.05) is None

@@ -1,0 +1,163 @@
+"""What is known of the loader that the training loop waits for: all that advice on it is chosen by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from advisor.api import (
+    Finding,
+    Fix,
+    InputWaits,
+    LineCosts,
+    Loader,
+    LoaderFacts,
+    Price,
+    RankRecord,
+    Saving,
+    Source,
+    Undilated,
+    dataclass,
+)
+
+from ..shared._batches import Batch, batch
+from ..shared._words import loader_call, percent, time
+from ._costly_lines import CostlyLines, costly_lines
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """The wait for batches, the loader that the loop waits for, and what is known of both.
+
+    wait_us   profiled µs per step that are left to explain;  share: of the step. Beside a device: while that is idle
+    workers   in use; None where only their presence is known
+    made      what a batch costs in the loop's own process, None where that is not known
+    costly    the lines that take most of that; None where there are none
+    where     the lines to look at, for most advice
+    """
+
+    price: Price
+    waits: InputWaits
+    costs: LineCosts | None
+    facts: Loader | None
+    record: RankRecord | None
+    wait_us: float
+    share: float
+    workers: int | None
+    made: Batch | None = None
+    costly: CostlyLines | None = None
+    where: tuple[Source, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        price: Price,
+        waits: InputWaits,
+        costs: LineCosts | None,
+        loader: LoaderFacts | None,
+        record: RankRecord | None,
+    ) -> Seen:
+        """What the trace and the record tell."""
+        part = "idle_input" if price.on_device else "input"
+        facts = loader.loader if loader else None
+        workers = _in_use(waits, facts)
+        wait_us, share = price.breakdown.us(part), price.breakdown.share(part)
+        seen = cls(price, waits, costs, facts, record, wait_us, share, workers)
+        if price.on_device:
+            return replace(seen, where=(waits.where,) if waits.where else ())
+        undilated = price.undilated
+        costly = costly_lines(costs, waits, facts, undilated, price.scale) if workers == 0 else None
+        made = batch(facts, waits, price.ops.trace, price.ops.nesting)
+        if costly and made is not None:
+            costly = costly.within(made.us)
+        where = where_of(costs, waits, workers, undilated, costly, facts)
+        return replace(seen, made=made, costly=costly, where=where)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it is a device that waits, not the loop alone."""
+        return self.price.on_device
+
+    @property
+    def step_us(self) -> float:
+        """The un-profiled step."""
+        return self.price.scale.step_us
+
+    def less(self, us: float) -> Seen:
+        """The same where so much of the wait is explained."""
+        share = self.share * max(1 - us / max(self.wait_us, 1.0), 0.0)
+        return replace(self, wait_us=max(self.wait_us - us, 0.0), share=share)
+
+    def waits_for(self, us: float, share: float, ending: str) -> str:
+        """'The training loop waits 1.2 ms of each step (5 %) for the next batch' and what follows."""
+        who = "The GPU" if self.on_device else "The training loop"
+        return f"{who} waits {time(us)} of each step ({percent(share)}) for the next batch{ending}"
+
+    def finding(
+        self,
+        message: str,
+        saving: Saving | None,
+        fix: Fix | None,
+        facts: dict[str, object],
+        claims: tuple[str, ...] = ("input",),
+    ) -> Finding:
+        """The finding, with the evidence that every finding about a loader shows."""
+        known = {
+            "wait_us": self.wait_us,
+            "fetch_us": self.waits.us,
+            "longest_fetch_us": self.waits.longest_us,
+            "workers": self.workers,
+            "sample_us": self.facts.sample_us if self.facts else None,
+        }
+        return Finding(message, saving=saving, where=self.where, facts=known | facts, fix=fix, claims=claims)
+
+
+def _in_use(waits: InputWaits, facts: Loader | None) -> int | None:
+    """Workers in use; None where only their presence is known."""
+    if facts and facts.num_workers is not None:
+        return facts.num_workers
+    return 0 if waits.single_process else None
+
+
+def keep_workers(facts: Loader | None, workers: int | None) -> Fix | None:
+    """Persistent workers, where there are workers that do not persist."""
+    if workers == 0 or (facts and facts.persistent_workers):
+        return None
+    return Fix(
+        "Set `persistent_workers=True` to keep the workers between epochs",
+        "exact",
+        loader_call(facts),
+        f"{loader_call(facts, persistent_workers=True)}  # created once, before the loop over the epochs",
+    )
+
+
+def where_of(
+    costs: LineCosts | None,
+    waits: InputWaits,
+    workers: int | None,
+    undilated: Undilated,
+    costly: CostlyLines | None = None,
+    facts: Loader | None = None,
+) -> tuple[Source, ...]:
+    """The lines that take most of the fetch in the loop's own process, then the line that fetches.
+
+    What recording the ops of a line took is left out: a line of many small ops looks longer than one that waits.
+    """
+    inside = list(costly.sources) if costly else []
+    if costs and workers == 0 and not inside:
+        row_us = next((part.row_us for part in undilated.parts if part.name == "fetch"), 0.0)
+        own = [line for line in costs.lines if not line.source.file.startswith("<") and line.parts.get("input")]
+        most = max(own, key=lambda line: line.parts["input"] - line.rows * row_us, default=None)
+        inside = [most.source] if most else []
+    loop = [waits.where] if waits.where and not waits.where.file.startswith("<") else []
+    # Of workers no line is known: after the line that waits for them stands the function that they spend their time in.
+    made = [] if inside else _made_by(facts)
+    return tuple({(line.file, line.line): line for line in [*inside, *loop, *made]}.values())
+
+
+def _made_by(facts: Loader | None) -> list[Source]:
+    """The script's function that takes most of a batch: the one that reads a sample, or puts them together."""
+    if facts is None or facts.sample_us is None:
+        return []
+    together = (facts.collate_us or 0.0) > facts.sample_us * (facts.batch_size or 1)
+    place = facts.collate_from if together else facts.sample_from
+    return [Source(*place, "function")] if place and not place[0].startswith("<") else []
