@@ -50,6 +50,11 @@ def scale(rows: Ints, factor: float) -> Edit:
     return Edit("scale", np.asarray(rows, np.int64), EMPTY, factor)
 
 
+def scale_time(spans: Intervals, factor: float) -> Edit:
+    """The loop's thread spends `factor` of its time in these stretches (absolute ns)."""
+    return Edit("scale", np.empty(0, np.int64), spans, factor)
+
+
 def substitute(rows: Ints, now_us: float, then_us: float) -> Edit:
     """The rows take what was measured elsewhere: `then_us` instead of `now_us`, both totals of the same rows."""
     return scale(rows, max(then_us, 0.0) / now_us if now_us > 0 else 1.0)

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import Events, Readers, backward_passes, constant, dataclass, dims_of, sizes
 
 from ._broadcast_origins import broadcast, originals
+from ._equivalent import Ints
 
-Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 Kind = Literal["cosine", "product", "square", "absolute", "norm"]
 # Ops that compare all pairs by themselves.

@@ -6,12 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from advisor.api import Events, dims_of, sizes
 
-Ints = npt.NDArray[np.int64]
+from ._equivalent import Ints
+
 Shape = tuple[int, ...]
 
 # Ops that make a larger tensor of the same numbers: by looking at them more than once, or by copying them.

@@ -6,47 +6,52 @@ from collections import defaultdict
 from dataclasses import field
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Lines, Links, Nesting, Source, Trace, backward_of, dataclass, dims_of, sizes
+from advisor.api import Category, StepOps, Trace, backward_of, dataclass, dims_of, sizes
+
+from ._equivalent import Ints, rows_of
 
 _PRODUCTS = ("aten::linear", "aten::t", "aten::mm", "aten::matmul", "aten::addmm")
 
 
 @dataclass(slots=True)
 class Table:
-    """One embedding table: rows and calls of its look-ups, and the rows of the trace that its dense gradient causes."""
+    """One embedding table: its look-ups, and the rows of the trace that its dense gradient causes.
+
+    looked_up  rows of the table that are looked up
+    calls      rows of the trace that look up
+    """
 
     looked_up: int = 0
-    calls: int = 0
-    where: Source | None = None
-    rows: list[int] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+    rows: set[int] = field(default_factory=set)
 
 
-def tables_of(trace: Trace, lines: Lines, nesting: Nesting, links: Links) -> dict[tuple[int, int], Table]:
+def tables_of(ops: StepOps) -> dict[tuple[int, int], Table]:
     """Tables by shape, each with the rows that write its dense gradient and update all of it."""
-    events = trace.events
-    inside = links.inside
-    dense = set(nesting.outer_op[events.exactly("aten::embedding_dense_backward")].tolist())
+    events, inside = ops.events, ops.links.inside
+    dense = set(ops.nesting.outer_op[events.exactly("aten::embedding_dense_backward")].tolist())
     tables: dict[tuple[int, int], Table] = defaultdict(Table)
     for row in np.flatnonzero(events.exactly("aten::embedding") & inside).tolist():
         dims = dims_of(events, row)
         shape, indices = sizes(dims, 0), sizes(dims, 1)
         if len(shape) != 2:
             continue
-        nodes = backward_of(events, np.array([row], np.int64))
+        nodes = backward_of(events, rows_of(row))
         if not dense & set(nodes.tolist()):
             continue
         table = tables[shape[0], shape[1]]
         table.looked_up += int(np.prod(indices)) if indices else 1
-        table.calls += 1
-        table.where = table.where or lines.where_op(row)
-        table.rows += [int(node) for node in nodes if inside[node]]
+        table.calls.append(row)
+        table.rows |= {node for node in nodes.tolist() if inside[node]}
     if tables:
         # An output layer that shares its weights with a table has a gradient of all rows in any case.
-        for shape in _multiplied(trace) & set(tables):
+        for shape in _multiplied(ops.trace) & set(tables):
             del tables[shape]
-        _add_updates(trace, nesting, inside, tables)
+        for row in _updates(ops).tolist():
+            shape = sizes(dims_of(events, row), 0)
+            if len(shape) == 2 and (shape[0], shape[1]) in tables:
+                tables[shape[0], shape[1]].rows.add(row)
     return dict(tables)
 
 
@@ -64,19 +69,13 @@ def _multiplied(trace: Trace) -> set[tuple[int, int]]:
     return shapes
 
 
-def _add_updates(
-    trace: Trace,
-    nesting: Nesting,
-    inside: npt.NDArray[np.bool_],
-    tables: dict[tuple[int, int], Table],
-) -> None:
-    """The optimizer's ops whose first tensor is a table; ops on lists of tensors cannot be split and stay out."""
-    events = trace.events
-    updating = nesting.ancestor(
+def _updates(ops: StepOps) -> Ints:
+    """The optimizer's ops; those on lists of tensors cannot be split among tables."""
+    events = ops.events
+    updating = ops.nesting.ancestor(
         events.of(Category.ANNOTATION) & events.named("Optimizer.step#", "Optimizer.zero_grad#")
     )
-    outermost = nesting.outermost
-    for row in np.flatnonzero(events.of(Category.CPU_OP) & outermost & inside & (updating >= 0)).tolist():
-        shape = sizes(dims_of(events, row), 0)
-        if len(shape) == 2 and (shape[0], shape[1]) in tables:
-            tables[shape[0], shape[1]].rows.append(row)
+    found: Ints = np.flatnonzero(
+        events.of(Category.CPU_OP) & ops.nesting.outermost & ops.links.inside & (updating >= 0)
+    )
+    return found

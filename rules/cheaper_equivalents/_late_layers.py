@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import Events, Readers, constant, dataclass, dims_of, nodes_of, sizes
 
+from ._equivalent import Ints, rows_of
 from ._projections import (
     LEAST_GROWTH,
     PROJECTIONS,
@@ -21,7 +21,6 @@ from ._projections import (
     projection,
 )
 
-Ints = npt.NDArray[np.int64]
 Kind = Literal["enlarged", "joined"]
 # What is left of a layer that comes before an enlargement takes so many times its share.
 _LEFT = constant("share.late_layer").value
@@ -102,17 +101,17 @@ def _joined(events: Events, ops: Ints, row: int, layer: Projection, each: list[O
     left = sum(one.width / one.growth for one in again) / width + alone / width
     parts = [
         (_both(events, ops, layer.row), 1 - min(left + (left - alone / width), 1.0), 1 - left),
-        (np.array([row], np.int64), 1 - stays - _ADDS * added, 1 - stays - added),
-        (nodes_of(events, ops, np.array([row], np.int64)), 1 - stays, 1 - stays),
+        (rows_of(row), 1 - stays - _ADDS * added, 1 - stays - added),
+        (nodes_of(events, ops, rows_of(row)), 1 - stays, 1 - stays),
     ]
     for one in again:
-        behind = nodes_of(events, ops, np.array(one.rows, np.int64)) if one.rows else np.empty(0, np.int64)
-        made = np.array([each for each in one.rows if events.text(each) == "aten::repeat"], np.int64)
+        behind = nodes_of(events, ops, rows_of(*one.rows)) if one.rows else np.empty(0, np.int64)
+        made = rows_of(*(each for each in one.rows if events.text(each) == "aten::repeat"))
         parts += [(behind, 1 - layer.after / one.width, 1 - layer.after / one.width), (made, 1.0, 1.0)]
     return LateLayer("joined", layer, (row, layer.row), tuple(parts), groups - 1, max(one.growth for one in again))
 
 
 def _both(events: Events, ops: Ints, row: int) -> Ints:
     """The op and its nodes of the backward pass."""
-    rows = np.array([row], np.int64)
+    rows = rows_of(row)
     return np.concatenate((rows, nodes_of(events, ops, rows)))

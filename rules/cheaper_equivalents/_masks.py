@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import (
-    Category,
-    Mask,
-    Price,
-    Saving,
-    StepOps,
-    backward_of,
-    constant,
-    dims_of,
-    dtypes_of,
-    sizes,
-)
+from advisor.api import Category, Mask, StepOps, backward_of, constant, dims_of, dtypes_of, sizes
 
-Ints = npt.NDArray[np.int64]
+from ._equivalent import Equivalent, Ints
+
 FLASH_ON_CPU = "aten::_scaled_dot_product_flash_attention_for_cpu"
 # The kernel of a CPU takes 256 rows at a time from 768 tokens on, and what they see in blocks of 512 tokens.
 _ROWS, _BLOCK = 256, 512
@@ -31,27 +20,22 @@ _COMBINED = (
 )
 
 
-def on_cpu(
-    recorded: StepOps,
-    price: Price,
-    rows: Ints,
-    tokens: int,
-) -> tuple[Saving, float]:
-    """What the flag gives back on a CPU, and what these calls and their backward pass take, profiled µs per step."""
-    events, nesting = recorded.events, recorded.nesting
-    ahead = np.flatnonzero(events.exactly(FLASH_ON_CPU) & np.isin(nesting.parent, rows))
-    calls = nesting.parent[ahead]
+def on_cpu(ops: StepOps, rows: Ints, kept: float) -> Equivalent:
+    """What the flag gives back on a CPU of these calls and their backward pass. kept: share of the scores."""
+    events, parent = ops.events, ops.nesting.parent
+    ahead = np.flatnonzero(events.exactly(FLASH_ON_CPU) & np.isin(parent, rows))
+    calls = parent[ahead]
     # Beside the kernel lies what turns a mask of flags into one of numbers: a call without a mask has none of it.
-    beside = events.of(Category.CPU_OP) & np.isin(nesting.parent, calls)
+    beside = events.of(Category.CPU_OP) & np.isin(parent, calls)
     beside[ahead] = False
-    beside_us = recorded.us(np.flatnonzero(beside))
     fused = np.concatenate((ahead, backward_of(events, calls)))
-    fused_us = recorded.us(fused)
-    kept = kept_on_cpu(tokens)
-    low_us, high_us = (beside_us + fused_us * (1 - left) for left in (kept, kept * _NO_MASK))
-    how = "low: no fully masked blocks of scores, no conversion of the mask's dtype; high: plus no reads of the mask"
-    saving = price.long_ops((low_us, high_us), ("forward", "backward"), how)
-    return saving, fused_us + beside_us
+    return Equivalent(
+        parts=((np.flatnonzero(beside), 1.0, 1.0), (fused, 1 - kept, 1 - kept * _NO_MASK)),
+        how="low: no fully masked blocks of scores, no conversion of the mask's dtype; high: plus no reads of the mask",
+        claims=("forward", "backward"),
+        ops="long",
+        shown=rows,
+    )
 
 
 def kept_on_cpu(tokens: int) -> float:

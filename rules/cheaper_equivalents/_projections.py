@@ -6,14 +6,11 @@ import json
 import math
 from collections.abc import Iterator
 
-import numpy as np
-import numpy.typing as npt
-
 from advisor.api import Events, Readers, dataclass, dims_of, sizes
 
 from ._broadcast_origins import COPIES, LOOKS, is_enlarged
+from ._equivalent import Ints
 
-Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 
 _LINEAR = "aten::linear"

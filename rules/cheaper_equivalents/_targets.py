@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from advisor.api import Events, Readers, backward_of, backward_passes, constant, dataclass, dims_of, nodes_of, sizes
 
-Ints = npt.NDArray[np.int64]
+from ._equivalent import Ints, rows_of
+
 Shape = tuple[int, ...]
 
 
@@ -203,7 +204,7 @@ def _is_empty(events: Events, row: int) -> bool:
 
 def _nodes(events: Events, ops: Ints, rows: tuple[int, ...]) -> tuple[int, ...]:
     """The nodes of the backward pass that these ops recorded, a log-softmax's left out."""
-    every = np.array(rows, np.int64)
+    every = rows_of(*rows)
     own = np.isin(every, ops)
     nodes = np.union1d(nodes_of(events, ops, every[own]), backward_of(events, every[~own]))
     return tuple(row for row in nodes.tolist() if "SoftmaxBackward" not in events.text(row))

@@ -28,80 +28,53 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    Readers,
-    Scale,
-    StepOps,
-    Steps,
-    draw,
-    edits,
-    nodes_of,
-)
+from advisor.api import BACKWARD, FORWARD, GEMM, Ev, Example, Finding, Fix, Lines, Price, Readers, draw, nodes_of
 
-from ..shared._places import first_line, place
-from ..shared._words import count, percent, time
+from ..shared._words import count
 from ._all_pairs import Kind, all_pairs, instead_us
+from ._equivalent import Equivalent, rows_of, whole, worth
 
 CONFIRMED = "measured pair on a CPU: cosines of all pairs of a batch by broadcasting against a matrix multiplication"
 
-Ints = npt.NDArray[np.int64]
+_HOW = (
+    "these ops and their backward pass, minus a matrix multiplication, relative to an elementwise op as measured for "
+    "seven sizes on a CPU"
+)
 
 
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     readers: Readers | None,
     *,
     min_share: float = 0.03,  # one line to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events, ops = recorded.events, recorded.outermost
-    found = list(all_pairs(events, ops, readers))
+    events, ops, steps = price.ops.events, price.ops.outermost, price.ops.steps
+    found = sorted(all_pairs(events, ops, readers), key=lambda one: -math.prod(one.shape))
     if not found:
         return
-    backward = [nodes_of(events, ops, np.array(one.rows, np.int64)) for one in found]
-    rows = np.unique(np.concatenate([*(np.array(one.rows, np.int64) for one in found), *backward]))
-    claims, spent_us, gone = price.claims("forward", "backward", "other_ops"), price.spent_us(rows), edits.remove(rows)
-    if price.on_device:
-        how = "low: nothing, as it was not measured on a device; high: all of the comparisons"
-        saving = price.saving([], [gone], claims, how)
-    else:
-        how = "these ops and their backward pass, minus a matrix multiplication, relative to an elementwise op as "
-        how += "measured for seven sizes on a CPU"
-        instead = [instead_us(events, one, bool(len(nodes))) for one, nodes in zip(found, backward, strict=True)]
-        least_us, most_us = (scale.factor * sum(ends) / steps.count for ends in zip(*instead, strict=True))
-        saving = price.divided([gone], [gone], claims, how, instead_us=(least_us, most_us))
-    if saving.high_us < min_share * scale.step_us:
-        return
-    largest = max(found, key=lambda one: math.prod(one.shape))
-    firsts = [one.rows[0] for one in sorted(found, key=lambda one: -math.prod(one.shape))]
-    where = first_line(lines, np.array(firsts, np.int64)) if lines else None
-    yield Finding(
-        message=(
-            f"{count(largest.pairs)} pairs of {count(largest.width)} numbers are compared{place(where)} through an "
-            f"intermediate tensor of {count(math.prod(largest.shape))}: {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)}), backward pass included."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"comparisons": len(found) / steps.count, "numbers": math.prod(largest.shape), "spent_us": spent_us},
-        fix=_FIXES[largest.kind],
-        claims=claims,
-        at_most="low" if price.on_device else "high",  # what a device takes for the product nobody has timed
+    largest, backward = found[0], [nodes_of(events, ops, rows_of(*one.rows)) for one in found]
+    instead = [instead_us(events, one, bool(len(nodes))) for one, nodes in zip(found, backward, strict=True)]
+    least_us, most_us = (price.scale.factor * sum(ends) / steps.count for ends in zip(*instead, strict=True))
+    one = Equivalent(
+        parts=whole(np.unique(np.concatenate([*(rows_of(*one.rows) for one in found), *backward]))),
+        how=_HOW,
+        instead_us=(least_us, most_us),
+        timed_on_device=False,
+        shown=rows_of(*(one.rows[0] for one in found)),
     )
+    if known := worth(price, lines, one, min_share):
+        yield known.finding(
+            f"{count(largest.pairs)} pairs of {count(largest.width)} numbers are compared{known.at} through an "
+            f"intermediate tensor of {count(math.prod(largest.shape))}: {known.spent}, backward pass included.",
+            {
+                "comparisons": len(found) / steps.count,
+                "numbers": math.prod(largest.shape),
+                "spent_us": known.spent_us,
+            },
+            _FIXES[largest.kind],
+        )
 
 
 _DISTANCE = "distance = torch.cdist(x, y)"

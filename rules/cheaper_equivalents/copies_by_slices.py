@@ -26,7 +26,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     OPTIMIZER,
@@ -37,23 +36,18 @@ from advisor.api import (
     Fix,
     Lines,
     Price,
-    Scale,
-    StepOps,
-    Steps,
     backward_passes,
     dataclass,
     dims_of,
     draw,
-    edits,
     sizes,
 )
 
-from ..shared._places import first_line, place
-from ..shared._words import percent, plural, time
+from ..shared._words import plural
+from ._equivalent import Equivalent, Ints, rows_of, worth
 
 CONFIRMED = "measured pair on a CPU: scores of a decoder, written word by word into a tensor against stacked at the end"
 
-Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 _WRITE = "torch::autograd::CopySlices"
 # A write that does not read what stood there.
@@ -76,56 +70,45 @@ class _Table:
     copies: tuple[int, ...]
 
 
+_HOW = (
+    "low: each node takes as long as the fastest of the copies, into memory that is already mapped; high: as long as "
+    "it took, much of it into newly allocated memory"
+)
+_FIX = Fix(
+    "Collect the results in a list and call `torch.stack` once",
+    "exact",
+    "outputs = torch.zeros(batch, length, words)\nfor t in range(length):\n    outputs[:, t] = scores",
+    "outputs = []\nfor t in range(length):\n    outputs.append(scores)\noutputs = torch.stack(outputs, 1)",
+)
+
+
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # a list in place of a table: below 3 % of the step the gain is within the noise
 ) -> Iterator[Finding]:
-    tables = [
-        table
-        for one in backward_passes.passes(recorded.trace, steps, recorded.nesting)
-        for table in _tables(recorded.events, one.nodes)
-        if _is_filled(table)
-    ]
+    ops, events = price.ops, price.ops.events
+    passes = backward_passes.passes(ops.trace, ops.steps, ops.nesting)
+    tables = [table for one in passes for table in _tables(events, one.nodes) if _is_filled(table)]
     if not tables:
         return
-    events = recorded.events
-    calls = np.array([row for table in tables for row in table.calls], np.int64)
-    claims, spent_us = price.claims("backward"), price.spent_us(calls)
+    calls = rows_of(*(row for table in tables for row in table.calls))
     quick, how = 1.0, "what the backward nodes of these writes launch"
     if not price.on_device:
-        quick_ns = sum(_quickest_ns(events, table) * len(table.calls) for table in tables)
-        quick = min(quick_ns / int(events.dur_ns[calls].sum()), 1.0)
-        how = "low: each node takes as long as the fastest of the copies, into memory that is already mapped; "
-        how += "high: as long as it took, much of it into newly allocated memory"
-    saving = price.divided([edits.scale(calls, 1 - quick)], [edits.remove(calls)], claims, how)
-    if saving.high_us < min_share * scale.step_us:
-        return
-    largest = max(tables, key=lambda one: len(one.calls) * math.prod(one.shape))
-    writes = len(calls) / steps.count
-    where = first_line(lines, _writers(events, calls)) if lines else None
-    yield Finding(
-        message=(
-            f"{plural(round(writes), 'write')} a step{place(where)} into parts of a tensor of "
+        quick_ns = sum(int(events.dur_ns[list(table.copies)].min()) * len(table.calls) for table in tables)
+        quick, how = min(quick_ns / int(events.dur_ns[calls].sum()), 1.0), _HOW
+    one = Equivalent(parts=((calls, quick, 1.0),), how=how, claims=("backward",), shown=_writers(events, calls))
+    if known := worth(price, lines, one, min_share):
+        largest = max(tables, key=lambda one: len(one.calls) * math.prod(one.shape))
+        writes = len(calls) / ops.steps.count
+        yield known.finding(
+            f"{plural(round(writes), 'write')} a step{known.at} into parts of a tensor of "
             f"{' x '.join(f'{one:,}' for one in largest.shape)} numbers make the backward pass copy its whole gradient "
-            f"each time: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"writes": writes, "numbers": math.prod(largest.shape)},
-        fix=Fix(
-            "Collect the results in a list and call `torch.stack` once",
-            "exact",
-            "outputs = torch.zeros(batch, length, words)\nfor t in range(length):\n    outputs[:, t] = scores",
-            "outputs = []\nfor t in range(length):\n    outputs.append(scores)\noutputs = torch.stack(outputs, 1)",
-        ),
-        claims=claims,
-        at_most="medium" if price.on_device else "high",  # no device has confirmed it
-    )
+            f"each time: {known.spent}.",
+            {"writes": writes, "numbers": math.prod(largest.shape)},
+            _FIX,
+        )
 
 
 def _tables(events: Events, nodes: Sequence[int]) -> Iterator[_Table]:
@@ -147,10 +130,6 @@ def _tables(events: Events, nodes: Sequence[int]) -> Iterator[_Table]:
 def _is_filled(table: _Table) -> bool:
     """Whether several writes share the tensor among them, none over another."""
     return len(table.calls) >= _LEAST and len(table.calls) * math.prod(table.part) <= math.prod(table.shape)
-
-
-def _quickest_ns(events: Events, table: _Table) -> int:
-    return int(events.dur_ns[list(table.copies)].min())
 
 
 def _writers(events: Events, calls: Ints) -> Ints:

@@ -22,6 +22,7 @@ order, so results differ in the last digits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,18 +38,16 @@ from advisor.api import (
     Lines,
     Price,
     RankRecord,
-    Scale,
     SparseProduct,
     StepOps,
-    Steps,
     constant,
     dims_of,
     draw,
     sizes,
 )
 
-from ..shared._places import first_line, place
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
+from ._equivalent import Equivalent, rows_of, whole, worth
 
 CONFIRMED = "measured pair on a CPU: a graph network on a dense adjacency matrix against a sparse one"
 
@@ -62,53 +61,49 @@ _Row = tuple[int, SparseProduct, bool]
 _Factors = tuple[tuple[int, ...], tuple[int, ...]]
 
 
+_HOW = (
+    "these multiplications minus the same ones with the sparse matrix, as timed in this run; low: with half as much "
+    "again for overhead; high: plus what the dense matrix evicts from the caches"
+)
+_FIX = Fix(
+    "Store the matrix as a sparse tensor",
+    "numerics",
+    "adjacency = torch.zeros(nodes, nodes)\nadjacency[target, source] = weight\nx = adjacency @ x",
+    "adjacency = torch.sparse_coo_tensor(torch.stack([target, source]), weight, (nodes, nodes)).coalesce()\n"
+    "x = torch.sparse.mm(adjacency, x)",
+)
+
+
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines,
     record: RankRecord,
     *,
     min_share: float = 0.05,  # the matrix needs another format and other calls, which less does not justify
 ) -> Iterator[Finding]:
-    found = list(_rows(recorded, record.sparse_products))
+    found = list(_rows(price.ops, record.sparse_products))
     if not found:
         return
-    rows = np.array([row for row, _, _ in found], np.int64)
-    claims = price.claims("forward", "backward", "other_ops")
-    dense_us = min(price.spent_us(rows), price.measured_us(claims))
-    saving, sparse_us = None, _sparse_us(found, steps)
-    if not price.on_device and sparse_us is not None:
-        how = (
-            "these multiplications minus the same ones with the sparse matrix, as timed in this run; low: with half as "
-            "much again for overhead; high: plus what the dense matrix evicts from the caches"
-        )
-        instead_us = sparse_us, _AROUND * sparse_us
-        saving = price.refilled(price.long_ops((dense_us, dense_us), claims, how, instead_us=instead_us))
-    if (saving.high_us if saving else scale.scaled(dense_us)) < min_share * scale.step_us:
-        return
-    largest = max((one for _, one, _ in found), key=lambda one: one.rows * one.columns)
-    where = first_line(lines, np.array([row for row, _, backward in found if not backward] or rows[:1], np.int64))
-    yield Finding(
-        message=(
-            f"{plural(len(found) / steps.count, 'matrix multiplication')} per step{place(where)} with a dense matrix "
-            f"of {largest.rows:,} x {largest.columns:,} numbers, of which {percent(largest.filled)} are not zero: "
-            f"{time(scale.scaled(dense_us))} of each step ({percent(dense_us / steps.step_us)})."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"products": len(found) / steps.count, "dense_us": dense_us, "filled": largest.filled},
-        fix=Fix(
-            "Store the matrix as a sparse tensor",
-            "numerics",
-            "adjacency = torch.zeros(nodes, nodes)\nadjacency[target, source] = weight\nx = adjacency @ x",
-            "adjacency = torch.sparse_coo_tensor(torch.stack([target, source]), weight, (nodes, nodes)).coalesce()\n"
-            "x = torch.sparse.mm(adjacency, x)",
-        ),
-        claims=claims,
-        at_most="low" if price.on_device else "high",  # what a device takes for a sparse product nobody has timed
+    rows, forward = [row for row, _, _ in found], [row for row, _, backward in found if not backward]
+    one = Equivalent(
+        parts=whole(rows_of(*rows)),
+        how=_HOW,
+        instead_us=_sparse_us(price, found),
+        ops="long",
+        timed_on_device=False,
+        evicts_bytes=math.inf,
+        shown=rows_of(*(forward or rows[:1])),
     )
+    if known := worth(price, lines, one, min_share):
+        largest = max((one for _, one, _ in found), key=lambda one: one.rows * one.columns)
+        products = len(found) / price.ops.steps.count
+        yield known.finding(
+            f"{plural(products, 'matrix multiplication')} per step{known.at} with a dense matrix "
+            f"of {largest.rows:,} x {largest.columns:,} numbers, of which {percent(largest.filled)} are not zero: "
+            f"{known.spent}.",
+            {"products": products, "dense_us": known.spent_us, "filled": largest.filled},
+            _FIX,
+        )
 
 
 def _rows(recorded: StepOps, known: list[SparseProduct]) -> Iterator[_Row]:
@@ -129,11 +124,14 @@ def _rows(recorded: StepOps, known: list[SparseProduct]) -> Iterator[_Row]:
             yield row, one, bool(backward[row])
 
 
-def _sparse_us(found: list[_Row], steps: Steps) -> float | None:
-    """What the sparse products take per step; None where one of them was not timed."""
+def _sparse_us(price: Price, found: list[_Row]) -> tuple[float, float] | None:
+    """(least, most) that the sparse products take per step; None where one of them was not timed, or on a device."""
     each = [one.sparse_backward_us if backward else one.sparse_us for _, one, backward in found]
     known = [us for us in each if us is not None]
-    return sum(known) / steps.count if len(known) == len(each) else None
+    if price.on_device or len(known) < len(each):
+        return None
+    sparse_us = sum(known) / price.ops.steps.count
+    return sparse_us, _AROUND * sparse_us
 
 
 def _mm(rows: int, columns: int, width: int, **args: Any) -> Ev:

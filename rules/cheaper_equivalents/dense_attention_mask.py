@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -44,23 +43,19 @@ from advisor.api import (
     Missing,
     Price,
     RankRecord,
-    Saving,
-    StepOps,
     backward_of,
     constant,
     dims_of,
     draw,
-    edits,
     sizes,
 )
 
-from ..shared._places import often, place
-from ..shared._words import percent, time
-from ._masks import FLASH_ON_CPU, is_causal, on_cpu
+from ..shared._places import often
+from ._equivalent import Equivalent, Ints, worth
+from ._masks import FLASH_ON_CPU, is_causal, kept_on_cpu, on_cpu
 
 CONFIRMED = "measured pair on a CPU: a causal mask of 1,024 tokens as a tensor against is_causal=True"
 
-Ints = npt.NDArray[np.int64]
 _ATTENTION = "aten::scaled_dot_product_attention"
 # Shorter sequences have few scores to leave out.
 _TOKENS, _TOKENS_ON_CPU = 512, 1024
@@ -68,8 +63,15 @@ _TOKENS, _TOKENS_ON_CPU = 512, 1024
 _SAVED = constant("device.mask_share").range[1]
 
 
+_FIX = Fix(
+    "Pass `is_causal=True` instead of a mask",
+    "numerics",
+    "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+    "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+)
+
+
 def check(
-    recorded: StepOps,
     price: Price,
     lines: Lines | None,
     device: Device,
@@ -77,55 +79,34 @@ def check(
     *,
     min_share: float = 0.03,  # of the step: one argument, but one has to know what the mask contains
 ) -> Iterator[Finding]:
-    steps, scale, on_device = recorded.steps, price.scale, price.on_device
-    masks = record.masks if record else []
-    if not device.measured and (on_device or not masks):
+    ops, events, masks = price.ops, price.ops.events, record.masks if record else []
+    if not device.measured and (price.on_device or not masks):
         raise Missing(device.why)
-    events = recorded.events
     if (events.dims < 0).all():
         raise Missing("the trace has no shapes; record with record_shapes=True, or capture with `advisor run`")
-    rows = _masked(events, recorded.links, _TOKENS if on_device else _TOKENS_ON_CPU)
+    rows = _masked(events, ops.links, _TOKENS if price.on_device else _TOKENS_ON_CPU)
     if not len(rows):
         return
     tokens = sizes(dims_of(events, int(rows[0])), 0)[-2]
-    known = is_causal(masks, tokens, recorded, rows)
-    if on_device:
-        saving, spent_us = _on_device(recorded, price, rows)
+    known = is_causal(masks, tokens, ops, rows)
+    if price.on_device:
+        how = "high: half of the scores are skipped, as a causal mask removes them; low: nothing, for any other mask"
+        launched = ops.launched(np.concatenate((rows, backward_of(events, rows))))
+        one = Equivalent(parts=((launched, 0.0, _SAVED),), how=how, ops="replayed", shown=rows)
     elif known:
         rows = rows[events.dims[rows] == events.dims[rows[0]]]
-        saving, spent_us = on_cpu(recorded, price, rows, tokens)
+        one = on_cpu(ops, rows, kept_on_cpu(tokens))
     else:
         return
-    if saving.high_us < min_share * scale.step_us:
-        return
-    where = lines.where_op(int(rows[0])) if lines else None
-    yield Finding(
-        message=(
-            f"Attention gets a mask of {tokens:,} x {tokens:,} as a tensor {often(len(rows) / steps.count)}"
-            f"{place(where)}, and takes {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)}); {'the mask' if known else 'if the mask'} is causal, "
-            f"{'so' if known else ''}{' ' if known else ''}`is_causal=True` can replace it."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"calls": len(rows) / steps.count, "tokens": tokens, "attention_us": spent_us, "causal": known or None},
-        fix=Fix(
-            "Pass `is_causal=True` instead of a mask",
-            "numerics",
-            "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
-            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
-        ),
-        claims=price.claims("forward", "backward"),
-        at_most="medium" if on_device else "high",  # what a kernel with the flag takes there is not known
-    )
-
-
-def _on_device(recorded: StepOps, price: Price, rows: Ints) -> tuple[Saving, float]:
-    """What the flag gives back on a device, and what these calls and their backward pass take there, µs per step."""
-    both = np.concatenate((rows, backward_of(recorded.events, rows)))
-    how = "high: half of the scores are skipped, as a causal mask removes them; low: nothing, for any other mask"
-    less = edits.scale(recorded.launched(both), 1 - _SAVED)
-    return price.saving([], [less], price.claims(), how), price.spent_us(both)
+    if found := worth(price, lines, one, min_share):
+        calls = len(rows) / ops.steps.count
+        yield found.finding(
+            f"Attention gets a mask of {tokens:,} x {tokens:,} as a tensor {often(calls)}{found.at}, and takes "
+            f"{found.spent}; {'the mask is causal, so ' if known else 'if the mask is causal, '}`is_causal=True` can "
+            "replace it.",
+            {"calls": calls, "tokens": tokens, "attention_us": found.spent_us, "causal": known or None},
+            _FIX,
+        )
 
 
 def _masked(events: Events, links: Links, least: int) -> Ints:

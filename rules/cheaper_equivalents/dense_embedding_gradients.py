@@ -22,10 +22,8 @@ are not defined for rows that do not occur. `DistributedDataParallel` reduces sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-
-import numpy as np
+import math
+from collections.abc import Iterator, Sequence
 
 from advisor.api import (
     BACKWARD,
@@ -39,19 +37,13 @@ from advisor.api import (
     Lines,
     OptimizerFacts,
     Price,
-    Saving,
-    StepOps,
-    Steps,
-    Trace,
     constant,
     draw,
-    edits,
-    refill_us,
 )
 
-from ..shared._places import place
-from ..shared._words import count, percent, time
+from ..shared._words import count
 from ._embedding_tables import Table, tables_of
+from ._equivalent import Equivalent, rows_of, worth
 
 CONFIRMED = "measured pair on a CPU: 200,000 rows with SGD, dense against sparse gradients"
 
@@ -74,7 +66,6 @@ _KNOWN = (
 
 
 def check(
-    recorded: StepOps,
     price: Price,
     lines: Lines,
     facts: OptimizerFacts | None,
@@ -82,65 +73,60 @@ def check(
     min_share: float = 0.03,  # the optimizer may have to change, which less than 3 % of the step does not justify
     max_touched: float = 0.1,  # a sparse row costs several times a dense one, so above a tenth nothing is sure
 ) -> Iterator[Finding]:
-    steps, scale = recorded.steps, price.scale
-    names = [one.name for one in facts.optimizers] if facts else _optimizers(recorded.trace)
-    for (height, width), table in tables_of(recorded.trace, lines, recorded.nesting, recorded.links).items():
-        touched = table.looked_up / steps.count / height
-        if touched > max_touched or not table.rows:
+    names = [one.name for one in facts.optimizers] if facts else _optimizers(price.ops.events.names)
+    for (height, width), table in tables_of(price.ops).items():
+        looked_up = table.looked_up / price.ops.steps.count
+        if looked_up / height > max_touched or not table.rows:
             continue
-        rows = np.array(sorted(set(table.rows)), np.int64)
-        claims, spent_us = price.claims("backward", "optimizer"), price.spent_us(rows)
-        instead = None if price.on_device else _instead_us(table, width, names, steps)
-        least = 1.0 if instead else min((_LEAST.get(name, 0.0) for name in names), default=0.0)
-        how = _KNOWN if instead else _MEASURED
-        less, gone = edits.scale(rows, 1 - least), edits.remove(rows)
-        saving = price.saving([less], [gone], claims, how, instead_us=instead or (0.0, 0.0))
-        if instead:
-            saving = _with_memory(saving, height * width, price)
-        if saving.high_us < min_share * scale.step_us:
-            continue
-        yield Finding(
-            message=(
-                f"A step looks up at most {count(table.looked_up / steps.count)} of the {count(height)} rows of an "
-                f"embedding{place(table.where)}, but computes and applies a gradient of all rows: "
-                f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
-            ),
-            saving=saving,
-            where=(table.where,) if table.where else (),
-            facts={"rows": height, "width": width, "touched_share": touched, "dense_us": spent_us},
-            fix=_fix(height, width, names),
-            claims=claims,
-            at_most="medium" if _needs_other_optimizer(names) else "high",
-        )
+        if found := worth(price, lines, _equivalent(price, table, height * width, width, names), min_share):
+            yield found.finding(
+                f"A step looks up at most {count(looked_up)} of the {count(height)} rows of an embedding{found.at}, "
+                f"but computes and applies a gradient of all rows: {found.spent}.",
+                {
+                    "rows": height,
+                    "width": width,
+                    "touched_share": looked_up / height,
+                    "dense_us": found.spent_us,
+                },
+                _fix(height, width, names),
+            )
 
 
-def _instead_us(table: Table, width: int, names: list[str], steps: Steps) -> tuple[float, float] | None:
-    """(least, most) that sparse gradients of the rows looked up take, un-profiled µs per step; None where not known."""
-    if not names or any(name not in _CALL_US for name in names):
-        return None
-    calls, numbers = table.calls / steps.count, table.looked_up / steps.count * width
+def _equivalent(price: Price, table: Table, numbers: int, width: int, names: list[str]) -> Equivalent:
+    """Sparse gradients of a table of so many numbers; what these take instead is known of some optimizers, on a CPU."""
+    known = bool(names) and all(name in _CALL_US for name in names) and not price.on_device
+    # Giving so much memory back takes the loop time in no op, and less while the profiler keeps its own memory there.
+    rest = [part.plain_us - part.recorded_us for part in price.undilated.parts if part.name == "rest"]
+    least = 1.0 if known else min((_LEAST.get(name, 0.0) for name in names), default=0.0)
+    return Equivalent(
+        parts=((rows_of(*sorted(table.rows)), least, 1.0),),
+        how=_KNOWN if known else _MEASURED,
+        claims=("backward", "optimizer"),
+        instead_us=_instead_us(table, width, names, price.ops.steps.count) if known else (0.0, 0.0),
+        ops="replayed",
+        evicts_bytes=math.inf if known and numbers >= _CACHED else 0.0,
+        also_us=sum(max(us, 0.0) for us in rest) if known else 0.0,
+        shown=rows_of(*table.calls),
+        at_most="medium" if _needs_other_optimizer(names) else "high",
+    )
+
+
+def _instead_us(table: Table, width: int, names: list[str], steps: int) -> tuple[float, float]:
+    """(least, most) that sparse gradients of the rows looked up take, un-profiled µs per step."""
+    calls, numbers = len(table.calls) / steps, table.looked_up / steps * width
     ends = [
         max(calls * _CALL_US[name][end] + numbers * _NUMBER_NS[name][end] / 1e3 for name in names) for end in (0, 1)
     ]
     return ends[0], ends[1]
 
 
-def _with_memory(saving: Saving, numbers: int, price: Price) -> Saving:
-    """The saving with a high end that holds what a gradient as large as the table does to memory."""
-    more_us = refill_us(price.scale.step_us - saving.high_us) if numbers >= _CACHED else 0.0
-    # Giving so much memory back takes the loop time in no op, and less while the profiler keeps its own memory there.
-    rest = [part for part in price.undilated.parts if part.name == "rest"]
-    more_us += sum(max(part.plain_us - part.recorded_us, 0.0) for part in rest)
-    return replace(saving, high_us=min(saving.high_us + more_us, price.scale.step_us))
-
-
 def _needs_other_optimizer(names: list[str]) -> bool:
     return not names or any(name not in ("SGD", "Adagrad") for name in names)
 
 
-def _optimizers(trace: Trace) -> list[str]:
+def _optimizers(names: Sequence[str]) -> list[str]:
     """Classes of the optimizers that stepped, as the trace names them."""
-    steps = {name for name in trace.events.names if name.startswith("Optimizer.step#")}
+    steps = {name for name in names if name.startswith("Optimizer.step#")}
     return sorted(name.removeprefix("Optimizer.step#").removesuffix(".step") for name in steps)
 
 

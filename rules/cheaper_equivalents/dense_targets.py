@@ -25,11 +25,8 @@ Sums are computed in another order, so results differ in the last digits; `kl_di
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -43,71 +40,74 @@ from advisor.api import (
     Lines,
     Price,
     Readers,
-    Saving,
-    Scale,
-    StepOps,
-    Steps,
     constant,
     draw,
-    edits,
 )
 
-from ..shared._places import first_line, place
-from ..shared._words import count, percent, time
+from ..shared._words import count
+from ._equivalent import Equivalent, rows_of, worth
 from ._targets import DenseTargets, dense_targets, instead_ns, quickest_ns
 
 CONFIRMED = "measured pair on a CPU: labels smoothed by hand against cross_entropy(label_smoothing=0.1)"
 
-Ints = npt.NDArray[np.int64]
 # Targets of fewer numbers take no longer than the calls.
 _LEAST_NUMBERS = 16_384
 # What the calls of such a loss and of its backward pass take beside its softmax, of 16 to 12,800 numbers on one core.
 _CALLS_US, _CALLS_PLAIN_US = constant("calls.smoothed_loss_us").range, constant("calls.plain_loss_us").range
 
 
+_HOW = (
+    "high: these ops and their backward pass, minus the passes over the logits that the loss makes instead; low: each "
+    "op in its shortest time, since another op may then pay for allocating memory"
+)
+
+
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     readers: Readers,
     *,
     min_share: float = 0.03,  # one call to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events, ops = recorded.events, recorded.outermost
+    events, ops = price.ops.events, price.ops.outermost
     found = [one for one in dense_targets(events, ops, readers) if math.prod(one.shape) >= _LEAST_NUMBERS]
     if not found:
         return
-    rows = np.unique(np.array([row for one in found for row in (*one.rows, *one.nodes)], np.int64))
-    claims, spent_us = price.claims("forward", "backward", "other_ops"), price.spent_us(rows)
-    if price.on_device:
-        how = "low: nothing, as it was not measured on a device; high: all of these ops"
-        saving = price.saving([], [edits.remove(rows)], claims, how)
-    else:
-        saving = _on_host(price, found, rows, claims)
-    if saving.high_us < min_share * scale.step_us:
-        return
     largest = max(found, key=lambda one: math.prod(one.shape))
-    where = first_line(lines, np.array([largest.first, *largest.rows], np.int64)) if lines else None
-    yield Finding(
-        message=(
-            f"{count(math.prod(largest.shape) // largest.classes)} labels are expanded{place(where)} to one-hot "
+    if known := worth(price, lines, _equivalent(price, found, largest), min_share):
+        yield known.finding(
+            f"{count(math.prod(largest.shape) // largest.classes)} labels are expanded{known.at} to one-hot "
             f"vectors of {count(largest.classes)} numbers each{', smoothed' * largest.smoothed} and multiplied with "
-            f"log-probabilities: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})"
-            f"{', backward pass included' if largest.nodes else ''}."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={
-            "losses": len(found) / steps.count,
-            "classes": largest.classes,
-            "numbers": math.prod(largest.shape),
-            "spent_us": spent_us,
-        },
-        fix=_SMOOTHED if largest.smoothed else _PLAIN,
-        claims=claims,
-        at_most="low" if price.on_device else "high",  # what the loss takes on a device nobody has timed
+            f"log-probabilities: {known.spent}{', backward pass included' * bool(largest.nodes)}.",
+            {
+                "losses": len(found) / price.ops.steps.count,
+                "classes": largest.classes,
+                "numbers": math.prod(largest.shape),
+                "spent_us": known.spent_us,
+            },
+            _SMOOTHED if largest.smoothed else _PLAIN,
+        )
+
+
+def _equivalent(price: Price, found: list[DenseTargets], largest: DenseTargets) -> Equivalent:
+    """These ops, less what the loss does instead.
+
+    Large tensors are new memory again and again, and who asks for it first in a step waits for the system. low: that
+    waiting stays, with other ops, as where each of these is as quick as its quickest; high: it goes with them.
+    """
+    events, steps = price.ops.events, price.ops.steps.count
+    rows = rows_of(*sorted({row for one in found for row in (*one.rows, *one.nodes)}))
+    fewest_ns, most_ns = instead_ns(events, found)
+    all_ns = max(float(events.dur_ns[rows].sum()), 1.0)
+    least, most = (max(ns, 0.0) / all_ns for ns in (quickest_ns(events, rows) - most_ns, all_ns - fewest_ns))
+    calls = [_CALLS_US if one.smoothed else _CALLS_PLAIN_US for one in found]
+    least_us, most_us = (sum(ends) / steps for ends in zip(*calls, strict=True))
+    return Equivalent(
+        parts=((rows, least, most),),
+        how=_HOW,
+        instead_us=(least_us, most_us),
+        timed_on_device=False,
+        shown=rows_of(largest.first, *largest.rows),
     )
 
 
@@ -124,25 +124,6 @@ _PLAIN = Fix(
     "loss = -(F.one_hot(labels, classes) * F.log_softmax(logits, dim=1)).sum(1).mean()",
     "loss = F.cross_entropy(logits, labels)",
 )
-
-
-def _on_host(price: Price, found: Sequence[DenseTargets], rows: Ints, claims: Sequence[str]) -> Saving:
-    """What these ops take, less what the loss does instead.
-
-    Large tensors are new memory again and again, and who asks for it first in a step waits for the system. low: that
-    waiting stays, with other ops, as where each of these is as quick as its quickest; high: it goes with them.
-    """
-    events = price.ops.events
-    quick_ns = quickest_ns(events, rows)
-    fewest_ns, most_ns = instead_ns(events, found)
-    all_ns = max(float(events.dur_ns[rows].sum()), 1.0)
-    least, most = (max(ns, 0.0) / all_ns for ns in (quick_ns - most_ns, all_ns - fewest_ns))
-    how = "high: these ops and their backward pass, minus the passes over the logits that the loss makes instead; low: "
-    how += "each op in its shortest time, since another op may then pay for allocating memory"
-    calls = [_CALLS_US if one.smoothed else _CALLS_PLAIN_US for one in found]
-    least_us, most_us = (sum(ends) / price.ops.steps.count for ends in zip(*calls, strict=True))
-    slow, quick = ([edits.scale(rows, 1 - share)] for share in (least, most))
-    return price.divided(slow, quick, claims, how, instead_us=(least_us, most_us))
 
 
 def _op(name: str, *dims: list[int], **args: Any) -> Ev:

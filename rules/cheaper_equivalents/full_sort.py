@@ -23,9 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from advisor.api import (
     BACKWARD,
     FORWARD,
@@ -36,22 +33,16 @@ from advisor.api import (
     Lines,
     ObservedOps,
     Price,
-    Scale,
-    StepOps,
-    Steps,
-    Trace,
     constant,
     dataclass,
     draw,
-    edits,
 )
 
-from ..shared._places import first_line, place
-from ..shared._words import count, percent, plural, time
+from ..shared._words import count, plural
+from ._equivalent import Equivalent, Ints, rows_of, worth
 
 CONFIRMED = "measured pair on a CPU: nearest neighbours by argsort against topk"
 
-Ints = npt.NDArray[np.int64]
 # What topk took of a sort's time on one core of a CPU, least and most: 32 to 100,000 elements in one row and in many.
 # (most of the elements that are read, shares); of more than a quarter topk gains little, or loses.
 _LEFT = (
@@ -74,70 +65,53 @@ class _Sort:
     of: int
 
 
+_HOW = "the sorts, minus the most and the least that topk took of a sort's time on a CPU, for as large a part"
+
+
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     observed: ObservedOps,
     *,
     min_share: float = 0.02,  # one call to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    found = [one for one in _sorts(observed) if one.read <= _LEFT[-1][0] * one.of]
+    took_ns, steps = price.ops.events.dur_ns, price.ops.steps.count
+    found = sorted(_sorts(observed), key=lambda one: -int(took_ns[one.rows].sum()))
     if not found:
         return
-    rows = np.concatenate([one.rows for one in found])
-    claims, spent_us = price.claims("forward", "other_ops"), price.spent_us(rows)
-    if price.on_device:
-        how = "low: nothing, as it was not measured on a device; high: all of the sort"
-        saving = price.saving([], [edits.remove(rows)], claims, how)
-    else:
-        least, most = _left(recorded.trace, found)
-        how = "the sorts, minus the most and the least that topk took of a sort's time on a CPU, for as large a part"
-        saving = price.divided([edits.scale(rows, most)], [edits.scale(rows, least)], claims, how)
-    if saving.high_us < min_share * scale.step_us:
-        return
-    largest = max(found, key=lambda one: int(recorded.events.dur_ns[one.rows].sum()))
-    where = first_line(lines, largest.rows) if lines else None
-    yield Finding(
-        message=(
-            f"{plural(round(len(rows) / steps.count, 1), 'sort')} a step{place(where)} of {count(largest.of)} elements "
-            f"of which only {count(largest.read)} are read: {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)})."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"sorts": len(rows) / steps.count, "read": largest.read, "of": largest.of, "spent_us": spent_us},
-        fix=Fix(
-            f"Use `topk({largest.read})` instead of a full sort",
-            "numerics",
-            f"index = distance.argsort(dim=-1)[..., :{largest.read}]",
-            f"index = distance.topk({largest.read}, dim=-1, largest=False).indices",
-        ),
-        claims=claims,
-        at_most="low" if price.on_device else "high",  # what topk takes on a device nobody has timed
-    )
+    parts = []
+    for one in found:
+        least, most = _left(one, float(took_ns[one.rows].mean()) / 1e3)
+        parts.append((one.rows, 1 - most, 1 - least))
+    if known := worth(
+        price,
+        lines,
+        Equivalent(parts=tuple(parts), how=_HOW, claims=("forward", "other_ops"), timed_on_device=False),
+        min_share,
+    ):
+        largest, sorts = found[0], sum(len(one.rows) for one in found) / steps
+        yield known.finding(
+            f"{plural(round(sorts, 1), 'sort')} a step{known.at} of {count(largest.of)} elements "
+            f"of which only {count(largest.read)} are read: {known.spent}.",
+            {"sorts": sorts, "read": largest.read, "of": largest.of, "spent_us": known.spent_us},
+            Fix(
+                f"Use `topk({largest.read})` instead of a full sort",
+                "numerics",
+                f"index = distance.argsort(dim=-1)[..., :{largest.read}]",
+                f"index = distance.topk({largest.read}, dim=-1, largest=False).indices",
+            ),
+        )
 
 
 def _sorts(observed: ObservedOps) -> Iterator[_Sort]:
     for op, read, of in observed.seen.sorted:
-        rows = np.array([int(at[op]) for at in observed.places if at[op] >= 0], np.int64)
-        if len(rows):
+        rows = rows_of(*(int(at[op]) for at in observed.places if at[op] >= 0))
+        if len(rows) and read <= _LEFT[-1][0] * of:
             yield _Sort(rows, read, of)
 
 
-def _left(trace: Trace, found: list[_Sort]) -> tuple[float, float]:
-    """(least, most) share of the sorts' time that topk takes."""
-    took = [float(trace.events.dur_ns[one.rows].sum()) / 1e3 for one in found]
-    ends = []
-    for end in (0, 1):
-        left = sum(us * _share(one, us / len(one.rows))[end] for one, us in zip(found, took, strict=True))
-        ends.append(left / max(sum(took), 1e-9))
-    return ends[0], ends[1]
-
-
-def _share(one: _Sort, each_us: float) -> tuple[float, float]:
+def _left(one: _Sort, each_us: float) -> tuple[float, float]:
+    """(least, most) share of a sort's time that topk takes."""
     if one.of < _FEW:
         return _LEFT_OF_FEW
     least, most = next(ends for part, ends in _LEFT if one.read <= part * one.of)

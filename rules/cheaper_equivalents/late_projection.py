@@ -28,84 +28,68 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
     FORWARD,
     Ev,
+    Events,
     Example,
     Finding,
     Fix,
     Lines,
     Price,
     Readers,
-    Scale,
-    StepOps,
-    Steps,
-    Trace,
     backward_of,
     constant,
     draw,
-    edits,
 )
 
-from ..shared._places import first_line, place
-from ..shared._words import count, percent, time
+from ..shared._words import count
+from ._equivalent import Equivalent, rows_of, worth
 from ._late_layers import Kind, LateLayer, late_layers
 
 CONFIRMED = "two measured pairs on a CPU: a classifier on upsampled maps, and a layer over all pairs of a scene"
 
-Ints = npt.NDArray[np.int64]
 # One more small layer with its backward pass, un-profiled.
 _CALL_US = constant("calls.small_layer_us").value
 
 
+_ON_DEVICE = "in proportion to the remaining work; low: the remaining work takes twice its share"
+_HOW = (
+    "these ops and their backward pass in proportion to the remaining work; low: the remaining work takes twice its "
+    "share, and each additional layer as long as the fastest other one"
+)
+
+
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     readers: Readers,
     *,
     min_share: float = 0.03,  # two lines to exchange; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    by_kind: dict[Kind, list[LateLayer]] = defaultdict(list)
-    for one in late_layers(recorded.events, recorded.outermost, readers):
-        by_kind[one.kind].append(one)
-    claims = price.claims("forward", "backward", "other_ops")
+    steps, by_kind = price.ops.steps.count, defaultdict(list)
+    for late in late_layers(price.ops.events, price.ops.outermost, readers):
+        by_kind[late.kind].append(late)
     for kind, found in by_kind.items():
-        parts = [part for one in found for part in one.parts]
-        rows = np.unique(np.concatenate([part for part, _, _ in parts]))
-        spent_us = price.spent_us(rows)
-        least, most = ([edits.scale(part, 1 - ends[end]) for part, *ends in parts] for end in (0, 1))
-        how = "in proportion to the remaining work; low: the remaining work takes twice its share"
-        most_us = 0.0
-        if not price.on_device:
-            how = "these ops and their backward pass in proportion to the remaining work; low: the remaining work "
-            how += "takes twice its share, and each additional layer as long as the fastest other one"
-            most_us = sum(one.calls * _call_us(recorded.trace, one, found, scale) for one in found) / steps.count
-        saving = price.divided(least, most, claims, how, instead_us=(0.0, most_us))
-        if saving.high_us < min_share * scale.step_us:
-            continue
-        largest = max(found, key=lambda one: one.layer.positions * one.layer.before)
+        more_us = sum(one.calls * _call_us(price.ops.events, one, found, price.scale.factor) for one in found) / steps
         firsts = [row for one in sorted(found, key=lambda one: -one.layer.positions) for row in one.where]
-        where = first_line(lines, np.array(firsts, np.int64)) if lines else None
-        yield Finding(
-            message=(
-                f"{_WHAT[kind]}{place(where)}, and then a layer from {count(largest.layer.before)} to "
-                f"{count(largest.layer.after)} channels runs on each of {count(largest.layer.positions)} positions, "
-                f"{count(round(largest.growth, 1))} times as many as before: {time(scale.scaled(spent_us))} of "
-                f"each step ({percent(spent_us / steps.step_us)}), backward pass included."
-            ),
-            saving=saving,
-            where=(where,) if where else (),
-            facts={"layers": len(found) / steps.count, "growth": largest.growth, "spent_us": spent_us},
-            fix=_FIXES[kind],
-            claims=claims,
-            at_most="medium" if price.on_device else "high",  # no device has confirmed the proportions
+        one = Equivalent(
+            parts=tuple(part for one in found for part in one.parts),
+            how=_ON_DEVICE if price.on_device else _HOW,
+            instead_us=(0.0, more_us),
+            shown=rows_of(*firsts),
         )
+        if known := worth(price, lines, one, min_share):
+            largest = max(found, key=lambda one: one.layer.positions * one.layer.before)
+            yield known.finding(
+                f"{_WHAT[kind]}{known.at}, and then a layer from {count(largest.layer.before)} to "
+                f"{count(largest.layer.after)} channels runs on each of {count(largest.layer.positions)} positions, "
+                f"{count(round(largest.growth, 1))} times as many as before: {known.spent}, backward pass included.",
+                {"layers": len(found) / steps, "growth": largest.growth, "spent_us": known.spent_us},
+                _FIXES[kind],
+            )
 
 
 _WHAT: dict[Kind, str] = {"enlarged": "Feature maps are upsampled", "joined": "Tensors are expanded and joined"}
@@ -127,9 +111,9 @@ _FIXES: dict[Kind, Fix] = {
 }
 
 
-def _call_us(trace: Trace, late: LateLayer, found: list[LateLayer], scale: Scale) -> float:
+def _call_us(events: Events, late: LateLayer, found: list[LateLayer], factor: float) -> float:
     """What one more small layer takes with its backward pass: the quickest of its kind in this script."""
-    events, own = trace.events, late.layer.row
+    own = late.layer.row
     known = np.array([one.layer.row for one in found], np.int64)
     others = np.flatnonzero(events.name == events.name[own])
     others = others[~np.isin(others, known)]
@@ -137,7 +121,7 @@ def _call_us(trace: Trace, late: LateLayer, found: list[LateLayer], scale: Scale
     if not len(others) or not forward:
         return _CALL_US if backward else _CALL_US / 4
     quickest = float(events.dur_ns[others].min())
-    return min(quickest * (1 + backward / forward), forward + backward) / 1e3 * scale.factor
+    return min(quickest * (1 + backward / forward), forward + backward) / 1e3 * factor
 
 
 def _op(name: str, number: int, dims: list[Any], values: list[str] | None = None, strides: Any = None) -> Ev:

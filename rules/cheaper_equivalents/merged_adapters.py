@@ -25,7 +25,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     Category,
@@ -35,26 +34,20 @@ from advisor.api import (
     Finding,
     Fix,
     Lines,
-    Nesting,
     Price,
-    Scale,
     StepOps,
-    Steps,
-    Trace,
     backward_passes,
     dataclass,
     dims_of,
     draw,
-    less_by,
     sizes,
 )
 
-from ..shared._places import place
-from ..shared._words import percent, plural, time
+from ..shared._words import plural
+from ._equivalent import Equivalent, Ints, rows_of, worth
 
 CONFIRMED = "measured pair on a CPU: adapters of rank 8 in a language model, merged in each pass and kept as factors"
 
-Ints = npt.NDArray[np.int64]
 _PRODUCTS, _LAYERS = ("aten::matmul", "aten::mm"), ("aten::linear", "aten::matmul")
 # The rank against the smaller side of the weight: with more the factors are hardly cheaper than the weight.
 _THIN = 4
@@ -69,49 +62,48 @@ _INSTEAD = 3
 _RESULTS, _INPUTS = 10, 6
 
 
+_HOW = (
+    "without merged weights and their gradients, minus the products with the factors; low: also minus what those read "
+    "and write at the rate of the merged weights, high: which stays in the caches"
+)
+_FIX = Fix(
+    "Apply the factors to the activations instead of merging them",
+    "numerics",
+    "weight = base.weight + scale * (up @ down)\ny = F.linear(x, weight, base.bias)",
+    "y = base(x) + scale * F.linear(F.linear(x, down), up)",
+)
+
+
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # a forward method to change: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    found = _merged(recorded.trace, steps, recorded.nesting)
+    found = _merged(price.ops)
     if not found:
         return
     rows = np.unique(np.concatenate([one.rows for one in found]))
-    claims = price.claims("forward", "backward", "other_ops")
-    spent_us = min(price.spent_us(rows), price.measured_us(claims))
-    # At the layers' own rate for operations, and at that of the elementwise ops for what is read and written.
-    least_us = sum(_INSTEAD * price.spent_us(one.layer) * one.products for one in found)
-    most_us = least_us + sum(price.spent_us(one.elementwise) * one.activations for one in found)
-    how = "without merged weights and their gradients, minus the products with the factors; low: also minus what those "
-    how += "read and write at the rate of the merged weights, high: which stays in the caches"
-    instead_us = scale.scaled(least_us), scale.scaled(most_us)
-    saving = less_by(price.long_ops((spent_us, spent_us), claims, how), instead_us)
-    if saving.high_us < min_share * scale.step_us or not saving.low_us:
-        return
-    where = next((at for one in found if lines and (at := lines.where_op(one.product))), None)
-    yield Finding(
-        message=(
-            f"A step computes {plural(len(found) / steps.count, 'full weight')}{place(where)} from factors of rank "
-            f"{found[0].rank}: with the gradients that takes {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)})."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"weights": len(found) / steps.count, "rank": found[0].rank, "merged_us": spent_us},
-        fix=Fix(
-            "Apply the factors to the activations instead of merging them",
-            "numerics",
-            "weight = base.weight + scale * (up @ down)\ny = F.linear(x, weight, base.bias)",
-            "y = base(x) + scale * F.linear(F.linear(x, down), up)",
-        ),
-        claims=claims,
-        at_most="medium" if price.on_device else "high",  # no device has confirmed it
+    # What comes instead: at the layers' own rate for operations, and at that of the elementwise ops for what is read
+    # and written.
+    products = [(one.layer, *2 * (-_INSTEAD * one.products,)) for one in found]
+    activations = [(one.elementwise, -one.activations, 0.0) for one in found]
+    one = Equivalent(
+        parts=((rows, 1.0, 1.0), *products, *activations),
+        how=_HOW,
+        ops="long",
+        spent_us=price.spent_us(rows),
+        shown=rows_of(*(one.product for one in found)),
     )
+    known = worth(price, lines, one, min_share)
+    if known and known.saving and known.saving.low_us:
+        weights = len(found) / price.ops.steps.count
+        yield known.finding(
+            f"A step computes {plural(weights, 'full weight')}{known.at} from factors of rank "
+            f"{found[0].rank}: with the gradients that takes {known.spent}.",
+            {"weights": weights, "rank": found[0].rank, "merged_us": known.spent_us},
+            _FIX,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,14 +127,14 @@ class _Merged:
     activations: float
 
 
-def _merged(trace: Trace, steps: Steps, nesting: Nesting) -> list[_Merged]:
-    events = trace.events
+def _merged(ops: StepOps) -> list[_Merged]:
+    events, steps = ops.events, ops.steps
     stores = np.flatnonzero(events.exactly(backward_passes.STORES))
     stored = {sizes(dims_of(events, row), 0) for row in _first_of_shapes(events, stores)}
     thin = _thin(events, stored) if stored - {()} else set()
     if not thin:
         return []
-    calls = events.of(Category.CPU_OP) & nesting.outermost
+    calls = events.of(Category.CPU_OP) & ops.nesting.outermost
     calls &= (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0) & (events.sequence >= 0)
     rows = np.flatnonzero(calls & ~events.named(backward_passes.NODE) & (events.forward_thread <= 0))
     nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
@@ -153,7 +145,7 @@ def _merged(trace: Trace, steps: Steps, nesting: Nesting) -> list[_Merged]:
         weight = (left[0], right[1])
         user = next((one for one in range(at + 1, min(at + _NEAR, len(rows))) if _uses(events, rows[one], weight)), 0)
         if user:
-            found.append(_of(events, nesting, rows, nodes, (at, user), (*weight, left[1])))
+            found.append(_of(ops, rows, nodes, (at, user), (*weight, left[1])))
     return found
 
 
@@ -189,9 +181,8 @@ def _uses(events: Events, row: int, weight: tuple[int, int]) -> bool:
     return sizes(dims, 1) == weight and sizes(dims, 0)[-1:] == (inner,)
 
 
-def _of(
-    events: Events, nesting: Nesting, rows: Ints, nodes: Ints, between: tuple[int, int], form: tuple[int, int, int]
-) -> _Merged:
+def _of(recorded: StepOps, rows: Ints, nodes: Ints, between: tuple[int, int], form: tuple[int, int, int]) -> _Merged:
+    events, parent = recorded.events, recorded.nesting.parent
     at, user = between
     a, b, rank = form
     ops, layer = rows[at:user], int(rows[user])
@@ -199,8 +190,8 @@ def _of(
     after = int(events.sequence[rows[user + 1]]) if user + 1 < len(rows) else int(events.sequence[layer]) + 1
     behind = nodes[(number >= events.sequence[ops[0]]) & (number < events.sequence[layer])]
     own = nodes[(number >= events.sequence[layer]) & (number < after)]
-    inside = np.append(own, np.flatnonzero(np.isin(nesting.parent, own)))
-    products = np.flatnonzero(events.exactly("aten::mm") & np.isin(nesting.parent, inside))
+    inside = np.append(own, np.flatnonzero(np.isin(parent, own)))
+    products = np.flatnonzero(events.exactly("aten::mm") & np.isin(parent, inside))
     gradient = [row for row in products.tolist() if _product(events, row) in {(a, b), (b, a)}]
     batch = math.prod(sizes(dims_of(events, layer), 0)[:-1])
     return _Merged(

@@ -32,22 +32,17 @@ from advisor.api import (
     Finding,
     Fix,
     Lines,
-    Nesting,
     Price,
-    Scale,
     StepOps,
-    Steps,
-    Trace,
     backward_of,
     constant,
     dims_of,
     draw,
-    edits,
     sizes,
 )
 
-from ..shared._places import place
-from ..shared._words import count, percent, time
+from ..shared._words import count
+from ._equivalent import Equivalent, rows_of, worth
 
 CONFIRMED = "measured pair on a CPU: word vectors by multiplying one-hot vectors against an embedding lookup"
 
@@ -61,58 +56,56 @@ _Product = tuple[list[int], int, int, int]
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm")
 
 
+_ON_DEVICE = "low: creating the one-hot tensor; high: also the multiplication and its backward pass"
+_HOW = "low: creating the one-hot tensor and the multiplication, minus a lookup; high: also the backward pass"
+
+
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines,
     *,
     min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    found = _products(recorded)
+    found, steps = _products(price.ops), price.ops.steps.count
     if not found:
         return
-    events = recorded.events
-    made = np.array(sorted({row for rows, *_ in found for row in rows[:-1]}), np.int64)
-    products = np.array(sorted({rows[-1] for rows, *_ in found}), np.int64)
-    whole = np.concatenate((made, products, backward_of(events, products)))
+    made = rows_of(*sorted({row for rows, *_ in found for row in rows[:-1]}))
+    products = rows_of(*sorted({rows[-1] for rows, *_ in found}))
     # The weights' gradient is as large with a look-up; without a device it is known what a look-up takes at most.
-    surely = made if price.on_device else np.concatenate((made, products))
-    claims = price.claims("forward", "backward", "other_ops")
-    surely_us, whole_us = price.spent_us(surely), price.spent_us(whole)
-    how = "low: creating the one-hot tensor; high: also the multiplication and its backward pass"
-    if not price.on_device:
-        how = "low: creating the one-hot tensor and the multiplication, minus a lookup; high: also the backward pass"
-    gone, all_gone = [edits.remove(surely)], [edits.remove(whole)]
-    saving = price.saving(gone, all_gone, claims, how, instead_us=_look_up_us(found, steps))
-    if saving.high_us < min_share * scale.step_us:
-        return
-    _, classes, width, _ = max(found, key=lambda one: one[1])
-    where = lines.where_op(int(made[0]))
-    yield Finding(
-        message=(
-            f"One-hot vectors of {count(classes)} classes are multiplied{place(where)} to select rows of the weights: "
-            f"{time(scale.scaled(whole_us))} of each step ({percent(whole_us / steps.step_us)}) with the backward pass."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"classes": classes, "surely_us": surely_us, "whole_us": whole_us, "products": len(found) / steps.count},
-        fix=Fix(
-            "Use `nn.Embedding` with the indices",
-            "numerics",
-            f"self.vectors = nn.Linear({classes}, {width}, bias=False)\n"
-            f"y = self.vectors(F.one_hot(index, {classes}).float())",
-            f"self.vectors = nn.Embedding({classes}, {width})\ny = self.vectors(index)",
-        ),
-        claims=claims,
+    multiplied = 0.0 if price.on_device else 1.0
+    parts = ((made, 1.0, 1.0), (products, multiplied, 1.0), (backward_of(price.ops.events, products), 0.0, 1.0))
+    one = Equivalent(
+        parts=parts,
+        how=_ON_DEVICE if price.on_device else _HOW,
+        instead_us=_look_up_us(found, steps),
+        ops="replayed",
+        at_most="high",
     )
+    if known := worth(price, lines, one, min_share):
+        _, classes, width, _ = max(found, key=lambda one: one[1])
+        yield known.finding(
+            f"One-hot vectors of {count(classes)} classes are multiplied{known.at} to select rows of the weights: "
+            f"{known.spent} with the backward pass.",
+            {
+                "classes": classes,
+                "surely_us": sum(least * price.spent_us(rows) for rows, least, _ in parts),
+                "whole_us": known.spent_us,
+                "products": len(found) / steps,
+            },
+            Fix(
+                "Use `nn.Embedding` with the indices",
+                "numerics",
+                f"self.vectors = nn.Linear({classes}, {width}, bias=False)\n"
+                f"y = self.vectors(F.one_hot(index, {classes}).float())",
+                f"self.vectors = nn.Embedding({classes}, {width})\ny = self.vectors(index)",
+            ),
+        )
 
 
-def _look_up_us(found: list[_Product], steps: Steps) -> tuple[float, float]:
+def _look_up_us(found: list[_Product], steps: int) -> tuple[float, float]:
     """(least, most) that looking the rows up takes instead, un-profiled µs per step."""
     gigabytes = [4e-9 * number * width for _, _, width, number in found]
-    ends = [sum(_CALL_US[end] + 1e6 * size / _GB_PER_S[end] for size in gigabytes) / steps.count for end in (0, 1)]
+    ends = [sum(_CALL_US[end] + 1e6 * size / _GB_PER_S[end] for size in gigabytes) / steps for end in (0, 1)]
     return ends[0], ends[1]
 
 
@@ -123,7 +116,7 @@ def _products(recorded: StepOps) -> list[_Product]:
     if not made.any():
         return []
     ops = recorded.outermost
-    shapes = _made_shapes(recorded.trace, recorded.nesting)
+    shapes = _made_shapes(recorded)
     found = []
     for at in np.flatnonzero(made[ops]).tolist():
         shape = shapes.get(int(ops[at]), ())
@@ -136,11 +129,11 @@ def _products(recorded: StepOps) -> list[_Product]:
     return found
 
 
-def _made_shapes(trace: Trace, nesting: Nesting) -> dict[int, tuple[int, ...]]:
+def _made_shapes(recorded: StepOps) -> dict[int, tuple[int, ...]]:
     """Row of a one_hot op -> shape of what it makes, read off the scatter inside it."""
-    events = trace.events
+    events = recorded.events
     scatter = events.exactly("aten::scatter_")
-    owner = nesting.ancestor(events.exactly("aten::one_hot"))
+    owner = recorded.nesting.ancestor(events.exactly("aten::one_hot"))
     rows = np.flatnonzero(scatter & (owner >= 0))
     return {int(owner[row]): sizes(dims_of(events, int(row)), 0) for row in rows.tolist()}
 

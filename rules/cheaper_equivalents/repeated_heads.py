@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -30,31 +29,24 @@ from advisor.api import (
     GEMM,
     Category,
     Ev,
-    Events,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
-    Nesting,
     Price,
-    Scale,
     StepOps,
-    Steps,
     backward_of,
     constant,
     dims_of,
     draw,
-    edits,
     sizes,
 )
 
-from ..shared._places import often, place
-from ..shared._words import percent, time
+from ..shared._places import often
+from ._equivalent import Equivalent, Ints, worth
 
 CONFIRMED = "measured pair on a CPU: a language model with grouped-query attention; attention alone in ten shapes"
 
-Ints = npt.NDArray[np.int64]
 _ATTENTION = "aten::scaled_dot_product_attention"
 # What attention with shared heads saves with the copies before it and the backward pass.
 _SAVED = constant("share.shared_heads").range
@@ -62,57 +54,50 @@ _SAVED = constant("share.shared_heads").range
 _NEAR = 40
 
 
+_ON_DEVICE = "low: half of the copies, as gradients are still summed; high: all of them and their backward pass"
+_HOW = "the share that enable_gqa=True saved of copies and attention in measurements on a CPU"
+_FIX = Fix(
+    "Pass `enable_gqa=True` instead of repeating heads (PyTorch 2.5 and later)",
+    "numerics",
+    "k = k.repeat_interleave(groups, dim=1)\nv = v.repeat_interleave(groups, dim=1)\n"
+    "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+    "y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)",
+)
+
+
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # one argument, and two lines less; below 2 % noise between steps hides it
 ) -> Iterator[Finding]:
-    events = recorded.events
-    rows, users, group = _copies(events, recorded.nesting, recorded.links)
+    events = price.ops.events
+    rows, users, group = _copies(price.ops)
     if not len(rows):
         return
-    both = np.concatenate((rows, backward_of(events, rows)))
-    claims, spent_us = price.claims("forward", "backward"), price.spent_us(both)
-    if price.on_device:
-        shares = (0.5, 1.0)
-        how = "low: half of the copies, as gradients are still summed; high: all of them and their backward pass"
-    else:
-        both = np.concatenate((both, users, backward_of(events, users)))
-        shares = _SAVED
-        how = "the share that enable_gqa=True saved of copies and attention in measurements on a CPU"
-    least, most = (edits.scale(both, 1 - share) for share in shares)
-    saving = price.saving([least], [most], claims, how)
-    if saving.high_us < min_share * scale.step_us:
-        return
-    where = lines.where_op(int(rows[0])) if lines else None
-    calls = len(rows) / steps.count
-    yield Finding(
-        message=(
-            f"Keys or values are copied {often(calls)}{place(where)} to repeat each for {group} heads: "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"copies": calls, "heads_in_group": group, "copies_us": spent_us},
-        fix=Fix(
-            "Pass `enable_gqa=True` instead of repeating heads (PyTorch 2.5 and later)",
-            "numerics",
-            "k = k.repeat_interleave(groups, dim=1)\nv = v.repeat_interleave(groups, dim=1)\n"
-            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
-            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)",
-        ),
-        claims=claims,
-        at_most="medium" if price.on_device else "high",
+    copied = np.concatenate((rows, backward_of(events, rows)))
+    attention = np.concatenate((copied, users, backward_of(events, users)))
+    one = Equivalent(
+        parts=((copied, 0.5, 1.0),) if price.on_device else ((attention, *_SAVED),),
+        how=_ON_DEVICE if price.on_device else _HOW,
+        claims=("forward", "backward"),
+        ops="replayed",
+        spent_us=price.spent_us(copied),
+        shown=rows,
     )
+    if known := worth(price, lines, one, min_share):
+        calls = len(rows) / price.ops.steps.count
+        yield known.finding(
+            f"Keys or values are copied {often(calls)}{known.at} to repeat each for {group} heads: {known.spent}.",
+            {"copies": calls, "heads_in_group": group, "copies_us": known.spent_us},
+            _FIX,
+        )
 
 
-def _copies(events: Events, nesting: Nesting, links: Links) -> tuple[Ints, Ints, int]:
+def _copies(recorded: StepOps) -> tuple[Ints, Ints, int]:
     """The outermost ops that repeat keys or values for an attention that follows, those calls, the heads of a group."""
-    inside = links.inside & events.of(Category.CPU_OP) & (events.dims >= 0)
+    events, nesting = recorded.events, recorded.nesting
+    inside = recorded.links.inside & events.of(Category.CPU_OP) & (events.dims >= 0)
     attention = np.flatnonzero(inside & events.exactly(_ATTENTION))
     clones = np.flatnonzero(inside & events.exactly("aten::clone"))
     if not len(attention) or not len(clones):

@@ -21,11 +21,9 @@ fit into a cache. Tables of different widths.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     OPTIMIZER,
@@ -38,28 +36,22 @@ from advisor.api import (
     Fix,
     Intervals,
     Lines,
-    Nesting,
     Price,
-    Scale,
     StepOps,
-    Steps,
-    Trace,
     backward_passes,
     constant,
     dataclass,
     dims_of,
     draw,
     sizes,
-    total,
     union,
 )
 
-from ..shared._places import first_line, place
-from ..shared._words import count, percent, time
+from ..shared._words import count
+from ._equivalent import Equivalent, Ints, worth
 
 CONFIRMED = "measured pair on a CPU: thirty categorical columns with an embedding each against one for all"
 
-Ints = npt.NDArray[np.int64]
 # What one call for all tables takes of the calls of each.
 _STAYS = constant("share.joined_tables").range
 # With 8 MB of tables one call for all was slower than one for each; with half a megabyte it took a third.
@@ -70,10 +62,20 @@ _BETWEEN = ("aten::select", "aten::slice", "aten::unbind", "aten::squeeze", "ate
 _LONGEST_GAP_NS = 200_000
 
 
+_HOW = (
+    "the least and the most that one lookup in a joint table saved for five sets of tables on a CPU; high: plus the "
+    "optimizer's time for these tables"
+)
+_FIX = Fix(
+    "Merge the tables into one `nn.Embedding` with an offset per column",
+    "numerics",
+    "embedded = [table(columns[:, i]) for i, table in enumerate(self.tables)]\nx = torch.cat(embedded, 1)",
+    "# self.table = nn.Embedding(sum(sizes), width); self.first = cumsum of sizes, minus sizes\n"
+    "x = self.table(columns + self.first).flatten(1)",
+)
+
+
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     *,
@@ -82,56 +84,37 @@ def check(
 ) -> Iterator[Finding]:
     if price.on_device:
         return
-    rows = [one for one in _rows(recorded.trace, steps, recorded.nesting) if len(one) >= min_tables]
-    found = [one for one in rows if _bytes(recorded.events, one) <= _MOST_BYTES]
-    work = _Work.of(recorded.trace, recorded.nesting, found)
+    events, steps = price.ops.events, price.ops.steps
+    rows = [one for one in _rows(price.ops) if len(one) >= min_tables]
+    found = [one for one in rows if _bytes(events, one) <= _MOST_BYTES]
+    work = _Work.of(price.ops, found)
     if work is None or work.stores < min_tables * len(found):
         return
-    events = recorded.events
-    low, high = price.share_of(work.spans)
-    optimizer_us = steps.per_step_us(
-        float(events.dur_ns[events.named(backward_passes.UPDATES) & events.of(Category.ANNOTATION)].sum())
-    )
-    per_step = sum(map(len, found)) / steps.count
-    how = "the least and the most that one lookup in a joint table saved for five sets of tables on a CPU; high: plus "
-    how += "the optimizer's time for these tables"
-    least, most = 1 - _STAYS[1], 1 - _STAYS[0]
-    updates = scale.saving(0.0, optimizer_us * work.of_parameters, how)
-    high_us = min(most * high * scale.step_us + updates.high_us, scale.step_us)
-    saving = replace(updates, low_us=min(least * low * scale.step_us, high_us), high_us=high_us)
-    if saving.high_us < min_share * scale.step_us:
-        return
-    spent_us = steps.per_step_us(total(work.spans))
-    where = first_line(lines, found[0]) if lines else None
-    yield Finding(
-        message=(
-            f"{count(per_step)} embedding tables are looked up one by one in each step{place(where)}: "
-            f"{time(scale.scaled(spent_us))} ({percent(spent_us / steps.step_us)}), backward pass included."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"look_ups": per_step, "calls_us": spent_us},
-        fix=Fix(
-            "Merge the tables into one `nn.Embedding` with an offset per column",
-            "numerics",
-            "embedded = [table(columns[:, i]) for i, table in enumerate(self.tables)]\nx = torch.cat(embedded, 1)",
-            "# self.table = nn.Embedding(sum(sizes), width); self.first = cumsum of sizes, minus sizes\n"
-            "x = self.table(columns + self.first).flatten(1)",
-        ),
+    updates = events.named(backward_passes.UPDATES) & events.of(Category.ANNOTATION)
+    one = Equivalent(
+        parts=((work.spans, 1 - _STAYS[1], 1 - _STAYS[0]),),
+        how=_HOW,
         claims=("forward", "backward", "optimizer", "other_ops", "host"),
+        also_us=price.scale.scaled(price.ops.us(np.flatnonzero(updates)) * work.of_parameters),
+        shown=found[0],
     )
+    if known := worth(price, lines, one, min_share):
+        per_step = sum(map(len, found)) / steps.count
+        yield known.finding(
+            f"{count(per_step)} embedding tables are looked up one by one in each step{known.at}: "
+            f"{known.words[0]} ({known.words[1]}), backward pass included.",
+            {"look_ups": per_step, "calls_us": known.spent_us},
+            _FIX,
+        )
 
 
-def _rows(trace: Trace, steps: Steps, nesting: Nesting) -> Iterator[Ints]:
+def _rows(recorded: StepOps) -> Iterator[Ints]:
     """Look-ups that follow each other with nothing but views between them: of one width, for equally many indices."""
-    events = trace.events
-    ops = nesting.outermost & (events.thread == steps.main_thread)
-    ops &= events.of(Category.CPU_OP) & ~events.exactly(*_BETWEEN)
-    rows = np.flatnonzero(ops & (steps.step_of(events.start_ns) >= 0))
+    events, ops = recorded.events, recorded.outermost
     lookups = events.exactly("aten::embedding")
     run: list[int] = []
     form: object = None
-    for row in rows.tolist():
+    for row in ops[~events.exactly(*_BETWEEN)[ops]].tolist():
         mine = _form(events, row) if lookups[row] else None
         if run and (mine != form or events.start_ns[row] - events.end_ns[run[-1]] > _LONGEST_GAP_NS):
             yield np.array(run, np.int64)
@@ -167,8 +150,8 @@ class _Work:
     of_parameters: float
 
     @classmethod
-    def of(cls, trace: Trace, nesting: Nesting, found: list[Ints]) -> _Work | None:
-        events = trace.events
+    def of(cls, recorded: StepOps, found: list[Ints]) -> _Work | None:
+        events, nesting = recorded.events, recorded.nesting
         if not found:
             return None
         rows = np.concatenate(found)

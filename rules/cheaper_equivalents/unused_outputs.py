@@ -35,6 +35,7 @@ from advisor.api import (
     BACKWARD,
     GEMM,
     Ev,
+    Events,
     Example,
     Finding,
     Fix,
@@ -42,8 +43,6 @@ from advisor.api import (
     LossLabels,
     Price,
     RankRecord,
-    StepOps,
-    Trace,
     Unread,
     backward_of,
     constant,
@@ -53,12 +52,11 @@ from advisor.api import (
     sizes,
 )
 
-from ..shared._places import first_line, place
-from ..shared._words import percent, time
+from ..shared._words import percent
+from ._equivalent import Equivalent, Ints, rows_of, worth
 
 CONFIRMED = "measured pair on a CPU: a protein language model that scores all positions against masked ones only"
 
-Ints = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 _LOSS = "aten::cross_entropy_loss"
 # Layers whose line is asked for, the longest first; where these have none, neither have others.
@@ -73,8 +71,13 @@ _CALL_US = constant("calls.recorded_op_us").value
 _AT_LEAST = constant("share.unread_rows").value
 
 
+_HOW = (
+    "low: half of that work, without the fixed cost of a call: weights are read and written for any number of rows; "
+    "high: it shrinks with the rows"
+)
+
+
 def check(
-    recorded: StepOps,
     price: Price,
     unread: Unread,
     record: RankRecord | None,
@@ -82,36 +85,32 @@ def check(
     *,
     min_share: float = 0.03,  # an indexing to move: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    steps, scale = recorded.steps, price.scale
-    work = _unread(recorded.trace, unread, record.loss_labels if record else [])
+    events = price.ops.events
+    work = _unread(events, unread, record.loss_labels if record else [])
     if not len(work.rows):
         return
-    claims = price.claims("forward", "backward", "other_ops")
-    spent_us = sum(share * price.spent_us(work.rows[work.unread == share]) for share in np.unique(work.unread).tolist())
-    least_us = _AT_LEAST * spent_us
-    if not price.on_device:
-        beyond = (recorded.events.dur_ns[work.rows] / 1e3 - _CALL_US).clip(0) * work.unread
-        least_us = _AT_LEAST * steps.per_step_us(float(beyond.sum()) * 1e3)
-    how = "low: half of that work, without the fixed cost of a call: weights are read and written for any number of "
-    how += "rows; high: it shrinks with the rows"
-    saving = price.long_ops((least_us, spent_us), claims, how)
-    if saving.high_us < min_share * scale.step_us:
-        return
-    products = work.ops[recorded.events.exactly(*_PRODUCTS)[work.ops]]
-    longest = products[np.argsort(-recorded.events.dur_ns[products], kind="stable")]
-    where = first_line(lines, longest[:_TRIED]) if lines else None
-    yield Finding(
-        message=(
-            f"Only {percent(work.read)} of the rows that layers{place(where)} compute are read: "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}), backward pass "
-            f"included, {work.reason}."
-        ),
-        saving=saving,
-        where=(where,) if where else (),
-        facts={"read_share": work.read, "unread_us": spent_us},
-        fix=_IGNORED if work.ignored else _TAKEN,
-        claims=claims,
+    parts = []
+    for share in np.unique(work.unread).tolist():
+        rows = work.rows[work.unread == share]
+        took_us = events.dur_ns[rows] / 1e3
+        beyond = 1.0 if price.on_device else float((took_us - _CALL_US).clip(0).sum() / took_us.sum())
+        parts.append((rows, _AT_LEAST * share * beyond, share))
+    products = work.ops[events.exactly(*_PRODUCTS)[work.ops]]
+    one = Equivalent(
+        parts=tuple(parts),
+        how=_HOW,
+        ops="long",
+        spent_us=sum(share * price.spent_us(rows) for rows, _, share in parts),
+        shown=products[np.argsort(-events.dur_ns[products], kind="stable")][:_TRIED],
+        at_most="high",
     )
+    if known := worth(price, lines, one, min_share):
+        yield known.finding(
+            f"Only {percent(work.read)} of the rows that layers{known.at} compute are read: {known.spent}, backward "
+            f"pass included, is for rows {'whose labels the loss ignores' if work.ignored else 'that no op reads'}.",
+            {"read_share": work.read, "unread_us": known.spent_us},
+            _IGNORED if work.ignored else _TAKEN,
+        )
 
 
 _TAKEN = Fix(
@@ -143,34 +142,27 @@ class _Work:
     read: float
     ignored: bool
 
-    @property
-    def reason(self) -> str:
-        """Why rows are not read."""
-        if self.ignored:
-            return "is for rows whose labels the loss ignores"
-        return "is for rows that no op reads"
 
-
-def _unread(trace: Trace, unread: Unread, labels: list[LossLabels]) -> _Work:
+def _unread(events: Events, unread: Unread, labels: list[LossLabels]) -> _Work:
     """The layers whose rows are read by half or less, with what goes with them."""
-    of_loss = trace.events.exactly(_LOSS)[unread.readers]
-    kept = np.array([_kept(trace, row, labels) for row in unread.readers[of_loss].tolist()])
+    of_loss = events.exactly(_LOSS)[unread.readers]
+    kept = np.array([_kept(events, row, labels) for row in unread.readers[of_loss].tolist()])
     read = unread.read.copy()
     read[of_loss] *= kept
     chosen = read <= _MOST_READ
     by_row: dict[int, float] = {}
     for op, share in zip(unread.ops[chosen].tolist(), read[chosen].tolist(), strict=True):
         by_row[op] = max(share, by_row.get(op, 0.0))
-    ops = np.array(sorted(by_row), np.int64)
+    ops = rows_of(*sorted(by_row))
     # A loss works on the rows that it ignores, too; on those that are taken before it, it does not.
     for row, share in zip(unread.readers[of_loss].tolist(), kept.tolist(), strict=True):
         if share <= _MOST_READ:
             by_row[row] = share
     for row in list(by_row):
-        for node in backward_of(trace.events, np.array([row], np.int64)).tolist():
+        for node in backward_of(events, rows_of(row)).tolist():
             by_row[node] = max(by_row[row], by_row.get(node, 0.0))
-    rows = np.array(sorted(by_row), np.int64)
-    if not trace.events.exactly(*_PRODUCTS)[ops].any():
+    rows = rows_of(*sorted(by_row))
+    if not events.exactly(*_PRODUCTS)[ops].any():
         rows = ops = rows[:0]
     return _Work(
         ops,
@@ -181,9 +173,9 @@ def _unread(trace: Trace, unread: Unread, labels: list[LossLabels]) -> _Work:
     )
 
 
-def _kept(trace: Trace, row: int, labels: list[LossLabels]) -> float:
+def _kept(events: Events, row: int, labels: list[LossLabels]) -> float:
     """The largest share of labels that a loss of this form was seen to count; all of them where none was seen."""
-    dims = dims_of(trace.events, row)
+    dims = dims_of(events, row)
     scores, count = sizes(dims, 0), int(np.prod(sizes(dims, 1)))
     classes = scores[1] if len(scores) > 1 else 0
     alike = [one for one in labels if one.classes == classes and one.labels]

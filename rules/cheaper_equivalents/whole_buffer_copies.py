@@ -26,12 +26,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
     FORWARD,
-    Breakdown,
     Ev,
     Events,
     Example,
@@ -39,20 +37,16 @@ from advisor.api import (
     Fix,
     Lines,
     Price,
-    Scale,
-    StepOps,
-    Steps,
     constant,
     dataclass,
     dims_of,
     draw,
-    edits,
     sizes,
     starts_in,
 )
 
-from ..shared._places import place
-from ..shared._words import percent, plural, size, time
+from ..shared._words import plural, size
+from ._equivalent import Equivalent, Ints, rows_of, worth
 
 CONFIRMED = (
     "measured pair on a CPU: a queue of 16,384 keys concatenated in each step against one that is written in place"
@@ -71,7 +65,6 @@ _MOSTLY = 0.8
 # Writing rows into a buffer: two or three small ops.
 _WRITE_US = constant("calls.rows_written_us").range
 
-Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 
 
@@ -88,58 +81,50 @@ class _Buffer:
         """What one step copies, for numbers of four bytes."""
         return len(self.rows[0]) * math.prod(self.shape) * _BYTES
 
+    def quickest_share(self, events: Events) -> float:
+        """What the copies take where each is as quick as the quickest, as a share of what they took."""
+        took_ns = events.dur_ns[np.array(self.rows, np.int64)]
+        return float(np.quantile(took_ns, 0.1, axis=0).sum()) * len(self.rows) / max(float(took_ns.sum()), 1.0)
+
+
+_HOW = "low: the time of the fastest copy; high: the mean, including copies into newly allocated memory"
+_FIX = Fix(
+    "Overwrite the oldest rows in place",
+    "numerics",
+    "queue = torch.cat([keys, queue])[:size].clone()",
+    "queue[at : at + len(keys)] = keys\nat = (at + len(keys)) % size",
+)
+
 
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines,
     *,
     min_share: float = 0.03,  # two lines to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    for buffer in _buffers(recorded, price.breakdown):
-        rows = np.array([row for each in buffer.rows for row in each], np.int64)
-        claims, high_us = price.claims("other_ops", "forward"), price.spent_us(rows)
-        quick = 1.0 if price.on_device else _quickest_us(recorded.events, buffer, steps) / max(high_us, 1e-9)
-        how = "low: the time of the fastest copy; high: the mean, including copies into newly allocated memory"
-        quickest, all_of_it = [edits.scale(rows, 1 - min(quick, 1.0))], [edits.remove(rows)]
-        saving = price.divided(quickest, all_of_it, claims, how, instead_us=_WRITE_US)
-        if saving.high_us < min_share * scale.step_us:
-            continue
-        where = lines.where_op(buffer.rows[0][0])
-        yield Finding(
-            message=(
-                f"A tensor of {' x '.join(f'{one:,}' for one in buffer.shape)} numbers is copied whole"
-                f"{place(where)} to insert {plural(buffer.new, 'row')}, {size(buffer.moved_bytes)} in all: "
-                f"{time(scale.scaled(high_us))} of each step ({percent(high_us / steps.step_us)})."
-            ),
-            saving=saving,
-            where=(where,) if where else (),
-            facts={"rows": buffer.shape[0], "new_rows": buffer.new, "copy_us": high_us},
-            fix=Fix(
-                "Overwrite the oldest rows in place",
-                "numerics",
-                "queue = torch.cat([keys, queue])[:size].clone()",
-                "queue[at : at + len(keys)] = keys\nat = (at + len(keys)) % size",
-            ),
-            claims=claims,
+    for buffer in _buffers(price):
+        quick = 1.0 if price.on_device else min(buffer.quickest_share(price.ops.events), 1.0)
+        one = Equivalent(
+            parts=((rows_of(*(row for each in buffer.rows for row in each)), quick, 1.0),),
+            how=_HOW,
+            claims=("other_ops", "forward"),
+            instead_us=_WRITE_US,
             at_most="medium",  # something may read the rows in their order
         )
+        if known := worth(price, lines, one, min_share):
+            yield known.finding(
+                f"A tensor of {' x '.join(f'{one:,}' for one in buffer.shape)} numbers is copied whole{known.at} "
+                f"to insert {plural(buffer.new, 'row')}, {size(buffer.moved_bytes)} in all: {known.spent}.",
+                {"rows": buffer.shape[0], "new_rows": buffer.new, "copy_us": known.spent_us},
+                _FIX,
+            )
 
 
-def _quickest_us(events: Events, buffer: _Buffer, steps: Steps) -> float:
-    """What the copies take where each is as quick as the quickest, recorded µs per step."""
-    took_us = events.dur_ns[np.array(buffer.rows, np.int64)] / 1e3
-    per_step = len(buffer.rows) / steps.count
-    return float(np.quantile(took_us, 0.1, axis=0).sum()) * per_step
-
-
-def _buffers(recorded: StepOps, breakdown: Breakdown) -> Iterator[_Buffer]:
+def _buffers(price: Price) -> Iterator[_Buffer]:
     """Those that nearly every step joins anew, in the same shapes."""
-    events, rows = recorded.events, recorded.outermost
+    events, rows = price.ops.events, price.ops.outermost
     for part in ("input", "optimizer"):
-        if (spans := breakdown.intervals.get(part)) is not None:
+        if (spans := price.breakdown.intervals.get(part)) is not None:
             rows = rows[~starts_in(events.start_ns[rows], spans)]
     graph = set(events.sequence[events.named(_NODE)].tolist())
     found: dict[tuple[Shape, int], list[tuple[int, ...]]] = defaultdict(list)
@@ -152,7 +137,7 @@ def _buffers(recorded: StepOps, breakdown: Breakdown) -> Iterator[_Buffer]:
     for (shape, new), each in found.items():
         grows = any(other[1:] == shape[1:] and abs(other[0] - shape[0]) == new for other, _ in found)
         alike = {len(one) for one in each}
-        if len(each) >= _MOSTLY * recorded.steps.count and len(alike) == 1 and not grows:
+        if len(each) >= _MOSTLY * price.ops.steps.count and len(alike) == 1 and not grows:
             yield _Buffer(shape, new, tuple(each))
 
 

@@ -1,0 +1,151 @@
+"""A pattern of ops that something cheaper replaces: what the replacement saves, and the finding that says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Finding, Fix, Lines, Price, Saving, Severity, Source, dataclass, edits, total
+
+from ..shared._places import first_line, place
+from ..shared._words import percent, time
+
+Ints = npt.NDArray[np.int64]
+# Rows, or spans of the loop's thread (absolute ns), and the least and the most share of their time that goes; below
+# zero: they take longer.
+Part = tuple[Ints, float, float]
+_Goes = tuple[Ints, float]  # at one end
+ON_TENSORS = ("forward", "backward", "other_ops")
+_UNTIMED = "low: nothing, as it was not measured on a device; high: all of these ops"
+
+
+def rows_of(*rows: int) -> Ints:
+    """These rows as an array."""
+    return np.array(rows, np.int64)
+
+
+def whole(rows: Ints) -> tuple[Part, ...]:
+    """All of these rows' time goes."""
+    return ((rows, 1.0, 1.0),)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Equivalent:
+    """What was found, and what comes instead.
+
+    parts            the ops of the pattern and their nodes of the backward pass, and which share of their time goes
+    how              how the saving is computed, for people
+    claims           the parts of a host's step that they lie in; on a device they lie in its computation
+    instead_us       (least, most) µs of the un-profiled step on a host that the replacement takes; None: not known, and
+                     so is the saving
+    ops              "any": small ones, too, which the profiler slows more than others; "long": recording a row is
+                     nothing against them; "replayed": the step is played again without them on a host, too
+    timed_on_device  whether the replacement was measured on a device; where not, it may save nothing there
+    evicts_bytes     what they push out of the caches comes back, too: at most so many bytes
+    also_us          µs of the un-profiled step, in none of these rows, that the high end holds
+    spent_us         recorded µs per step that the message tells; None: of all these rows
+    shown            rows whose line is shown, of the first that has one; None: of the first part
+    at_most          highest severity; None: by what is confirmed, "high" on a host, "medium" on a device
+    """
+
+    parts: tuple[Part, ...]
+    how: str
+    claims: tuple[str, ...] = ON_TENSORS
+    instead_us: tuple[float, float] | None = (0.0, 0.0)
+    ops: Literal["any", "long", "replayed"] = "any"
+    timed_on_device: bool = True
+    evicts_bytes: float = 0.0
+    also_us: float = 0.0
+    spent_us: float | None = None
+    shown: Ints | None = None
+    at_most: Severity | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Worth:
+    """What a cheaper equivalent is worth in this run.
+
+    at         for the message: " at train.py:88"
+    words      for the message: what the pattern takes, "3.4 ms", and its share of the step, "12 %"
+    spent_us   recorded µs per step that the pattern takes
+    """
+
+    saving: Saving | None
+    at: str
+    words: tuple[str, str]
+    spent_us: float
+    where: Source | None
+    claims: tuple[str, ...]
+    at_most: Severity
+
+    @property
+    def spent(self) -> str:
+        """ "3.4 ms of each step (12 %)"."""
+        return f"{self.words[0]} of each step ({self.words[1]})"
+
+    def finding(self, message: str, facts: dict[str, Any], fix: Fix) -> Finding:
+        """The finding with this message."""
+        where = (self.where,) if self.where else ()
+        return Finding(message, self.saving, where, facts, fix, claims=self.claims, at_most=self.at_most)
+
+
+def worth(price: Price, lines: Lines | None, one: Equivalent, min_share: float) -> Worth | None:
+    """What it is worth; None where that is less than `min_share` of the step at most."""
+    scale, claims = price.scale, price.claims(*one.claims)
+    spent_us = one.spent_us
+    if spent_us is None:
+        spent_us = _spent_us(price, one.parts)
+    spent_us = min(spent_us, price.measured_us(claims))
+    saving = _saving(price, one, claims)
+    if (saving.high_us if saving else scale.scaled(spent_us)) < min_share * scale.step_us:
+        return None
+    where = first_line(lines, one.parts[0][0] if one.shown is None else one.shown) if lines else None
+    took, share = time(scale.scaled(spent_us)), percent(spent_us / price.ops.steps.step_us)
+    on_device: Severity = "medium" if one.timed_on_device else "low"
+    at_most = one.at_most or (on_device if price.on_device else "high")
+    return Worth(saving, place(where), (took, share), spent_us, where, claims, at_most)
+
+
+def _saving(price: Price, one: Equivalent, claims: tuple[str, ...]) -> Saving | None:
+    """What goes, less what comes instead."""
+    if one.instead_us is None:
+        return None
+    if price.on_device and not one.timed_on_device:
+        return price.saving([], [edits.remove(rows) for rows, _, _ in one.parts], claims, _UNTIMED)
+    least, most = [(rows, share) for rows, share, _ in one.parts], [(rows, share) for rows, _, share in one.parts]
+    if one.ops == "long":
+        model_us = _us(price, least), _us(price, most)
+        saving = price.long_ops(model_us, claims, one.how, instead_us=one.instead_us)
+    else:
+        priced = price.divided if one.ops == "any" else price.saving
+        saving = priced(_edits(least), _edits(most), claims, one.how, instead_us=one.instead_us)
+    if price.on_device:
+        return saving
+    saving = price.refilled(saving, one.evicts_bytes)
+    return replace(saving, high_us=min(saving.high_us + one.also_us, price.scale.step_us)) if one.also_us else saving
+
+
+def _spent_us(price: Price, parts: tuple[Part, ...]) -> float:
+    """Recorded time of all of these rows, or spans, µs per step."""
+    of = [what for what, _, _ in parts]
+    if of[0].ndim > 1:
+        return price.ops.steps.per_step_us(sum(map(total, of)))
+    return price.spent_us(np.unique(np.concatenate(of)))
+
+
+def _us(price: Price, goes: list[_Goes]) -> float:
+    return sum(share * price.spent_us(rows) for rows, share in goes)
+
+
+def _edits(goes: list[_Goes]) -> list[edits.Edit]:
+    """What goes as edits; none where nothing does."""
+    return [_edit(what, share) for what, share in goes] if any(share for _, share in goes) else []
+
+
+def _edit(what: Ints, share: float) -> edits.Edit:
+    if what.ndim > 1:
+        return edits.scale_time(what, 1 - share)
+    return edits.remove(what) if share == 1 else edits.scale(what, 1 - share)
