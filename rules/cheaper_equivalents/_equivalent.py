@@ -121,7 +121,7 @@ def _saving(price: Price, one: Equivalent, claims: tuple[str, ...]) -> Saving | 
         saving = price.long_ops(model_us, claims, one.how, instead_us=one.instead_us)
     else:
         priced = price.divided if one.ops == "any" else price.saving
-        saving = priced(_edits(least), _edits(most), claims, one.how, instead_us=one.instead_us)
+        saving = priced(_edits(price, least), _edits(price, most), claims, one.how, instead_us=one.instead_us)
     if price.on_device:
         return saving
     saving = price.refilled(saving, one.evicts_bytes)
@@ -140,12 +140,17 @@ def _us(price: Price, goes: list[_Goes]) -> float:
     return sum(share * price.spent_us(rows) for rows, share in goes)
 
 
-def _edits(goes: list[_Goes]) -> list[edits.Edit]:
+def _edits(price: Price, goes: list[_Goes]) -> list[edits.Edit]:
     """What goes as edits; none where nothing does."""
-    return [_edit(what, share) for what, share in goes] if any(share for _, share in goes) else []
+    return [_edit(price, what, share) for what, share in goes] if any(share for _, share in goes) else []
 
 
-def _edit(what: Ints, share: float) -> edits.Edit:
+def _edit(price: Price, what: Ints, share: float) -> edits.Edit:
     if what.ndim > 1:
         return edits.scale_time(what, 1 - share)
-    return edits.remove(what) if share == 1 else edits.scale(what, 1 - share)
+    if share == 1:
+        return edits.remove(what)
+    if price.on_device:  # a share of what they launch: the calls stay, as some are needed for the rest
+        of_device = price.ops.trace.device_work[what]
+        what = np.concatenate((what[of_device], price.ops.launched(what[~of_device])))
+    return edits.scale(what, 1 - share)

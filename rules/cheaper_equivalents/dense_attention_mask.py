@@ -91,8 +91,8 @@ def check(
     known = is_causal(masks, tokens, ops, rows)
     if price.on_device:
         how = "high: half of the scores are skipped, as a causal mask removes them; low: nothing, for any other mask"
-        launched = ops.launched(np.concatenate((rows, backward_of(events, rows))))
-        one = Equivalent(parts=((launched, 0.0, _SAVED),), how=how, ops="replayed", shown=rows)
+        both = np.concatenate((rows, backward_of(events, rows)))
+        one = Equivalent(parts=((both, 0.0, _SAVED),), how=how, ops="replayed", shown=rows)
     elif known:
         rows = rows[events.dims[rows] == events.dims[rows[0]]]
         one = on_cpu(ops, rows, kept_on_cpu(tokens))
