@@ -29,11 +29,12 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import BACKWARD, FORWARD, GEMM, Ev, Example, Finding, Fix, Lines, Price, Readers, draw, nodes_of
+from advisor.api import FORWARD, Drawing, Example, Finding, Fix, Lines, Price, Readers, nodes_of
 
 from ..shared._words import count
 from ._all_pairs import Kind, all_pairs, instead_us
 from ._equivalent import Equivalent, rows_of, whole, worth
+from ._examples import observed, op, two_steps
 
 CONFIRMED = "measured pair on a CPU: cosines of all pairs of a batch by broadcasting against a matrix multiplication"
 
@@ -102,82 +103,58 @@ _FIXES: dict[Kind, Fix] = {
 }
 
 
-def _op(name: str, *dims: list[int], **args: Any) -> Ev:
-    return Ev(f"aten::{name}", dims=[*dims], **args)
-
-
 _LEFT, _RIGHT, _BOTH, _RESULT = [128, 1, 64], [1, 128, 64], [128, 128, 64], [128, 128]
-# Layers (F), the comparison (A, P, S), what reads it (R), the backward pass (B).
-_STEPS = """
-    step   [1                                     ][2                                     ]
-    cpu    [F][A       ][P     ][S     ][R][B   ]   [F][A       ][P     ][S     ][R][B   ]
-    """
-_OPS: dict[str, Any] = {
-    "F": FORWARD,
-    "A": _op("sub", _LEFT, _RIGHT),
-    "P": _op("pow", _BOTH),
-    "S": _op("sum", _BOTH),
-    "R": _op("cross_entropy_loss", _RESULT),
-    "B": BACKWARD,
-}
+_WAITS: list[list[int]] = [[], [1], [1], [1], [1]]
 
 
-def _seen(*names: str, waits: list[list[int]]) -> dict[str, Any]:
-    known = [f"aten::{name}" for name in names]
-    index = list(dict.fromkeys(known))
-    return {"reused": {"names": index, "ops": [index.index(name) for name in known], "waits": waits}}
+def _drawn(**changed: Any) -> Drawing:
+    """Layers (F), the comparison (A, P, S), what reads it (R), the backward pass (B)."""
+    ops: dict[str, Any] = {"A": op("sub", _LEFT, _RIGHT), "P": op("pow", _BOTH), "S": op("sum", _BOTH)}
+    return two_steps(
+        "[F][A       ][P     ][S     ][R][B   ]", **(ops | {"R": op("cross_entropy_loss", _RESULT)} | changed)
+    )
 
 
-_DISTANCES = _seen("linear", "sub", "pow", "sum", "cross_entropy_loss", waits=[[], [1], [1], [1], [1]])
-_WHOLE_OPS = {"P": _op("cosine_similarity", _LEFT, _RIGHT), "A": FORWARD, "S": FORWARD}
+_COSINES = {"P": op("cosine_similarity", _LEFT, _RIGHT), "A": FORWARD, "S": FORWARD}
+_ON_GPU = two_steps(
+    "[F][P     ][B   ]",
+    gpu="  [K         ][E            ]",
+    F=op("linear", launches="kernel"),
+    P=op("cosine_similarity", _LEFT, _RIGHT, launches="kernel"),
+)
+_DISTANCES = observed("linear sub pow sum cross_entropy_loss", _WAITS)
 
 EXAMPLES = [
     Example(
         "squared distances of all pairs",
-        draw(_STEPS, us=100, **_OPS),
-        facts=_DISTANCES,
+        _drawn(),
         saves_us=(2000, 2700),
+        facts=_DISTANCES,
         says=("16,384 pairs of 64 numbers", "tensor of 1,048,576"),
     ),
-    Example("cosines, of a trace alone", draw(_STEPS, us=100, **(_OPS | _WHOLE_OPS)), saves_us=(600, 900)),
-    Example(
-        "the same beside a GPU",
-        draw(
-            """
-            step   [1                                     ][2                                     ]
-            cpu    [F][P     ][B   ]                        [F][P     ][B   ]
-            gpu 7    [K         ][L            ]              [K         ][L            ]
-            """,
-            us=100,
-            F=Ev(FORWARD.name, launches="kernel"),
-            P=_op("cosine_similarity", _LEFT, _RIGHT, launches="kernel"),
-            B=BACKWARD,
-            K=GEMM,
-            L="reduce_kernel",
-        ),
-        saves_us=(0, 800),
-    ),
+    Example("cosines, of a trace alone", _drawn(**_COSINES), saves_us=(600, 900)),
+    Example("the same beside a GPU", _ON_GPU, saves_us=(0, 800)),
     Example(
         "the differences are read once more, as directions",
-        draw(_STEPS, us=100, **(_OPS | {"R": _op("mul", _BOTH, _RESULT)})),
-        facts=_seen("linear", "sub", "pow", "sum", "mul", waits=[[], [1], [1], [1], [1, 3]]),
+        _drawn(R=op("mul", _BOTH, _RESULT)),
         saves_us=None,
+        facts=observed("linear sub pow sum mul", [[], [1], [1], [1], [1, 3]]),
         near_miss=True,
     ),
     Example(
         "each row is compared with its own partner",
-        draw(_STEPS, us=100, **(_OPS | {"A": _op("sub", [16384, 64], [16384, 64])})),
-        facts=_DISTANCES,
+        _drawn(A=op("sub", [16384, 64], [16384, 64])),
         saves_us=None,
+        facts=_DISTANCES,
         near_miss=True,
     ),
     Example(
         "weights of channels: nothing is compared with all",
-        draw(_STEPS, us=100, **(_OPS | {"A": _op("mul", _BOTH, [64])})),
-        facts=_seen("linear", "mul", "pow", "sum", "cross_entropy_loss", waits=[[], [1], [1], [1], [1]]),
+        _drawn(A=op("mul", _BOTH, [64])),
         saves_us=None,
+        facts=observed("linear mul pow sum cross_entropy_loss", _WAITS),
         near_miss=True,
     ),
-    Example("nobody looked what reads them", draw(_STEPS, us=100, **_OPS), saves_us=None, near_miss=True),
-    Example("cdist", draw(_STEPS, us=100, **(_OPS | {"A": _op("cdist", [128, 64], [128, 64])})), saves_us=None),
+    Example("nobody looked what reads them", _drawn(), None, near_miss=True),
+    Example("cdist", _drawn(A=op("cdist", [128, 64], [128, 64])), None),
 ]

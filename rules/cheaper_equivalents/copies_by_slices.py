@@ -23,12 +23,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from advisor.api import (
-    OPTIMIZER,
+    Drawing,
     Ev,
     Events,
     Example,
@@ -39,12 +38,12 @@ from advisor.api import (
     backward_passes,
     dataclass,
     dims_of,
-    draw,
     sizes,
 )
 
 from ..shared._words import plural
 from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._examples import node, op, two_steps
 
 CONFIRMED = "measured pair on a CPU: scores of a decoder, written word by word into a tensor against stacked at the end"
 
@@ -140,67 +139,41 @@ def _writers(events: Events, calls: Ints) -> Ints:
     return rows[:_TRIED]
 
 
-# Three writes (V) and their nodes (W), in each the copy of the whole gradient (C) and the part (P); then the update.
-_STEPS = """
-    step   [1                                              ][2                                              ]
-    cpu    [V][V][V][A ][B        ][C        ][D        ][O]  [V][V][V][E ][F        ][G        ][H        ][O]
-    cpu                  [Y       ] [Y       ] [Y       ]                   [Y       ] [Y       ] [Y       ]
-    cpu                   [K   ][P]  [K   ][P]  [K   ][P]                    [K   ][P]  [K   ][P]  [K   ][P]
-    """
-_DEVICE = """
-    gpu 7                  [L   ]     [L   ]     [L   ]                       [L   ]     [L   ]     [L   ]
-    """
-# The number of each engine call.
-_NUMBERED = {"A": 9, "B": 8, "C": 6, "D": 4, "E": 19, "F": 18, "G": 16, "H": 14}
-
-
-def _ops(shape: list[int], part: list[int], plain: bool = True, node: str = _WRITE) -> dict[str, Any]:
-    called = "autograd::engine::evaluate_function: "
-    return {
-        "V": Ev("aten::copy_", dims=[part, part, []], args={"Sequence number": 7, "Fwd thread id": 0}),
-        **{
-            letter: Ev(
-                called + ("MeanBackward0" if letter in "AE" else node), args={"Sequence number": at, "Fwd thread id": 1}
-            )
-            for letter, at in _NUMBERED.items()
-        },
-        "Y": Ev(node, dims=[shape]),
-        "K": Ev("aten::copy_", dims=[shape, shape, []]),
-        "P": Ev(_PLAIN if plain else "AddBackward0", dims=[part]),
-        "O": OPTIMIZER,
-    }
-
-
 _TABLE, _PART = [16, 32, 1200], [16, 1200]
+
+
+def _drawn(shape: list[int], part: list[int], written: str = _PLAIN, called: str = _WRITE, gpu: str = "") -> Drawing:
+    """Three writes (V), a loss (A), the writes' nodes (C, D, G), in each the gradient's copy (K) and the part (P)."""
+    return two_steps(
+        "[V][V][V][A ][C        ][D        ][G        ][O]",
+        "             [Y       ] [Y       ] [Y       ]",
+        "              [K   ][P]  [K   ][P]  [K   ][P]",
+        gpu=gpu,
+        V=op("copy_", part, part, number=7),
+        A=node(9, "MeanBackward0"),
+        **{letter: node(at, called) for letter, at in (("C", 8), ("D", 6), ("G", 4))},
+        Y=Ev(called, dims=[shape]),
+        K=op("copy_", shape, shape, launches="kernel" if gpu else None),
+        P=Ev(written, dims=[part]),
+    )
+
+
+_ON_GPU = _drawn(_TABLE, _PART, gpu="               [E   ]     [E   ]     [E   ]")
 
 EXAMPLES = [
     Example(
         "scores written word by word",
-        draw(_STEPS, us=100, **_ops(_TABLE, _PART)),
+        _drawn(_TABLE, _PART),
         saves_us=(1700, 3400),
         says=("3 writes a step", "16 x 32 x 1,200"),
     ),
-    Example(
-        "the same beside a GPU",
-        draw(
-            _STEPS + _DEVICE,
-            us=100,
-            **(_ops(_TABLE, _PART) | {"K": Ev("aten::copy_", dims=[_TABLE, _TABLE, []], launches="kernel")}),
-            L="vectorized_elementwise_kernel",
-        ),
-        saves_us=(800, 1900),
-    ),
-    Example(
-        "written through a mask, each time all of it",
-        draw(_STEPS, us=100, **_ops(_PART, _PART)),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("the same beside a GPU", _ON_GPU, saves_us=(800, 1900)),
+    Example("written through a mask, each time all of it", _drawn(_PART, _PART), None, near_miss=True),
     Example(
         "added to what stood there, without an assignment",
-        draw(_STEPS, us=100, **_ops(_TABLE, _PART, plain=False)),
+        _drawn(_TABLE, _PART, "AddBackward0"),
         saves_us=None,
         near_miss=True,
     ),
-    Example("stacked", draw(_STEPS, us=100, **_ops(_TABLE, _PART, node="StackBackward0")), saves_us=None),
+    Example("stacked", _drawn(_TABLE, _PART, called="StackBackward0"), None),
 ]

@@ -29,8 +29,7 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -42,12 +41,12 @@ from advisor.api import (
     StepOps,
     constant,
     dims_of,
-    draw,
     sizes,
 )
 
 from ..shared._words import percent, plural
 from ._equivalent import Equivalent, rows_of, whole, worth
+from ._examples import op, two_steps
 
 CONFIRMED = "measured pair on a CPU: a graph network on a dense adjacency matrix against a sparse one"
 
@@ -134,52 +133,34 @@ def _sparse_us(price: Price, found: list[_Row]) -> tuple[float, float] | None:
     return sparse_us, _AROUND * sparse_us
 
 
-def _mm(rows: int, columns: int, width: int, **args: Any) -> Ev:
-    return Ev("aten::mm", dims=[[rows, columns], [columns, width]], **args)
+def _drawn(columns: int = 2700) -> Drawing:
+    """Layers (F), the product (A), its node (N) with the product for the gradient (M), and more (B)."""
+    return two_steps(
+        "[F   ][A           ][N             ][B   ]",
+        "                     [M           ]",
+        A=op("mm", [2700, columns], [columns, 32]),
+        N=Ev(f"{_NODE}: MmBackward0"),
+        M=op("mm", [columns, 2700], [2700, 32]),
+    )
 
 
-_STEPS = """
-    step   [1                                        ][2                                        ]
-    cpu    [F   ][A           ][N             ][O   ]  [F   ][A           ][N             ][O   ]
-    cpu                         [B           ]                              [B           ]
-    """
-_OPS: dict[str, Any] = {
-    "F": FORWARD,
-    "A": _mm(2700, 2700, 32),
-    "N": Ev(f"{_NODE}: MmBackward0"),
-    "B": _mm(2700, 2700, 32),
-    "O": BACKWARD,
-}
-_SPARSE = {"rows": 2700, "columns": 2700, "width": 32, "filled": 0.002}
-_TIMED = {"sparse_us": 100.0, "sparse_backward_us": 150.0}
+def _counted(**timed: float) -> dict[str, Any]:
+    return {"sparse_products": [{"rows": 2700, "columns": 2700, "width": 32, "filled": 0.002, **timed}]}
+
+
+_TIMED = _counted(sparse_us=100.0, sparse_backward_us=150.0)
+_AS_LONG = _counted(sparse_us=1400.0, sparse_backward_us=1400.0)
 
 EXAMPLES = [
     Example(
         "a graph of 2,700 nodes with a few neighbours each",
-        draw(_STEPS, us=100, **_OPS),
-        facts={"sparse_products": [_SPARSE | _TIMED]},
+        _drawn(),
         saves_us=(2100, 3000),
+        facts=_TIMED,
         says=("2 matrix multiplications per step", "2,700 x 2,700", "0.2 % are not zero"),
     ),
-    Example(
-        "the same where the sparse product was not timed",
-        draw(_STEPS, us=100, **_OPS),
-        facts={"sparse_products": [_SPARSE]},
-        saves_us="unknown",
-    ),
-    Example(
-        "products of other matrices",
-        draw(_STEPS, us=100, **(_OPS | {"A": _mm(2700, 300, 32), "B": _mm(300, 2700, 32)})),
-        facts={"sparse_products": [_SPARSE | _TIMED]},
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "the sparse product would take as long",
-        draw(_STEPS, us=100, **_OPS),
-        facts={"sparse_products": [_SPARSE | {"sparse_us": 1400.0, "sparse_backward_us": 1400.0}]},
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example("no such matrix was seen", draw(_STEPS, us=100, **_OPS), facts={"sparse_products": []}, saves_us=None),
+    Example("the same where the sparse product was not timed", _drawn(), saves_us="unknown", facts=_counted()),
+    Example("products of other matrices", _drawn(300), None, _TIMED, near_miss=True),
+    Example("the sparse product would take as long", _drawn(), None, _AS_LONG, near_miss=True),
+    Example("no such matrix was seen", _drawn(), None, {"sparse_products": []}),
 ]

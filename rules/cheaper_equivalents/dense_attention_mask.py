@@ -23,12 +23,11 @@ flag gained little or nothing in measurements.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     SYNC,
     Category,
     Device,
@@ -46,12 +45,12 @@ from advisor.api import (
     backward_of,
     constant,
     dims_of,
-    draw,
     sizes,
 )
 
 from ..shared._places import often
 from ._equivalent import Equivalent, Ints, worth
+from ._examples import node, op, two_steps
 from ._masks import FLASH_ON_CPU, is_causal, kept_on_cpu, on_cpu
 
 CONFIRMED = "measured pair on a CPU: a causal mask of 1,024 tokens as a tensor against is_causal=True"
@@ -129,109 +128,84 @@ def _is_one_matrix(query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int
     return square and all(size == 1 for size in mask[:-2])
 
 
-_SHAPE = [8, 12, 1024, 64]
-
-
-def _attention(*mask: int) -> Ev:
-    return Ev(_ATTENTION, dims=[_SHAPE, _SHAPE, _SHAPE, list(mask), [], [], [], []], launches="")
-
-
-_INNER = Ev("aten::_scaled_dot_product_efficient_attention", dims=[_SHAPE] * 3)
-_KERNEL = Ev("fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", "kernel")
-_STEPS = """
-    step   [1                           ][2                           ]
-    cpu    [F][A  ][B][S               ] [F][A  ][B][S               ]
-    cpu       [I ]                          [I ]
-    gpu 7   [L ][K           ][M       ]  [L ][K           ][M       ]
-    """
-
-
-def _drawn(attention: Ev) -> Drawing:
-    other = Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")
-    return draw(_STEPS, us=100, A=attention, I=_INNER, F=FORWARD, B=BACKWARD, S=SYNC, K=_KERNEL, L=other, M=other)
-
-
-def _on_a_cpu(tokens: int, before: str = "aten::linear") -> Drawing:
-    """A step that spends 1,000 µs in attention, 300 of them on its mask, and 800 in its backward pass."""
-    matrix = [8, 12, tokens, 64]
-    dims = [matrix, matrix, matrix, [tokens, tokens], [], [], [], []]
-    types = {"Input type": ["float", "float", "float", "bool", "Scalar", "Scalar", "", "Scalar"]}
-    number = {"Sequence number": 3, "Fwd thread id": 0}
-    return draw(
-        """
-        step   [1                           ][2                           ]
-        cpu    [F][A        ][N     ]         [F][A        ][N     ]
-        cpu       [C][I    ]                     [C][I    ]
-        """,
-        us=100,
-        F=Ev(before, dims=[[tokens, tokens], [tokens, tokens]]),
-        A=Ev(_ATTENTION, dims=dims, args=types),
-        C="aten::masked_fill_",
-        I=Ev(FLASH_ON_CPU, dims=[matrix] * 3, args=number),
-        N=Ev("autograd::engine::evaluate_function: AttentionBackward", args=number | {"Fwd thread id": 1}),
+def _on_a_gpu(*mask: int) -> Drawing:
+    """A step of attention (A) with this mask, whose kernel (M) takes most of it."""
+    matrix = [8, 12, 1024, 64]
+    return two_steps(
+        "[F][A  ][B][S               ]",
+        "   [I ]",
+        gpu="[K ][M           ][K       ]",
+        A=op("scaled_dot_product_attention", matrix, matrix, matrix, list(mask), launches=""),
+        I=op("_scaled_dot_product_efficient_attention", matrix, matrix, matrix),
+        S=SYNC,
+        M=Ev("fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", "kernel"),
     )
+
+
+def _on_a_cpu(tokens: int = 1024, before: str = "linear") -> Drawing:
+    """A step that spends 1,000 µs in attention, 300 of them on its mask, and 800 in its backward pass."""
+    matrix, mask = [8, 12, tokens, 64], [tokens, tokens]
+    types: dict[str, Any] = {"Input type": ["float", "float", "float", "bool", "Scalar", "Scalar", "", "Scalar"]}
+    return two_steps(
+        "[F][A        ][N     ]",
+        "   [C][I    ]",
+        F=op(before, mask, mask),
+        A=op("scaled_dot_product_attention", matrix, matrix, matrix, mask, **types),
+        C="aten::masked_fill_",
+        I=op(FLASH_ON_CPU.removeprefix("aten::"), matrix, matrix, matrix, number=3),
+        N=node(3, "AttentionBackward"),
+    )
+
+
+def _held(form: str, *others: str, tokens: int = 1024) -> dict[str, Any]:
+    """Masks that modules held."""
+    return {"masks": [{"tokens": tokens, "form": one} for one in (form, *others)]}
 
 
 EXAMPLES = [
     Example(
         "a mask of all pairs of 1,024 tokens",
-        _drawn(_attention(1024, 1024)),
+        _on_a_gpu(1024, 1024),
         saves_us=(0, 750),
         says=("1,024 x 1,024", "if the mask is causal"),
     ),
-    Example(
-        "a mask for each sequence: padding, which no flag says",
-        _drawn(_attention(8, 1, 1024, 1024)),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "a bias for each head",
-        _drawn(_attention(1, 12, 1024, 1024)),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example("no mask", _drawn(_attention()), saves_us=None),
+    Example("a mask for each sequence: padding, which no flag says", _on_a_gpu(8, 1, 1024, 1024), None, near_miss=True),
+    Example("a bias for each head", _on_a_gpu(1, 12, 1024, 1024), None, near_miss=True),
+    Example("no mask", _on_a_gpu(), None),
     Example(
         "without a GPU, a mask of flags that was seen to be causal: a quarter of the scores goes, and their conversion",
-        _on_a_cpu(1024),
-        facts={"masks": [{"tokens": 1024, "form": "seen"}]},
+        _on_a_cpu(),
         saves_us=(600, 1000),
+        facts=_held("seen"),
         says=("1,024 x 1,024", "the mask is causal, so"),
     ),
-    Example(
-        "without a GPU, a mask of which nothing is known",
-        _on_a_cpu(1024),
-        facts={"masks": []},
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("without a GPU, a mask of which nothing is known", _on_a_cpu(), None, {"masks": []}, near_miss=True),
     Example(
         "without a GPU, a causal mask beside one of a sliding window, either of which may be the one",
-        _on_a_cpu(1024),
-        facts={"masks": [{"tokens": 1024, "form": "seen"}, {"tokens": 1024, "form": "other"}]},
+        _on_a_cpu(),
         saves_us=None,
+        facts=_held("seen", "other"),
         near_miss=True,
     ),
     Example(
         "without a GPU, a causal mask that a second one is added to before attention gets it",
-        _on_a_cpu(1024, before="aten::logical_and"),
-        facts={"masks": [{"tokens": 1024, "form": "seen"}]},
+        _on_a_cpu(before="logical_and"),
         saves_us=None,
+        facts=_held("seen"),
         near_miss=True,
     ),
     Example(
         "without a GPU, flags for what is hidden where attention takes flags for what is seen",
-        _on_a_cpu(1024),
-        facts={"masks": [{"tokens": 1024, "form": "hidden"}]},
+        _on_a_cpu(),
         saves_us=None,
+        facts=_held("hidden"),
         near_miss=True,
     ),
     Example(
         "without a GPU, a causal mask of 512 tokens: the kernel leaves nothing out",
         _on_a_cpu(512),
-        facts={"masks": [{"tokens": 512, "form": "seen"}]},
         saves_us=None,
+        facts=_held("seen", tokens=512),
         near_miss=True,
     ),
 ]

@@ -24,26 +24,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from advisor.api import (
-    BACKWARD,
-    ELEMENTWISE,
-    FORWARD,
-    OPTIMIZER,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    OptimizerFacts,
-    Price,
-    constant,
-    draw,
-)
+from advisor.api import Drawing, Example, Finding, Fix, Lines, OptimizerFacts, Price, constant
 
 from ..shared._words import count
 from ._embedding_tables import Table, tables_of
 from ._equivalent import Equivalent, rows_of, worth
+from ._examples import node, op, two_steps
 
 CONFIRMED = "measured pair on a CPU: 200,000 rows with SGD, dense against sparse gradients"
 
@@ -145,83 +133,34 @@ def _fix(height: int, width: int, names: list[str]) -> Fix:
     )
 
 
-def _looked_up(height: int) -> Ev:
-    return Ev("aten::embedding", dims=[[height, 32], [64], [], [], []], args={"Sequence number": 3, "Fwd thread id": 0})
+def _drawn(height: int = 200_000, gpu: str = "", **changed: Any) -> Drawing:
+    """A look-up (L), more (B), the look-up's node (N) that writes the gradient (W), and the optimizer's update (U)."""
+    table = [height, 32]
+    ops: dict[str, Any] = {
+        "L": op("embedding", table, [64], number=3),
+        "N": node(3, "EmbeddingBackward0", launches=None),
+        "W": op("embedding_dense_backward", [64, 32], [64]),
+        "U": op("add_", table, table),
+    }
+    return two_steps(
+        "[L  ][B      ][N       ][O        ]", "              [W       ][U       ]", gpu=gpu, **(ops | changed)
+    )
 
-
-_NODE = Ev("autograd::engine::evaluate_function: EmbeddingBackward0", args={"Sequence number": 3, "Fwd thread id": 1})
-_WRITES = Ev("aten::embedding_dense_backward", dims=[[64, 32], [64], [], [], []])
-_UPDATES = Ev("aten::add_", dims=[[200000, 32], [200000, 32], []])
-_STEPS = """
-    step   [1                                 ][2                                 ]
-    cpu    [F  ][B      ][N       ][O        ]  [F  ][B      ][N       ][O        ]
-    cpu                  [W       ][U       ]                 [W       ][U       ]
-    """
 
 EXAMPLES = [
     Example(
         "a table of 200,000 rows for a batch of 64",
-        draw(_STEPS, us=100, F=_looked_up(200_000), B=BACKWARD, N=_NODE, W=_WRITES, O=OPTIMIZER, U=_UPDATES),
+        _drawn(),
         saves_us=(1800, 2300),
         says=("at most 64 of the 200,000 rows",),
     ),
-    Example(
-        "the same on a GPU",
-        draw(
-            """
-            step   [1                                 ][2                                 ]
-            cpu    [F  ][B      ][N       ][O        ]  [F  ][B      ][N       ][O        ]
-            cpu                  [W       ][U       ]                 [W       ][U       ]
-            gpu 7   [E  ][E      ][E       ][E      ]    [E  ][E      ][E       ][E      ]
-            """,
-            us=100,
-            F=_looked_up(200_000),
-            B=BACKWARD,
-            N=_NODE,
-            W=_WRITES,
-            O=OPTIMIZER,
-            U=_UPDATES,
-            E=ELEMENTWISE,
-        ),
-        saves_us=(0, 2000),
-    ),
-    Example(
-        "a small vocabulary, most of which occurs in a batch",
-        draw(
-            _STEPS,
-            us=100,
-            F=_looked_up(100),
-            B=BACKWARD,
-            N=_NODE,
-            W=_WRITES,
-            O=OPTIMIZER,
-            U=Ev("aten::add_", dims=[[100, 32], [100, 32], []]),
-        ),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("the same on a GPU", _drawn(gpu=" [E  ][E      ][E       ][E      ]"), saves_us=(0, 2000)),
+    Example("a small vocabulary, most of which occurs in a batch", _drawn(100), None, near_miss=True),
     Example(
         "a language model that multiplies with the same table",
-        draw(
-            """
-            step   [1                                 ][2                                 ]
-            cpu    [F  ][P      ][N       ][O        ]  [F  ][P      ][N       ][O        ]
-            cpu                  [W       ][U       ]                 [W       ][U       ]
-            """,
-            us=100,
-            F=_looked_up(200_000),
-            P=Ev("aten::linear", dims=[[64, 32], [200_000, 32], []]),
-            N=_NODE,
-            W=_WRITES,
-            O=OPTIMIZER,
-            U=_UPDATES,
-        ),
+        _drawn(B=op("linear", [64, 32], [200_000, 32])),
         saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "no embedding",
-        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
-        saves_us=None,
-    ),
+    Example("no embedding", two_steps("[F  ][B   ]"), None),
 ]

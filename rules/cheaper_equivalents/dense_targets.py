@@ -28,24 +28,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import (
-    BACKWARD,
-    ELEMENTWISE,
-    FORWARD,
-    GEMM,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    Readers,
-    constant,
-    draw,
-)
+from advisor.api import FORWARD, Drawing, Example, Finding, Fix, Lines, Price, Readers, constant
 
 from ..shared._words import count
 from ._equivalent import Equivalent, rows_of, worth
+from ._examples import node, observed, op, two_steps
 from ._targets import DenseTargets, dense_targets, instead_ns, quickest_ns
 
 CONFIRMED = "measured pair on a CPU: labels smoothed by hand against cross_entropy(label_smoothing=0.1)"
@@ -126,116 +113,80 @@ _PLAIN = Fix(
 )
 
 
-def _op(name: str, *dims: list[int], **args: Any) -> Ev:
-    return Ev(f"aten::{name}", dims=[*dims], **args)
-
-
 _WIDE, _LABELS = [512, 1000], [512]
-# Layers (F), the targets (H, T, A), the loss (L, P, S) with the product's node (N), the backward pass (B).
-_STEPS = """
-    step   [1                                       ][2                                       ]
-    cpu    [F][H    ][T   ][A ][L ][P   ][S ][N ][B   ] [F][H    ][T   ][A ][L ][P   ][S ][N ][B   ]
-    """
-_NUMBERED = {"Sequence number": 5, "Fwd thread id": 0}
-_OPS: dict[str, Any] = {
-    "F": FORWARD,
-    "H": _op("one_hot", _LABELS, []),
-    "T": _op("to", _WIDE),
-    "A": _op("add", _WIDE, []),
-    "L": _op("log_softmax", _WIDE),
-    "P": Ev("aten::mul", dims=[_WIDE, _WIDE], args=_NUMBERED),
-    "S": _op("sum", _WIDE),
-    "N": Ev("autograd::engine::evaluate_function: MulBackward0", args=_NUMBERED | {"Fwd thread id": 1}),
-    "B": BACKWARD,
-}
 
 
-def _seen(*names: str, waits: list[list[int]]) -> dict[str, Any]:
-    known = [f"aten::{name}" for name in names]
-    index = list(dict.fromkeys(known))
-    return {"reused": {"names": index, "ops": [index.index(name) for name in known], "waits": waits}}
+def _drawn(shape: list[int] = _WIDE, **changed: Any) -> Drawing:
+    """Layers (F), targets (H, T, A), the loss (L, P, S) with the product's node (N), the backward pass (B)."""
+    ops: dict[str, Any] = {
+        "H": op("one_hot", shape[:1]),
+        "T": op("to", shape),
+        "A": op("add", shape),
+        "L": op("log_softmax", shape),
+        "P": op("mul", shape, shape, number=5),
+        "S": op("sum", shape),
+        "N": node(5, "MulBackward0"),
+    }
+    return two_steps("[F][H    ][T   ][A ][L ][P   ][S ][N ][B   ]", **(ops | changed))
 
 
-_FEW = {"H": _op("one_hot", [64], []), "P": _op("mul", [64, 10], [64, 10])}
+_LAUNCHED: dict[str, Any] = {"launches": "kernel"}
+_SCATTERED = two_steps(
+    "[F][Z ][H ][L ][P ][S ][B   ]",
+    gpu="  [K ][E  ][E ][K  ][E   ][E ][K ]",
+    F=op("linear", **_LAUNCHED),
+    Z=op("full_like", _WIDE, **_LAUNCHED),
+    H=op("scatter_", _WIDE, [], [512, 1], **_LAUNCHED),
+    L=op("log_softmax", _WIDE, **_LAUNCHED),
+    P=op("kl_div", _WIDE, _WIDE, **_LAUNCHED),
+    S=op("div", [], **_LAUNCHED),
+    B=node(1, **_LAUNCHED),
+)
 _WAITS: list[list[int]] = [[], [], [1], [1], [4], [1, 2], [1]]
-_SMOOTH = _seen("linear", "one_hot", "to", "add", "log_softmax", "mul", "sum", waits=_WAITS)
+_SMOOTH = observed("linear one_hot to add log_softmax mul sum", _WAITS)
 
 EXAMPLES = [
     Example(
         "labels smoothed by hand",
-        draw(_STEPS, us=100, **_OPS),
+        _drawn(),
+        saves_us=(1200, 2100),
         facts=_SMOOTH,
-        saves_us=(1500, 2700),
-        says=("512 labels", "1,000 numbers each, smoothed"),
+        says=("512 labels", "1,000 numbers each, smoothed", "backward pass included"),
     ),
     Example(
         "plain labels",
-        draw(_STEPS, us=100, **(_OPS | {"A": _op("neg", _WIDE)})),
-        facts=_seen("linear", "one_hot", "to", "neg", "log_softmax", "mul", "sum", waits=_WAITS),
-        saves_us=(2600, 3100),
+        _drawn(A=op("neg", _WIDE)),
+        saves_us=(2300, 3000),
+        facts=observed("linear one_hot to neg log_softmax mul sum", _WAITS),
         says=("1,000 numbers each and",),
     ),
     Example(
         "labels scattered into a tensor beside a GPU",
-        draw(
-            """
-            step   [1                                ][2                                ]
-            cpu    [F][Z ][H ][L ][P ][S ][B   ]       [F][Z ][H ][L ][P ][S ][B   ]
-            gpu 7    [K ][k  ][k ][K  ][k   ][k ][K ]    [K ][k  ][k ][K  ][k   ][k ][K ]
-            """,
-            us=100,
-            F=Ev(FORWARD.name, launches="kernel"),
-            Z=_op("full_like", _WIDE, launches="kernel"),
-            H=_op("scatter_", _WIDE, [], [512, 1], launches="kernel"),
-            L=_op("log_softmax", _WIDE, launches="kernel"),
-            P=_op("kl_div", _WIDE, _WIDE, launches="kernel"),
-            S=_op("div", [], launches="kernel"),
-            B=Ev(BACKWARD.name, launches="kernel"),
-            K=GEMM,
-            k=ELEMENTWISE,
-        ),
-        facts=_seen(
-            "linear", "full_like", "scatter_", "log_softmax", "kl_div", "div", waits=[[], [], [1], [3], [1, 2], [1]]
-        ),
+        _SCATTERED,
         saves_us=(0, 1500),
+        facts=observed("linear full_like scatter_ log_softmax kl_div div", [[], [], [1], [3], [1, 2], [1]]),
     ),
     Example(
         "a teacher's probabilities",
-        draw(_STEPS, us=100, **(_OPS | {"H": _op("softmax", _WIDE)})),
-        facts=_seen("linear", "softmax", "to", "add", "log_softmax", "mul", "sum", waits=_WAITS),
+        _drawn(H=op("softmax", _WIDE)),
         saves_us=None,
+        facts=observed("linear softmax to add log_softmax mul sum", _WAITS),
         near_miss=True,
     ),
-    Example(
-        "two labels are mixed",
-        draw(_STEPS, us=100, **(_OPS | {"A": _op("add", _WIDE, _WIDE)})),
-        facts=_SMOOTH,
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("two labels are mixed", _drawn(A=op("add", _WIDE, _WIDE)), None, _SMOOTH, near_miss=True),
     Example(
         "the targets are read once more",
-        draw(_STEPS, us=100, **(_OPS | {"B": _op("argmax", _WIDE)})),
-        facts=_seen(*("linear", "one_hot", "to", "add", "log_softmax", "mul", "sum", "argmax"), waits=[*_WAITS, [4]]),
+        _drawn(B=op("argmax", _WIDE)),
         saves_us=None,
+        facts=observed("linear one_hot to add log_softmax mul sum argmax", [*_WAITS, [4]]),
         near_miss=True,
     ),
-    Example(
-        "ten classes",
-        draw(
-            _STEPS,
-            us=100,
-            **(_OPS | {name: Ev(_OPS[name].name, dims=[[64, 10]]) for name in "TALS"} | _FEW),
-        ),
-        facts=_SMOOTH,
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example("nobody looked what reads them", draw(_STEPS, us=100, **_OPS), saves_us=None, near_miss=True),
+    Example("ten classes", _drawn([64, 10]), None, _SMOOTH, near_miss=True),
+    Example("nobody looked what reads them", _drawn(), None, near_miss=True),
     Example(
         "indices",
-        draw(_STEPS, us=100, **(_OPS | {"P": _op("cross_entropy_loss", _WIDE, _LABELS), "H": FORWARD})),
-        facts=_seen("linear", "to", "add", "cross_entropy_loss", waits=[[], [], [1], [1]]),
+        _drawn(H=FORWARD, P=op("cross_entropy_loss", _WIDE, _LABELS)),
         saves_us=None,
+        facts=observed("linear to add cross_entropy_loss", [[], [], [1], [1]]),
     ),
 ]

@@ -23,23 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    ObservedOps,
-    Price,
-    constant,
-    dataclass,
-    draw,
-)
+from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, constant, dataclass
 
 from ..shared._words import count, plural
 from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._examples import observed, op, two_steps
 
 CONFIRMED = "measured pair on a CPU: nearest neighbours by argsort against topk"
 
@@ -71,24 +59,20 @@ _HOW = "the sorts, minus the most and the least that topk took of a sort's time 
 def check(
     price: Price,
     lines: Lines | None,
-    observed: ObservedOps,
+    seen: ObservedOps,
     *,
     min_share: float = 0.02,  # one call to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     took_ns, steps = price.ops.events.dur_ns, price.ops.steps.count
-    found = sorted(_sorts(observed), key=lambda one: -int(took_ns[one.rows].sum()))
+    found = sorted(_sorts(seen), key=lambda one: -int(took_ns[one.rows].sum()))
     if not found:
         return
     parts = []
-    for one in found:
-        least, most = _left(one, float(took_ns[one.rows].mean()) / 1e3)
-        parts.append((one.rows, 1 - most, 1 - least))
-    if known := worth(
-        price,
-        lines,
-        Equivalent(parts=tuple(parts), how=_HOW, claims=("forward", "other_ops"), timed_on_device=False),
-        min_share,
-    ):
+    for sort in found:
+        least, most = _left(sort, float(took_ns[sort.rows].mean()) / 1e3)
+        parts.append((sort.rows, 1 - most, 1 - least))
+    one = Equivalent(parts=tuple(parts), how=_HOW, claims=("forward", "other_ops"), timed_on_device=False)
+    if known := worth(price, lines, one, min_share):
         largest, sorts = found[0], sum(len(one.rows) for one in found) / steps
         yield known.finding(
             f"{plural(round(sorts, 1), 'sort')} a step{known.at} of {count(largest.of)} elements "
@@ -103,9 +87,9 @@ def check(
         )
 
 
-def _sorts(observed: ObservedOps) -> Iterator[_Sort]:
-    for op, read, of in observed.seen.sorted:
-        rows = rows_of(*(int(at[op]) for at in observed.places if at[op] >= 0))
+def _sorts(observed_ops: ObservedOps) -> Iterator[_Sort]:
+    for place, read, of in observed_ops.seen.sorted:
+        rows = rows_of(*(int(at[place]) for at in observed_ops.places if at[place] >= 0))
         if len(rows) and read <= _LEFT[-1][0] * of:
             yield _Sort(rows, read, of)
 
@@ -121,66 +105,36 @@ def _left(one: _Sort, each_us: float) -> tuple[float, float]:
 
 
 # Layers (F), the sort (S), the part of it (P), what reads it (R), the backward pass (B).
-_STEPS = """
-    step   [1                               ][2                               ]
-    cpu    [F    ][S        ][P][R  ][B   ]   [F    ][S        ][P][R  ][B   ]
-    """
+_LANE = "[F    ][S        ][P][R  ][B   ]"
 _OPS: dict[str, Any] = {
-    "F": FORWARD,
-    "S": Ev("aten::argsort", dims=[[6, 192, 192], [], []]),
-    "P": Ev("aten::slice", dims=[[6, 192, 192]]),
-    "R": Ev("aten::index", dims=[[6, 192, 3]]),
-    "B": BACKWARD,
+    "S": op("argsort", [6, 192, 192]),
+    "P": op("slice", [6, 192, 192]),
+    "R": op("index", [6, 192, 3]),
 }
-_NAMES = ["aten::linear", "aten::argsort", "aten::slice", "aten::index"]
+_DRAWN, _TOPK = two_steps(_LANE, **_OPS), two_steps(_LANE, **(_OPS | {"S": op("topk", [6, 192, 192])}))
+_ON_GPU = _OPS | {"S": op("argsort", [6, 192, 192], launches="kernel")}
 
 
 def _seen(*parts: tuple[int, int, int]) -> dict[str, Any]:
-    waits = [[], [1], [1], [2]]
-    return {"reused": {"names": _NAMES, "ops": [0, 1, 2, 3], "waits": waits, "sorted": [list(one) for one in parts]}}
+    return observed("linear argsort slice index", [[], [1], [1], [2]], sorted=[list(one) for one in parts])
 
 
 EXAMPLES = [
     Example(
         "eight nearest of 192 points",
-        draw(_STEPS, us=100, **_OPS),
+        _DRAWN,
+        saves_us=(650, 1050),
         facts=_seen((1, 8, 192)),
-        saves_us=(700, 1100),
         says=("1 sort a step", "192 elements", "only 8 are read"),
     ),
-    Example(
-        "the same of 32 points: either takes long",
-        draw(_STEPS, us=100, **_OPS),
-        facts=_seen((1, 8, 32)),
-        saves_us=(100, 600),
-    ),
+    Example("the same of 32 points: either takes long", _DRAWN, saves_us=(100, 600), facts=_seen((1, 8, 32))),
     Example(
         "the same beside a GPU",
-        draw(
-            """
-            step   [1                               ][2                               ]
-            cpu    [F    ][S        ][P][R  ][B   ]   [F    ][S        ][P][R  ][B   ]
-            gpu 7          [K        ]                        [K        ]
-            """,
-            us=100,
-            **(_OPS | {"S": Ev("aten::argsort", dims=[[6, 192, 192]], launches="kernel")}),
-            K="void at::native::bitonicSortKVInPlace",
-        ),
-        facts=_seen((1, 8, 192)),
+        two_steps(_LANE, gpu="      [K        ]", **_ON_GPU),
         saves_us=(0, 1200),
+        facts=_seen((1, 8, 192)),
     ),
-    Example(
-        "most of the elements are read",
-        draw(_STEPS, us=100, **_OPS),
-        facts=_seen((1, 150, 192)),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example("all of the order is read", draw(_STEPS, us=100, **_OPS), facts=_seen(), saves_us=None, near_miss=True),
-    Example(
-        "topk",
-        draw(_STEPS, us=100, **(_OPS | {"S": Ev("aten::topk", dims=[[6, 192, 192]])})),
-        facts={"reused": {"names": ["aten::linear", "aten::topk"], "ops": [0, 1], "waits": [[], [1]]}},
-        saves_us=None,
-    ),
+    Example("most of the elements are read", _DRAWN, None, _seen((1, 150, 192)), near_miss=True),
+    Example("all of the order is read", _DRAWN, None, _seen(), near_miss=True),
+    Example("topk", _TOPK, None, observed("linear topk", [[], [1]])),
 ]

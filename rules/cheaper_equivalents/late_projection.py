@@ -29,24 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    Ev,
-    Events,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    Readers,
-    backward_of,
-    constant,
-    draw,
-)
+from advisor.api import Drawing, Ev, Events, Example, Finding, Fix, Lines, Price, Readers, backward_of, constant
 
 from ..shared._words import count
 from ._equivalent import Equivalent, rows_of, worth
+from ._examples import node, observed, op, two_steps
 from ._late_layers import Kind, LateLayer, late_layers
 
 CONFIRMED = "two measured pairs on a CPU: a classifier on upsampled maps, and a layer over all pairs of a scene"
@@ -124,131 +111,101 @@ def _call_us(events: Events, late: LateLayer, found: list[LateLayer], factor: fl
     return min(quickest * (1 + backward / forward), forward + backward) / 1e3 * factor
 
 
-def _op(name: str, number: int, dims: list[Any], values: list[str] | None = None, strides: Any = None) -> Ev:
-    known: dict[str, Any] = {"Sequence number": number, "Fwd thread id": 0}
-    known |= {"Concrete Inputs": ["", "", "", *values]} if values else {}
-    return Ev(f"aten::{name}", dims=dims, args=known | ({"Input Strides": strides} if strides else {}))
-
-
-def _node(number: int) -> Ev:
-    return Ev(BACKWARD.name, args={"Sequence number": number, "Fwd thread id": 1})
-
-
-def _seen(*names: str, waits: list[list[int]]) -> dict[str, Any]:
-    known = [f"aten::{name}" for name in names]
-    index = list(dict.fromkeys(known))
-    return {"reused": {"names": index, "ops": [index.index(name) for name in known], "waits": waits}}
-
-
-# A layer (F), what enlarges or joins (U), the late layer (A), a loss (L), and the nodes of the three.
-_STEPS = """
-    step   [1                                        ][2                                        ]
-    cpu    [F][U    ][A      ][L][X][Y      ][Z    ]   [G][V    ][B      ][M][W][P      ][Q    ]
-    """
+_LAYERS, _CHAIN = "[F][U    ][A      ][L][X][Y      ][Z    ]", [[], [1], [1], [1]]
 _SMALL, _LARGE, _WEIGHT = [8, 48, 16, 16], [8, 48, 64, 64], [5, 48, 1, 1]
-_ONE, _LINES = ["[1, 1]", "[0, 0]"], [[196608, 4096, 64, 1], [48, 1, 1, 1]]
+_OF_MAPS = observed("linear upsample_bilinear2d conv2d cross_entropy_loss", _CHAIN)
+_OF_PAIRS = observed("linear cat linear cross_entropy_loss", _CHAIN)
 
 
-def _both_steps(layer: Any, before: Any) -> dict[str, Any]:
-    """Both steps of the drawing; layer, before: of a number the late layer, and what it reads."""
-    nodes = {"X": 3, "Y": 2, "Z": 1, "W": 6, "P": 5, "Q": 4}
-    return {
-        **{"F": FORWARD, "U": before(1), "A": layer(2), "L": _op("cross_entropy_loss", 3, [[8, 5], [8]])},
-        **{"G": FORWARD, "V": before(4), "B": layer(5), "M": _op("cross_entropy_loss", 6, [[8, 5], [8]])},
-        **{letter: _node(number) for letter, number in nodes.items()},
+def _drawn(**ops: Any) -> Drawing:
+    """A layer (F), what enlarges or joins (U), the late layer (A), a loss (L), and the nodes of the three."""
+    nodes: dict[str, Any] = {
+        "L": op("cross_entropy_loss", [8, 5], [8], number=3),
+        "X": node(3),
+        "Y": node(2),
+        "Z": node(1),
     }
+    return two_steps(_LAYERS, **(nodes | ops))
 
 
-def _maps(weight: list[int] = _WEIGHT, values: list[str] = _ONE, strides: Any = _LINES) -> dict[str, Any]:
-    return _both_steps(
-        lambda number: _op("conv2d", number, [_LARGE, weight, weight[:1]], values, strides),
-        lambda number: _op("upsample_bilinear2d", number, [_SMALL, [], [], []]),
-    )
+def _conv(shape: list[int], weight: list[int], number: int, *, padding: int = 0, last: bool = False) -> Ev:
+    """A convolution. last: whether the channels of a pixel lie side by side."""
+    strides = _strides([196608, 1, 3072, 48] if last else [196608, 4096, 64, 1], [48, 1, 1, 1])
+    values: dict[str, Any] = {"Concrete Inputs": ["", "", "", "[1, 1]", f"[{padding}, {padding}]"]}
+    return op("conv2d", shape, weight, weight[:1], number=number, **values, **strides)
 
 
-def _pairs(expanded: bool = True, width: int = 64) -> dict[str, Any]:
+def _maps(weight: list[int] = _WEIGHT, **more: Any) -> Drawing:
+    return _drawn(U=op("upsample_bilinear2d", _SMALL, number=1), A=_conv(_LARGE, weight, 2, **more))
+
+
+def _pairs(expanded: bool = True, width: int = 64) -> Drawing:
     each = [16, 20, 20, width]
     strides = [[400 * width, 20 * width, width, 1]] * 2
     strides = [[20 * width, width, 0, 1], [20 * width, 0, width, 1]] if expanded else strides
-    return _both_steps(
-        lambda number: _op("linear", number, [[16, 20, 20, 2 * width], [64, 2 * width], [64]]),
-        lambda number: _op("cat", number, [[each, each], []], strides=[strides, []]),
-    )
+    layer = op("linear", [16, 20, 20, 2 * width], [64, 2 * width], [64], number=2)
+    return _drawn(U=op("cat", [each, each], [], number=1, **_strides(strides, [])), A=layer)
 
 
-_CHAIN = [[], [1], [1], [1]]
-_OF_MAPS = _seen("linear", "upsample_bilinear2d", "conv2d", "cross_entropy_loss", waits=_CHAIN)
-_OF_PAIRS = _seen("linear", "cat", "linear", "cross_entropy_loss", waits=_CHAIN)
+def _strides(*of_each: Any) -> dict[str, Any]:
+    return {"Input Strides": [*of_each]}
+
+
+_ACTIVATED = _drawn(
+    F=op("upsample_bilinear2d", _SMALL, number=0), U=op("relu", _LARGE, number=1), A=_conv(_LARGE, _WEIGHT, 2)
+)
+_FIRST = _drawn(U=_conv(_SMALL, _WEIGHT, 1), A=op("upsample_bilinear2d", [8, 5, 16, 16], number=2))
 
 EXAMPLES = [
     Example(
         "classes of enlarged maps",
-        draw(_STEPS, us=100, **_maps()),
+        _maps(),
+        saves_us=(2500, 2900),
         facts=_OF_MAPS,
-        saves_us=(2600, 3000),
         says=("from 48 to 5 channels", "16 times as many"),
     ),
     Example(
         "the same with channels side by side: fewer of them may take as long",
-        draw(_STEPS, us=100, **_maps(strides=[[196608, 1, 3072, 48], [48, 1, 1, 1]])),
-        facts=_OF_MAPS,
+        _maps(last=True),
         saves_us=(1500, 3000),
+        facts=_OF_MAPS,
     ),
     Example(
         "all pairs of a scene",
-        draw(_STEPS, us=100, **_pairs()),
-        facts=_OF_PAIRS,
+        _pairs(),
         saves_us=(1500, 2900),
+        facts=_OF_PAIRS,
         says=("are expanded and joined", "from 128 to 64 channels"),
     ),
     Example(
-        "a convolution of 3 x 3 pixels mixes them",
-        draw(_STEPS, us=100, **_maps([5, 48, 3, 3], ["[1, 1]", "[1, 1]"])),
-        facts=_OF_MAPS,
-        saves_us=None,
-        near_miss=True,
+        "a convolution of 3 x 3 pixels mixes them", _maps([5, 48, 3, 3], padding=1), None, _OF_MAPS, near_miss=True
     ),
     Example(
         "an activation stands between",
-        draw(
-            _STEPS, us=100, **(_maps() | {"F": _op("upsample_bilinear2d", 1, [_SMALL]), "U": _op("relu", 1, [_LARGE])})
-        ),
-        facts=_seen("upsample_bilinear2d", "relu", "conv2d", "cross_entropy_loss", waits=_CHAIN),
+        _ACTIVATED,
         saves_us=None,
+        facts=observed("upsample_bilinear2d relu conv2d cross_entropy_loss", _CHAIN),
         near_miss=True,
     ),
     Example(
         "the enlarged maps are read once more",
-        draw(_STEPS, us=100, **_maps()),
-        facts=_seen("linear", "upsample_bilinear2d", "conv2d", "cross_entropy_loss", waits=[[], [1], [1], [1, 2]]),
+        _maps(),
         saves_us=None,
+        facts=observed("linear upsample_bilinear2d conv2d cross_entropy_loss", [[], [1], [1], [1, 2]]),
         near_miss=True,
     ),
-    Example(
-        "two tensors of which none was expanded are joined",
-        draw(_STEPS, us=100, **_pairs(expanded=False)),
-        facts=_OF_PAIRS,
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("two tensors of which none was expanded are joined", _pairs(False), None, _OF_PAIRS, near_miss=True),
     Example(
         "coordinates of all pairs: adding the results would write 64 numbers for 4",
-        draw(_STEPS, us=100, **_pairs(width=2)),
-        facts=_OF_PAIRS,
+        _pairs(width=2),
         saves_us=None,
+        facts=_OF_PAIRS,
         near_miss=True,
     ),
     Example(
         "the layer comes first",
-        draw(
-            _STEPS,
-            us=100,
-            **_both_steps(
-                lambda number: _op("upsample_bilinear2d", number, [[8, 5, 16, 16], [], [], []]),
-                lambda number: _op("conv2d", number, [_SMALL, _WEIGHT, [5]], _ONE),
-            ),
-        ),
-        facts=_seen("linear", "conv2d", "upsample_bilinear2d", "cross_entropy_loss", waits=_CHAIN),
+        _FIRST,
         saves_us=None,
+        facts=observed("linear conv2d upsample_bilinear2d cross_entropy_loss", _CHAIN),
     ),
 ]

@@ -20,47 +20,22 @@ Where the layer gets far more rows than its weight has. Results differ in their 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from advisor.api import (
-    Category,
-    Ev,
-    Events,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    StepOps,
-    backward_passes,
-    dataclass,
-    dims_of,
-    draw,
-    sizes,
-)
+from advisor.api import Drawing, Ev, Example, Finding, Fix, Lines, Price, backward_passes
 
 from ..shared._words import plural
-from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._equivalent import Equivalent, rows_of, worth
+from ._examples import node, op, two_steps
+from ._merged_weights import merged
 
 CONFIRMED = "measured pair on a CPU: adapters of rank 8 in a language model, merged in each pass and kept as factors"
 
-_PRODUCTS, _LAYERS = ("aten::matmul", "aten::mm"), ("aten::linear", "aten::matmul")
-# The rank against the smaller side of the weight: with more the factors are hardly cheaper than the weight.
-_THIN = 4
-# Calls between the product and its layer: scaling, sums, transposes, casts.
-_NEAR = 8
 # Products of the activations with the factors come instead: forward, and for both gradients in the backward pass.
 _INSTEAD = 3
-# What those read and write, and what scaling and sum do, in arrays as large as the layer's results and as its inputs.
-# Forward: the second product writes one, scaling reads and writes one, the sum reads two and writes one; backward,
-# scaling again, and two products read one. Of inputs: read by a product forward and one backward, written by another,
-# and summed with the frozen layer's.
-_RESULTS, _INPUTS = 10, 6
-
 
 _HOW = (
     "without merged weights and their gradients, minus the products with the factors; low: also minus what those read "
@@ -80,7 +55,7 @@ def check(
     *,
     min_share: float = 0.03,  # a forward method to change: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    found = _merged(price.ops)
+    found = merged(price.ops)
     if not found:
         return
     rows = np.unique(np.concatenate([one.rows for one in found]))
@@ -106,155 +81,29 @@ def check(
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Merged:
-    """A weight that is put together, and used by one layer.
-
-    product      the row of the product of its factors;  rank: the inner size of that
-    rows         all that goes: ops, nodes of the backward pass, the gradient of the weight
-    layer        the layer's call, whose time tells what a product costs
-    elementwise  what is done to the product
-    products     operations of the factors' two products with the activations, as a share of the layer's
-    activations  numbers that are read and written instead, as a share of those of the elementwise ops
-    """
-
-    product: int
-    rank: int
-    rows: Ints
-    layer: Ints
-    elementwise: Ints
-    products: float
-    activations: float
-
-
-def _merged(ops: StepOps) -> list[_Merged]:
-    events, steps = ops.events, ops.steps
-    stores = np.flatnonzero(events.exactly(backward_passes.STORES))
-    stored = {sizes(dims_of(events, row), 0) for row in _first_of_shapes(events, stores)}
-    thin = _thin(events, stored) if stored - {()} else set()
-    if not thin:
-        return []
-    calls = events.of(Category.CPU_OP) & ops.nesting.outermost
-    calls &= (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0) & (events.sequence >= 0)
-    rows = np.flatnonzero(calls & ~events.named(backward_passes.NODE) & (events.forward_thread <= 0))
-    nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
-    found = []
-    products = events.exactly(*_PRODUCTS)[rows] & np.isin(events.dims[rows], list(thin))
-    for at in np.flatnonzero(products).tolist():
-        left, right = (sizes(dims_of(events, int(rows[at])), of) for of in (0, 1))
-        weight = (left[0], right[1])
-        user = next((one for one in range(at + 1, min(at + _NEAR, len(rows))) if _uses(events, rows[one], weight)), 0)
-        if user:
-            found.append(_of(ops, rows, nodes, (at, user), (*weight, left[1])))
-    return found
-
-
-def _first_of_shapes(events: Events, rows: Ints) -> list[int]:
-    """One row for each of the shapes that these rows have: steps repeat them."""
-    return [int(row) for row in rows[np.unique(events.dims[rows], return_index=True)[1]]]
-
-
-def _thin(events: Events, stored: set[tuple[int, ...]]) -> set[int]:
-    """The shapes (index into the table) of products of two factors of low rank."""
-    found = set()
-    for row in _first_of_shapes(events, np.flatnonzero(events.exactly(*_PRODUCTS))):
-        left, right = (sizes(dims_of(events, row), of) for of in (0, 1))
-        if len(left) == 2 and len(right) == 2 and _is_thin(left, right, stored):
-            found.add(int(events.dims[row]))
-    return found
-
-
-def _is_thin(left: tuple[int, ...], right: tuple[int, ...], stored: set[tuple[int, ...]]) -> bool:
-    """Whether two matrices are factors of low rank, both of them trained, and nothing of their product's size is."""
-    whole = (left[0], right[1])
-    if left[1] != right[0] or left[1] * _THIN > min(whole) or {whole, whole[::-1]} & stored:
-        return False
-    return all({one, one[::-1]} & stored for one in (left, right))
-
-
-def _uses(events: Events, row: int, weight: tuple[int, int]) -> bool:
-    """Whether a call is a layer with that weight."""
-    if events.text(row) not in _LAYERS:
-        return False
-    dims = dims_of(events, row)
-    inner = weight[1] if events.text(row) == "aten::linear" else weight[0]
-    return sizes(dims, 1) == weight and sizes(dims, 0)[-1:] == (inner,)
-
-
-def _of(recorded: StepOps, rows: Ints, nodes: Ints, between: tuple[int, int], form: tuple[int, int, int]) -> _Merged:
-    events, parent = recorded.events, recorded.nesting.parent
-    at, user = between
-    a, b, rank = form
-    ops, layer = rows[at:user], int(rows[user])
-    number = events.sequence[nodes]
-    after = int(events.sequence[rows[user + 1]]) if user + 1 < len(rows) else int(events.sequence[layer]) + 1
-    behind = nodes[(number >= events.sequence[ops[0]]) & (number < events.sequence[layer])]
-    own = nodes[(number >= events.sequence[layer]) & (number < after)]
-    inside = np.append(own, np.flatnonzero(np.isin(parent, own)))
-    products = np.flatnonzero(events.exactly("aten::mm") & np.isin(parent, inside))
-    gradient = [row for row in products.tolist() if _product(events, row) in {(a, b), (b, a)}]
-    batch = math.prod(sizes(dims_of(events, layer), 0)[:-1])
-    return _Merged(
-        product=int(ops[0]),
-        rank=rank,
-        rows=np.concatenate((ops, behind, np.array(gradient, np.int64))),
-        layer=rows[user : user + 1],
-        elementwise=ops[1:],
-        products=rank * (a + b) / (a * b),
-        activations=batch * (_RESULTS * a + _INPUTS * b) / (a * b * max(_arrays(events, ops[1:], (a, b)), 1)),
-    )
-
-
-def _arrays(events: Events, ops: Ints, whole: tuple[int, int]) -> int:
-    """How many arrays of the weight's size these ops read and write."""
-    forms = [dims_of(events, row) for row in ops.tolist()]
-    read = [sum(sizes(dims, at) == whole for at in range(len(dims))) for dims in forms]
-    return sum(one + 1 for one in read if one)
-
-
-def _product(events: Events, row: int) -> tuple[int, ...]:
-    """The shape of what a product of two matrices makes."""
-    dims = dims_of(events, row)
-    return sizes(dims, 0)[:1] + sizes(dims, 1)[-1:]
-
-
 _LINEAR, _FACTORS = [[64, 384], [512, 384]], [[512, 8], [8, 384]]
 
 
-def _op(name: str, number: int, dims: list[list[int]]) -> Ev:
-    return Ev(name, dims=dims, args={"Sequence number": number, "Fwd thread id": 0})
-
-
-def _node(name: str, number: int) -> Ev:
-    return Ev(f"{backward_passes.NODE}: {name}", args={"Sequence number": number, "Fwd thread id": 1})
-
-
-def _stored(*shape: int) -> Ev:
-    return Ev(backward_passes.STORES, dims=[list(shape)], launches="")
-
-
-_STEPS = """
-   step [1                                                     ][2                                                     ]
-   cpu  [P ][M ][A ][L     ][R ][Z][Y         ][X][W ][V ][S][T][p ][m ][a ][l     ][r ][z][y         ][x][w ][v ][S][T]
-   cpu                              [G   ][H  ]                                             [G   ][H  ]
-    """
-
-
-def _drawn(factors: list[list[int]] = _FACTORS, base: Ev | None = None) -> Any:
-    """An adapter that is merged; factors: of the product; base: what is stored beside the gradients of the factors."""
-    rows: dict[str, Any] = {}
-    for names, first in (("PMALRZYXWV", 1), ("pmalrzyxwv", 11)):
-        forward = ("aten::matmul", "aten::mul", "aten::add", "aten::linear", "aten::relu")
-        dims = (factors, [[512, 384]], [[512, 384], [512, 384]], _LINEAR, [[64, 512]])
-        rows |= {
-            name: _op(op, first + at, size)
-            for at, (name, op, size) in enumerate(zip(names, forward, dims, strict=False))
-        }
-        backward = ("ReluBackward0", "AddmmBackward0", "AddBackward0", "MulBackward0", "MmBackward0")
-        rows |= {name: _node(op, first + 4 - at) for at, (name, op) in enumerate(zip(names[5:], backward, strict=True))}
-    rows |= {"G": Ev("aten::mm", dims=[[64, 512], [512, 384]]), "H": Ev("aten::mm", dims=[[512, 64], [64, 384]])}
-    rows |= {"S": base or _stored(512, 8), "T": _stored(8, 384)}
-    return draw(_STEPS, us=100, **rows)
+def _drawn(factors: list[list[int]] = _FACTORS, base: tuple[int, ...] = (512, 8)) -> Drawing:
+    """An adapter that is merged (P, M, A) for its layer (L), with nodes; base: the first gradient that is stored."""
+    whole = [512, 384]
+    ops: dict[str, Any] = {
+        "P": op("matmul", *factors, number=1),
+        "M": op("mul", whole, number=2),
+        "A": op("add", whole, whole, number=3),
+    }
+    ops |= {"L": op("linear", *_LINEAR, number=4), "R": op("relu", [64, 512], number=5)}
+    named = zip("ZYXWV", ("Relu", "Addmm", "Add", "Mul", "Mm"), strict=True)
+    ops |= {letter: node(5 - at, f"{name}Backward0") for at, (letter, name) in enumerate(named)}
+    ops |= {"G": op("mm", [64, 512], [512, 384]), "H": op("mm", [512, 64], [64, 384])}
+    stored = [Ev(backward_passes.STORES, dims=[list(shape)], launches="") for shape in (base, (8, 384))]
+    return two_steps(
+        "[P ][M ][A ][L     ][R ][Z][Y         ][X][W ][V ][S][T]",
+        "                            [G   ][H  ]",
+        **ops,
+        S=stored[0],
+        T=stored[1],
+    )
 
 
 EXAMPLES = [
@@ -264,11 +113,6 @@ EXAMPLES = [
         saves_us=(1500, 3300),
         says=("1 full weight", "rank 8"),
     ),
-    Example(
-        "factors as wide as the weight",
-        _drawn([[512, 256], [256, 384]], _stored(512, 256)),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example("the factors are activations, of which no gradient is stored", _drawn(base=_stored(512)), saves_us=None),
+    Example("factors as wide as the weight", _drawn([[512, 256], [256, 384]], (512, 256)), None, near_miss=True),
+    Example("the factors are activations, of which no gradient is stored", _drawn(base=(512,)), None),
 ]

@@ -21,12 +21,13 @@ them explicitly where a training has to be repeated exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from advisor.api import (
     BACKWARD,
-    GEMM,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -37,12 +38,12 @@ from advisor.api import (
     backward_of,
     constant,
     dims_of,
-    draw,
     sizes,
 )
 
 from ..shared._words import count
 from ._equivalent import Equivalent, rows_of, worth
+from ._examples import node, op, two_steps
 
 CONFIRMED = "measured pair on a CPU: word vectors by multiplying one-hot vectors against an embedding lookup"
 
@@ -150,79 +151,33 @@ def _width(op: str, dims: list[object], shape: tuple[int, ...]) -> int:
     return right[1] if right[0] == shape[-1] else 0
 
 
-def _numbered(name: str, number: int, dims: list[list[int]]) -> Ev:
-    return Ev(name, dims=dims, args={"Sequence number": number, "Fwd thread id": 0})
+_ONE_HOT, _WEIGHTS = [128, 10000], [64, 10000]
 
 
-_SCATTER = Ev("aten::scatter_", dims=[[128, 10000], [], [128, 1], []])
-_ONE_HOT = Ev("aten::one_hot", dims=[[128], []])
-_NODE_OF_IT = Ev("autograd::engine::evaluate_function: MmBackward0", args={"Sequence number": 5, "Fwd thread id": 1})
-_STEPS = """
-    step   [1                                 ][2                                 ]
-    cpu    [H    ][T   ][L   ][Z   ][B    ]     [H    ][T   ][L   ][Z   ][B    ]
-    cpu     [S ]                                 [S ]
-    """
+def _drawn(gpu: str = "", **changed: Any) -> Drawing:
+    """Indices are spread (H, S) and converted (T), and multiplied (L); its node (Z), and more (B)."""
+    launches = "kernel" if gpu else None
+    ops: dict[str, Any] = {
+        "H": op("one_hot", [128], []),
+        "S": op("scatter_", _ONE_HOT, [], [128, 1], []),
+        "T": op("to", _ONE_HOT, launches=launches),
+        "L": op("linear", _ONE_HOT, _WEIGHTS, [], number=5),
+        "Z": node(5, "MmBackward0", launches=launches),
+        "B": Ev(BACKWARD.name, launches=launches),
+    }
+    return two_steps("[H    ][T   ][L   ][Z   ][B    ]", " [S ]", gpu=gpu, **(ops | changed))
+
+
+_EMBEDDING = two_steps("[E   ][B       ]", E=op("embedding", [10000, 64], [128]))
 
 EXAMPLES = [
-    Example(
-        "a linear layer picks word vectors",
-        draw(
-            _STEPS,
-            us=100,
-            H=_ONE_HOT,
-            S=_SCATTER,
-            T=Ev("aten::to", dims=[[128, 10000]]),
-            L=_numbered("aten::linear", 5, [[128, 10000], [64, 10000], []]),
-            Z=_NODE_OF_IT,
-            B=BACKWARD,
-        ),
-        saves_us=(1200, 2500),
-        says=("10,000 classes",),
-    ),
-    Example(
-        "the same on a GPU",
-        draw(
-            """
-            step   [1                                 ][2                                 ]
-            cpu    [H    ][T   ][L   ][Z   ][B    ]     [H    ][T   ][L   ][Z   ][B    ]
-            cpu     [S ]                                 [S ]
-            gpu 7    [E   ][E   ][K   ][K   ][K    ]     [E   ][E   ][K   ][K   ][K    ]
-            """,
-            us=100,
-            H=_ONE_HOT,
-            S=_SCATTER,
-            T=Ev("aten::to", dims=[[128, 10000]], launches="kernel"),
-            L=_numbered("aten::linear", 5, [[128, 10000], [64, 10000], []]),
-            Z=Ev(_NODE_OF_IT.name, args=_NODE_OF_IT.args, launches="kernel"),
-            B=Ev(BACKWARD.name, launches="kernel"),
-            E="one_hot_kernel",
-            K=GEMM,
-        ),
-        saves_us=(500, 2700),
-    ),
+    Example("a linear layer picks word vectors", _drawn(), saves_us=(1200, 2500), says=("10,000 classes",)),
+    Example("the same on a GPU", _drawn(gpu="  [E   ][E   ][K   ][K   ][K    ]"), saves_us=(500, 2700)),
     Example(
         "one-hot labels of a loss are not multiplied with weights",
-        draw(
-            _STEPS,
-            us=100,
-            H=_ONE_HOT,
-            S=_SCATTER,
-            T=Ev("aten::to", dims=[[128, 10000]]),
-            L=_numbered("aten::mul", 5, [[128, 10000], [128, 10000]]),
-            Z=_NODE_OF_IT,
-            B=BACKWARD,
-        ),
+        _drawn(L=op("mul", _ONE_HOT, _ONE_HOT, number=5)),
         saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "an embedding",
-        draw(
-            "step [1              ][2              ]\ncpu  [F   ][B       ] [F   ][B       ]",
-            us=100,
-            F=Ev("aten::embedding", dims=[[10000, 64], [128], [], [], []]),
-            B=BACKWARD,
-        ),
-        saves_us=None,
-    ),
+    Example("an embedding", _EMBEDDING, None),
 ]

@@ -20,30 +20,15 @@ GPUs on which PyTorch then falls back to unfused attention: only its flash and c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
-    Category,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    StepOps,
-    backward_of,
-    constant,
-    dims_of,
-    draw,
-    sizes,
-)
+from advisor.api import Category, Example, Finding, Fix, Lines, Price, StepOps, backward_of, constant, dims_of, sizes
 
 from ..shared._places import often
-from ._equivalent import Equivalent, Ints, worth
+from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._examples import op, two_steps
 
 CONFIRMED = "measured pair on a CPU: a language model with grouped-query attention; attention alone in ten shapes"
 
@@ -117,69 +102,32 @@ def _copies(recorded: StepOps) -> tuple[Ints, Ints, int]:
             found.append(call)
             used.append(user)
             groups.append(shape[2])
-    return np.unique(np.array(found, np.int64)), np.unique(np.array(used, np.int64)), max(groups, default=0)
+    return np.unique(rows_of(*found)), np.unique(rows_of(*used)), max(groups, default=0)
 
 
-_REPEAT = Ev("aten::repeat_interleave", dims=[[8, 2, 256, 64]])
-_CLONE = Ev("aten::clone", dims=[[8, 2, 4, 256, 64]])
-_SHARED = Ev(_ATTENTION, dims=[[8, 8, 256, 64], [8, 8, 256, 64], [8, 8, 256, 64]])
-_STEPS = """
-    step   [1                               ][2                               ]
-    cpu    [F  ][R    ][R    ][A  ][B      ]  [F  ][R    ][R    ][A  ][B      ]
-    cpu         [C   ] [C   ]                      [C   ] [C   ]
-    """
+_LAYERS = "[F  ][R    ][R    ][A  ][B      ]", "     [C   ] [C   ]"
+_OPS: dict[str, Any] = {
+    "R": op("repeat_interleave", [8, 2, 256, 64]),
+    "C": op("clone", [8, 2, 4, 256, 64]),
+    "A": op("scaled_dot_product_attention", *[[8, 8, 256, 64]] * 3),
+}
+_WINDOWS = [8, 4, 8, 256, 64]
+_ON_GPU = two_steps(*_LAYERS, gpu=" [K ] [E     ][E     ][K   ][K  ]", **_OPS)
+_AS_THEY_ARE = op("scaled_dot_product_attention", [8, 8, 256, 64], *[[8, 2, 256, 64]] * 2)
 
 EXAMPLES = [
     Example(
         "keys and values repeated for groups of four heads",
-        draw(_STEPS, us=100, F=FORWARD, R=_REPEAT, C=_CLONE, A=_SHARED, B=BACKWARD),
+        two_steps(*_LAYERS, **_OPS),
         saves_us=(200, 800),
         says=("for 4 heads", "2 times a step"),
     ),
-    Example(
-        "the same on a GPU",
-        draw(
-            """
-            step   [1                               ][2                               ]
-            cpu    [F  ][R    ][R    ][A  ][B      ]  [F  ][R    ][R    ][A  ][B      ]
-            cpu         [C   ] [C   ]                      [C   ] [C   ]
-            gpu 7   [K ] [E     ][E     ][K   ][K  ]   [K ] [E     ][E     ][K   ][K  ]
-            """,
-            us=100,
-            F=FORWARD,
-            R=_REPEAT,
-            C=_CLONE,
-            A=_SHARED,
-            B=BACKWARD,
-            K=GEMM,
-            E=Ev("void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cuda>", "kernel"),
-        ),
-        saves_us=(0, 1700),
-        says=("for 4 heads",),
-    ),
+    Example("the same on a GPU", _ON_GPU, saves_us=(0, 1700), says=("for 4 heads",)),
     Example(
         "a copy of five axes that is no group of heads: windows of pictures",
-        draw(
-            _STEPS,
-            us=100,
-            F=FORWARD,
-            R=Ev("aten::reshape", dims=[[8, 4, 8, 256, 64]]),
-            C=Ev("aten::clone", dims=[[8, 4, 8, 256, 64]]),
-            A=_SHARED,
-            B=BACKWARD,
-        ),
+        two_steps(*_LAYERS, **(_OPS | {"R": op("reshape", _WINDOWS), "C": op("clone", _WINDOWS)})),
         saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "shared heads as they are",
-        draw(
-            "step [1              ][2              ]\ncpu  [F   ][A     ][B] [F   ][A     ][B]",
-            us=100,
-            F=FORWARD,
-            A=Ev(_ATTENTION, dims=[[8, 8, 256, 64], [8, 2, 256, 64], [8, 2, 256, 64]]),
-            B=BACKWARD,
-        ),
-        saves_us=None,
-    ),
+    Example("shared heads as they are", two_steps("[F   ][A     ][B]", A=_AS_THEY_ARE), saves_us=None),
 ]

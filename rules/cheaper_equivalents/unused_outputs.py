@@ -25,16 +25,13 @@ a fixed number of them. On a GPU, indexing with a mask makes the host wait for t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
-    BACKWARD,
-    GEMM,
-    Ev,
+    Drawing,
     Events,
     Example,
     Finding,
@@ -48,12 +45,12 @@ from advisor.api import (
     constant,
     dataclass,
     dims_of,
-    draw,
     sizes,
 )
 
 from ..shared._words import percent
 from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._examples import node, observed, op, two_steps
 
 CONFIRMED = "measured pair on a CPU: a protein language model that scores all positions against masked ones only"
 
@@ -151,16 +148,16 @@ def _unread(events: Events, unread: Unread, labels: list[LossLabels]) -> _Work:
     read[of_loss] *= kept
     chosen = read <= _MOST_READ
     by_row: dict[int, float] = {}
-    for op, share in zip(unread.ops[chosen].tolist(), read[chosen].tolist(), strict=True):
-        by_row[op] = max(share, by_row.get(op, 0.0))
+    for row, share in zip(unread.ops[chosen].tolist(), read[chosen].tolist(), strict=True):
+        by_row[row] = max(share, by_row.get(row, 0.0))
     ops = rows_of(*sorted(by_row))
     # A loss works on the rows that it ignores, too; on those that are taken before it, it does not.
     for row, share in zip(unread.readers[of_loss].tolist(), kept.tolist(), strict=True):
         if share <= _MOST_READ:
             by_row[row] = share
     for row in list(by_row):
-        for node in backward_of(events, rows_of(row)).tolist():
-            by_row[node] = max(by_row[row], by_row.get(node, 0.0))
+        for behind in backward_of(events, rows_of(row)).tolist():
+            by_row[behind] = max(by_row[row], by_row.get(behind, 0.0))
     rows = rows_of(*sorted(by_row))
     if not events.exactly(*_PRODUCTS)[ops].any():
         rows = ops = rows[:0]
@@ -183,92 +180,64 @@ def _kept(events: Events, row: int, labels: list[LossLabels]) -> float:
     return max((1 - one.ignored / one.labels for one in same), default=1.0)
 
 
-# A layer (A), the op that takes rows of its scores (R), the loss (L), and their nodes.
-_STEPS = """
-    step   [1                                ][2                                ]
-    cpu    [F  ][A   ][R][L  ][X ][Z      ]    [G  ][B   ][R][M  ][W ][Y      ]
-    """
 _SCORES, _LABELS = [64, 4000], [64]
-_NAMES = ["aten::linear", "aten::index", "aten::cross_entropy_loss"]
 
 
-def _op(name: str, number: int, dims: list[list[int]]) -> Ev:
-    return Ev(name, dims=dims, args={"Sequence number": number, "Fwd thread id": 0})
+def _drawn(gpu: str = "", **changed: Any) -> Drawing:
+    """Layers (F, A), the op that takes rows of the scores (R), the loss (L), and the nodes of loss and layer."""
+    launches = "kernel" if gpu else None
+    layer = [64, 96], [4000, 96], [4000]
+    ops: dict[str, Any] = {
+        "F": op("linear", *layer, number=1, launches=launches),
+        "A": op("linear", *layer, number=2, launches=launches),
+        "R": op("index", _SCORES, _LABELS, launches=""),
+        "L": op("cross_entropy_loss", _SCORES, _LABELS, number=3, launches=launches),
+        "X": node(3, launches=launches),
+        "Z": node(2, launches=launches),
+    }
+    return two_steps("[F  ][A   ][R][L  ][X ][Z      ]", gpu=gpu, **(ops | changed))
 
 
-def _node(number: int) -> Ev:
-    return Ev(BACKWARD.name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
-
-
-def _linear(number: int) -> Ev:
-    return _op("aten::linear", number, [[64, 96], [4000, 96], [4000]])
-
-
-_OPS: dict[str, Any] = {
-    **{"F": _linear(1), "A": _linear(2), "L": _op(_LOSS, 3, [_SCORES, _LABELS]), "X": _node(3), "Z": _node(2)},
-    **{"G": _linear(4), "B": _linear(5), "M": _op(_LOSS, 6, [_SCORES, _LABELS]), "W": _node(6), "Y": _node(5)},
-    "R": Ev("aten::index", dims=[_SCORES, _LABELS]),
-}
-
-
-def _facts(unread: list[tuple[int, int, float]], ignored: int | None = None, **more: Any) -> dict[str, Any]:
-    seen = {"names": _NAMES, "ops": [0, 0, 1, 2], "unread": unread} | more
+def _facts(unread: list[tuple[int, int, float]], ignored: int | None = None, layer: str = "linear") -> dict[str, Any]:
     labels = [] if ignored is None else [{"labels": 64, "ignored": ignored, "classes": 4000}]
-    return {"reused": seen, "loss_labels": labels}
+    return observed(f"linear {layer} index cross_entropy_loss", unread=unread) | {"loss_labels": labels}
 
 
 EXAMPLES = [
     Example(
         "scores of all positions, of which an index takes a quarter",
-        draw(_STEPS, us=100, **_OPS),
+        _drawn(),
+        saves_us=(500, 1100),
         facts=_facts([(1, 2, 0.25)]),
-        saves_us=(550, 1150),
         says=("Only 25 %", "that no op reads"),
     ),
     Example(
         "a loss that ignores 54 of 64 labels",
-        draw(_STEPS, us=100, **_OPS),
+        _drawn(),
+        saves_us=(900, 2000),
         facts=_facts([(1, 3, 1.0)], 54),
-        saves_us=(950, 2050),
         says=("Only 16 %", "whose labels the loss ignores"),
     ),
     Example(
         "the same beside a GPU",
-        draw(
-            """
-            step   [1                                ][2                                ]
-            cpu    [F  ][A   ][R][L  ][X ][Z      ]    [G  ][B   ][R][M  ][W ][Y      ]
-            gpu 7     [K][K   ]   [K ][K  ][K     ]      [K][K   ]   [K ] [K  ][K     ]
-            """,
-            us=100,
-            **{name: replace(one, launches="kernel" if name != "R" else "") for name, one in _OPS.items()},
-            K=GEMM,
-        ),
+        _drawn(gpu="   [K][K   ]   [K ][K  ][K     ]"),
+        saves_us=(900, 2000),
         facts=_facts([(1, 3, 1.0)], 54),
-        saves_us=(950, 2050),
     ),
     Example(
         "a loss that ignores the padding of a batch: most labels count",
-        draw(_STEPS, us=100, **_OPS),
+        _drawn(),
+        saves_us=None,
         facts=_facts([(1, 3, 1.0)], 16),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "the scores are counted in full, too",
-        draw(_STEPS, us=100, **_OPS),
-        facts=_facts([], 54),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("the scores are counted in full, too", _drawn(), None, _facts([], 54), near_miss=True),
     Example(
         "rows are taken before the layer, and after a normalisation",
-        draw(_STEPS, us=100, **(_OPS | {"A": Ev("aten::layer_norm", dims=[_SCORES])})),
-        facts=_facts(
-            [(1, 2, 0.25)], names=["aten::linear", "aten::layer_norm", "aten::index", _LOSS], ops=[0, 1, 2, 3]
-        ),
+        _drawn(A=op("layer_norm", _SCORES)),
         saves_us=None,
+        facts=_facts([(1, 2, 0.25)], layer="layer_norm"),
         near_miss=True,
     ),
-    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None),
+    Example("nobody looked", _drawn(), None, {}),
 ]

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
     FORWARD,
+    Drawing,
     Ev,
     Events,
     Example,
@@ -40,13 +40,13 @@ from advisor.api import (
     constant,
     dataclass,
     dims_of,
-    draw,
     sizes,
     starts_in,
 )
 
 from ..shared._words import plural, size
 from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._examples import op, two_steps
 
 CONFIRMED = (
     "measured pair on a CPU: a queue of 16,384 keys concatenated in each step against one that is written in place"
@@ -166,74 +166,38 @@ def _copies(events: Events, after: Ints, known: tuple[Shape, int]) -> Iterator[i
             yield row
 
 
-def _cat(*shapes: list[int], **args: Any) -> Ev:
-    joined: list[Any] = [*shapes]
-    return Ev("aten::cat", dims=[joined, []], **args)
+def _cat(*shapes: list[int], launches: str | None = None) -> Ev:
+    return op("cat", [*shapes], [], launches=launches)
 
 
-_STEPS = """
-    step   [1                              ][2                              ]
-    cpu    [F   ][B     ][C     ][V][D    ]  [F   ][B     ][C     ][V][D    ]
-    """
-_OPS: dict[str, Any] = {
-    "F": FORWARD,
-    "B": BACKWARD,
-    "C": _cat([32, 64], [16384, 64]),
-    "V": Ev("aten::slice", dims=[[16416, 64], [], [], [], []]),
-    "D": Ev("aten::clone", dims=[[16384, 64], []]),
-}
+def _drawn(**changed: Any) -> Drawing:
+    """A layer (F), a backward pass (B), the rows joined with the queue (C), a view (V) and a copy (D) of the result."""
+    ops: dict[str, Any] = {
+        "C": _cat([32, 64], [16384, 64]),
+        "V": op("slice", [16416, 64]),
+        "D": op("clone", [16384, 64]),
+    }
+    return two_steps("[F   ][B     ][C     ][V][D    ]", **(ops | changed))
+
+
+_ON_GPU = two_steps(
+    "[F   ][B     ][C     ]",
+    gpu="     [K          ][E       ]",
+    F=op("linear", launches="kernel"),
+    C=_cat([32, 64], [16384, 64], launches="kernel"),
+)
+_TWO_VIEWS = _drawn(C=_cat([8192, 64], [8192, 64]))
+_TOKENS = _drawn(C=_cat([64, 1, 256], [64, 196, 256]))
+_GROWING = _drawn(C=_cat([16384, 64], [32, 64]), D=_cat([16416, 64], [32, 64]))
+_SHORT = _drawn(C=_cat([4, 64], [512, 64]), D=op("clone", [512, 64]))
+_IN_PLACE = _drawn(C=op("copy_", [32, 64], [32, 64]), D=FORWARD)
 
 EXAMPLES = [
-    Example(
-        "a queue of keys",
-        draw(_STEPS, us=100, **_OPS),
-        saves_us=(1100, 1700),
-        says=("16,384 x 64", "32 rows"),
-    ),
-    Example(
-        "the same beside a GPU",
-        draw(
-            """
-            step   [1                              ][2                              ]
-            cpu    [F   ][B     ][C     ]           [F   ][B     ][C     ]
-            gpu 7       [K          ][L       ]          [K          ][L       ]
-            """,
-            us=100,
-            F=Ev(FORWARD.name, launches="kernel"),
-            B=BACKWARD,
-            C=_cat([32, 64], [16384, 64], launches="kernel"),
-            K=Ev("ampere_sgemm_128x64_tn", "kernel"),
-            L=Ev("void at::native::CatArrayBatchedCopy<float>", "kernel"),
-        ),
-        saves_us=(500, 1100),
-    ),
-    Example(
-        "two views of a batch",
-        draw(_STEPS, us=100, **(_OPS | {"C": _cat([8192, 64], [8192, 64])})),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "a token in front of each picture's",
-        draw(_STEPS, us=100, **(_OPS | {"C": _cat([64, 1, 256], [64, 196, 256])})),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "scores that grow by a batch each time",
-        draw(_STEPS, us=100, **(_OPS | {"C": _cat([16384, 64], [32, 64]), "D": _cat([16416, 64], [32, 64])})),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "a short queue",
-        draw(_STEPS, us=100, **(_OPS | {"C": _cat([4, 64], [512, 64]), "D": Ev("aten::clone", dims=[[512, 64], []])})),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "new rows are written over the oldest ones",
-        draw(_STEPS, us=100, **(_OPS | {"C": Ev("aten::copy_", dims=[[32, 64], [32, 64], []]), "D": FORWARD})),
-        saves_us=None,
-    ),
+    Example("a queue of keys", _drawn(), saves_us=(1100, 1700), says=("16,384 x 64", "32 rows")),
+    Example("the same beside a GPU", _ON_GPU, saves_us=(500, 1100)),
+    Example("two views of a batch", _TWO_VIEWS, None, near_miss=True),
+    Example("a token in front of each picture's", _TOKENS, None, near_miss=True),
+    Example("scores that grow by a batch each time", _GROWING, None, near_miss=True),
+    Example("a short queue", _SHORT, None, near_miss=True),
+    Example("new rows are written over the oldest ones", _IN_PLACE, None),
 ]
