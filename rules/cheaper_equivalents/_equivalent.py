@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Finding, Fix, Lines, Price, Saving, Severity, Source, dataclass, edits, total
+from advisor.api import Finding, Fix, Lines, Price, Saving, Severity, Source, dataclass, edits, less_by, total
 
 from ..shared._places import first_line, place
 from ..shared._words import percent, time
@@ -117,8 +117,9 @@ def _saving(price: Price, one: Equivalent, claims: tuple[str, ...]) -> Saving | 
         return price.saving([], [edits.remove(rows) for rows, _, _ in one.parts], claims, _UNTIMED)
     least, most = [(rows, share) for rows, share, _ in one.parts], [(rows, share) for rows, _, share in one.parts]
     if one.ops == "long":
-        model_us = _us(price, least), _us(price, most)
-        saving = price.long_ops(model_us, claims, one.how, instead_us=one.instead_us)
+        goes_us, longer_us = ([_us(price, ends, sign) for ends in (least, most)] for sign in (1, -1))
+        saving = price.long_ops((goes_us[0], goes_us[1]), claims, one.how, instead_us=one.instead_us)
+        saving = less_by(saving, (price.scale.scaled(longer_us[1]), price.scale.scaled(longer_us[0])))
     else:
         priced = price.divided if one.ops == "any" else price.saving
         saving = priced(_edits(price, least), _edits(price, most), claims, one.how, instead_us=one.instead_us)
@@ -136,8 +137,9 @@ def _spent_us(price: Price, parts: tuple[Part, ...]) -> float:
     return price.spent_us(np.unique(np.concatenate(of)))
 
 
-def _us(price: Price, goes: list[_Goes]) -> float:
-    return sum(share * price.spent_us(rows) for rows, share in goes)
+def _us(price: Price, goes: list[_Goes], sign: int) -> float:
+    """Recorded µs per step that go (sign 1), or that what takes longer takes more (sign -1)."""
+    return sum(max(sign * share, 0.0) * price.spent_us(rows) for rows, share in goes)
 
 
 def _edits(price: Price, goes: list[_Goes]) -> list[edits.Edit]:
