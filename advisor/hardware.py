@@ -73,7 +73,10 @@ _GH200 = "NVIDIA GH200 Grace Hopper Superchip data sheet"
 _H200 = "NVIDIA H200 Tensor Core GPU data sheet"
 _HGX = "NVIDIA HGX platform page (HGX B200, eight GPUs)"
 _NVL72 = "NVIDIA GB200 NVL72 page (72 GPUs)"
+_HGX_B300 = "NVIDIA HGX platform page (HGX B300, eight GPUs); memory: NVIDIA's Blackwell Ultra article"
+_NVL72_ULTRA = "NVIDIA GB300 NVL72 page (72 GPUs)"
 _RTX_BLACKWELL = "NVIDIA RTX Blackwell GPU architecture white paper"
+_RTX_PRO = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition data sheet; tensor rates: units times clock"
 
 # What NVIDIA sells under export rules: the rates of the chip that it is, links as the trade press states them.
 _NO_PAPER = "no paper of its own was found"
@@ -112,7 +115,12 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bMI100", "MI100", "amd", 46.1, None, 184.6, None, 1229, 4, 276, "AMD Instinct MI100 data sheet"),
     (r"\bGB200", "GB200 (one GPU)", "all", 80.0, 1250.0, 2500.0, 5000.0, 8000, "C2C of two", 1800, _NVL72),
     (r"(?<!G)\bB200", "B200", "all", 75.0, 1125.0, 2250.0, 4500.0, 7700, 5, 1800, _HGX),
-    (r"\bG?B300|\bB100", "", "all", None, None, None, None, None, 5, None, ""),
+    (r"\bGB300", "GB300 (one GPU)", "all", 80.0, 1250.0, 2500.0, 5000.0, 8000, "C2C of two", 1800, _NVL72_ULTRA),
+    (r"(?<!G)\bB300", "B300", "all", 75.0, 1125.0, 2250.0, 4500.0, 8000, 5, 1800, _HGX_B300),
+    (r"\bB100", "", "all", None, None, None, None, None, 5, None, ""),
+    # Sold under export rules: resellers state rates, no paper of NVIDIA's or AMD's was found.
+    (r"\bH20\b", "", "all", None, None, None, None, None, 5, None, ""),
+    (r"\bMI308X", "", "amd", None, None, None, None, None, 5, None, ""),
     (r"\bGH200 144G", "", "all", None, None, None, None, None, "C2C", None, ""),
     (r"\bGH200", "GH200 96 GB", "all", 67.0, 494.7, 989.4, 1978.9, 4000, "C2C", 900, _GH200),
     (r"\bH200 NVL", "H200 NVL", "all", 60.0, 417.5, 835.5, 1670.5, 4800, 5, 900, _H200),
@@ -149,6 +157,11 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bRTX 3080$", "RTX 3080 10 GB", "all", 29.8, 29.8, 59.5, None, 760, 4, None, _GA102),
     (r"\bRTX 3070$", "RTX 3070", "all", 20.3, 20.3, 40.6, None, 448, 4, None, _GA102),
     (r"\bQuadro RTX \d", "", "fp16", None, None, None, None, None, 3, None, ""),
+    # The Max-Q and the Server Edition have other clocks, and the latter slower memory.
+    (
+        r"\bRTX PRO 6000 Blackwell Workstation",
+        *("RTX PRO 6000 Blackwell Workstation", "all", 126.0, 251.9, 503.8, 1007.6, 1792, 5, None, _RTX_PRO),
+    ),
     (r"\bRTX PRO \d", "", "all", None, None, None, None, None, 5, None, ""),
     (
         # The RTX 2050 is an Ampere device among Turing's names.

@@ -44,6 +44,16 @@ STATED = {
     "Cijk_Ailk_Bljk_BBS_BH_MT128x96x32": "bf16",
     "Cijk_Ailk_Bjlk_DB_MT64x64x16": "fp64",
     "nvjet_qqtst_128x128": "other",
+    "nvjet_sm100_tst_32x64_64x16_4x1_v_bz_splitK_bias_TNT": "bf16",
+    "nvjet_sm90_tst_64x8_64x16_2x1_v_bz_TNT": "bf16",
+    "nvjet_sm100_hsh_64x64_64x13_1x2_h_bz_TNT": "fp16",
+    "nvjet_sm100_qqtst_128x256_128x6_2x1_2cta_v_bz_bias_TNT": "other",
+    "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90"
+    "<2, cute::tuple<cute::C<1> >, 256, cutlass::bfloat16_t, float, cutlass::arch::Sm90, true>>>>(x)": "bf16",
+    "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnBwdSm90<flash::CollectiveMainloopBwdSm90"
+    "<2, 2, cutlass::half_t, float>>>>(x)": "fp16",
+    "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cutlass::gemm::GroupProblemShape<"
+    "cute::tuple<int, int, int>>, cutlass::gemm::collective::CollectiveMma<cutlass::float_e4m3_t>>>(x)": "other",
     "some_new_gemm_kernel_of_next_year": "unknown",
 }
 NO_MATRIX_WORK = (
@@ -55,6 +65,9 @@ NO_MATRIX_WORK = (
     "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, float>(x)",
     "void split_embedding_backward_codegen_adagrad_unweighted_kernel_cta_per_row_1<float>(x)",
     "convert_fp32_to_bf16_kernel",
+    "void cutlass::device_kernel<flash::FlashAttnFwdCombine<cute::tuple<cute::C<8>>, 128, cutlass::bfloat16_t>>(x)",
+    "void cutlass::device_kernel<flash::FlashAttnBwdPreprocess<cute::tuple<cute::C<64>>, cutlass::half_t>>(x)",
+    "flash::prepare_varlen_num_blocks_kernel(int, int, int, const int *)",
     "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
 )
 
@@ -74,6 +87,10 @@ def test_ops_and_their_input_types() -> None:
     assert is_matrix_op("aten::addmm")
     assert is_matrix_op("aten::convolution_backward")
     assert is_matrix_op("aten::_scaled_dot_product_flash_attention_for_cpu")
+    for name in ("aten::_grouped_mm", "aten::_scaled_mm_v2", "aten::_scaled_grouped_mm", "flash_attn_3::fwd"):
+        assert is_matrix_op(name)
+    assert is_matrix_op("flash_attn::_flash_attn_varlen_backward")
+    assert not is_matrix_op("flash_attn_3::fwd_combine")
     assert not is_matrix_op("aten::convert")
     assert not is_matrix_op("aten::add_")
     assert of_inputs('["float", "float", "Scalar"]') == "fp32"

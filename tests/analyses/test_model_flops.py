@@ -22,6 +22,9 @@ _STEPS = """
     """
 _FORWARD = Ev("aten::addmm", dims=[[4096], [8192, 4096], [4096, 4096], [], []], dtypes=[HALF] * 3 + ["Scalar"] * 2)
 _BACKWARD = Ev("aten::mm", dims=[[4096, 8192], [8192, 4096]], dtypes=[HALF] * 2)
+_QKV = [[2, 1024, 8, 64]] * 3
+_FLAGS = [""] * 8 + ["True"]
+_FLAGS_3 = [""] * 24 + ["True"]
 _KERNEL = Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")
 
 
@@ -58,6 +61,44 @@ def test_recomputed_products_are_not_the_models():
     inner = Ev(_FORWARD.name, dims=_FORWARD.dims, dtypes=_FORWARD.dtypes, fill=0.5)
     trace = draw(drawing, us=1000, N=node, F=linear, A=inner, B=_BACKWARD, K=_KERNEL, L=_KERNEL, M=_KERNEL)
     assert computed(trace).get(ModelFlops).flops == 2 * (2 * 8192 * 4096 * 4096)
+
+
+def test_fp8_and_grouped_products_count_at_the_rates_of_their_formats():
+    eight = Ev("aten::_scaled_mm", dims=[[8192, 4096], [4096, 4096]], dtypes=["c10::Float8_e4m3fn"] * 2)
+    grouped = Ev("aten::_grouped_mm", dims=[[8192, 4096], [8, 4096, 4096], [8]], dtypes=[HALF, HALF, "int"])
+    fp8 = Ev("nvjet_sm90_qqtst_128x256_128x6_2x1_v_bz_TNT", "kernel")
+    experts = Ev("void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<bfloat16_t>>(x)", "kernel")
+    trace = draw(_STEPS, us=1000, device="H100", A=eight, B=grouped, K=fp8, L=experts)
+    known = computed(trace).get(ModelFlops)
+    each = 2 * 8192 * 4096 * 4096
+    assert known.flops == 2 * each
+    assert known.peak_us == pytest.approx((each / 1978.9e12 + each / 989.4e12) * 1e6)
+
+
+def test_attention_that_another_counted_op_computes_counts_once():
+    outer = Ev(
+        "aten::_flash_attention_forward",
+        launches="",
+        dims=_QKV,
+        dtypes=[HALF] * 3 + ["Scalar"] * 6,
+        args={"Concrete Inputs": _FLAGS},
+    )
+    inner = Ev(
+        "flash_attn_3::fwd",
+        fill=0.5,
+        dims=_QKV,
+        dtypes=[HALF] * 3 + ["Scalar"] * 22,
+        args={"Concrete Inputs": _FLAGS_3},
+    )
+    drawing = """
+        step   [1                ][2                ]
+        cpu    [O  ]               [O  ]
+        cpu    [I ]                [I ]
+        gpu 7     [K        ]         [K        ]
+        """
+    kernel = Ev("void cutlass::device_kernel<flash::FlashAttnFwdSm90<cutlass::bfloat16_t>>(x)", "kernel")
+    known = computed(draw(drawing, us=1000, device="H100", O=outer, I=inner, K=kernel)).get(ModelFlops)
+    assert known.flops == 4 * 2 * 8 * 1024 * 1024 * 64 / 2
 
 
 @pytest.mark.parametrize(

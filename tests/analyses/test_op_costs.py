@@ -1,5 +1,7 @@
 """The least work of ops, against PyTorch's own counter of operations and against sums done by hand."""
 
+import ast
+import inspect
 import json
 
 import numpy as np
@@ -96,6 +98,38 @@ def test_convolutions_agree_with_pytorchs_counter(source, weight, stride, paddin
     # Either gradient is a convolution of the same size; of groups PyTorch's counter takes no notice there.
     assert backward.flops == 2 * forward.flops
     assert groups > 1 or backward.flops == counter.get_total_flops()
+
+
+GROUPED = [([96, 32], [4, 32, 64]), ([4, 24, 32], [4, 32, 64]), ([24, 96], [96, 64]), ([4, 24, 32], [32, 96])]
+
+
+@pytest.mark.parametrize(("left", "right"), GROUPED)
+def test_grouped_products_do_the_work_of_their_groups(left, right):
+    """Four groups, by hand: each row, column or part of the inner size belongs to one of them."""
+    found = counted("aten::_grouped_mm", [left, right, [4]], dtype="c10::BFloat16")
+    rows, inner, columns = left[-2], left[-1], right[-1]
+    stacked = 4 if len(left) == len(right) == 3 else 1
+    assert found.flops == 2 * stacked * rows * inner * columns
+
+
+def test_products_in_fp8_are_counted_as_others_are():
+    found = counted("aten::_scaled_mm", [[64, 32], [32, 16], [], []], dtype="c10::Float8_e4m3fn")
+    assert (found.kind, found.flops) == ("product", 2 * 64 * 32 * 16)
+
+
+@pytest.mark.torch
+def test_flash_attention_3_is_called_as_the_installed_torch_calls_it():
+    """torch.nn.attention hands FlashAttention 3 its arguments by place; so does this table read them."""
+    pytest.importorskip("torch")
+    source = pytest.importorskip("torch.nn.attention._fa3")
+    for name, place in (("_FA3_CUDA_FWD", 24), ("_FA3_CUDA_BWD", 16)):
+        text = inspect.getsource(source)
+        called = next(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and _named(node, name))
+        assert ast.unparse(called.args[place]) == "is_causal"
+
+
+def _named(node, name):
+    return isinstance(node.func, ast.Name) and node.func.id == name
 
 
 @pytest.mark.torch

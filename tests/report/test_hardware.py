@@ -94,6 +94,8 @@ def test_figures_of_a_platform_are_divided_by_its_devices():
     for name, devices, fp32, tf32, half, fp8 in (
         ("NVIDIA B200", 8, 600, 18_000, 36_000, 72_000),
         ("NVIDIA GB200", 72, 5_760, 180_000, 360_000, 720_000),
+        ("NVIDIA B300 SXM6 AC", 8, 600, 18_000, 36_000, 72_000),
+        ("NVIDIA GB300", 72, 5_760, 180_000, 360_000, 720_000),
     ):
         found = lookup(name)
         assert found.fp32_tflops == fp32 / devices
@@ -113,16 +115,23 @@ def test_rates_follow_the_clock():
 def test_the_link_of_a_superchip_is_not_its_bus():
     assert lookup("NVIDIA GH200 480GB").bus_gbs == 450.0, "NVLink-C2C: 900 GB/s in both directions together"
     assert lookup("NVIDIA GB200").bus_gbs is None, "two devices share one link"
+    assert lookup("NVIDIA GB300").bus_gbs is None
 
 
 def test_what_only_shares_a_name_has_no_rates():
-    names = ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4080 SUPER", "NVIDIA B300")
+    names = ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4080 SUPER", "NVIDIA B100")
     more = (
         "NVIDIA GH200 144G HBM3e",
         "NVIDIA H800 PCIe",
         "NVIDIA A800 80GB PCIe",
         "NVIDIA A100-SXM-64GB",
         "NVIDIA A100X",
+        "NVIDIA H20",
+        "NVIDIA H20-3e",
+        "NVIDIA A10G",
+        "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        "AMD Instinct MI308X",
     )
     for name in (*names, *more, "NVIDIA H100 80GB HBM2e", "AMD Instinct MI250X / MI250"):
         assert lookup(name).half_tflops is None
@@ -180,6 +189,7 @@ def test_a_part_of_a_device_has_its_formats_and_not_its_rates(name, bf16):
         ("NVIDIA GeForce RTX 4080", 76, 2505, 128, 256),
         ("NVIDIA GeForce RTX 4070 Ti", 60, 2610, 128, 256),
         ("NVIDIA GeForce RTX 5090", 170, 2407, 128, 256),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 188, 2617, 128, 512),
     ],
 )
 def test_rates_are_what_units_and_clock_make(name, multiprocessors, mhz, units, products):
@@ -194,7 +204,7 @@ def test_every_rate_has_a_source():
         assert row.source, row
         assert row.fp32_tflops
         assert row.bandwidth_gbs
-        assert row.bus_gbs in (15.75, 31.5, 63.0, 450.0) or row.model.startswith("GB200")
+        assert row.bus_gbs in (15.75, 31.5, 63.0, 450.0) or row.model.startswith(("GB200", "GB300"))
         assert row.fp8_tflops is None or row.fp8_tflops == pytest.approx(2 * row.half_tflops, rel=0.03)
 
 

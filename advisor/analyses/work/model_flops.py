@@ -21,10 +21,13 @@ from advisor.trace.events import Category, Events, Ints, Mask, Trace
 # Ops that do the work themselves; those around them (linear, matmul, conv2d) would count it twice.
 _COUNTED = (
     *("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::_addmm_activation"),
+    *("aten::_scaled_mm", "aten::_scaled_mm_v2"),
+    *("aten::_grouped_mm", "aten::_scaled_grouped_mm", "aten::_scaled_grouped_mm_v2"),
     *("aten::convolution", "aten::convolution_backward"),
     *("aten::_flash_attention_forward", "aten::_flash_attention_backward"),
     *("aten::_efficient_attention_forward", "aten::_efficient_attention_backward"),
     *("aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_cudnn_attention_backward"),
+    *("flash_attn::_flash_attn_forward", "flash_attn::_flash_attn_backward", "flash_attn_3::fwd", "flash_attn_3::bwd"),
 )
 # What a forward pass is written with. Inside a backward node it is done a second time: checkpointing.
 _FORWARD = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::scaled_dot_product_attention")
@@ -55,6 +58,8 @@ class ModelFlops:
         events = trace.events
         ops = events.of(Category.CPU_OP) & events.exactly(*_COUNTED)
         rows = np.flatnonzero(ops & links.inside & ~_recomputed(events, nesting))
+        # A counted op may call another one: attention FlashAttention 3, grouped products single ones.
+        rows = rows[nesting.ancestor_of(nesting.parent[rows], ops) < 0]
         if not len(rows) or (events.dims[rows] < 0).any():
             raise Missing("the shapes of products are not recorded; record with record_shapes=True")
         unknown = _uncounted_share(trace, links, nesting, ops)

@@ -124,6 +124,18 @@ def _product(left: int, right: int, added: int | None = None) -> Callable[[Call]
     return count
 
 
+def _grouped(made: Call) -> Cost | None:
+    """aten::_grouped_mm(self, mat2, offs): several products in one call, each row or column of one group alone.
+
+    Where one of them is stacked by group, the rows (columns) of the other are divided among the groups; rows behind
+    the last offset are counted as if they were multiplied, which no shape tells.
+    """
+    found = _product(0, 1)(made)
+    if found is None or not (len(made.shapes[0]) == 3 and len(made.shapes[1]) == 2):
+        return found
+    return Cost(found.kind, found.flops / made.shapes[0][0], found.bytes)
+
+
 def _convolution(made: Call) -> Cost | None:
     """aten::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)."""
     if not (made.has(0) and made.has(1)) or made.value(6) is not False:
@@ -234,6 +246,12 @@ _COSTS: dict[str, Callable[[Call], Cost | None]] = {
     "aten::addmm": _product(1, 2, 0),
     "aten::baddbmm": _product(1, 2, 0),
     "aten::_addmm_activation": _product(1, 2, 0),
+    # fp8, by the formats of their inputs. Shapes as FlopCounterMode takes them (torch/utils/flop_counter.py).
+    "aten::_scaled_mm": _product(0, 1),
+    "aten::_scaled_mm_v2": _product(0, 1),
+    "aten::_grouped_mm": _grouped,
+    "aten::_scaled_grouped_mm": _grouped,
+    "aten::_scaled_grouped_mm_v2": _grouped,
     "aten::convolution": _convolution,
     "aten::_convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
@@ -245,6 +263,11 @@ _COSTS: dict[str, Callable[[Call], Cost | None]] = {
     "aten::_scaled_dot_product_cudnn_attention": _attention(1, 6, 2),
     "aten::_scaled_dot_product_flash_attention_for_cpu": _attention(1, 4, 2),
     "aten::_scaled_dot_product_cudnn_attention_backward": _attention(1, 14, 5),
+    # The flash-attn packages: 2 (flash_attn/flash_attn_interface.py) and 3 (hopper/flash_api.cpp), by their schemas.
+    "flash_attn::_flash_attn_forward": _attention(2, 5, 2),
+    "flash_attn::_flash_attn_backward": _attention(2, 11, 5),
+    "flash_attn_3::fwd": _attention(2, 24, 2),
+    "flash_attn_3::bwd": _attention(2, 16, 5),
     "aten::copy_": _copy,
     "aten::_softmax": _moved("softmax", (0,), 1),
     "aten::_log_softmax": _moved("softmax", (0,), 1),
