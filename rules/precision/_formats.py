@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Device, Fix, Hardware, Missing, Settings, constant, dataclass, lookup
+from advisor.api import Device, Fix, Hardware, Matmuls, Missing, Settings, constant, dataclass, lookup
 
 # How many times faster matrix work becomes in TF32.
 _TF32_GAIN = constant("device.tf32_gain").range
@@ -13,38 +13,87 @@ _CPU_GAIN = constant("bf16_cpu.product_gain").range
 _PEAK_WORTH_IT = constant("device.worthwhile_peak").value
 
 
+# The rest of the fp32 work is not worth a line of its own.
+_PART_WORTH_IT = 0.1
+# More of the matrix work than this is in 16 bits: mixed precision is on, and what is left in fp32 is so by choice.
+_MIXED = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Switch:
+    """What lets one kind of matrix work run in TF32: a line, and the setting that says whether it was set.
+
+    torch.set_float32_matmul_precision governs cuBLAS alone; convolutions have torch.backends.cudnn.allow_tf32, which is
+    True unless a script sets it (PyTorch, CUDA semantics, "TensorFloat-32 (TF32) on Ampere (and later) devices"), or
+    torch.backends.cudnn.conv.fp32_precision from 2.9 on. Memory-efficient attention multiplies fp32 as three TF32
+    products whatever is set (OpMultiplyAddFastF32 in mem_eff_attention/gemm_kernel_utils.h).
+    """
+
+    kind: str
+    line: str
+
+    def off(self, settings: Settings) -> bool:
+        """Whether it is worth setting: products are in fp32 by default, convolutions where the run is known to."""
+        return not settings.tf32_matmul if self.kind == "product" else settings.tf32_cudnn is False
+
+
+_SWITCHES = (
+    _Switch("product", 'torch.set_float32_matmul_precision("high")'),
+    _Switch("convolution", "torch.backends.cudnn.allow_tf32 = True"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A faster format: how it is called, its gain (least, most), and the lines to change."""
+    """A faster format: how it is called, its gain (least, most), and the lines to change.
+
+    kinds: what of the matrix work it makes faster, words of `Matmuls.fp32_kinds`
+    """
 
     name: str
     gain: tuple[float, float]
     fix: Fix
+    kinds: tuple[str, ...] = ("product", "convolution", "attention")
 
 
-def faster(device: Device, settings: Settings, on_device: bool) -> Way | None:
-    """The faster format for this device; None where it has none that is worth it."""
-    if not on_device:
+def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float) -> Way | None:
+    """The faster format for this device; None where it has none that is worth it.
+
+    least_us: of work in fp32 that TF32 has to reach, µs per step; else mixed precision is the way
+    """
+    mixed = settings.autocast or _already_mixed(matmuls)
+    if not matmuls.on_device:
         # Unknown is not "has it": without the instructions bf16 is slower than fp32.
-        return _autocast("cpu", "bf16", _CPU_GAIN, settings.framework) if settings.cpu_bf16 else None
+        return _autocast("cpu", "bf16", _CPU_GAIN, settings.framework) if settings.cpu_bf16 and not mixed else None
     hardware = lookup(device.name, device.capability)
     if hardware is None:
         named = device.name or "this device"
         raise Missing(f"whether {named} supports TF32, fp16 or bf16 is not known")
-    if hardware.tf32 and not settings.tf32_matmul and _peak(hardware.tf32_tflops, hardware) >= _PEAK_WORTH_IT:
+    switches = [one for one in _SWITCHES if one.off(settings)]
+    kinds = tuple(one.kind for one in switches)
+    reached_us = sum(matmuls.fp32_kinds[kind] for kind in kinds)
+    if hardware.tf32 and reached_us >= least_us and _peak(hardware.tf32_tflops, hardware) >= _PEAK_WORTH_IT:
+        used = [one for one in switches if matmuls.fp32_kinds[one.kind] >= _PART_WORTH_IT * reached_us]
         fix = Fix(
-            'Set `torch.set_float32_matmul_precision("high")` to use TF32',
+            f"Set `{used[0].line}` to use TF32" if len(used) == 1 else "Allow TF32 in products and convolutions",
             "numerics",
             "import torch",
-            'import torch\n\ntorch.set_float32_matmul_precision("high")',
+            "import torch\n\n" + "\n".join(one.line for one in used),
         )
-        return Way("TF32", _capped(_TF32_GAIN, hardware.tf32_tflops, hardware), fix)
+        return Way("TF32", _capped(_TF32_GAIN, hardware.tf32_tflops, hardware), fix, kinds)
+    if mixed:
+        return None
     if not (hardware.bf16 or hardware.fp16) or _peak(hardware.half_tflops, hardware) < _PEAK_WORTH_IT:
         return None
     gain = _capped(_HALF_GAIN, hardware.half_tflops, hardware)
     if hardware.bf16:
         return _autocast("cuda", "bf16", gain, settings.framework)
     return _scaled_fp16(gain, settings.framework)
+
+
+def _already_mixed(matmuls: Matmuls) -> bool:
+    half_us = matmuls.by_precision["fp16"] + matmuls.by_precision["bf16"]
+    return half_us > _MIXED * matmuls.us
 
 
 def _peak(tflops: float | None, hardware: Hardware) -> float:
@@ -61,7 +110,7 @@ def _capped(gain: tuple[float, float], tflops: float | None, hardware: Hardware)
 
 
 # What the frameworks call mixed precision: their loops enter autocast, and scale the loss, by themselves.
-_MIXED = {
+_WORDS = {
     "lightning": ("trainer = Trainer(...)", 'trainer = Trainer(..., precision="{0}-mixed")'),
     "transformers": ("TrainingArguments(...)", "TrainingArguments(..., {0}=True)"),
     "accelerate": ("accelerator = Accelerator()", 'accelerator = Accelerator(mixed_precision="{0}")'),
@@ -70,9 +119,9 @@ _MIXED = {
 
 def _mixed(name: str, framework: str | None) -> Fix | None:
     """The framework's own word for mixed precision; None where the script turns the loop itself."""
-    if framework not in _MIXED:
+    if framework not in _WORDS:
         return None
-    before, after = _MIXED[framework]
+    before, after = _WORDS[framework]
     lightning = {"fp16": "16"}.get(name, name) if framework == "lightning" else name
     return Fix(f"Train in mixed precision ({name})", "numerics", before, after.format(lightning))
 

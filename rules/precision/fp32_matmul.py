@@ -3,7 +3,9 @@
 ## What it looks at
 The device time of matrix multiplications, convolutions and attention that ran in fp32 without TF32, and which faster
 formats this device supports, looked up by its name. Decided by the recorded dtypes and the settings of the run; without
-them by kernels whose names state their precision. What is unknown is not counted. On a CPU: calls with enough work to
+them by kernels whose names state their precision. What is unknown is not counted. TF32 is promised only where its
+switch governs: multiplications, and convolutions if cuDNN's switch was off. Mixed precision is not advised where
+autocast is on already, or more than a tenth of the matrix work runs in 16 bits. On a CPU: calls with enough work to
 be worth converting, if neither the CPU nor the environment (`ONEDNN_MAX_CPU_ISA`) rules out the bf16 instructions.
 Fused attention of few tokens takes many times as long in bf16 there, in its backward pass; that is subtracted.
 
@@ -13,7 +15,10 @@ numbers need half the memory traffic.
 
 ## How to fix it
 NVIDIA devices from Ampere on: `torch.set_float32_matmul_precision("high")` lets fp32 matrix multiplications run in
-TF32. Mixed precision gains more, `torch.autocast(device, dtype=torch.bfloat16)` around the forward pass and the loss;
+TF32. It does not govern convolutions: they run in TF32 by default, unless `torch.backends.cudnn.allow_tf32` (from
+PyTorch 2.9 on `torch.backends.cudnn.conv.fp32_precision`) was set otherwise. No switch governs fused attention.
+
+Mixed precision gains more: `torch.autocast(device, dtype=torch.bfloat16)` around the forward pass and the loss;
 devices without bf16 tensor cores (V100, T4) use `torch.float16` together with a `GradScaler`.
 
 ## When to leave it
@@ -54,6 +59,10 @@ from ..shared._words import percent, time
 from ._cpu_bf16 import attention_us, forbidden, on_cpu, where
 from ._formats import Way, faster
 
+# What takes less of the time is not named.
+_NAMED = 0.1
+_WORDS = {"product": "matrix multiplications", "convolution": "convolutions", "attention": "attention"}
+
 CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s"
 
 
@@ -69,7 +78,7 @@ def check(
 ) -> Iterator[Finding]:
     trace, steps, scale, nesting = price.ops.trace, price.ops.steps, price.scale, price.ops.nesting
     settings = record.settings if record else Settings()
-    if settings.matmul_precision_set and settings.matmul_precision == "highest":
+    if settings.matmul_precision_set and (settings.matmul_precision == "highest" or settings.tf32_matmul is False):
         return
     if not matmuls.on_device and forbidden(record):
         return
@@ -82,9 +91,10 @@ def check(
         if matmuls.fp32_share is None:
             raise Missing("the precision of matrix multiplications is not known; record with record_shapes=True")
         return
-    way = faster(device, settings, matmuls.on_device)
+    way = faster(device, settings, matmuls, min_share * steps.step_us)
     if way is None:
         return
+    fp32_us = sum(matmuls.fp32_kinds[kind] for kind in way.kinds) if matmuls.on_device else fp32_us
     host_idle = sum(price.breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
     least, most = way.gain
     saved = (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)) if matmuls.on_device else cpu[1:]
@@ -98,7 +108,7 @@ def check(
         how += "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
     claims = price.claims("forward", "backward", "other_ops")
     yield Finding(
-        message=_message(matmuls, device, steps, scale, fp32_us, way.name, settings),
+        message=_message(matmuls, device, steps, scale, fp32_us, way, settings),
         saving=price.long_ops(ends, (), how, basis="assumed"),
         where=where(trace, steps, matmuls, lines),
         facts={
@@ -133,12 +143,14 @@ def _how(way: Way, host_bound: bool, on_device: bool) -> str:
 
 
 def _message(
-    matmuls: Matmuls, device: Device, steps: Steps, scale: Scale, fp32_us: float, way: str, settings: Settings
+    matmuls: Matmuls, device: Device, steps: Steps, scale: Scale, fp32_us: float, way: Way, settings: Settings
 ) -> str:
     named = device.name if matmuls.on_device else "the CPU"
+    kinds = [kind for kind in way.kinds if matmuls.fp32_kinds[kind] >= _NAMED * fp32_us]
+    words = " and ".join(_WORDS[kind] for kind in kinds) if matmuls.on_device else "matrix multiplications"
     said = (
-        f"Matrix multiplications and convolutions in fp32 take {time(scale.scaled(fp32_us))} of each step "
-        f"({percent(fp32_us / steps.step_us)}), though {named} has hardware for {way}"
+        f"{words[:1].upper()}{words[1:]} in fp32 take {time(scale.scaled(fp32_us))} of each step "
+        f"({percent(fp32_us / steps.step_us)}), though {named} has hardware for {way.name}"
     )
     if not matmuls.on_device:
         said = said.replace("has hardware for", "has instructions for")
@@ -163,8 +175,14 @@ _STEPS = """
     """
 
 
-def _drawn(device: str, dtypes: dict[str, object], kernel: Ev) -> Drawing:
-    op = Ev("aten::mm", **dtypes)  # type: ignore[arg-type]
+_FP32_CONVOLUTION = {"dims": [[32, 64, 56, 56], [64, 64, 3, 3]], "dtypes": ["float", "float"]}
+_CONVOLUTION = Ev("cudnn_infer_ampere_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1", "kernel")
+_FP32_ATTENTION = {"dims": [[8, 1024, 8, 64]] * 3, "dtypes": ["float"] * 3}
+_FUSED = Ev("fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", "kernel")
+
+
+def _drawn(device: str, dtypes: dict[str, object], kernel: Ev, name: str = "aten::mm") -> Drawing:
+    op = Ev(name, **dtypes)  # type: ignore[arg-type]
     return draw(_STEPS, us=1000, device=device, F=op, B=op, K=kernel)
 
 
@@ -203,6 +221,33 @@ EXAMPLES = [
         facts={"settings": {"framework": "lightning"}},
         saves_us=(3500, 15500),
         says=("bf16",),
+    ),
+    Example(
+        "convolutions for which a script turned TF32 off",
+        _drawn("A100", _FP32_CONVOLUTION, _CONVOLUTION, "aten::convolution"),
+        facts={"settings": {"tf32_matmul": True, "tf32_cudnn": False}},
+        saves_us=(2500, 16500),
+        says=("Convolutions in fp32", "TF32"),
+    ),
+    Example(
+        "convolutions that cuDNN runs in fp32 though TF32 is allowed, in a script that uses autocast",
+        _drawn("A100", _FP32_CONVOLUTION, _CONVOLUTION, "aten::convolution"),
+        facts={"settings": {"tf32_matmul": True, "tf32_cudnn": True, "autocast": True}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "fused attention in fp32, which no switch governs: mixed precision does",
+        _drawn("A100", _FP32_ATTENTION, _FUSED, "aten::_efficient_attention_forward"),
+        saves_us=(3500, 17000),
+        says=("Attention in fp32", "bf16"),
+    ),
+    Example(
+        "fp32 by the new API, on purpose",
+        _drawn("A100", _FP32, GEMM),
+        facts={"settings": {"matmul_precision_set": True, "tf32_matmul": False}},
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "fp32 was chosen on purpose",

@@ -33,6 +33,10 @@ from advisor.trace.numbers import numbered
 
 # More unknown than this, and the share of fp32 says nothing.
 _MOST_UNKNOWN = 0.1
+# What matrix work is, and words that name all but products.
+KINDS = ("product", "convolution", "attention")
+_ATTENTION = ("attention", "flash", "fmha")
+_CONVOLUTION = ("conv", "fprop", "dgrad", "wgrad", "winograd", "cudnn", "fft2d")
 # Formats of rows are kept as places in PRECISIONS: numbers are compared in a tenth of the time that words take.
 _Formats = npt.NDArray[np.int8]
 _FP32, _UNKNOWN = PRECISIONS.index("fp32"), PRECISIONS.index("unknown")
@@ -44,6 +48,8 @@ class Matmuls:
 
     by_precision   µs per step (all seven keys); kernel time on a device, self time of the ops on a CPU
     us             their sum
+    fp32_kinds     µs per step in fp32 by what it is: product, convolution, attention. The switch of products does not
+                   govern convolutions, and none governs attention
     fp32_share     fp32 without TF32, as a share of device-busy time (of the step on a CPU); None where the precision of
                    more than a tenth of their time is unknown
     evidence       dtypes: the ops' recorded input types; names: kernels that state their precision; none
@@ -54,6 +60,7 @@ class Matmuls:
     """
 
     by_precision: dict[str, float]
+    fp32_kinds: dict[str, float]
     us: float
     fp32_share: float | None
     evidence: Literal["dtypes", "names", "none"]
@@ -84,6 +91,11 @@ class Matmuls:
             name: _length(events, nesting, work, formats == at, steps, device.measured)
             for at, name in enumerate(PRECISIONS)
         }
+        kinds = _kinds(events, work)
+        fp32_kinds = {
+            name: _length(events, nesting, work, (formats == _FP32) & (kinds == at), steps, device.measured)
+            for at, name in enumerate(KINDS)
+        }
         whole = sum(spent.values())
         unknown = spent["unknown"] > _MOST_UNKNOWN * whole
         base = total(intersect(trace.busy, steps.window)) if device.measured else 0
@@ -91,6 +103,7 @@ class Matmuls:
         share = spent["fp32"] / (base or steps.window_ns)
         return cls(
             by_precision={name: steps.per_step_us(ns) for name, ns in spent.items()},
+            fp32_kinds={name: steps.per_step_us(ns) for name, ns in fp32_kinds.items()},
             us=steps.per_step_us(whole),
             fp32_share=None if unknown else share,
             evidence=_evidence(weights[work.rows], by_dtype, formats),
@@ -108,6 +121,21 @@ class _Work:
     rows: Ints
     ops: Ints
     on_device: bool
+
+
+def _kinds(events: Events, work: _Work) -> npt.NDArray[np.int8]:
+    """The place in KINDS of each row: by its op, else by the name of its kernel."""
+    named = _looked_up(events.name[work.rows], lambda i: KINDS.index(_kind(events.names[i])))
+    op = np.where(work.ops >= 0, events.name[np.maximum(work.ops, 0)], -1)
+    by_op = _looked_up(op, lambda i: KINDS.index(_kind(events.names[i])) if i >= 0 else -1)
+    return np.where(by_op >= 0, by_op, named)
+
+
+def _kind(name: str) -> str:
+    small = name.lower()
+    if any(word in small for word in _ATTENTION):
+        return "attention"
+    return "convolution" if any(word in small for word in _CONVOLUTION) else "product"
 
 
 def _matrix_ops(events: Events) -> Mask:
@@ -137,9 +165,13 @@ def _on_host(events: Events) -> _Work:
 
 def _formats(events: Events, work: _Work, device: Device, settings: Settings | None) -> tuple[_Formats, Mask, Mask]:
     """Number format of each row, whether input types decided it, and whether TF32 is ruled out or stated."""
-    by_name = _looked_up(events.name[work.rows], lambda i: stated(events.names[i]) if work.on_device else "unknown")
+    by_name = _looked_up(
+        events.name[work.rows], lambda i: PRECISIONS.index(stated(events.names[i])) if work.on_device else _UNKNOWN
+    )
     described = np.where(work.ops >= 0, events.dtypes[work.ops], -1)
-    by_type = _looked_up(described, lambda i: of_inputs(events.dtypes_table[i]) if i >= 0 else "unknown")
+    by_type = _looked_up(
+        described, lambda i: PRECISIONS.index(of_inputs(events.dtypes_table[i])) if i >= 0 else _UNKNOWN
+    )
     # What ran is what the kernel's name states; the op's types decide where it states nothing.
     silent = by_name == _UNKNOWN
     formats = np.where(silent, by_type, by_name)
@@ -155,10 +187,10 @@ def _formats(events: Events, work: _Work, device: Device, settings: Settings | N
     return formats, by_dtype, certain
 
 
-def _looked_up(indices: Ids, meaning: Callable[[int], Precision]) -> _Formats:
+def _looked_up(indices: Ids, meaning: Callable[[int], int]) -> _Formats:
     """What each index means, asked once for each distinct one."""
     distinct, at = numbered(indices)
-    return np.array([PRECISIONS.index(meaning(i)) for i in distinct.tolist()], np.int8)[at]
+    return np.array([meaning(i) for i in distinct.tolist()], np.int8)[at]
 
 
 def fp32_or_tf32(device: Device, settings: Settings | None, convolution: bool) -> Precision:

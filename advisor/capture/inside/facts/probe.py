@@ -49,8 +49,8 @@ def switches() -> dict[str, Any]:
     backends = torch.backends
     return {
         "matmul_precision": attempt(torch.get_float32_matmul_precision),
-        "tf32_matmul": attempt(lambda: bool(backends.cuda.matmul.allow_tf32)),
-        "tf32_cudnn": attempt(lambda: bool(backends.cudnn.allow_tf32)),
+        "tf32_matmul": _tf32(lambda: backends.cuda.matmul),
+        "tf32_cudnn": _tf32(lambda: backends.cudnn.conv, lambda: backends.cudnn),
         "cudnn_enabled": attempt(lambda: bool(backends.cudnn.enabled)),
         "cudnn_benchmark": attempt(lambda: bool(backends.cudnn.benchmark)),
         "cudnn_deterministic": attempt(lambda: bool(backends.cudnn.deterministic)),
@@ -58,6 +58,18 @@ def switches() -> dict[str, Any]:
         "default_dtype": attempt(lambda: str(torch.get_default_dtype()).removeprefix("torch.")),
         "anomaly_detection": attempt(torch.is_anomaly_enabled),
     }
+
+
+def _tf32(place: Callable[[], Any], legacy: Callable[[], Any] | None = None) -> bool | None:
+    """Whether fp32 work may run in TF32, by either API: the older switch raises once a script has used the newer one.
+
+    place: what has the newer setting, `fp32_precision` (torch 2.9);  legacy: what has `allow_tf32`, where another.
+    """
+    precision = attempt(lambda: place().fp32_precision)
+    if precision in ("tf32", "ieee"):
+        return bool(precision == "tf32")
+    allowed: bool | None = attempt(lambda: bool((legacy or place)().allow_tf32))
+    return allowed
 
 
 def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None) -> dict[str, Any]:
