@@ -69,7 +69,7 @@ def check_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
 
     saves_us (low, high): there is a finding, and the low and the high end of its saving lie in that range.
     saves_us "unknown": there is a finding whose saving is null. saves_us None: there is no finding.
-    says: each of these words stands in the message of one finding.
+    says: each of these words stands in the message of one finding;  fixes: in the fix of one.
     """
     findings = run_example(rule, example)
     where = f"{rule.id}, example '{example.title}'"
@@ -85,7 +85,15 @@ def check_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
     for words in example.says:
         if not any(words in finding.message for finding in findings):
             raise ExampleError(f"{where}: '{words}' is not in the message: {findings[0].message}")
+    for words in example.fixes:
+        if not any(words in _lines_of(finding) for finding in findings):
+            raise ExampleError(f"{where}: '{words}' is not in the fix: {_lines_of(findings[0])}")
     return findings
+
+
+def _lines_of(finding: Finding) -> str:
+    fix = finding.fix
+    return f"{fix.title}\n{fix.after}" if fix is not None else "none"
 
 
 def _as_claimed(finding: Finding, claim: tuple[float, float] | str) -> bool:

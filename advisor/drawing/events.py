@@ -70,4 +70,5 @@ DEVICES: dict[str, dict[str, Any]] = {
     "H100": _device("NVIDIA H100 80GB HBM3", (9, 0), 132, 80),
     # The MI300X reports major 9, as an H100 does.
     "MI300X": _device("AMD Instinct MI300X", (9, 4), 304, 192),
+    "RX7900XTX": _device("AMD Radeon RX 7900 XTX", (11, 0), 48, 24),
 }

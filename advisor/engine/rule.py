@@ -25,6 +25,7 @@ class Example:
     (0, 0) with a finding whose saving is null is written `saves_us="unknown"`.
     facts: what the capture recorded, as in run.json; empty = a bare trace.
     says: words that must stand in the message.
+    fixes: words that must stand in the fix, its title or its lines.
     others, other_facts: the traces and facts of the job's further ranks, for rules that ask for `Ranks`.
     """
 
@@ -36,6 +37,7 @@ class Example:
     near_miss: bool = False
     others: tuple[Mapping[str, Any], ...] = ()
     other_facts: tuple[dict[str, Any], ...] = ()
+    fixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

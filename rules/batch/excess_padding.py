@@ -56,7 +56,7 @@ _AT_LEAST = constant("device.padding_share").value
 
 _AFTERWARDS = Fix(
     "Pad to the longest sample of each batch",
-    "exact",
+    "numerics",
     "tokens = pad_sequence(samples, batch_first=True)\ntokens = F.pad(tokens, (0, longest - tokens.shape[1]))",
     "tokens = pad_sequence(samples, batch_first=True)",
 )

@@ -3,7 +3,9 @@
 ## What it looks at
 Compiled regions of torch.compile that follow one another in a step: the cache lookup before each, which checks whether
 its guards still hold (types, shapes, attributes, Python values), and the Python from the end of one region to the
-lookup of the next. The time inside a region is not counted.
+lookup of the next. The time inside a region is not counted. Blocks that repeat, several products each, are not
+reported: compiling one and running it for all is what PyTorch's recipe "Reducing torch.compile cold start compilation
+time with regional compilation" advises.
 
 ## Why it costs time
 A lookup and the call around it take ten to thirty microseconds. A model compiled as a whole pays that once; thirty
@@ -53,6 +55,14 @@ from ..shared._words import count, percent, time
 CONFIRMED = "measured pair on a CPU: thirty layers compiled one by one against the whole model, which saved 22 and 24 %"
 
 _LOOKUP, _REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region"
+# The same compiled code twice in a window may be a model in two steps.
+_REPEATED = 4
+# Attention projects at least twice and a feed-forward part multiplies twice; layers multiply once.
+_PRODUCTS_OF_A_BLOCK = 3
+_PRODUCTS = (
+    *("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution", "mkl::_mkl_linear"),
+    *("aten::_scaled_mm", "mkldnn::_linear_pointwise", "mkldnn::_convolution_pointwise"),
+)
 # Longer than that is not the way from one piece to the next but something that somebody wrote between them.
 _LONGEST_NS = 200_000
 
@@ -70,7 +80,7 @@ def check(
     mine = (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0)
     lookups, regions = events.exactly(_LOOKUP) & mine, events.named(_REGION) & mine & events.of(Category.CPU_OP)
     pieces = float(regions.sum()) / steps.count
-    if pieces < min_pieces:
+    if pieces < min_pieces or _are_blocks(price, np.flatnonzero(regions)):
         return
     spans = _around(trace, steps, lookups, regions)
     spent_us = steps.per_step_us(total(spans))
@@ -102,6 +112,21 @@ def check(
         ),
         at_most="medium",
     )
+
+
+def _are_blocks(price: Price, regions: npt.NDArray[np.int64]) -> bool:
+    """Whether most regions run the same compiled code, with several products in each: a block of a model, no layer."""
+    events, nesting = price.ops.events, price.ops.nesting
+    names, times = np.unique(events.name[regions], return_counts=True)
+    blocks = regions[np.isin(events.name[regions], names[times >= _REPEATED])]
+    if 2 * len(blocks) < len(regions):
+        return False
+    products = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*_PRODUCTS))
+    inside = np.zeros(len(events), np.bool_)
+    inside[blocks] = True
+    held = nesting.ancestor_of(products, inside)
+    each = np.bincount(np.searchsorted(blocks, held[held >= 0]), minlength=len(blocks))
+    return bool(np.median(each) >= _PRODUCTS_OF_A_BLOCK)
 
 
 def _around(trace: Trace, steps: Steps, lookups: npt.NDArray[np.bool_], regions: npt.NDArray[np.bool_]) -> Intervals:
@@ -147,6 +172,23 @@ EXAMPLES = [
             P=Ev(_PIECE.name, launches="kernel"),
             N=_PIECE,
             K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "four blocks of a model, which run the same compiled code",
+        draw(
+            """
+            step   [1                                          ][2                                          ]
+            cpu    [L][P   ] [L][P   ] [L][P   ] [L][P   ] [B]   [L][P   ] [L][P   ] [L][P   ] [L][P   ] [B]
+            cpu        [M ]      [M ]      [M ]      [M ]            [M ]      [M ]      [M ]      [M ]
+            """,
+            us=20,
+            L=_CHECK,
+            P=_PIECE,
+            M=Ev("aten::mm", times=4, launches=""),
+            B=BACKWARD,
         ),
         saves_us=None,
         near_miss=True,

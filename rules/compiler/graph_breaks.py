@@ -62,7 +62,7 @@ def check(
         facts={"pieces": pieces, "reasons": len(breaks), "breaks": sum(breaks.values())},
         fix=Fix(
             "Find the graph breaks with `fullgraph=True` and remove them",
-            "exact",
+            "numerics",
             "net = torch.compile(model)",
             "net = torch.compile(model, fullgraph=True)  # stops with the line of the first break",
         ),

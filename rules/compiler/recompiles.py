@@ -152,7 +152,7 @@ def _fix(last: Recompile | None) -> Fix:
         )
     return Fix(
         "Compile with dynamic shapes",
-        "exact",
+        "numerics",
         "net = torch.compile(model)",
         "net = torch.compile(model, dynamic=True)  # or torch._dynamo.mark_dynamic(x, 0) before the first call",
     )

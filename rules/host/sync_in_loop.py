@@ -11,7 +11,9 @@ empty, and the device is idle until the host has launched again.
 
 ## How to fix it
 Keep the value on the device: `total += loss.detach()`, and `.item()` once every N steps. Compare and branch with tensor
-ops (`torch.where`). Remove calls of `synchronize()` that no measurement needs. Where a value must be read, read that of
+ops (`torch.where`). Where a mask selects (`losses[mask].mean()`), the host waits for the number of what is selected: a
+sum over all elements, divided by the number of those selected, is the same mean without it. Remove calls of
+`synchronize()` that no measurement needs. Where a value must be read, read that of
 the previous step.
 
 ## When to leave it
@@ -33,6 +35,7 @@ from advisor.api import (
     ITEM,
     NEXT_WORKERS,
     SYNC,
+    Ev,
     Example,
     Finding,
     Fix,
@@ -111,11 +114,19 @@ def _short(op: str) -> str:
     return {"aten::item": ".item()", "aten::_local_scalar_dense": ".item()"}.get(op, op.removeprefix("aten::"))
 
 
-def _fix(op: str) -> Fix:
+def _fix(op: str) -> Fix | None:
     if "Synchronize" in op:
         return Fix("Remove the synchronization", "exact", "torch.cuda.synchronize()", "")
-    if op in ("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::index"):
-        return Fix("Keep shapes independent of values", "exact", "x = x[mask]", "x = torch.where(mask, x, 0)")
+    if op in ("aten::unique", "aten::_unique2", "aten::unique_dim"):
+        return None  # how many there are is what it is asked for
+    if op in ("aten::nonzero", "aten::masked_select", "aten::index"):
+        # Not x = torch.where(mask, x, 0): that has another shape, and another mean.
+        return Fix(
+            "Reduce with the mask instead of selecting by it",
+            "numerics",
+            "loss = losses[mask].mean()",
+            "loss = torch.where(mask, losses, 0).sum() / mask.sum()  # the same mean, of a shape that is known",
+        )
     if op in ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu"):
         return Fix(
             "Copy to the host less often, or asynchronously",
@@ -150,6 +161,25 @@ EXAMPLES = [
         ),
         saves_us=(0, 6000),
         says=("`.item()`", "once a step"),
+    ),
+    Example(
+        "losses are selected by a mask",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu    [F ][I     ][B      ]     [F ][I     ][B      ]
+            gpu 7   [K      ]    [K      ]    [K      ]    [K      ]
+            gpu 7           [C]                       [C]
+            """,
+            us=1000,
+            F=FORWARD,
+            I=Ev("aten::index", launches="memcpy", blocks=True),
+            B=BACKWARD,
+            K=GEMM,
+            C=D2H_PAGEABLE,
+        ),
+        saves_us=(0, 6000),
+        fixes=("torch.where(mask, losses, 0).sum() / mask.sum()",),
     ),
     Example(
         "torch.cuda.synchronize() between forward and backward",

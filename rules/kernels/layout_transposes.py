@@ -10,12 +10,13 @@ transposes before and after the convolution, and each transpose reads and writes
 
 ## How to fix it
 `model.to(memory_format=torch.channels_last)`, and the same for the inputs. On AMD devices PyTorch passes that format
-to the library only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment. Ops that support only one format convert
-back; the kernels of this kind that remain show where.
+to the library only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment (`miopen_conv_suggest_memory_format` in
+ATen/native/ConvUtils.h); some builds for ROCm 7 do so without it, where setting it changes nothing. Ops that support
+only one format convert back; the kernels of this kind that remain show where.
 
 ## When to leave it
 Networks in fp32 without tensor cores, whose kernels are written for NCHW, and networks in which most ops are not
-convolutions.
+convolutions. On Radeon cards convolutions are far slower in NHWC (pytorch/pytorch#170947): nothing is reported there.
 """
 
 from __future__ import annotations
@@ -35,9 +36,8 @@ from advisor.api import (
     Fix,
     GpuBusy,
     Price,
-    Scale,
+    RankRecord,
     StepOps,
-    Steps,
     draw,
     edits,
 )
@@ -46,19 +46,24 @@ from ..shared._words import percent, plural, time
 
 CONFIRMED = "real traces: ResNet in bf16 on an MI300X, 314 transposes a step; in fp32 on V100s, next to none"
 
+_SUGGEST = "PYTORCH_MIOPEN_SUGGEST_NHWC"
 _TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
 
 
 def check(
     recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     busy: GpuBusy,
     device: Device,
+    record: RankRecord | None,
     *,
     min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
+    steps, scale = recorded.steps, price.scale
+    if "radeon" in device.name.lower():
+        return
+    environment = (record.environment if record else None) or {}
+    unset = device.kind == "rocm" and environment.get(_SUGGEST, "") != "1"
     transposes = recorded.trace.device_work & recorded.events.named(*_TRANSPOSES)
     rows = np.flatnonzero(transposes & recorded.links.inside)
     spent_us = recorded.us(rows)
@@ -77,8 +82,7 @@ def check(
         saving=saving,
         facts={"transposes": len(rows) / steps.count, "transpose_us": spent_us},
         fix=Fix(
-            "Convert model and images to channels-last"
-            + (" (with PYTORCH_MIOPEN_SUGGEST_NHWC=1 in the environment)" if device.kind == "rocm" else ""),
+            "Convert model and images to channels-last" + (f" (with {_SUGGEST}=1 in the environment)" if unset else ""),
             "numerics",
             "model = model.to(device)\nimages = images.to(device)",
             "model = model.to(device, memory_format=torch.channels_last)\n"
@@ -93,16 +97,18 @@ _TO = Ev("void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>"
 _FROM = Ev("void cudnn::ops::nhwcToNchwKernel<__half, __half, float, true, false>", "kernel")
 _CONV = Ev("sm80_xmma_fprop_implicit_gemm_f16f16", "kernel")
 _OPS = Ev("aten::cudnn_convolution", times=3)
+_MIOPEN = Ev("batched_transpose_32x32_half", "kernel")
+_ROUND = """
+    step   [1                 ][2                 ]
+    cpu    [C  ][W           ] [C  ][W           ]
+    gpu 7    [T ][V    ][U ]    [T ][V    ][U ]
+    """
 
 EXAMPLES = [
     Example(
         "a convolution in fp16 on channels-first pictures",
         draw(
-            """
-            step   [1                 ][2                 ]
-            cpu    [C  ][W           ] [C  ][W           ]
-            gpu 7    [T ][V    ][U ]    [T ][V    ][U ]
-            """,
+            _ROUND,
             us=100,
             C=_OPS,
             W=SYNC,
@@ -112,6 +118,19 @@ EXAMPLES = [
         ),
         saves_us=(0, 850),
         says=("runs 2 kernels only",),
+    ),
+    Example(
+        "the same on an MI300X, where the environment lets PyTorch pass the format already",
+        draw(_ROUND, us=100, device="MI300X", C=_OPS, W=SYNC, T=_MIOPEN, V=_CONV, U=_MIOPEN),
+        facts={"environment": {"PYTORCH_MIOPEN_SUGGEST_NHWC": "1"}},
+        saves_us=(0, 850),
+        fixes=("Convert model and images to channels-last\n",),
+    ),
+    Example(
+        "the same on a Radeon card, whose convolutions are slower in NHWC",
+        draw(_ROUND, us=100, device="RX7900XTX", C=_OPS, W=SYNC, T=_MIOPEN, V=_CONV, U=_MIOPEN),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "a transpose of small account",

@@ -139,8 +139,19 @@ def _because(group: WorkGroup) -> str:
     return ""
 
 
+_CHANNELS_LAST = Fix(
+    "Run these convolutions in channels-last, and measure the step before and after",
+    "numerics",
+    "model = model.to(device)",
+    "model = model.to(device, memory_format=torch.channels_last)\n"
+    "images = images.to(device, memory_format=torch.channels_last)",
+)
+
+
 def _fix(slow: Sequence[WorkGroup]) -> Fix:
     if all(_is_depthwise(group) for group in slow):
+        if all(group.precision in ("fp16", "bf16") for group in slow):
+            return _CHANNELS_LAST
         return Fix(
             "Run these convolutions in channels-last and bf16, and measure the step before and after",
             "numerics",

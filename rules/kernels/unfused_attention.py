@@ -11,10 +11,12 @@ goes through memory six times or more in each direction. Fused kernels keep a ti
 write it.
 
 ## How to fix it
-`torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)` instead of matmul, mask, softmax and
-matmul. In Hugging Face models `attn_implementation="sdpa"`; `nn.MultiheadAttention` with `need_weights=False`. Pass a
-causal mask as `is_causal=True`, not as a tensor: that allows the fastest kernel. On a CPU fused attention has
-no dropout: set `dropout=0.0` in it, or it falls back to the same ops.
+`torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)` instead of matmul, mask,
+softmax and matmul; in a boolean mask True takes part, and without `scale` it is one over the root of the head's width.
+In Hugging Face models `attn_implementation="sdpa"`; `nn.MultiheadAttention` with `need_weights=False`. Where the mask
+hides later tokens and nothing else, `is_causal=True` instead of the tensor allows the fastest kernel. Dropout:
+`dropout_p` applies whether or not the module trains, so pass 0.0 in evaluation. Fused kernels for GPUs have dropout,
+that for CPUs has none: set `dropout=0.0` there, or it falls back to the same ops.
 
 ## When to leave it
 Code that needs the attention weights themselves. Very short sequences, where the scores are few.
@@ -81,7 +83,10 @@ def check(
     saving = fused(cost, price, claims)
     if saving.high_us < min_share * scale.step_us:
         return
-    dropping = not price.on_device and _drops_out(recorded.trace, recorded.nesting, found)
+    drops = _drops_out(recorded.trace, recorded.nesting, found)
+    # Fused kernels for GPUs drop weights out as well; the one for CPUs does not.
+    dropping = drops and not price.on_device
+    scale_and_dropout = f"scale=scale{', dropout_p=p if self.training else 0.0' if drops and not dropping else ''}"
     number = len(found) / steps.count
     where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
     yield Finding(
@@ -105,7 +110,8 @@ def check(
             "semantics" if dropping else "numerics",
             "scores = (q @ k.transpose(-2, -1)) * scale\nscores = scores.masked_fill(mask == 0, float('-inf'))\n"
             "y = scores.softmax(-1) @ v",
-            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # or attn_mask=mask\n"
+            f"y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.bool(), {scale_and_dropout})\n"
+            "# a mask that hides later tokens alone: is_causal=True instead of attn_mask allows the fastest kernel\n"
             f"# nn.MultiheadAttention: {'dropout=0.0, and ' if dropping else ''}attention(x, x, x, need_weights=False)",
         ),
         claims=claims,
@@ -186,6 +192,27 @@ EXAMPLES = [
         draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES, B=BACKWARD),
         saves_us=(5000, 8500),
         says=("once a step",),
+    ),
+    Example(
+        "with dropout of the weights on a GPU, whose fused kernels drop out, too",
+        draw(
+            """
+            step   [1                                ][2                                ]
+            cpu    [Q ][M ][S ][D ][V ][F ]            [Q ][M ][S ][D ][V ][F ]
+            gpu 7   [K   ][E  ][E  ][E  ][K   ][K    ]  [K   ][E  ][E  ][E  ][K   ][K    ]
+            """,
+            us=1000,
+            Q=_SCORES,
+            M="aten::masked_fill",
+            S="aten::_softmax",
+            D="aten::native_dropout",
+            V=_SCORES,
+            F=FORWARD,
+            K=GEMM,
+            E=Ev("softmax_warp_forward", "kernel"),
+        ),
+        saves_us=(6000, 15500),
+        fixes=("dropout_p=p if self.training else 0.0", "attn_mask=mask.bool()"),
     ),
     Example(
         "the same on a GPU",

@@ -29,15 +29,18 @@ from advisor.api import (
     GEMM,
     Category,
     Ev,
+    Events,
     Example,
     Finding,
     Fix,
     GpuBusy,
     Lines,
     Price,
+    RankRecord,
     draw,
 )
 
+from ..shared._allocator import EXPANDABLE, expandable
 from ..shared._driver_calls import KEPT, driver_calls
 from ..shared._places import place
 from ..shared._words import count, each_step, plural
@@ -51,6 +54,7 @@ def check(
     price: Price,
     busy: GpuBusy,
     lines: Lines,
+    record: RankRecord | None,
     *,
     min_share: float = 0.01,  # a call to remove, or one variable to set; below 1 % of the step the gain is noise
 ) -> Iterator[Finding]:
@@ -66,14 +70,36 @@ def check(
         f"frees it in {count(frees / steps.count)}{place(found.where)}: {each_step(price, found.us)} in calls that a "
         "training in steady state does not make.",
         {"allocations": (len(rows) - frees) / steps.count, "frees": frees / steps.count},
-        Fix(
-            "Remove `torch.cuda.empty_cache()`" if frees else "Set `expandable_segments:True`",
-            "exact",
-            "optimizer.step()\ntorch.cuda.empty_cache()" if frees else "python train.py",
-            "optimizer.step()" if frees else "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
-        ),
+        _fix(frees, record, events),
     )
 
+
+def _fix(frees: int, record: RankRecord | None, events: Events) -> Fix:
+    """What ends these calls: retries of a full device free and allocate as `empty_cache()` does."""
+    if record and record.memory and record.memory.get("alloc_retries"):
+        return Fix(
+            "Lower the peak: a smaller batch with gradient accumulation, or activation checkpointing",
+            "numerics",
+            "x = block(x)",
+            "x = checkpoint(block, x, use_reentrant=False)  # torch.utils.checkpoint",
+        )
+    if frees:
+        return Fix(
+            "Remove `torch.cuda.empty_cache()`",
+            "exact",
+            "optimizer.step()\ntorch.cuda.empty_cache()",
+            "optimizer.step()",
+        )
+    return _FEW_SHAPES if expandable(record, events) else EXPANDABLE
+
+
+_FEW_SHAPES = Fix(
+    "Pad to a few shapes, so that cached blocks fit",
+    "numerics",
+    "batch = pad_sequence(samples, batch_first=True)",
+    "batch = pad_sequence(samples, batch_first=True)\n"
+    "batch = F.pad(batch, (0, -batch.shape[1] % 64))  # with a mask for what is added",
+)
 
 _MALLOC = Ev("cudaMalloc", "cuda_runtime")
 _FREE = Ev("cudaFree", "cuda_runtime")
@@ -89,6 +115,14 @@ EXAMPLES = [
         draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MALLOC, Z=_FREE, K=GEMM),
         saves_us=(0, 1600),
         says=("allocates device memory in 1 call a step and frees it in 1",),
+    ),
+    Example(
+        "memory is allocated in each step, where expandable segments are set already",
+        draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MALLOC, Z=_MALLOC, K=GEMM),
+        facts={"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
+        saves_us=(0, 1600),
+        says=("in 2 calls a step",),
+        fixes=("Pad to a few shapes",),
     ),
     Example(
         "pinned memory of the host",

@@ -22,6 +22,7 @@ A device that is full and fast: memory that is used is not wasted.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from advisor.api import (
@@ -35,9 +36,11 @@ from advisor.api import (
     Missing,
     PeakMemory,
     RankRecord,
+    Trace,
     draw,
 )
 
+from ..shared._allocator import EXPANDABLE, expandable
 from ..shared._words import percent, size
 
 # A state of a quarter of the peak is worth shrinking: 8 bits instead of 32 give back three quarters of it.
@@ -45,6 +48,7 @@ _LARGE_STATE = 0.25
 
 
 def check(
+    trace: Trace,
     memory: PeakMemory,
     device: Device,
     record: RankRecord | None,
@@ -58,7 +62,9 @@ def check(
     kept = max(memory.reserved or 0.0, memory.bytes)
     full = kept / device.memory_bytes
     in_pieces = kept >= min_waste * memory.bytes and full >= min_wasted
-    if not in_pieces and full < min_full:
+    grows = expandable(record, trace.events)
+    # Fragments in segments that may grow are no longer a matter of their sizes: nothing is known that shrinks them.
+    if full < min_full and (not in_pieces or grows):
         return
     parts = _parts(memory, record)
     held = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
@@ -71,7 +77,7 @@ def check(
         # What the room is worth depends on what is done with it.
         saving=None,
         facts={"kept_bytes": kept, "used_bytes": memory.bytes, "device_bytes": device.memory_bytes} | _retries(record),
-        fix=_PIECES if in_pieces else _STATE if state >= _LARGE_STATE * memory.bytes else _ACTIVATIONS,
+        fix=_fix(in_pieces and not grows, state >= _LARGE_STATE * memory.bytes, record),
         at_most="low",
     )
 
@@ -96,17 +102,25 @@ def _retries(record: RankRecord | None) -> dict[str, Any]:
     return {"alloc_retries": known["alloc_retries"]} if known and "alloc_retries" in known else {}
 
 
-_PIECES = Fix(
-    "Set `expandable_segments:True` against fragmentation",
-    "exact",
-    "python train.py",
-    "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
-)
+def _fix(in_pieces: bool, large_state: bool, record: RankRecord | None) -> Fix:
+    if in_pieces:
+        return replace(EXPANDABLE, title="Set `expandable_segments:True` against fragmentation")
+    if large_state:
+        return _STATE
+    return _CHECKPOINTS if record and record.settings.autocast else _ACTIVATIONS
+
+
 _STATE = Fix(
     "Use an optimizer with a smaller state",
-    "numerics",
+    "semantics",
     "optimizer = torch.optim.AdamW(model.parameters())",
     "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())  # or Adafactor; with several ranks ZeRO",
+)
+_CHECKPOINTS = Fix(
+    "Use activation checkpointing to save memory",
+    "numerics",
+    "outputs = block(inputs)",
+    "outputs = checkpoint(block, inputs, use_reentrant=False)  # torch.utils.checkpoint",
 )
 _ACTIVATIONS = Fix(
     "Use autocast or activation checkpointing to save memory",
@@ -141,6 +155,20 @@ EXAMPLES = [
         facts=_facts(20e9, 60e9),
         saves_us="unknown",
         says=("20 GB of it by tensors",),
+    ),
+    Example(
+        "memory in pieces, though segments may grow",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        facts=_facts(20e9, 60e9) | {"environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "full of activations, under autocast",
+        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        facts=_facts(78e9, 80e9, state=8e9, weights=4e9) | {"settings": {"autocast": True}},
+        saves_us="unknown",
+        fixes=("Use activation checkpointing to save memory",),
     ),
     Example(
         "twice as much kept as used, of a device that is nearly empty",

@@ -88,7 +88,7 @@ def check(
         facts={"scaling_us": work_us},
         fix=Fix(
             "Remove the GradScaler",
-            "exact",
+            "numerics",
             "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
             "loss.backward()\noptimizer.step()",
         ),

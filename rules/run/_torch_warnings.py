@@ -54,7 +54,7 @@ def _place(file: str, line: int, record: RankRecord) -> Source | None:
 _ANY = Hint(
     "PerformanceWarning",
     "a library reports that it uses a slow path",
-    Fix("Follow the advice in the warning", "exact"),
+    Fix("Follow the advice in the warning", "numerics"),
 )
 
 HINTS = (
@@ -98,7 +98,7 @@ HINTS = (
         "DataParallel waits in every step for the slower of unequal GPUs",
         Fix(
             "Exclude the slower GPU, or use DistributedDataParallel",
-            "exact",
+            "numerics",
             "model = nn.DataParallel(model)",
             "model = nn.DataParallel(model, device_ids=[0])  # those of the same kind",
         ),
@@ -108,7 +108,7 @@ HINTS = (
         "gradients are copied into the buckets of DistributedDataParallel in another layout, in every step",
         Fix(
             "Convert the model to its memory format before wrapping it",
-            "exact",
+            "numerics",
             "model = DistributedDataParallel(model)",
             "model = model.to(memory_format=torch.channels_last)  # or contiguous weights\n"
             "model = DistributedDataParallel(model)",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +58,54 @@ found = switches()
 print((found["tf32_matmul"], found["tf32_cudnn"]))
 """
     assert said_by(script) == str(known)
+
+
+def test_amd_convolutions_get_channels_last_by_environment_alone() -> None:
+    """layout-transposes: what the installed headers say; other versions have had it on for ROCm 7."""
+    header = Path(torch.__file__).parent / "include" / "ATen" / "native" / "ConvUtils.h"
+    if not header.exists():
+        pytest.skip("this torch came without its headers")
+    text = header.read_text("utf-8")
+    if "miopen_conv_suggest_memory_format" not in text:
+        pytest.skip("another version asks elsewhere")
+    body = text[text.index("miopen_conv_suggest_memory_format") :][:900]
+    assert 'check_env("PYTORCH_MIOPEN_SUGGEST_NHWC").value_or(false)' in body
+
+
+def test_only_loader_workers_pin_in_a_thread_of_their_own() -> None:
+    """pageable-copies: without workers `pin_memory=True` copies on the loop's own thread."""
+    from torch.utils.data import dataloader
+
+    alone = inspect.getsource(dataloader._SingleProcessDataLoaderIter._next_data)
+    workers = inspect.getsource(dataloader._MultiProcessingDataLoaderIter)
+    assert "pin_memory.pin_memory(data" in alone
+    assert "_pin_memory_loop" in workers
+
+
+def test_attention_masks_select_and_scale_is_the_root_of_the_width() -> None:
+    """unfused-attention: the fix is what the op by op form computed, mask and scale included."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 5, 8) for _ in range(3))
+    mask = torch.ones(5, 5).tril()
+    scale = 0.7
+    scores = (q @ k.transpose(-2, -1)) * scale
+    by_hand = scores.masked_fill(mask == 0, float("-inf")).softmax(-1) @ v
+    attention = torch.nn.functional.scaled_dot_product_attention
+    torch.testing.assert_close(attention(q, k, v, attn_mask=mask.bool(), scale=scale), by_hand)
+    torch.testing.assert_close(attention(q, k, v), attention(q, k, v, scale=8**-0.5))
+    torch.testing.assert_close(attention(q, k, v, is_causal=True), attention(q, k, v, attn_mask=mask.bool()))
+
+
+def test_dropout_of_attention_does_not_ask_whether_a_module_trains() -> None:
+    q = torch.ones(1, 1, 64, 8)
+    with torch.no_grad():
+        dropped = torch.nn.functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5)
+    assert not torch.equal(dropped, q)
+
+
+def test_a_mean_by_mask_is_the_mean_of_what_is_selected() -> None:
+    """sync-in-loop: `torch.where(mask, x, 0)` alone has another mean."""
+    losses, mask = torch.arange(8.0), torch.arange(8) % 3 == 0
+    by_selection = losses[mask].mean()
+    torch.testing.assert_close(torch.where(mask, losses, 0).sum() / mask.sum(), by_selection)
+    assert torch.where(mask, losses, 0).mean() != by_selection
