@@ -19,6 +19,7 @@ from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.communication import Communication, is_communication
 from advisor.analyses.communication.exchanges import Exchanges
+from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.needless_reductions import NeedlessReductions
 from advisor.analyses.communication.needless_search import NeedlessSearch
 from advisor.analyses.communication.parallelism import KindOfTalk, Parallelism
@@ -207,6 +208,7 @@ __all__ = [
     "KindOfTalk",
     "Lane",
     "Launches",
+    "Library",
     "LineCost",
     "LineCosts",
     "LinePart",

@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-from advisor.api import Fix, RankRecord, Trace
+from advisor.api import Fix, Library, RankRecord, Trace
+
+from ._libraries import data_fix
 
 # From here on a step has more collectives than a large model has buckets of 25 MB (1.25 GB of gradients).
 MANY = 50
 
 
-def fewer_bytes(trace: Trace, record: RankRecord | None, calls: float, bytes_: float | None, on_device: bool) -> Fix:
-    """What makes the communication of this step shorter: fewer collectives, larger buckets, fewer bytes."""
-    known = record.settings.ddp if record else None
-    wrapped = bool(known) or bool(trace.events.named("DistributedDataParallel.forward").any())
-    if not wrapped and calls >= MANY:
-        return Fix(
-            "Use DistributedDataParallel, which reduces gradients in buckets during the backward pass",
-            "exact",
-            "for p in model.parameters():\n    dist.all_reduce(p.grad)",
-            "model = DistributedDataParallel(model, gradient_as_bucket_view=True)",
-        )
-    bucket = float((known or {}).get("bucket_cap_mb") or 25)
-    if wrapped and bytes_ is not None and bytes_ / max(calls, 1.0) < bucket * 0.5e6:
+def fewer_bytes(
+    trace: Trace, record: RankRecord | None, library: Library, talk: tuple[float, float | None, float], on_device: bool
+) -> Fix | None:
+    """What makes the communication of this step shorter: fewer collectives, larger buckets, fewer bytes.
+
+    talk: collectives per step, their bytes (None where not stated), the share of their time that computation covers
+    """
+    calls, bytes_, hidden = talk
+    known = (record.settings.ddp if record else None) or {}
+    bucket = float(known.get("bucket_cap_bytes") or _DEFAULT_BUCKET)
+    if library.name == "ddp" and bytes_ is not None and bytes_ / max(calls, 1.0) < bucket / 2 and calls > 1:
         return Fix(
             "Set a larger `bucket_cap_mb`, for fewer and larger reductions",
-            "exact",
+            "numerics",
             "DistributedDataParallel(model)",
-            f"DistributedDataParallel(model, bucket_cap_mb={bucket * 4:.0f}, gradient_as_bucket_view=True)",
+            f"DistributedDataParallel(model, bucket_cap_mb={bucket * 4 / 2**20:.0f}, gradient_as_bucket_view=True)",
         )
-    # Host-side backends do not all add up bf16.
-    if not on_device or _in_16_bit(trace):
-        return Fix(
-            "Accumulate gradients over two batches with `no_sync()`",
-            "semantics",
-            "loss.backward()\noptimizer.step()",
-            "with model.no_sync() if step % 2 == 0 else nullcontext():\n    loss.backward()\n"
-            "if step % 2 == 1:\n    optimizer.step()\n    optimizer.zero_grad()",
-        )
-    return Fix(
-        "Reduce gradients in bf16, which halves the bytes",
-        "numerics",
-        "model = DistributedDataParallel(model)",
-        "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n\n"
-        "model = DistributedDataParallel(model)\nmodel.register_comm_hook(None, default_hooks.bf16_compress_hook)",
-    )
+    return data_fix(trace, library, on_device, hidden, calls >= MANY)
 
 
-def _in_16_bit(trace: Trace) -> bool:
-    """Whether the large collectives carry 16-bit numbers already."""
-    sums = [one for one in trace.events.collective_table if "reduce" in one.name.lower() and one.in_elements > 0]
-    return bool(sums) and max(sums, key=lambda one: one.in_elements).dtype in ("BFloat16", "Half")
+# torch.distributed._DEFAULT_BUCKET_BYTES…: DistributedDataParallel's `bucket_cap_mb` is 25 unless it is given.
+_DEFAULT_BUCKET = 25 << 20

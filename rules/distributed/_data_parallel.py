@@ -12,6 +12,7 @@ from advisor.api import (
     Communication,
     Finding,
     HostCommunication,
+    Library,
     Parallelism,
     Price,
     RankRecord,
@@ -56,10 +57,13 @@ def side_of(device: Communication | None, host: HostCommunication | None, mixed:
     return Side(np.empty(0, np.int64), host.us if host else 0.0, host.calls if host else 0.0, None)
 
 
-def data_finding(price: Price, side: Side, exposed_us: float, record: RankRecord | None, mixed: bool) -> Finding:
+def data_finding(
+    price: Price, side: Side, exposed_us: float, record: RankRecord | None, library: Library, mixed: bool
+) -> Finding:
     """The finding about gradients of data-parallel ranks, and whatever else nothing tells apart."""
     trace, breakdown, scale = price.ops.trace, price.breakdown, price.scale
     hidden_us = max(0.0, side.us - exposed_us)
+    hidden = hidden_us / side.us if side.us else 0.0
     merged_us = _merged_us(trace, side, exposed_us) if breakdown.on_device else 0.0
     # What is still exposed can hide behind computation that communication does not cover yet.
     room_us = computing_us(breakdown) - hidden_us
@@ -80,6 +84,7 @@ def data_finding(price: Price, side: Side, exposed_us: float, record: RankRecord
             side.calls,
             side.bytes,
             " between data-parallel ranks" if mixed else "",
+            f", by {library.said}" if library.name != "ddp" else "",
         ),
         saving=saving,
         facts={
@@ -88,8 +93,9 @@ def data_finding(price: Price, side: Side, exposed_us: float, record: RankRecord
             "collectives": side.calls,
             "bytes": side.bytes,
             "hidden_us": hidden_us,
+            "library": library.name,
         },
-        fix=fewer_bytes(trace, record, side.calls, side.bytes, breakdown.on_device),
+        fix=fewer_bytes(trace, record, library, (side.calls, side.bytes, hidden), breakdown.on_device),
         claims=("exposed_communication" if breakdown.on_device else "communication",),
     )
 

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 from advisor.api import (
-    Breakdown,
     Finding,
     Fix,
     KindOfTalk,
+    Library,
     Price,
     RankRecord,
     Saving,
-    Scale,
     edits,
 )
 
 from ..shared._words import count, percent, size, time
+from ._libraries import ACCUMULATE_FSDP2, KEEP_PARAMETERS, NO_BUFFERS, exchange_fix, sharded_fix
 
 # What else is said of these kinds; "stages" has a rule of its own.
 WORDS = {
     "tensor": "for layers that are split over {ranks}",
     "context": "for sequences that are split over {ranks}",
     "experts": "with experts on other ranks",
+    "exchanged": "to exchange {what} between all ranks",
+    "buffers": "to copy buffers from rank 0 before the forward pass",
     "sharded": "to gather and reduce shards of the model",
 }
 # Parameters that stay between forward and backward pass are gathered once instead of twice, beside one reduction.
 _GATHERED_ONCE = 1 / 3
 # Of one gather and one reduction in each step, the reduction is left out in every second one.
 _REDUCED_SELDOM = 1 / 4
-_HALF_THE_BYTES = 1 / 2
 _MOSTLY = 0.5
 
 
-def said(kind: KindOfTalk) -> str:
+def said(kind: KindOfTalk, library: Library) -> str:
     """What the loop, or the device, communicates for."""
     ranks = f"{kind.ranks} ranks" if kind.ranks else "ranks"
-    return WORDS[kind.kind].format(ranks=ranks)
+    words = WORDS[kind.kind].format(ranks=ranks, what="embeddings" if library.tables else "numbers")
+    return f"{words}, by {library.said}" if kind.kind == "sharded" else words
 
 
 def finding(
@@ -43,15 +45,16 @@ def finding(
     room_us: float,
     price: Price,
     record: RankRecord | None,
+    library: Library,
 ) -> Finding:
     """What is exposed of one kind of parallelism, and the change that shortens that kind.
 
     others_us: exposed µs of gradients;  room_us: computation that nothing travels beside yet, µs; both per step.
     """
     breakdown, scale = price.breakdown, price.scale
-    share, fix, how = _change(kind, others_us, room_us, breakdown, record, scale)
+    share, fix, how = _change(kind, others_us, room_us, price, record, library)
     saving: Saving | None = None
-    if fix is not None:
+    if fix is not None and share > 0:
         most_us = kind.exposed_us * share
         saving = scale.saving(0.0, most_us, how)
         if breakdown.on_device:
@@ -65,12 +68,13 @@ def finding(
             kind.us,
             kind.calls,
             kind.bytes,
-            f" {said(kind)}",
+            f" {said(kind, library)}",
             asked,
         ),
         saving=saving,
         facts={
             "parallelism": kind.kind,
+            "library": library.name,
             "exposed_us": kind.exposed_us,
             "communication_us": kind.us,
             "collectives": kind.calls,
@@ -88,32 +92,49 @@ def _change(
     kind: KindOfTalk,
     others_us: float,
     room_us: float,
-    breakdown: Breakdown,
+    price: Price,
     record: RankRecord | None,
-    scale: Scale,
+    library: Library,
 ) -> tuple[float, Fix | None, str]:
     """(share of the exposed time that goes at most, the change, what both ends of the range stand for)."""
+    coverable = min(1.0, max(0.0, room_us) / kind.exposed_us)
     gathers = kind.kind == "sharded" or (kind.kind == "tensor" and not kind.sums)
     if gathers and kind.compiled >= _MOSTLY:
         how = "high: what can overlap with computation; low: if each gather waits for what comes before it"
-        return min(1.0, max(0.0, room_us) / kind.exposed_us), _REORDERED, how
+        return coverable, _REORDERED, how
     # What is gathered and never summed may be weights as well as what layers pass on.
     if kind.kind == "tensor" and kind.sums:
         spared_us = kind.exposed_us * _spared(kind.ranks) - others_us
         how = "high: half as many ranks per layer, gradients twice as long; low: if a rank cannot hold that much"
-        return max(0.0, spared_us / kind.exposed_us), _narrower(kind.ranks, record, breakdown.on_device), how
-    if kind.kind == "sharded":
-        fsdp = (record.settings.fsdp if record else None) or {}
-        if breakdown.on_device:
-            return _HALF_THE_BYTES, _IN_16_BIT, "high: half the bytes; low: if ranks wait for each other"
-        if fsdp.get("reshard_after_forward") is True:
-            return (
-                _GATHERED_ONCE,
-                _KEPT,
-                "high: two instead of three equal messages per layer; low: if ranks wait for each other",
-            )
-        return _REDUCED_SELDOM, _SELDOM, "high: half of the reductions; low: if ranks wait for each other"
-    return 0.0, None, ""
+        return max(0.0, spared_us / kind.exposed_us), _narrower(kind.ranks, record, price.on_device), how
+    if kind.kind == "sharded" and not price.on_device:
+        return _on_host(record, library)
+    fix, share = _of_library(kind, price, record, library)
+    return min(share, coverable) if share == 1 else share, fix, _SPARED
+
+
+def _of_library(
+    kind: KindOfTalk, price: Price, record: RankRecord | None, library: Library
+) -> tuple[Fix | None, float]:
+    """(the change, the share of the exposed time that goes at most) where the library's own words decide."""
+    if kind.kind == "exchanged":
+        return exchange_fix(library)
+    if kind.kind == "buffers":
+        return NO_BUFFERS, 1.0
+    return sharded_fix(price.ops.trace, library, record) if kind.kind == "sharded" else (None, 0.0)
+
+
+def _on_host(record: RankRecord | None, library: Library) -> tuple[float, Fix | None, str]:
+    """The change of a sharded model without a device."""
+    if ((record.settings.fsdp if record else None) or {}).get("reshard_after_forward") is True:
+        how = "high: two instead of three equal messages per layer; low: if ranks wait for each other"
+        return _GATHERED_ONCE, KEEP_PARAMETERS, how
+    if library.name != "fsdp2":
+        return 0.0, None, ""
+    return _REDUCED_SELDOM, ACCUMULATE_FSDP2, "high: half of the reductions; low: if ranks wait for each other"
+
+
+_SPARED = "high: what is no longer sent, or what computation can cover; low: if ranks wait for each other"
 
 
 def _spared(ranks: int | None) -> float:
@@ -146,25 +167,6 @@ _REORDERED = Fix(
     "model = torch.compile(model)",
     "import torch._inductor.config\n\n"
     "torch._inductor.config.reorder_for_compute_comm_overlap = True\nmodel = torch.compile(model)",
-)
-_IN_16_BIT = Fix(
-    "Gather and reduce shards in bf16",
-    "numerics",
-    "fully_shard(layer)",
-    "fully_shard(layer, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))",
-)
-_KEPT = Fix(
-    "Set `reshard_after_forward=False` to keep parameters for the backward pass",
-    "exact",
-    "fully_shard(layer)",
-    "fully_shard(layer, reshard_after_forward=False)",
-)
-_SELDOM = Fix(
-    "Accumulate gradients over two batches with `set_requires_gradient_sync()`",
-    "semantics",
-    "loss.backward()\noptimizer.step()",
-    "model.set_requires_gradient_sync(step % 2 == 1)\nloss.backward()\n"
-    "if step % 2 == 1:\n    optimizer.step()\n    optimizer.zero_grad()",
 )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, GLOO, Drawing, Ev, Example, draw
+from advisor.api import BACKWARD, FORWARD, GEMM, GLOO, Drawing, Ev, Example, draw
 
 _PASSES = """
     step   [1                             ][2                             ]
@@ -34,6 +35,119 @@ _COMPILED = Ev("## Call CompiledFxGraph fhash ##", "user_annotation")
 _FUNCTIONAL = Ev("_c10d_functional::all_reduce")
 _GATHERS = Ev("FSDP::all_gather (layers.0)", "user_annotation")
 _TWO_BY_TWO = {"mesh_dp": (0, 2), "mesh_tp": (0, 1)}
+
+# On a device: an op asks within what is around it (C), and its kernel runs while nothing else does.
+_ON_DEVICE = """
+    step   [1                             ][2                             ]
+    cpu    [C        ]                     [C        ]
+    cpu    [F ][A ][B ]                    [F ][A ][B ]
+    gpu 7   [K   ]           [K    ]       [K   ]           [K    ]
+    gpu 20        [N        ]                    [N        ]
+    """
+
+
+def _talks(name: str, dtype: str = "Float") -> Ev:
+    about = {"Collective name": name, "dtype": dtype, "In msg nelems": 1_000_000, "Group size": 8}
+    return Ev(f"ncclDevKernel_{name}(ncclDevKernelArgsStorage<4096ul>)", "kernel", args=about)
+
+
+def _with(asks: str, talks: Ev, around: Ev | str = "aten::add", forward: Ev | str = FORWARD) -> Drawing:
+    outside = Ev(around, launches="") if isinstance(around, str) else around
+    asked = Ev(asks, launches="collective")
+    return draw(
+        _ON_DEVICE, us=1000, world_size=8, C=outside, F=forward, A=asked, B=BACKWARD, K=GEMM, N=talks, device="H100"
+    )
+
+
+_TABLES = Ev("fbgemm::permute_pooled_embs")
+_SEND_RECEIVE = Ev("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "kernel")
+_PIPELINE = Ev("## start_sparse_data_dist 1 ##", "user_annotation")
+_UNIT = Ev("FSDP::post_backward_reduce (layers.0)", "user_annotation")
+_DDP_FORWARD = Ev("DistributedDataParallel.forward", "user_annotation")
+
+
+def _fully(**policy: Any) -> dict[str, Any]:
+    known = {"kind": "FSDP2", "units": 12, "reshard_after_forward": False, "cpu_offload": False}
+    return {"world_size": 8, "local_world_size": 8, "settings": {"fsdp": known | policy}}
+
+
+_BF16 = {"param_dtype": "bfloat16", "reduce_dtype": "bfloat16"}
+
+LIBRARIES = [
+    Example(
+        "embeddings are exchanged, in kernels that are called send and receive",
+        _with("c10d::alltoall_base_", _SEND_RECEIVE, forward=_TABLES),
+        saves_us=(0, 9500),
+        says=("to exchange embeddings between all ranks",),
+        fixes=("TrainPipelineSparseDist",),
+    ),
+    Example(
+        "the same where torchrec's pipeline runs already",
+        _with("c10d::alltoall_base_", _SEND_RECEIVE, _PIPELINE, _TABLES),
+        saves_us=(0, 5000),
+        fixes=("QCommsConfig",),
+    ),
+    Example(
+        "an exchange of nobody knows what",
+        _with("c10d::alltoall_base_", _talks("all_to_allv")),
+        saves_us="unknown",
+        says=("to exchange numbers between all ranks",),
+    ),
+    Example(
+        "gradients are reduced to shards, by whom the trace does not say: no_sync() may raise an error there",
+        _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base")),
+        saves_us="unknown",
+        says=("to gather and reduce shards of the model, by a library that the trace does not name",),
+    ),
+    Example(
+        "DeepSpeed reduces after the backward pass",
+        _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base"), "deepspeed/runtime/engine.py(1900): step"),
+        saves_us=(0, 9500),
+        says=("by DeepSpeed",),
+        fixes=("overlap_comm",),
+    ),
+    Example(
+        "fully_shard in fp32",
+        _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base"), _UNIT),
+        facts=_fully(param_dtype=None, reduce_dtype=None),
+        saves_us=(0, 5500),
+        fixes=("param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16",),
+    ),
+    Example(
+        "fully_shard whose policy is bf16 already",
+        _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base", "BFloat16"), _UNIT),
+        facts=_fully(**_BF16),
+        saves_us=(0, 11000),
+        fixes=("set_modules_to_forward_prefetch",),
+    ),
+    Example(
+        "the same over two nodes",
+        _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base", "BFloat16"), _UNIT),
+        facts=_fully(**_BF16) | {"world_size": 16},
+        saves_us=(0, 5500),
+        fixes=("HSDP",),
+    ),
+    Example(
+        "parameters in host memory",
+        _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base", "BFloat16"), _UNIT),
+        facts=_fully(**_BF16 | {"cpu_offload": True}),
+        saves_us="unknown",
+        fixes=("Keep parameters on the device",),
+    ),
+    Example(
+        "FullyShardedDataParallel, which is deprecated, in fp32",
+        _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base"), "FullyShardedDataParallel.forward"),
+        saves_us="unknown",
+        says=("by FullyShardedDataParallel",),
+    ),
+    Example(
+        "DistributedDataParallel copies buffers before each forward pass",
+        _with("c10d::broadcast_", _talks("broadcast"), _DDP_FORWARD),
+        saves_us=(0, 9500),
+        says=("to copy buffers from rank 0",),
+        fixes=("broadcast_buffers=False", "forward_sync_buffers=False"),
+    ),
+]
 
 KINDS = [
     Example(

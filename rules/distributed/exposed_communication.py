@@ -4,9 +4,10 @@
 Time in which the device runs communication kernels (all-reduce, all-gather …) and nothing else. On ranks without a
 device: time in which the training loop only communicates. Communication that overlaps with computation costs nothing
 and is not counted. Its purpose is distinguished: gradients of data-parallel ranks, shards, layers or sequences that are
-split over ranks, experts; by the names of process groups, and by what launches it: `fully_shard`, functional
-collectives as DTensor uses them, and whether compiled code does. Sends and receives between the stages of a pipeline
-are reported by the rule pipeline-bubbles.
+split over ranks, experts, embedding tables, buffers; by the names of process groups, and by what launches it:
+`fully_shard`, functional collectives as DTensor uses them, and whether compiled code does. So is the library:
+DistributedDataParallel, fully_shard, FullyShardedDataParallel, DeepSpeed, Megatron, torchrec, where rows, modules or
+process groups name it. Sends and receives between the stages of a pipeline are reported by the rule pipeline-bubbles.
 
 ## Why it costs time
 While gradients are sent, the device computes nothing. Part of this time may be waiting for a slower rank: a collective
@@ -15,13 +16,16 @@ ends when the last rank has joined.
 ## How to fix it
 DistributedDataParallel reduces gradients in buckets while the backward pass still runs: use it instead of reducing
 by hand after the backward pass; use larger buckets where there are many small collectives. With gradient accumulation,
-communicate only in the last micro-step (`no_sync()`). Send fewer bytes: a bf16 compression hook. Larger batches per
-rank need less communication per sample.
+communicate only in the last micro-step (`no_sync()`, which DeepSpeed's ZeRO 2 and 3 refuse with an error). Send fewer
+bytes: a bf16 compression hook. Larger batches per rank need less communication per sample. Buffers that are broadcast
+before each forward pass: `broadcast_buffers=False`.
 
 Layers that are split over ranks communicate within each pass, and the pass waits for all of it: split them over fewer
-ranks, and the batch over more, where memory allows. Sharded models: keep parameters between forward and backward pass
-(`reshard_after_forward=False`), or gather them in bf16. Gathers in compiled code:
-`torch._inductor.config.reorder_for_compute_comm_overlap = True` makes the compiler launch them earlier.
+ranks, and the batch over more, where memory allows. Sharded models: gather them in bf16, keep parameters between
+forward and backward pass (`reshard_after_forward=False`), shard within each node and replicate over nodes (HSDP), or
+gather two layers ahead (`set_modules_to_forward_prefetch`). DeepSpeed: `overlap_comm`. Megatron:
+`--overlap-grad-reduce`. Embedding tables: torchrec's `TrainPipelineSparseDist`, and codecs for 16 bits. Gathers in
+compiled code: `torch._inductor.config.reorder_for_compute_comm_overlap = True` makes the compiler launch them earlier.
 
 ## When to leave it
 Ranks that wait for a slower one: no bucket size helps there; look at the slow rank first. Communication of sharded
@@ -50,7 +54,7 @@ from advisor.api import (
 
 from ._data_parallel import computing_us, data_finding, side_of
 from ._parallel_kinds import finding
-from ._parallel_kinds_examples import KINDS
+from ._parallel_kinds_examples import KINDS, LIBRARIES
 
 CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed ResNet on MI300X, DLRM on eight V100s"
 
@@ -74,11 +78,11 @@ def check(
     data_us = max(all_us - sum(kind.exposed_us for kind in others), 0.0)
     exposed_us = max(kept * data_us - exchanges.search.told_us, 0.0)
     if exposed_us >= least * steps.step_us and (side.calls or not others):
-        yield data_finding(price, side.scaled(kept), exposed_us, record, mixed=bool(others))
+        yield data_finding(price, side.scaled(kept), exposed_us, record, exchanges.library, mixed=bool(others))
     room_us = computing_us(breakdown) - max(0.0, side.us + sum(kind.us for kind in others) - all_us)
     for kind in others:
         if kind.kind != "stages" and kind.exposed_us >= least * steps.step_us:
-            yield finding(kind, exposed_us, room_us, price, record)
+            yield finding(kind, exposed_us, room_us, price, record, exchanges.library)
 
 
 _AFTER_BACKWARD = """
@@ -163,4 +167,5 @@ EXAMPLES = [
         saves_us=None,
     ),
     *KINDS,
+    *LIBRARIES,
 ]

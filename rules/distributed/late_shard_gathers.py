@@ -11,7 +11,10 @@ still computes, it costs nothing; if it starts afterwards, the GPU waits for it 
 ## How to fix it
 `backward_prefetch=BackwardPrefetch.BACKWARD_PRE` gathers the next layer before the gradients of the current one are
 computed. `forward_prefetch=True` does the same in the forward pass, for hosts that launch slowly and layers that run in
-the same order in each step. Both hold one more layer's parameters at a time.
+the same order in each step: a host that runs ahead has queued the next gather before the current layer computes,
+without it (FullyShardedDataParallel, `forward_prefetch`: "only useful for CPU-bound workloads"). Both hold one more
+layer's parameters at a time. FullyShardedDataParallel is deprecated: `fully_shard` replaces it, and prefetches by
+itself.
 
 ## When to leave it
 Models at the limit of their memory: prefetching needs room for one more layer. Gathers that take longer than the layer
@@ -24,6 +27,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -47,6 +51,8 @@ from advisor.api import (
 
 from ..shared._words import count, percent, time
 
+# A kernel at the head of an idle stream begins so soon after its launch; one that waits for others begins later.
+_AT_ONCE_NS = 50_000
 # Of NCCL's kernels, and of the collective that newer rows name.
 _GATHERS = ("allgather", "all_gather", "_allgather_base")
 
@@ -64,6 +70,8 @@ def check(
         return
     events, steps, scale = price.ops.events, price.ops.steps, price.scale
     rows = np.flatnonzero(communication.rows & events.named(*_GATHERS))
+    if late[1] == "forward":
+        rows = _awaited(price, rows)
     gathering = intersect(union(events.start_ns[rows], events.end_ns[rows]), communication.exposed)
     exposed_us = steps.per_step_us(total(gathering))
     if exposed_us < min_share * steps.step_us:
@@ -85,6 +93,13 @@ def check(
         },
         fix=_FIXES[late[1]],
     )
+
+
+def _awaited(price: Price, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Those that began as soon as the host had launched them: an earlier launch would have let them begin earlier."""
+    events, launch = price.ops.events, price.ops.links.launch[rows]
+    waited_ns = events.start_ns[rows] - events.end_ns[np.maximum(launch, 0)]
+    return rows[(launch >= 0) & (waited_ns < _AT_ONCE_NS)]
 
 
 def _late(settings: Settings) -> tuple[str, str] | None:
@@ -135,6 +150,12 @@ _AFTER = """
     gpu 7            [K     ][K      ]                [K     ][K      ]
     gpu 20 [N       ]                      [N       ]
     """
+_QUEUED = """
+    step   [1                             ][2                             ]
+    cpu    [A][F ][B  ]                    [A][F ][B  ]
+    gpu 7            [K     ]                         [K     ]
+    gpu 20                    [N       ]                      [N       ]
+    """
 _BESIDE = """
     step   [1                             ][2                             ]
     cpu    [A][F ][B  ]                    [A][F ][B  ]
@@ -162,6 +183,13 @@ EXAMPLES = [
         facts=_with("BACKWARD_PRE", False),
         saves_us=(0, 10000),
         says=("the forward pass gathers",),
+    ),
+    Example(
+        "the forward pass launched its gather long before the stream got to it: the host is ahead",
+        _drawn(_QUEUED),
+        facts=_with("BACKWARD_PRE", False),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "prefetched already: the links are the limit",

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.parallelism import Parallelism, purpose_of
+from advisor.capture.record import RankRecord, Settings
 from advisor.computed import Computed
+from advisor.drawing.events import Ev
+from advisor.drawing.timeline import draw
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
-from advisor.trace.read.load import read_bytes
+from advisor.trace.read.load import load, read_bytes
 
 # One step of two stages, ms: (name, category, lane, from, to, peer). Rank 1 asks at 0 for what rank 0 sends at 10, and
 # has it at 12; rank 0 asks at 12 for what rank 1 sends at 50, and has it at 60.
@@ -112,6 +117,7 @@ def test_what_stages_send_is_no_data_parallelism() -> None:
         ("PIPELINE_MODEL_PARALLEL_GROUP", "stages"),
         ("DATA_PARALLEL_GROUP_WITH_CP", "data"),
         ("EXPERT_MODEL_PARALLEL_GROUP", "experts"),
+        ("EXPERT_DATA_PARALLEL_GROUP", "data"),
         ("default_pg", ""),
         ("undefined", ""),
         ("", ""),
@@ -119,3 +125,75 @@ def test_what_stages_send_is_no_data_parallelism() -> None:
 )
 def test_process_groups_say_what_they_are_for(text: str, kind: str) -> None:
     assert purpose_of(text) == kind
+
+
+TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+
+
+def of_file(name: str) -> Computed:
+    path = TRACES / name
+    if not path.exists():
+        pytest.skip(f"the recorded trace {path.name} is not beside this checkout")
+    return Computed(trace=load(path))
+
+
+def test_exchanges_of_embeddings_are_not_gradients() -> None:
+    """Kernels of one name: 42 under nccl:all_to_all, 130.7 ms; the all-reduces take 32.9 ms, by the raw rows."""
+    known = of_file("recsys_a100_control.json.gz")
+    found = known.get(Parallelism)
+    exchanged, data = found.of("exchanged"), found.of("data")
+    assert exchanged is not None
+    assert data is not None
+    assert 6 * exchanged.us == pytest.approx(130_660, rel=0.01)
+    assert 6 * data.us == pytest.approx(32_880, rel=0.01)
+    assert known.get(Library) == Library("ddp", tables=True, pipelined=True)
+
+
+def test_all_reduces_in_kernels_called_send_and_receive_are_no_stages() -> None:
+    """NCCL 2.10 on 16 ranks: ten all-reduces run as ncclKernel_SendRecv_…, 126.6 ms by the raw rows."""
+    found = of_file("recsys_a100x16_rank0.json.gz").get(Parallelism)
+    assert found.of("stages") is None
+    data, exchanged = found.of("data"), found.of("exchanged")
+    assert data is not None
+    assert exchanged is not None
+    assert data.sums == 1
+
+
+def test_reductions_to_shards_without_ddp_are_of_a_sharded_state() -> None:
+    known = of_file("pairs/nanogpt-overlapped-reduction-h100-rank0of8/before.json.gz")
+    assert [kind.kind for kind in known.get(Parallelism).kinds] == ["sharded"]
+    assert known.get(Library).name == ""
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ("FSDP::all_gather (layers.0)", "fsdp2"),
+        ("FullyShardedDataParallel.forward", "fsdp1"),
+        ("DistributedDataParallel.forward", "ddp"),
+        ("deepspeed/runtime/engine.py(1800): forward", "deepspeed"),
+        ("megatron/core/distributed/distributed_data_parallel.py(90): forward", "megatron"),
+        ("train.py(7): forward", ""),
+    ],
+)
+def test_rows_name_the_library(row: str, name: str) -> None:
+    drawing = draw("step [1  ][2  ]\ncpu  [A ] [A ]", A=Ev(row, "user_annotation"))
+    assert Computed(trace=read_bytes(json.dumps(dict(drawing)).encode(), "a.json")).get(Library).name == name
+
+
+@pytest.mark.parametrize(
+    ("record", "name"),
+    [
+        (
+            RankRecord(model={"modules": [{"kind": "DeepSpeedEngine"}, {"kind": "DistributedDataParallel"}]}),
+            "deepspeed",
+        ),
+        (RankRecord(settings=Settings(fsdp={"kind": "FSDP2"})), "fsdp2"),
+        (RankRecord(settings=Settings(fsdp={"kind": "FSDP"})), "fsdp1"),
+        (RankRecord(settings=Settings(ddp={"kind": "DDP"})), "ddp"),
+    ],
+)
+def test_what_capture_recorded_names_the_library(record: RankRecord, name: str) -> None:
+    drawing = draw("step [1  ][2  ]\ncpu  [A ] [A ]", A="aten::add")
+    trace = read_bytes(json.dumps(dict(drawing)).encode(), "a.json")
+    assert Computed(trace=trace, record=record).get(Library).name == name

@@ -109,3 +109,38 @@ def test_a_mean_by_mask_is_the_mean_of_what_is_selected() -> None:
     by_selection = losses[mask].mean()
     torch.testing.assert_close(torch.where(mask, losses, 0).sum() / mask.sum(), by_selection)
     assert torch.where(mask, losses, 0).mean() != by_selection
+
+
+def test_ddp_broadcasts_buffers_and_has_buckets_of_25_mb_by_default() -> None:
+    """exposed-communication: the arguments that its fixes name, and what stands without them."""
+    ddp = inspect.signature(torch.nn.parallel.DistributedDataParallel.__init__).parameters
+    assert "broadcast_buffers" in ddp
+    assert ddp["broadcast_buffers"].default in (True, None)
+    assert ddp["bucket_cap_mb"].default is None
+    assert ddp["static_graph"].default is False
+    if ddp["broadcast_buffers"].default is None:
+        assert "forward_sync_buffers" in ddp
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    assert callable(default_hooks.bf16_compress_hook)
+
+
+def test_fully_shard_has_what_the_fixes_name() -> None:
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not hasattr(fsdp, "fully_shard"):
+        pytest.skip("fully_shard is public from torch 2.6 on")
+    given = inspect.signature(fsdp.fully_shard).parameters
+    assert {"mesh", "reshard_after_forward", "mp_policy", "offload_policy"} <= set(given)
+    policy = fsdp.MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+    assert fsdp.MixedPrecisionPolicy().param_dtype is None
+    assert policy.reduce_dtype is torch.bfloat16
+    for name in ("set_modules_to_forward_prefetch", "set_modules_to_backward_prefetch", "set_requires_gradient_sync"):
+        assert callable(getattr(fsdp.FSDPModule, name))
+
+
+def test_forward_prefetch_of_the_older_fsdp_is_for_slow_hosts() -> None:
+    fsdp = pytest.importorskip("torch.distributed.fsdp").FullyShardedDataParallel
+    given = inspect.signature(fsdp.__init__).parameters
+    assert given["forward_prefetch"].default is False
+    assert given["backward_prefetch"].default.name == "BACKWARD_PRE"
+    assert "only useful for CPU-bound workloads" in " ".join(inspect.getdoc(fsdp).split())

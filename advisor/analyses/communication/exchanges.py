@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from advisor.analyses.base.host_communication import HostCommunication
 from advisor.analyses.communication.communication import Communication
+from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.needless_reductions import NeedlessReductions
 from advisor.analyses.communication.needless_search import NeedlessSearch
 from advisor.analyses.communication.parallelism import Parallelism
@@ -19,7 +20,7 @@ class Exchanges:
     of_host      collectives on the host; None where it has none
     parallelism  what they are for, by kind; None where it cannot be told
     needless     reductions that no update needs;  search: what DistributedDataParallel's search for unused parameters
-                 takes
+                 takes;  library: which one distributes the training
     """
 
     of_device: Communication | None
@@ -27,6 +28,7 @@ class Exchanges:
     parallelism: Parallelism | None
     needless: NeedlessReductions
     search: NeedlessSearch
+    library: Library
 
     @classmethod
     def compute(
@@ -36,6 +38,7 @@ class Exchanges:
         parallelism: Parallelism | None,
         needless: NeedlessReductions,
         search: NeedlessSearch,
+        library: Library,
     ) -> Exchanges:
         """The exchanges of a rank. Missing where reductions of several passes cannot be told apart."""
-        return cls(of_device, of_host, parallelism, needless, search)
+        return cls(of_device, of_host, parallelism, needless, search, library)

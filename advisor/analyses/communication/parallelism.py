@@ -12,6 +12,7 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.collective_launches import Asked
 from advisor.analyses.communication.communication import payload
+from advisor.analyses.communication.library import Library
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union
@@ -23,28 +24,36 @@ KINDS: dict[str, re.Pattern[str]] = {
     "tensor": re.compile(r"tp|sp|mp|tensor|sequence"),
     "context": re.compile(r"cp|context|ring|ulysses"),
     "experts": re.compile(r"ep|experts?|moe"),
+    # No group is called so: exchanges of all with all that no other kind claims, and what DDP sends before a forward.
+    "exchanged": re.compile(r"(?!)"),
+    "buffers": re.compile(r"(?!)"),
     "sharded": re.compile(r"fsdp|hsdp|shard\w*|zero"),
     "data": re.compile(r"dp|ddp|data|replicate\w*|replicas?"),
 }
 _WORD = re.compile(r"[a-z]+")
 # NCCL makes exchanges and gathers of many ranks of sends and receives, too.
-_ONE_TO_ONE, _OF_ALL = re.compile("send|recv"), re.compile("all_?to_?all|gather|scatter")
+_ONE_TO_ONE, _OF_ALL = re.compile("send|recv"), re.compile("all_?to_?all|gather|scatter|reduce|broadcast")
 _SUMS = re.compile("all_?reduce")
+_EXCHANGES = re.compile("all_?to_?all")
+_SCATTERS, _GATHERS = re.compile("reduce_?scatter"), re.compile("all_?gather")
 
 
 def purpose_of(text: str) -> str:
     """The kind of parallelism that a process group's own words name; empty where they name none."""
     words = _WORD.findall(text.lower())
     named = [kind for word in words for kind, pattern in KINDS.items() if pattern.fullmatch(word)]
-    # One way to be data parallel: the part of it that shards says more.
-    return "sharded" if named[:1] == ["data"] and "sharded" in named else next(iter(named), "")
+    # One way to be data parallel: the part of it that shards says more. Replicas of experts are data parallel, too.
+    if named[:1] == ["data"] and "sharded" in named:
+        return "sharded"
+    return "data" if named[:2] == ["experts", "data"] else next(iter(named), "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KindOfTalk:
     """Communication of one kind of parallelism.
 
-    kind        a key of KINDS; "data" is also what nothing tells apart: collectives that the script asks for itself
+    kind        a key of KINDS; "data" is also what nothing tells apart: collectives that the script asks for itself;
+                "exchanged": all-to-all of embeddings, or for what the trace does not say; "buffers": DDP's broadcast
     rows        its event rows
     us          union of them in W, µs per step;  exposed_us: without computation; kinds side by side count once, to the
                 earlier in KINDS, so that all kinds together are the exposed communication of the breakdown
@@ -77,11 +86,13 @@ class Parallelism:
     group: tuple[Group | None, ...]
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, breakdown: Breakdown, asked: Asked, nesting: Nesting) -> Parallelism:
+    def compute(
+        cls, trace: Trace, steps: Steps, breakdown: Breakdown, asked: Asked, nesting: Nesting, library: Library
+    ) -> Parallelism:
         """The kinds of this rank; none where it communicates with nobody."""
         events = trace.events
         said = [_said(events, row, op) for row, op in zip(asked.rows.tolist(), asked.op.tolist(), strict=True)]
-        of_row = _kinds(trace, asked, nesting, said)
+        of_row = _kinds(trace, asked, nesting, said, library)
         compiled = nesting.ancestor_of(asked.op, events.named("## Call CompiledFxGraph")) >= 0
         group = tuple(_group(trace.meta, events, int(row), kind) for row, kind in zip(asked.rows, of_row, strict=True))
         exposed = breakdown.intervals["exposed_communication" if breakdown.on_device else "communication"]
@@ -119,10 +130,12 @@ def _mask(count: int, rows: Ints) -> Mask:
     return found
 
 
-def _kinds(trace: Trace, asked: Asked, nesting: Nesting, said: list[str]) -> tuple[str, ...]:
+def _kinds(trace: Trace, asked: Asked, nesting: Nesting, said: list[str], library: Library) -> tuple[str, ...]:
     """The kind of each row: by who asked for it where that tells, else by what its process group says of itself.
 
     Sharding asks within rows of its own; DTensor, and scripts that split layers by hand, ask by functional collectives.
+    Without DistributedDataParallel who reduces to shards, and gathers, shards a state (ZeRO, FSDP); beside it, and with
+    tables split over ranks, both are of those tables' rows.
     """
     events = trace.events
     host = events.of(Category.CPU_OP, Category.ANNOTATION)
@@ -131,20 +144,33 @@ def _kinds(trace: Trace, asked: Asked, nesting: Nesting, said: list[str]) -> tup
     purposes = {purpose_of(one.purpose) for one in trace.meta.groups} - {""}
     # Where nothing else was made a group for, it is that one's.
     split = next(iter(purposes)) if len(purposes) == 1 else "tensor"
+    exchanges = any(_EXCHANGES.search(text) for text in said)
+    scatters = "" if not any(_SCATTERS.search(text) for text in said) else "sharded"
+    if scatters and library.name == "ddp":
+        scatters = "exchanged" if library.tables else ""
+    buffers = nesting.ancestor_of(asked.op, host & events.named("DistributedDataParallel.forward")) >= 0
     found = []
-    for row, text, shards, inside in zip(asked.rows.tolist(), said, sharded.tolist(), functional.tolist(), strict=True):
+    columns = (asked.rows, asked.op, sharded, functional, buffers)
+    for text, row, op, shards, inside, wrapped in zip(said, *(column.tolist() for column in columns), strict=True):
         index = int(events.collective[row])
         named = purpose_of(events.collective_table[index].purpose) if index >= 0 else ""
-        one_to_one = _ONE_TO_ONE.search(text) and not _OF_ALL.search(text)
-        found.append(
-            named
-            if named in ("context", "experts")
-            else "stages"
-            if one_to_one
-            else "sharded"
-            if shards
-            else named or (split if inside else "data")
-        )
+        if named in ("context", "experts"):
+            found.append(named)
+        elif _EXCHANGES.search(text):
+            found.append(named if named not in ("", "data") else split if inside else "exchanged")
+        elif _ONE_TO_ONE.search(text) and not _OF_ALL.search(text):
+            # NCCL's kernel of that name makes exchanges as well: without its op, what the others are for tells.
+            found.append("exchanged" if op < 0 and exchanges else "stages")
+        elif shards:
+            found.append("sharded")
+        elif named not in ("", "data", "sharded") or inside:
+            found.append(named or split)
+        elif wrapped and "broadcast" in text:
+            found.append("buffers")
+        elif scatters and (_SCATTERS.search(text) or _GATHERS.search(text)):
+            found.append(scatters)
+        else:
+            found.append(named or "data")
     return tuple(found)
 
 
@@ -156,10 +182,13 @@ def _joined(events: Events, row: int, group: Group | None) -> int | None:
 
 
 def _said(events: Events, row: int, op: int) -> str:
-    """All names of one communication, in small letters: of its op, of the collective, of its row."""
+    """What one communication is called, in small letters: by its op and the collective, else by its own row.
+
+    Kernels of older NCCL carry one name for several collectives: all-reduces ran as ncclKernel_SendRecv_….
+    """
     index = int(events.collective[row])
     names = (events.text(op) if op >= 0 else "", events.collective_table[index].name if index >= 0 else "")
-    return " ".join((*names, events.text(row))).lower()
+    return (" ".join(filter(None, names)) or events.text(row)).lower()
 
 
 def _group(meta: Meta, events: Events, row: int, kind: str) -> Group | None:

@@ -1,0 +1,217 @@
+"""What shortens communication in the words of the library that does it: DDP, FSDP, DeepSpeed, Megatron, torchrec.
+
+Where each line is documented:
+
+- DDP: torch.nn.parallel.DistributedDataParallel (`bucket_cap_mb`, `broadcast_buffers`, `forward_sync_buffers` from 2.13
+  on), "DDP Communication Hooks" (`bf16_compress_hook`).
+- fully_shard (FSDP2): torch.distributed.fsdp.fully_shard (`mp_policy`, `offload_policy`, `reshard_after_forward`,
+  a mesh of two dimensions for HSDP), FSDPModule.set_modules_to_forward_prefetch and set_requires_gradient_sync.
+- FullyShardedDataParallel (FSDP1): `mixed_precision`, `sharding_strategy`; the tutorial "Getting Started with Fully
+  Sharded Data Parallel (FSDP2)" calls it deprecated and has the way to fully_shard.
+- DeepSpeed: configuration JSON, "zero_optimization" (`overlap_comm`, false by default before stage 3;
+  `reduce_bucket_size`) and "gradient_accumulation_steps". Its engine's `no_sync()` asserts that gradients are not
+  partitioned: with ZeRO 2 and 3 it stops the training (deepspeed/runtime/engine.py).
+- Megatron: DistributedDataParallelConfig (`overlap_grad_reduce`, `overlap_param_gather`), "Communication Overlap".
+- torchrec: torchrec.distributed (`TrainPipelineSparseDist`), torchrec.distributed.fbgemm_qcomm_codec (`QCommsConfig`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from advisor.api import Fix, Library, RankRecord, Trace
+
+_SIXTEEN = ("bfloat16", "float16")
+_SIXTEEN_IN_ROWS = ("bfloat16", "half", "bf16", "c10::bfloat16", "c10::half")
+
+ACCUMULATE_DDP = Fix(
+    "Accumulate gradients over two batches with `no_sync()`",
+    "semantics",
+    "loss.backward()\noptimizer.step()",
+    "with model.no_sync() if step % 2 == 0 else nullcontext():\n    loss.backward()\n"
+    "if step % 2 == 1:\n    optimizer.step()\n    optimizer.zero_grad()",
+)
+ACCUMULATE_FSDP2 = Fix(
+    "Accumulate gradients over two batches with `set_requires_gradient_sync()`",
+    "semantics",
+    "loss.backward()\noptimizer.step()",
+    "model.set_requires_gradient_sync(step % 2 == 1)\nloss.backward()\n"
+    "if step % 2 == 1:\n    optimizer.step()\n    optimizer.zero_grad()",
+)
+BF16_HOOK = Fix(
+    "Reduce gradients in bf16, which halves the bytes",
+    "numerics",
+    "model = DistributedDataParallel(model)",
+    "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n\n"
+    "model = DistributedDataParallel(model)\nmodel.register_comm_hook(None, default_hooks.bf16_compress_hook)",
+)
+USE_DDP = Fix(
+    "Use DistributedDataParallel, which reduces gradients in buckets during the backward pass",
+    "numerics",
+    "for p in model.parameters():\n    dist.all_reduce(p.grad)",
+    "model = DistributedDataParallel(model, gradient_as_bucket_view=True)  # averages gradients over the ranks",
+)
+NO_BUFFERS = Fix(
+    "Set `broadcast_buffers=False`, where rank 0's buffers alone are saved and evaluated",
+    "semantics",
+    "model = DistributedDataParallel(model)",
+    "model = DistributedDataParallel(model, broadcast_buffers=False)  # from 2.13 on: forward_sync_buffers=False",
+)
+KEEP_PARAMETERS = Fix(
+    "Set `reshard_after_forward=False` to keep parameters for the backward pass",
+    "exact",
+    "fully_shard(layer)",
+    "fully_shard(layer, reshard_after_forward=False)",
+)
+PREFETCH_FORWARD = Fix(
+    "Gather two layers ahead with `set_modules_to_forward_prefetch()`, if memory allows",
+    "exact",
+    "for layer in layers:\n    fully_shard(layer)",
+    "for layer in layers:\n    fully_shard(layer)\nfor at, layer in enumerate(layers):\n"
+    "    layer.set_modules_to_forward_prefetch(layers[at + 1 : at + 3])\n"
+    "    layer.set_modules_to_backward_prefetch(layers[max(at - 2, 0) : at][::-1])",
+)
+_BF16_FSDP2 = Fix(
+    "Gather and reduce shards in bf16",
+    "numerics",
+    "fully_shard(layer)",
+    "fully_shard(layer, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))",
+)
+_BF16_FSDP1 = Fix(
+    "Gather and reduce shards in bf16",
+    "numerics",
+    "FullyShardedDataParallel(model)",
+    "FullyShardedDataParallel(\n    model, mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, "
+    "reduce_dtype=torch.bfloat16)\n)  # deprecated: fully_shard(model, mp_policy=...) replaces it",
+)
+_BF16_REDUCED = Fix(
+    "Reduce gradients in bf16, too",
+    "numerics",
+    "MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)",
+    "MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)",
+)
+_NO_OFFLOAD = Fix(
+    "Keep parameters on the device instead of in host memory, if they fit",
+    "exact",
+    "fully_shard(layer, offload_policy=CPUOffloadPolicy())",
+    "fully_shard(layer)",
+)
+_HYBRID = Fix(
+    "Shard within each node and replicate over the nodes (HSDP), if a node's memory allows",
+    "numerics",
+    "fully_shard(layer)",
+    'mesh = init_device_mesh("cuda", (nodes, devices_of_a_node), mesh_dim_names=("dp_replicate", "dp_shard"))\n'
+    "fully_shard(layer, mesh=mesh)",
+)
+_DEEPSPEED = Fix(
+    "Set `overlap_comm` in DeepSpeed's configuration, to reduce during the backward pass",
+    "exact",
+    '"zero_optimization": {"stage": 2}',
+    '"zero_optimization": {"stage": 2, "overlap_comm": true}  # memory: 4.5 times reduce_bucket_size',
+)
+_MEGATRON = Fix(
+    "Overlap data-parallel communication with `--overlap-grad-reduce` and `--overlap-param-gather`",
+    "exact",
+    "pretrain_gpt.py --use-distributed-optimizer",
+    "pretrain_gpt.py --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather",
+)
+_PIPELINE = Fix(
+    "Exchange the next batch's indices while this one is computed",
+    "exact",
+    "for batch in loader:\n    loss, _ = model(batch)",
+    "pipeline = TrainPipelineSparseDist(model, optimizer, device)\nbatches = iter(loader)\nwhile True:\n"
+    "    pipeline.progress(batches)  # raises StopIteration at the end of the epoch",
+)
+_QUANTIZED = Fix(
+    "Exchange embeddings and their gradients in 16 bits",
+    "numerics",
+    "EmbeddingBagCollectionSharder()",
+    "EmbeddingBagCollectionSharder(\n    qcomm_codecs_registry=get_qcomm_codecs_registry(\n"
+    "        QCommsConfig(forward_precision=CommType.FP16, backward_precision=CommType.BF16)\n    )\n)",
+)
+
+
+def data_fix(trace: Trace, library: Library, on_device: bool, hidden: float, many: bool) -> Fix | None:
+    """What makes reductions of gradients shorter; None where nobody knows who does them.
+
+    hidden: the share of their time that computation covers;  many: far more collectives than buckets
+    """
+    if library.name == "deepspeed":
+        return _DEEPSPEED
+    if library.name == "megatron":
+        return _MEGATRON
+    if library.name != "ddp":
+        # Reductions after the backward pass, or one for each parameter, are a loop of the script.
+        return USE_DDP if many or hidden < _HARDLY else None
+    # Host-side backends do not all add up bf16.
+    return ACCUMULATE_DDP if not on_device or in_16_bit(trace) else BF16_HOOK
+
+
+# Reductions that computation covers so little of start when it is over.
+_HARDLY = 0.05
+
+
+def sharded_fix(trace: Trace, library: Library, record: RankRecord | None) -> tuple[Fix | None, float]:
+    """(what makes gathers and reductions of shards shorter, the share of their time that goes at most)."""
+    if library.name in ("fsdp1", "fsdp2"):
+        known: dict[str, Any] = (record.settings.fsdp if record else None) or {}
+        return _offloaded(known) or _narrowed(trace, library, known) or _kept(library, known, record)
+    return _SHARDED_BY.get(library.name, (None, 0.0))
+
+
+_Change = tuple[Fix | None, float]
+_SHARDED_BY: dict[str, _Change] = {"deepspeed": (_DEEPSPEED, 1.0), "megatron": (_MEGATRON, 1.0)}
+
+
+def _offloaded(known: dict[str, Any]) -> _Change | None:
+    # What the way over the host costs is not in the collectives.
+    return (_NO_OFFLOAD, 0.0) if known.get("cpu_offload") else None
+
+
+def _narrowed(trace: Trace, library: Library, known: dict[str, Any]) -> _Change | None:
+    """Fewer bytes, where the recorded policy, else the numbers that travel, are in 32 bits."""
+    if known:
+        wide = [name for name in ("param_dtype", "reduce_dtype") if known.get(name) not in _SIXTEEN]
+    else:
+        wide = ["param_dtype", "reduce_dtype"] if in_32_bit(trace) else []
+    if len(wide) == 2:
+        return (_BF16_FSDP2 if library.name == "fsdp2" else _BF16_FSDP1), _HALF
+    return (_BF16_REDUCED, _QUARTER) if wide == ["reduce_dtype"] else None
+
+
+def _kept(library: Library, known: dict[str, Any], record: RankRecord | None) -> _Change:
+    """Fewer or earlier gathers; those of FullyShardedDataParallel are another rule's."""
+    if library.name == "fsdp1":
+        return None, 0.0
+    if known.get("reshard_after_forward") is True:
+        return KEEP_PARAMETERS, _GATHERED_ONCE
+    if record and record.local_world_size and record.world_size > record.local_world_size:
+        return _HYBRID, _HALF
+    return PREFETCH_FORWARD, 1.0
+
+
+# Of the time that goes: half of the bytes; half of those of the reduction, which are half of all; one of three equal
+# messages for each layer.
+_HALF, _QUARTER, _GATHERED_ONCE = 0.5, 0.25, 1 / 3
+
+
+def exchange_fix(library: Library) -> tuple[Fix | None, float]:
+    """(what makes exchanges of embeddings shorter, the share of their time that goes at most)."""
+    if not library.tables:
+        return None, 0.0
+    return (_QUANTIZED, _HALF) if library.pipelined else (_PIPELINE, 1.0)
+
+
+def in_16_bit(trace: Trace) -> bool:
+    """Whether the largest reductions carry 16-bit numbers already."""
+    return _of_largest(trace, "reduce") in _SIXTEEN_IN_ROWS
+
+
+def in_32_bit(trace: Trace) -> bool:
+    """Whether the largest gathers carry fp32 numbers."""
+    return _of_largest(trace, "gather") in ("float", "float32")
+
+
+def _of_largest(trace: Trace, word: str) -> str:
+    found = [one for one in trace.events.collective_table if word in one.name.lower() and one.in_elements > 0]
+    return max(found, key=lambda one: one.in_elements).dtype.lower() if found else ""
