@@ -231,7 +231,9 @@ def _caveats(report: Report) -> tuple[str, ...]:
     busy = report.metrics.get("device_busy_share")
     if busy is not None and busy.status == "not_measured" and busy.why:
         said.append(f"The device was not measured ({busy.why.rstrip('.')}).")
-    if report.replay is not None and report.replay.low_confidence:
+    if not report.steps.steady:
+        said.append("Only start-up was recorded: no saving is promised, and no share describes the training.")
+    elif report.replay is not None and report.replay.low_confidence:
         why = "no whole steps are known"
         if report.steps.source != "window" and report.steps.count > 1:
             error = _words.share(report.replay.error_share)

@@ -17,7 +17,7 @@ from advisor.analyses.step.ops import Ops
 from advisor.analyses.step.step_counts import StepCounts
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.computed import Computed
-from advisor.engine import joint, merge, severity, two_threads
+from advisor.engine import joint, merge, severity, two_threads, unsteady
 from advisor.engine.ask_rules import apply, choose, ignored, of_job
 from advisor.engine.config import Config
 from advisor.engine.registry import Rules
@@ -164,9 +164,11 @@ def _of_job(
 def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence[str]) -> _RankResult:
     lines = LinesTrace(one.lines) if one.lines else None
     computed = Computed(one.watch, trace=one.trace, record=one.record, lines=lines)
-    outcomes = _outcomes(one, rules, computed, config)
     steps = computed.get(Steps)
     scale = computed.get(Scale)
+    outcomes = _outcomes(one, rules, computed, config)
+    if not steps.startup.steady:
+        outcomes = tuple(map(unsteady.without_promise, outcomes))
     breakdown = computed.find(Breakdown)
     items: tuple[BreakdownItem, ...] = breakdown.items if breakdown else ()
     device = computed.get(Device)
@@ -256,6 +258,11 @@ def _steps_summary(steps: Steps, scale: Scale, record: RankRecord | None) -> Ste
         unprofiled_us=unprofiled,
         dilation=dilation,
         repeats=scale.repeats,
+        host_us=steps.host_us,
+        device_us=steps.device_us,
+        startup_us=steps.startup.us,
+        startup_count=steps.startup.steps,
+        steady=steps.startup.steady,
         series_us=tuple((series or steps.profiled_us)[:_SERIES_LIMIT]),
     )
 

@@ -61,9 +61,9 @@ def build(trace: Trace, steps: Steps, links: Links, nesting: Nesting) -> Graph:
 
 def longest_run(steps: Steps) -> tuple[tuple[int, int], Ints]:
     """The window with most steps (start, end) and the starts of its steps, all absolute ns."""
-    inside = [(steps.spans[:, 0] >= lo) & (steps.spans[:, 0] < hi) for lo, hi in steps.window]
+    inside = [(steps.spans[:, 0] >= lo) & (steps.spans[:, 0] < hi) for lo, hi in steps.recorded]
     best = int(np.argmax([mask.sum() for mask in inside]))
-    lo, hi = steps.window[best]
+    lo, hi = steps.recorded[best]
     return (int(lo), int(hi)), steps.spans[inside[best], 0]
 
 

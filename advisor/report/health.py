@@ -31,6 +31,8 @@ def of_rank(
     if steps.cut_off:
         text = "the last step has no ops, as the recording ended when it began; it is not counted"
         said.append(Health("last-step", "note", text))
+    said.extend(_startup(steps))
+    said.extend(_pace(steps))
     if device.why:
         said.append(Health("device", "note", device.why))
     if record is None:
@@ -50,6 +52,43 @@ def of_rank(
         said.append(Health("replay", "note", text))
     said.extend(Health("capture", "note", note) for note in (record.notes if record else ()))
     return tuple(said)
+
+
+def _startup(steps: Steps) -> Iterator[Health]:
+    """What was left out as start-up, or that nothing else was recorded."""
+    startup = steps.startup
+    if not startup.calls and not startup.steps:
+        return
+    calls = ", ".join(f"{name} {_ms(us)} ({number}x)" for name, us, number in startup.calls)
+    of = f": {calls}" if calls else ": far longer than every step after them"
+    if not startup.steady:
+        text = (
+            f"{_ms(startup.us)} of the recorded window are start-up{of}. No step without it was recorded, so what a "
+            "step takes is not known and no saving is promised; record steps after the first ones"
+        )
+        yield Health("not-steady", "warning", text)
+        return
+    which = "the first step is" if startup.steps == 1 else f"the first {startup.steps} steps are"
+    left = (
+        f"{which} start-up and counted in no figure" if startup.steps else "start-up before the steps is in no figure"
+    )
+    yield Health("start-up", "note", f"{left}, {_ms(startup.us)}{of}")
+
+
+def _pace(steps: Steps) -> Iterator[Health]:
+    """That the device takes longer for a step than the host takes to issue it."""
+    if not steps.is_ahead or steps.device_us is None:
+        return
+    yield Health(
+        "host-ahead",
+        "note",
+        f"the host issues a step every {_ms(steps.host_us)}, the device completes one every {_ms(steps.device_us)}: "
+        "the step time is the device's, between the ends of the work that consecutive steps launched",
+    )
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1e3:.3g} ms" if us < 1e6 else f"{us / 1e6:.3g} s"
 
 
 def _waits(record: RankRecord | None) -> Iterator[Health]:

@@ -116,9 +116,9 @@ def _on_host(
     """What nothing hides, and all of it, with the copies of gradients: µs per step."""
     copying = union(trace.events.start_ns[copies], trace.events.end_ns[copies])
     talking: Intervals = talk.spans if talk else copying[:0]
-    beside_us = steps.per_step_us(total(subtract(copying, talking)))
-    copied_us = steps.per_step_us(total(copying))
-    return exposed_us + copied_us, steps.per_step_us(total(talking)) + beside_us
+    beside_us = steps.of_window_us(total(subtract(copying, talking)))
+    copied_us = steps.of_window_us(total(copying))
+    return exposed_us + copied_us, steps.of_window_us(total(talking)) + beside_us
 
 
 def _saving(scale: Scale, low_us: float, high_us: float, on_device: bool) -> Saving:

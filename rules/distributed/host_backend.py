@@ -71,7 +71,7 @@ def check(
         return
     talking = union(events.start_ns[rows], events.end_ns[rows])
     waiting = subtract(talking, busy.computing)
-    waited_us = steps.per_step_us(total(intersect(waiting, steps.window)))
+    waited_us = steps.of_window_us(total(intersect(waiting, steps.window)))
     if waited_us < min_share * steps.step_us:
         return
     yield Finding(
@@ -87,7 +87,7 @@ def check(
         ),
         facts={
             "waited_us": waited_us,
-            "host_communication_us": steps.per_step_us(total(intersect(talking, steps.window))),
+            "host_communication_us": steps.of_window_us(total(intersect(talking, steps.window))),
             "collectives": calls,
         },
         fix=Fix(

@@ -68,7 +68,7 @@ def check(
     numbers, each = np.unique(events.device[kernels], return_counts=True)
     devices = int((each >= min_device_share * each.sum()).sum())
     spans = intersect(union(events.start_ns[handed], events.end_ns[handed]), steps.window)
-    handed_us = steps.per_step_us(total(spans))
+    handed_us = steps.of_window_us(total(spans))
     if devices < 2 or not handed_us:
         return
     yield Finding(

@@ -83,7 +83,7 @@ def check(
     yield Finding(
         message=(
             f"{count(kernels / steps.count)} elementwise and reduction kernels a step run in sequences of "
-            f"{count(kernels / runs)} on average: {percent(spent_us / steps.per_step_us(busy.busy_ns))} of the "
+            f"{count(kernels / runs)} on average: {percent(spent_us / steps.of_window_us(busy.busy_ns))} of the "
             f"device's work, {time(scale.scaled(spent_us))} of each step."
         ),
         saving=saving,

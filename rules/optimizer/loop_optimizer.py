@@ -139,7 +139,7 @@ def _saved(
 
 def _idle_us(phases: Phases, breakdown: Breakdown, steps: Steps) -> float:
     """Launch-bound idle time of the device while the host is in the optimizer, µs per step."""
-    return steps.per_step_us(total(intersect(phases.optimizer, breakdown.intervals["idle_launch"])))
+    return steps.of_window_us(total(intersect(phases.optimizer, breakdown.intervals["idle_launch"])))
 
 
 def _fix(name: str, known: Optimizer | None, on_device: bool) -> Fix:

@@ -77,7 +77,7 @@ def check(
     if not len(rows) or not busy.busy_ns:
         return
     spent_us = recorded.device_us(rows)
-    share = spent_us / steps.per_step_us(busy.busy_ns)
+    share = spent_us / steps.of_window_us(busy.busy_ns)
     if share < min_share:
         return
     switch = "use_deterministic_algorithms(True)" if settings.deterministic else "cudnn.deterministic = True"

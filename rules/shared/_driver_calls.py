@@ -56,8 +56,8 @@ def driver_calls(
     if not len(rows):
         return None
     spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
-    spent_us = steps.per_step_us(total(spans))
-    idle_us = steps.per_step_us(total(subtract(spans, busy.busy)))
+    spent_us = steps.of_window_us(total(spans))
+    idle_us = steps.of_window_us(total(subtract(spans, busy.busy)))
     how = "low: the device is the bottleneck anyway; high: the step without these calls"
     saving = price.saving([], [edits.remove(rows)], (), how, model_us=(0.0, idle_us), bound_us=spent_us)
     if saving.high_us < min_share * price.scale.step_us:

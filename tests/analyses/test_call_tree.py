@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from advisor.analyses.base.links import Links
+from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.nesting import HOST_ROWS, Nesting
-from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Category
 from advisor.trace.read.load import read_bytes
 
@@ -95,7 +94,7 @@ def test_launches(seed, shared):
     if not shared:
         events.correlation[calls] = rng.permutation(len(calls)) + 1
     works = trace.device_work & (events.correlation > 0)
-    launch = Links.compute(trace, Steps.compute(trace, None)).launch
+    launch = Launched.compute(trace).launch
     for row in range(len(events)):
         same = [call for call in calls if works[row] and events.correlation[call] == events.correlation[row]]
         before = [call for call in same if events.start_ns[call] <= events.start_ns[row]]

@@ -76,7 +76,7 @@ def test_the_step_of_an_instant_is_the_same_in_any_order(times: list[int], gaps:
         spans.append((at, at + length))
         at += length + pause
     window = np.array([[spans[0][0], spans[-1][1]]], np.int64)
-    steps = Steps(np.array(spans, np.int64), (), window, "user", len(spans), 0, 0, ())
+    steps = Steps(np.array(spans, np.int64), (), window, window, 1.0, "user", len(spans), 0, 0, ())
     found = steps.step_of(np.array(sorted(times), np.int64)).tolist()
     assert found == [steps.step_of(np.array([time, -1], np.int64))[0] for time in sorted(times)]
     for time, index in zip(sorted(times), found, strict=True):

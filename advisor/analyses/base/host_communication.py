@@ -30,4 +30,4 @@ class HostCommunication:
         rows = events.of(Category.ANNOTATION, Category.CPU_OP) & communication_rows(events)
         spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
         started = rows & (steps.step_of(events.start_ns) >= 0)
-        return cls(spans, steps.per_step_us(total(spans)), float(started.sum()) / steps.count)
+        return cls(spans, steps.of_window_us(total(spans)), float(started.sum()) / steps.count)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.steps import Steps
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.events import Ints, Mask, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,13 +25,13 @@ class Links:
     inside: Mask
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps) -> Links:
+    def compute(cls, trace: Trace, steps: Steps, launched: Launched) -> Links:
         """Links of a trace."""
         events = trace.events
-        launch = _launches(events, trace.device_work)
+        launch = launched.launch
         step = steps.step_of(events.start_ns).copy()
-        launched = np.flatnonzero(launch >= 0)
-        step[launched] = step[launch[launched]]  # a launch is of the host, so nothing above has changed its step
+        linked = np.flatnonzero(launch >= 0)
+        step[linked] = step[launch[linked]]  # a launch is of the host, so nothing above has changed its step
         inside = step >= 0
         inside.setflags(write=False)
         return cls(launch, step, inside)
@@ -38,45 +39,3 @@ class Links:
     def per_step(self, rows: Mask, steps: Steps) -> float:
         """How many of these rows belong to steps, per step."""
         return float((rows & self.inside).sum()) / steps.count
-
-
-def _launches(events: Events, work: Mask) -> Ints:
-    """The last call of the same correlation that started before the work; else the first (clocks may disagree)."""
-    calls = np.flatnonzero(events.of(Category.RUNTIME) & (events.correlation > 0))
-    works = np.flatnonzero(work & (events.correlation > 0))
-    launch = np.full(len(events), -1, np.int64)
-    if not len(calls) or not len(works):
-        return launch
-    by_number = _single_calls(events, calls)
-    if by_number is not None:
-        launch[works] = by_number[np.minimum(events.correlation[works], len(by_number) - 1)]
-        return launch
-    # Some tools reuse correlations: sort both together by (correlation, start) and look back to the nearest call.
-    rows = np.concatenate((calls, works))
-    order = np.lexsort((np.arange(len(rows)) >= len(calls), events.start_ns[rows], events.correlation[rows]))
-    rows = rows[order]
-    is_call = order < len(calls)
-    positions = np.arange(len(rows))
-    before = np.maximum.accumulate(np.where(is_call, positions, -1))
-    after = np.minimum.accumulate(np.where(is_call, positions, len(rows))[::-1])[::-1]
-    for candidate in (after, before):  # the look back wins
-        valid = (candidate >= 0) & (candidate < len(rows)) & ~is_call
-        at = rows[np.clip(candidate, 0, len(rows) - 1)]
-        valid &= events.correlation[at] == events.correlation[rows]
-        launch[rows[valid]] = at[valid]
-    return launch
-
-
-# A table of this many entries per event is smaller than what sorting the rows takes.
-_NUMBERS_PER_EVENT = 4
-
-
-def _single_calls(events: Events, calls: Ints) -> Ints | None:
-    """The row of the call by correlation, -1 for none and in the last entry; None where two calls share one."""
-    number = events.correlation[calls]
-    largest = int(number.max())
-    if largest > _NUMBERS_PER_EVENT * len(events):
-        return None
-    row_of = np.full(largest + 2, -1, np.int64)
-    row_of[number] = calls
-    return row_of if np.array_equal(row_of[number], calls) else None

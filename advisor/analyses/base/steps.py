@@ -2,46 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from advisor.analyses.base.optimizer_closures import closure_spans
+from advisor.analyses.base.cadence import NOTABLE, Cadence, cadence
+from advisor.analyses.base.launched import Launched
+from advisor.analyses.base.startup import Startup
+from advisor.analyses.base.step_rows import StepRows, marked_by_closures, marked_by_optimizer, marked_by_profiler
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
 from advisor.model import StepSource
 from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Trace
-from advisor.trace.intervals import Intervals, overlap_of_each, total, union
+from advisor.trace.intervals import Intervals, total, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Whole steps (the `ProfilerStep#N` rows of the CPU) and the window W that they span.
+    """Whole steps (the `ProfilerStep#N` rows of the CPU), the windows that they span, and what a step takes.
 
-    spans        (n, 2) start and end of each step, ns, in order
+    spans        (n, 2) start and end of each step on the host, ns, in order; without start-up
     labels       the name of each step
-    window       W: from the start of the first step to the end of the last; steps further apart than a median step
-                 belong to separate windows, and W is their union. Without steps: from the start of the first CPU op or
-                 device work to the end of the last, as one step
+    recorded     from the start of the first step to the end of the last; steps further apart than a median step
+                 belong to separate windows, and this is their union. Without steps: from the start of the first CPU op
+                 or device work to the end of the last, as one step. Host work belongs to a step by its start in here
+    window       W, which shares refer to: `recorded`, unless the device lags so far behind the host that this does not
+                 show what it does in a step (`Cadence.window`); then the time of the work that the steps launched
+    step_us      mean time of a step, µs: what the breakdown's µs sum to. The larger of the host's, |recorded| / n, and
+                 the device's, the mean distance between the ends of the last work that consecutive steps launched; the
+                 latter where it is larger by a twentieth
+    host_us, device_us   these two; device_us None where steps launch no work, or in a single step
     source       what marked the steps: user | loader | optimizer | window; in a window without marks, optimizer steps
-                 that compute the loss in a closure are steps
+                 that compute the loss in a closure are steps, and in a trace that capture did not record all of them
     count        number of steps, at least 1
     eval_count   segments without a backward that capture saw; in no training figure
     cut_off      whether a last `ProfilerStep` row without an op or call in it was left out: it ended as it began
     main_thread  index into `events.threads` of the thread that runs the loop
-    profiled_us  duration of each step, µs
+    profiled_us  duration of each step, µs: of the rows, or where the device is slower, between the ends of its work
+    startup      what was left out because it is start-up, and whether steps without it remain
     starts_ns    starts of all events of the trace: what is asked for again and again, and answered once
     """
 
     spans: Intervals
     labels: tuple[str, ...]
+    recorded: Intervals
     window: Intervals
+    step_us: float
     source: StepSource
     count: int
     eval_count: int
     main_thread: int
     profiled_us: tuple[float, ...]
+    host_us: float = 0.0
+    device_us: float | None = None
     cut_off: bool = False
+    startup: Startup = field(default_factory=Startup)
     starts_ns: Ints | None = field(default=None, repr=False)
     _of_starts: list[Ints] = field(default_factory=list, init=False, repr=False)
 
@@ -51,19 +67,28 @@ class Steps:
         return total(self.window)
 
     @property
-    def step_us(self) -> float:
-        """|W| per step, µs: what the breakdown's µs sum to."""
-        return self.window_ns / self.count / 1e3
+    def is_ahead(self) -> bool:
+        """Whether the host issues steps faster than the device completes them, by a twentieth or more."""
+        return self.device_us is not None and self.device_us > (1 + NOTABLE) * self.host_us
 
     @property
     def median_index(self) -> int:
-        """The step whose duration is the (lower) median: the one to draw."""
-        order = np.argsort(np.asarray(self.profiled_us), kind="stable")
+        """The step whose duration on the host is the (lower) median: the one to draw."""
+        order = np.argsort(self.spans[:, 1] - self.spans[:, 0], kind="stable")
         return int(order[(len(order) - 1) // 2])
 
     def per_step_us(self, ns: float) -> float:
-        """A total in ns as µs per step."""
+        """A total in ns of what all steps did, launched or spent on the host, as µs per step."""
         return ns / self.count / 1e3
+
+    @property
+    def of_window(self) -> float:
+        """How many steps W is long; `count` where neither the host nor the device is ahead."""
+        return self.window_ns / 1e3 / self.step_us
+
+    def of_window_us(self, ns: float) -> float:
+        """A length in ns of a part of W, as µs per step."""
+        return ns / self.of_window / 1e3
 
     def step_of(self, time_ns: Ints) -> Ints:
         """The step that each instant belongs to; time between two steps of a window counts to the earlier; else -1."""
@@ -75,7 +100,7 @@ class Steps:
         return self._of_starts[0]
 
     def _step_of(self, time_ns: Ints) -> Ints:
-        edges = np.concatenate((self.spans[:, 0], self.window.ravel()))
+        edges = np.concatenate((self.spans[:, 0], self.recorded.ravel()))
         if len(time_ns) <= len(edges) or (time_ns[1:] < time_ns[:-1]).any():
             return self._looked_up(time_ns)
         # Columns of events are in order of time: between two edges all belong to one step.
@@ -85,76 +110,73 @@ class Steps:
 
     def _looked_up(self, time_ns: Ints) -> Ints:
         index = np.searchsorted(self.spans[:, 0], time_ns, side="right") - 1
-        window = np.searchsorted(self.window[:, 0], time_ns, side="right") - 1
-        inside = (window >= 0) & (time_ns < self.window[np.maximum(window, 0), 1])
+        window = np.searchsorted(self.recorded[:, 0], time_ns, side="right") - 1
+        inside = (window >= 0) & (time_ns < self.recorded[np.maximum(window, 0), 1])
         return np.where(inside, index, -1).astype(np.int64, copy=False)
 
     @classmethod
-    def compute(cls, trace: Trace, record: RankRecord | None) -> Steps:
-        """Steps of a trace. Raises Missing for a trace without CPU ops and device work."""
-        events = trace.events
+    def compute(cls, trace: Trace, record: RankRecord | None, launched: Launched | None) -> Steps:
+        """Steps of a trace. Raises Missing for a trace without CPU ops and device work.
+
+        launched: without it start-up is not looked for, and the device's pace is not.
+        """
         recorded = record.steps if record else StepTimes()
-        rows = _step_rows(trace)
-        cut_off = len(rows) > 1 and _is_empty(events, int(rows[-1]))
-        rows = rows[:-1] if cut_off else rows
-        spans = np.column_stack((events.start_ns[rows], events.end_ns[rows]))
         # The rows are the user's own prof.step() on a bare trace; capture knows what made it step.
-        source = _source(recorded.source) if record else "user"
-        if not len(rows) and record:
-            rows, spans = _steps_with_closures(events)
-            source = "optimizer"
-        if not len(rows):
-            window = _whole(trace)
-            length_us = (float(window[0, 1] - window[0, 0]) / 1e3,)
-            main = _busiest_thread(trace)
-            count = recorded.eval_count
-            return cls(window, ("window",), window, "window", 1, count, main, length_us, starts_ns=events.start_ns)
-        return cls(
-            spans=spans,
-            labels=tuple(events.text(row) for row in rows),
-            window=_windows(spans),
-            source=source,
-            count=len(rows),
-            eval_count=recorded.eval_count,
-            main_thread=int(events.thread[rows[0]]),
-            profiled_us=tuple(float(us) for us in (spans[:, 1] - spans[:, 0]) / 1e3),
-            cut_off=cut_off,
-            starts_ns=events.start_ns,
-        )
+        marks = marked_by_profiler(trace)
+        if marks and record:
+            marks = replace(marks, source=_source(recorded.source))
+        if marks is None:
+            # Capture marks all steps but these; of a trace that it did not record all optimizer steps count.
+            marks = marked_by_closures(trace.events) or (None if record else marked_by_optimizer(trace.events))
+        if marks is None:
+            marks = StepRows(_whole(trace), ("window",), "window", _busiest_thread(trace))
+        return _measured(trace, marks, launched, record is not None, recorded.eval_count)
 
 
-def _step_rows(trace: Trace) -> Ints:
-    """Rows of whole steps in order: one thread's, without rows that repeat or overlap an earlier step."""
-    events = trace.events
-    is_step = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("ProfilerStep#") & (events.dur_ns > 0)
-    rows = np.flatnonzero(is_step)
-    if not len(rows):
-        return rows
-    threads, number = np.unique(events.thread[rows], return_counts=True)
-    rows = rows[events.thread[rows] == threads[np.argmax(number)]]
-    reach = np.maximum.accumulate(events.end_ns[rows])
-    apart: Mask = np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1]))
-    whole: Ints = rows[apart]
-    return whole
+def _measured(trace: Trace, marks: StepRows, launched: Launched | None, captured: bool, eval_count: int) -> Steps:
+    """The steps with what they take, without start-up. Capture let its own steps warm up."""
+    spans, labels, startup, pace = marks.spans, marks.labels, Startup(), None
+    if launched is not None:
+        pace = _pace(trace, launched, spans)
+        if not captured or pace is not None:
+            startup = Startup.of(trace, launched, spans, _lengths_ns(spans, pace))
+    if startup.steps:
+        spans, labels = spans[startup.steps :], labels[startup.steps :]
+        pace = _pace(trace, launched, spans) if launched is not None else None
+    recorded = _windows(spans)
+    count, host_us = len(spans), total(recorded) / len(spans) / 1e3
+    device_us = pace.step_ns / 1e3 if pace is not None and (count > 1 or marks.source != "window") else None
+    steps = Steps(
+        spans=spans,
+        labels=labels,
+        recorded=recorded,
+        window=recorded if pace is None else pace.window(recorded, trace.busy),
+        step_us=host_us,
+        source=marks.source,
+        count=count,
+        eval_count=eval_count,
+        main_thread=marks.thread,
+        profiled_us=tuple(float(us) for us in (spans[:, 1] - spans[:, 0]) / 1e3),
+        host_us=host_us,
+        device_us=device_us,
+        cut_off=marks.cut_off,
+        startup=startup,
+        starts_ns=trace.events.start_ns,
+    )
+    if pace is None or not steps.is_ahead:
+        return steps
+    return replace(steps, step_us=float(device_us or 0.0), profiled_us=tuple((pace.lengths_ns / 1e3).tolist()))
 
 
-def _steps_with_closures(events: Events) -> tuple[Ints, Intervals]:
-    """Rows and spans of steps whose optimizer computes the loss itself, from one optimizer step to the next.
-
-    Capture cannot mark them: between two of them it hears nothing. The last one's end is not known.
-    """
-    rows = np.flatnonzero(events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#"))
-    inside = overlap_of_each(events.start_ns[rows], events.end_ns[rows], closure_spans(events))
-    rows = rows[inside > 0]
-    rows = rows[events.thread[rows] == events.thread[rows[0]]] if len(rows) else rows
-    starts = events.start_ns[rows]
-    return rows[:-1], np.column_stack((starts[:-1], starts[1:]))
+def _pace(trace: Trace, launched: Launched, spans: Intervals) -> Cadence | None:
+    """The device's steps; between two windows the profiler was off, so several have none."""
+    return cadence(trace, launched, spans) if len(_windows(spans)) == 1 else None
 
 
-def _is_empty(events: Events, row: int) -> bool:
-    """Whether nothing was called in a step: the profiler opened it after the last batch, and stopped."""
-    inside = (events.start_ns >= events.start_ns[row]) & (events.start_ns < events.end_ns[row])
-    return not (inside & events.of(Category.CPU_OP, Category.RUNTIME, *DEVICE_WORK)).any()
+def _lengths_ns(spans: Intervals, pace: Cadence | None) -> npt.NDArray[np.float64]:
+    """What each step takes: on the host, or on the device where that is longer."""
+    on_host = (spans[:, 1] - spans[:, 0]).astype(float)
+    return on_host if pace is None else np.maximum(on_host, pace.lengths_ns)
 
 
 def _windows(spans: Intervals) -> Intervals:

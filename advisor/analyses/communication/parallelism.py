@@ -107,8 +107,8 @@ class Parallelism:
                 KindOfTalk(
                     kind,
                     rows,
-                    steps.per_step_us(total(spans)),
-                    steps.per_step_us(total(intersect(subtract(spans, before), exposed))),
+                    steps.of_window_us(total(spans)),
+                    steps.of_window_us(total(intersect(subtract(spans, before), exposed))),
                     len(rows) / steps.count,
                     payload(events, _mask(len(events), rows), steps.count),
                     float(compiled[chosen].mean()),

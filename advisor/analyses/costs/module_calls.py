@@ -82,7 +82,7 @@ class ModuleCalls:
 
 def _from_recorded_step(trace: Trace, steps: Steps, recorded: Trace) -> ModuleCalls:
     """The calls of a recorded step, found again in the profiled ones: of several that which most of these are like."""
-    theirs = Steps.compute(recorded, None)
+    theirs = Steps.compute(recorded, None, None)
     # Of equals the last: the first pays for whatever is set up once.
     found = [_of_step(trace, steps, recorded, theirs, step) for step in reversed(theirs.spans)]
     known = [one for one in found if isinstance(one, ModuleCalls)]

@@ -60,7 +60,7 @@ def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> LineSpans:
     Of equals it is the last: the first pays for whatever is set up once. Of a loop that validates every tenth step an
     ordinary step and one with a validation are recorded.
     """
-    theirs = Steps.compute(recorded, None)
+    theirs = Steps.compute(recorded, None, None)
     events = recorded.events
     by_name = {i: source for i, name in enumerate(events.names) if (source := parse_record(name)) is not None}
     is_line = np.isin(events.name, np.fromiter(by_name, np.int64, len(by_name))) & (events.thread == theirs.main_thread)

@@ -54,7 +54,7 @@ class Breakdown:
             on_device, parts = True, _of_device(busy, idle)
         window_ns = steps.window_ns
         items = tuple(
-            BreakdownItem(part, steps.per_step_us(total(spans)), total(spans) / window_ns)
+            BreakdownItem(part, steps.of_window_us(total(spans)), total(spans) / window_ns)
             for part, spans in parts.items()
         )
         return cls(items, on_device, parts)

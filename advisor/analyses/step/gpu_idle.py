@@ -133,7 +133,7 @@ class GpuIdle:
     by_cause_us: dict[str, float]
     queued_us: float
     share: float
-    steps_count: int
+    steps_count: float
 
     def top(self, cause: str, n: int = 5) -> tuple[IdleGroup, ...]:
         """The largest groups of gaps of one cause, by host work and line."""
@@ -170,10 +170,10 @@ class GpuIdle:
         return cls(
             gaps=_gaps(trace, idle, intervals, around.after(idle[:, 0]), next_work, hosts),
             intervals=intervals,
-            by_cause_us={cause: steps.per_step_us(total(intervals[cause])) for cause in CAUSES},
-            queued_us=steps.per_step_us(total(intersect(intervals["idle_unknown"], queued))),
+            by_cause_us={cause: steps.of_window_us(total(intervals[cause])) for cause in CAUSES},
+            queued_us=steps.of_window_us(total(intersect(intervals["idle_unknown"], queued))),
             share=total(idle) / steps.window_ns,
-            steps_count=steps.count,
+            steps_count=steps.of_window,
         )
 
 

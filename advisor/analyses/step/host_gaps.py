@@ -37,4 +37,4 @@ class HostGaps:
         rows = used & (events.thread == steps.main_thread)
         spans = subtract(steps.window, events.covered(rows))
         spans = subtract(spans, phases.backward)
-        return cls(spans, steps.per_step_us(total(spans)), total(spans) / steps.window_ns, lines.hot(spans))
+        return cls(spans, steps.of_window_us(total(spans)), total(spans) / steps.window_ns, lines.hot(spans))

@@ -65,8 +65,8 @@ class InputWaits:
         return cls(
             spans=spans,
             exposed=exposed,
-            us=steps.per_step_us(total(spans)),
-            exposed_us=steps.per_step_us(total(exposed)),
+            us=steps.of_window_us(total(spans)),
+            exposed_us=steps.of_window_us(total(exposed)),
             share=total(exposed) / steps.window_ns,
             loader_class=loader_class,
             single_process="SingleProcess" in loader_class,

@@ -61,7 +61,7 @@ class StateRead:
 def where_read(trace: Trace, steps: Steps, lines: Lines, recorded: LinesTrace | None, run: StateRead) -> Source | None:
     """The user's line that reads the state; None where no step whose lines were recorded had such a read."""
     if recorded is not None:
-        theirs = Steps.compute(recorded.trace, None)
+        theirs = Steps.compute(recorded.trace, None, None)
         most = max(_detached(recorded.trace, theirs, step) for step in range(theirs.count))
         if most < _detached(trace, steps, int(steps.step_of(np.array([run.start_ns]))[0])):
             return None

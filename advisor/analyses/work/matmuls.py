@@ -88,8 +88,7 @@ class Matmuls:
         events = trace.events
         formats, by_dtype, certain = _formats(events, work, device, settings)
         spent = {
-            name: _length(events, nesting, work, formats == at, steps, device.measured)
-            for at, name in enumerate(PRECISIONS)
+            name: _length(events, nesting, work, formats == at, device.measured) for at, name in enumerate(PRECISIONS)
         }
         kinds = _kinds(events, work)
         fp32_kinds = {
@@ -98,7 +97,8 @@ class Matmuls:
         }
         whole = sum(spent.values())
         unknown = spent["unknown"] > _MOST_UNKNOWN * whole
-        base = total(intersect(trace.busy, steps.window)) if device.measured else 0
+        # What steps launched may run after W, as work of earlier steps runs in it: both are compared step by step.
+        base = total(intersect(trace.busy, steps.window)) / steps.of_window * steps.count if device.measured else 0.0
         weights = nesting.self_ns if not device.measured else events.dur_ns
         share = spent["fp32"] / (base or steps.window_ns)
         return cls(
@@ -208,11 +208,11 @@ def fp32_or_tf32(device: Device, settings: Settings | None, convolution: bool) -
     return "tf32" if allowed and hardware is not None else "unknown"
 
 
-def _length(events: Events, nesting: Nesting, work: _Work, chosen: Mask, steps: Steps, on_device: bool) -> int:
-    """Time of some rows in W: the union of kernels, the self time of ops."""
+def _length(events: Events, nesting: Nesting, work: _Work, chosen: Mask, on_device: bool) -> int:
+    """Time of some rows of the steps, wherever they ran: the union of kernels, the self time of ops."""
     rows = work.rows[chosen]
     if on_device:
-        return total(intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window))
+        return total(union(events.start_ns[rows], events.end_ns[rows]))
     return int(nesting.self_ns[rows].sum())
 
 
@@ -230,7 +230,7 @@ def _why(spent: dict[Precision, int], whole: int) -> str:
 
 
 def _largest(
-    events: Events, work: _Work, formats: _Formats, time_ns: Ints, steps: Steps, whole_ns: int
+    events: Events, work: _Work, formats: _Formats, time_ns: Ints, steps: Steps, whole_ns: float
 ) -> tuple[OpRow, ...]:
     key = events.name[work.rows].astype(np.int64) * len(PRECISIONS) + formats
     keys, first, group = np.unique(key, return_index=True, return_inverse=True)

@@ -1,0 +1,93 @@
+"""How often the device finishes a step, where the host runs ahead of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.analyses.base.launched import Launched
+from advisor.trace.events import Ints, Trace
+from advisor.trace.intervals import Intervals, intersect, total
+from advisor.trace.numbers import distinct_pairs
+
+Floats = npt.NDArray[np.float64]
+
+# Where host and device differ by less, or a window by less in what it shows of the device, they say the same. It is
+# also the error from which on a replay is not trusted.
+NOTABLE = 0.05
+# Fewer device steps than two in a window of the host's show no whole one.
+_WHOLE_STEPS = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cadence:
+    """The work on the device that consecutive steps launched, wherever it ran.
+
+    ends_ns     end of the last work that each step launched, never before that of an earlier step
+    begins_ns   the device is done with what was launched before the first step, and has begun with that step's
+    lengths_ns  what each step takes the device: from the end of the one before (of the first: from begins_ns) to its
+                own; idle time between them is part of it
+    """
+
+    ends_ns: Ints
+    begins_ns: int
+
+    @property
+    def lengths_ns(self) -> Floats:
+        """See above."""
+        return np.diff(self.ends_ns, prepend=self.begins_ns).astype(float)
+
+    @property
+    def step_ns(self) -> float:
+        """Mean distance between the ends of consecutive steps; of a single one from its first work to its last."""
+        lengths = self.lengths_ns
+        return float(lengths[1:].mean() if len(lengths) > 1 else lengths[0])
+
+    def window(self, of_host: Intervals, busy: Intervals) -> Intervals:
+        """The window that shows what the device does in a step.
+
+        That of the host's rows, unless the device lags behind so far that these rows do not show it: when they end,
+        more than a twentieth of the window's length is left to do, and the window holds less than two of the device's
+        steps, or another share of idle time. Then it is that of the work which the steps launched. Work of earlier
+        steps that a window begins with stands for that with which it does not end.
+        """
+        start, end = int(of_host[0, 0]), int(of_host[-1, 1])
+        last = int(self.ends_ns[-1])
+        if len(of_host) > 1 or last - end <= NOTABLE * (end - start):
+            return of_host
+        if len(self.ends_ns) == 1 and self.step_ns <= (1 + NOTABLE) * (end - start):
+            return of_host  # how much of the next step's work would run in this one is not known
+        own = np.array([[self.begins_ns if len(self.ends_ns) > 1 else start, last]])
+        seen, shown = (total(intersect(busy, one)) / total(one) for one in (of_host, own))
+        fair = end - start >= _WHOLE_STEPS * self.step_ns and abs(seen - shown) <= NOTABLE
+        return of_host if fair else own
+
+
+def cadence(trace: Trace, launched: Launched, spans: Intervals) -> Cadence | None:
+    """The device's steps. spans: the host's; None where one of them launched nothing on the device."""
+    events, launch = trace.events, launched.launch
+    works = np.flatnonzero(trace.device_work)
+    linked = works[launch[works] >= 0]
+    at = events.start_ns[launch[linked]]
+    step = np.searchsorted(spans[:, 0], at, side="right") - 1
+    mine = (step >= 0) & (at < np.append(spans[1:, 0], spans[-1, 1])[np.maximum(step, 0)])
+    if len(np.unique(step[mine])) < len(spans):
+        return None
+    ends = np.zeros(len(spans), np.int64)
+    np.maximum.at(ends, step[mine], events.end_ns[linked[mine]])
+    begins = int(events.start_ns[linked[mine]].min())
+    return Cadence(np.maximum.accumulate(ends), max(begins, _done_with_earlier(trace, works, linked[mine])))
+
+
+def _done_with_earlier(trace: Trace, works: Ints, own: Ints) -> int:
+    """When the last work ends that was launched before the steps: what a stream does before their first work on it."""
+    events = trace.events
+    places, place = distinct_pairs(events.device[works], events.stream[works])
+    first = np.full(len(places), np.iinfo(np.int64).max)
+    is_own = np.isin(works, own)
+    np.minimum.at(first, place[is_own], events.start_ns[works[is_own]])
+    known = first[place] < np.iinfo(np.int64).max
+    earlier = works[known & (events.start_ns[works] < first[place])]
+    return int(events.end_ns[earlier].max()) if len(earlier) else 0

@@ -1,0 +1,105 @@
+"""Where steps begin and end in a trace: marked by the profiler, by an optimizer, or by what is repeated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.analyses.base.optimizer_closures import closure_spans
+from advisor.model import StepSource
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.intervals import EMPTY, Intervals, overlap_of_each
+
+_OPTIMIZER = "Optimizer.step#"
+# A step between two optimizer steps needs both.
+_FEWEST_OPTIMIZER_ROWS = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepRows:
+    """Whole steps in order, without overlap.
+
+    labels   a name for each
+    thread   index into `events.threads` of the thread that runs the loop
+    cut_off  whether a last `ProfilerStep` row was left out, because nothing was called in it
+    """
+
+    spans: Intervals
+    labels: tuple[str, ...]
+    source: StepSource
+    thread: int
+    cut_off: bool = False
+
+
+def marked_by_profiler(trace: Trace) -> StepRows | None:
+    """The `ProfilerStep#N` rows of one thread, without rows that repeat or overlap an earlier step."""
+    events = trace.events
+    is_step = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("ProfilerStep#") & (events.dur_ns > 0)
+    rows = np.flatnonzero(is_step)
+    if not len(rows):
+        return None
+    threads, number = np.unique(events.thread[rows], return_counts=True)
+    rows = rows[events.thread[rows] == threads[np.argmax(number)]]
+    reach = np.maximum.accumulate(events.end_ns[rows])
+    apart: Mask = np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1]))
+    rows = rows[apart]
+    cut_off = len(rows) > 1 and _is_empty(events, int(rows[-1]))
+    return _of_rows(events, rows[:-1] if cut_off else rows, "user", cut_off)
+
+
+def marked_by_closures(events: Events) -> StepRows | None:
+    """Steps whose optimizer computes the loss itself, from one optimizer step to the next.
+
+    Capture cannot mark them: between two of them it hears nothing. The last one's end is not known.
+    """
+    rows = _optimizer_rows(events)
+    inside = overlap_of_each(events.start_ns[rows], events.end_ns[rows], closure_spans(events))
+    rows = rows[inside > 0]
+    rows = rows[events.thread[rows] == events.thread[rows[0]]] if len(rows) else rows
+    if len(rows) < 2:
+        return None
+    starts = events.start_ns[rows]
+    spans = np.column_stack((starts[:-1], starts[1:]))
+    return StepRows(spans, _labels(events, rows[:-1]), "optimizer", int(events.thread[rows[0]]))
+
+
+def marked_by_optimizer(events: Events) -> StepRows | None:
+    """From the end of one `Optimizer.step#` row to the end of the next of that name; what lies before is none.
+
+    Where several optimizers take turns, those of the first one's name; where names are the same, each is a step.
+    """
+    rows = _optimizer_rows(events)
+    if not len(rows):
+        return None
+    rows = rows[(events.thread[rows] == events.thread[rows[0]]) & (events.name[rows] == events.name[rows[0]])]
+    if len(rows) < _FEWEST_OPTIMIZER_ROWS:
+        return None
+    ends = events.end_ns[rows]
+    spans = np.column_stack((ends[:-1], ends[1:]))
+    return StepRows(spans, _labels(events, rows[1:]), "optimizer", int(events.thread[rows[0]]))
+
+
+def _optimizer_rows(events: Events) -> Ints:
+    found: Ints = np.flatnonzero(events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(_OPTIMIZER))
+    return found
+
+
+def _of_rows(events: Events, rows: Ints, source: StepSource, cut_off: bool) -> StepRows:
+    spans = np.column_stack((events.start_ns[rows], events.end_ns[rows])) if len(rows) else EMPTY
+    return StepRows(spans, _labels(events, rows), source, int(events.thread[rows[0]]), cut_off)
+
+
+def _labels(events: Events, rows: Ints) -> tuple[str, ...]:
+    return tuple(events.text(row) for row in rows.tolist())
+
+
+def _is_empty(events: Events, row: int) -> bool:
+    """Whether nothing was called in a step: the profiler opened it after the last batch, and stopped.
+
+    What the device still works on then belongs to the steps that launched it.
+    """
+    inside = (events.start_ns >= events.start_ns[row]) & (events.start_ns < events.end_ns[row])
+    called = events.of(Category.CPU_OP, Category.RUNTIME)
+    called[row] = False
+    return not (inside & called).any()
