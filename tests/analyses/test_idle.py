@@ -289,3 +289,50 @@ def test_breakdown_takes_the_first_part_that_applies() -> None:
     assert breakdown.us("exposed_communication") == pytest.approx(1000)
     assert breakdown.us("exposed_copy") == pytest.approx(100)
     assert breakdown.share("compute") == pytest.approx(700 / 2000)
+
+
+def row(name: str, start: float, dur: float, cat: str = "cpu_op", **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": args}
+
+
+def work(name: str, start: float, dur: float, cat: str = "kernel", stream: int = 7, **args: Any) -> dict[str, Any]:
+    return row(name, start, dur, cat, device=0, stream=stream, **args) | {"tid": stream}
+
+
+def idle_of(rows: list[dict[str, Any]]) -> GpuIdle:
+    made = read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")
+    return Computed(trace=made).get(GpuIdle)
+
+
+def test_a_short_read_that_waits_for_the_device_is_no_work_of_the_host() -> None:
+    """704 bytes in a call of 20 ms, in which the device waits for others: the host does nothing meanwhile."""
+    rows = [
+        row("ProfilerStep#1", 0, 25_000, "user_annotation"),
+        row("aten::mm", 10, 20),
+        row("cudaLaunchKernel", 15, 5, "cuda_runtime", correlation=1),
+        work("gemm", 50, 950, correlation=1),
+        row("aten::copy_", 1_010, 20_100),
+        row("cudaMemcpyAsync", 1_020, 20_000, "cuda_runtime", correlation=2),
+        work("Memcpy DtoH (Device -> Pageable)", 21_000, 2, "gpu_memcpy", bytes=704, correlation=2),
+        row("aten::mm", 21_200, 20),
+        row("cudaLaunchKernel", 21_205, 5, "cuda_runtime", correlation=3),
+        work("gemm", 21_250, 3_700, correlation=3),
+    ]
+    assert idle_of(rows).by_cause_us["idle_host"] < 200
+    # The same call for a copy to the device is the host's: it stages what is pageable.
+    rows[6]["name"] = "Memcpy HtoD (Pageable -> Device)"
+    assert idle_of(rows).by_cause_us["idle_host"] > 19_000
+
+
+def test_work_that_was_queued_before_the_recording_waits_for_no_host() -> None:
+    """A gap before work without a launch, on a stream whose later work has one: that was queued all the time."""
+    rows = [
+        row("ProfilerStep#1", 0, 9_000, "user_annotation"),
+        work("early", 0, 1_000),
+        work("early", 4_000, 1_000),
+        row("aten::mm", 10, 3_000),
+        row("cudaLaunchKernel", 3_020, 5, "cuda_runtime", correlation=1),
+        work("gemm", 5_000, 4_000, correlation=1),
+    ]
+    found = idle_of(rows)
+    assert (found.by_cause_us["idle_unknown"], found.queued_us) == (3_000, 3_000)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from advisor.analyses.base.launched import Launched
 from advisor.trace.events import Ints, Trace
 from advisor.trace.intervals import Intervals, intersect, total
-from advisor.trace.numbers import distinct_pairs
 
 Floats = npt.NDArray[np.float64]
 
@@ -78,16 +77,5 @@ def cadence(trace: Trace, launched: Launched, spans: Intervals) -> Cadence | Non
     ends = np.zeros(len(spans), np.int64)
     np.maximum.at(ends, step[mine], events.end_ns[linked[mine]])
     begins = int(events.start_ns[linked[mine]].min())
-    return Cadence(np.maximum.accumulate(ends), max(begins, _done_with_earlier(trace, works, linked[mine])))
-
-
-def _done_with_earlier(trace: Trace, works: Ints, own: Ints) -> int:
-    """When the last work ends that was launched before the steps: what a stream does before their first work on it."""
-    events = trace.events
-    places, place = distinct_pairs(events.device[works], events.stream[works])
-    first = np.full(len(places), np.iinfo(np.int64).max)
-    is_own = np.isin(works, own)
-    np.minimum.at(first, place[is_own], events.start_ns[works[is_own]])
-    known = first[place] < np.iinfo(np.int64).max
-    earlier = works[known & (events.start_ns[works] < first[place])]
-    return int(events.end_ns[earlier].max()) if len(earlier) else 0
+    done = max(events.end_ns[launched.before].max(initial=0), events.end_ns[linked[at < spans[0, 0]]].max(initial=0))
+    return Cadence(np.maximum.accumulate(ends), max(begins, int(done)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.numbers import distinct_pairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,14 +15,34 @@ class Launched:
     """Launches of device work, by correlation (any runtime or driver call; one call may start many kernels).
 
     launch  row of the call that started each device event, -1 where the trace holds none (and for other rows)
+    before  device work that was launched before the recording began: what a stream does before the first work on it
+            whose launch is known
     """
 
     launch: Ints
+    before: Mask
 
     @classmethod
     def compute(cls, trace: Trace) -> Launched:
         """The launches of a trace."""
-        return cls(_launches(trace.events, trace.device_work))
+        launch = _launches(trace.events, trace.device_work)
+        return cls(launch, _before(trace, launch))
+
+
+def _before(trace: Trace, launch: Ints) -> Mask:
+    events, found = trace.events, np.zeros(len(launch), bool)
+    works = np.flatnonzero(trace.device_work)
+    known = launch[works] >= 0
+    if not known.any() or known.all():
+        return found
+    places, place = distinct_pairs(events.device[works], events.stream[works])
+    first = np.full(len(places), int(events.start_ns[works[known]].min()))
+    for at in range(len(places)):
+        mine = known & (place == at)
+        if mine.any():
+            first[at] = events.start_ns[works[mine]].min()
+    found[works] = ~known & (events.start_ns[works] < first[place])
+    return found
 
 
 def _launches(events: Events, work: Mask) -> Ints:

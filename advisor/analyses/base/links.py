@@ -16,11 +16,13 @@ class Links:
     """Launches of device work, by correlation (any runtime or driver call; one call may start many kernels).
 
     launch  row of the call that started each device event, -1 where the trace holds none (and for other rows)
+    before  device work that was launched before the recording began (`Launched.before`)
     step    step of every event: device work belongs to that of its launch, else of its start; -1 outside the window
     inside  which events belong to a step; not to be written to
     """
 
     launch: Ints
+    before: Mask
     step: Ints
     inside: Mask
 
@@ -34,7 +36,7 @@ class Links:
         step[linked] = step[launch[linked]]  # a launch is of the host, so nothing above has changed its step
         inside = step >= 0
         inside.setflags(write=False)
-        return cls(launch, step, inside)
+        return cls(launch, launched.before, step, inside)
 
     def per_step(self, rows: Mask, steps: Steps) -> float:
         """How many of these rows belong to steps, per step."""

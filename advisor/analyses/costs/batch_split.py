@@ -318,6 +318,8 @@ def _on_device(
     growing = float(dur_ns[filled].sum()) / whole
     busy_us = steps.step_us * (1 - idle.share)
     input_us, host_us = idle.by_cause_us["idle_input"], idle.by_cause_us["idle_host"]
+    # Of idle time that no row explains nobody knows that a larger batch would spare it.
+    input_us += idle.by_cause_us["idle_unknown"]
     # What the host does of its own may be work per sample (a loop over the batch) or not.
     high = scale.scaled(busy_us + input_us + host_us) / batch
     low = scale.scaled(busy_us * growing + input_us) / batch

@@ -29,7 +29,7 @@ class Neighbours:
     def __init__(self, trace: Trace, links: Links) -> None:
         self.events = trace.events
         work = np.flatnonzero(trace.device_work)
-        self.launch = links.launch
+        self.launch, self.is_before = links.launch, links.before
         # Of works that start together, the one that was queued first speaks for the gap; the rest is for a fixed order.
         launched = self.launched_ns(work)
         known_first = np.where(launched >= 0, launched, np.iinfo(np.int64).max)
@@ -47,9 +47,10 @@ class Neighbours:
         return _pick(self.by_start, np.searchsorted(self.starts_ns, time_ns, side="left"))
 
     def launched_ns(self, rows: Ints) -> Ints:
-        """When the host launched each work; -1 where unknown."""
+        """When the host launched each work; 0 for what was queued before the recording began, -1 where unknown."""
         launch = np.where(rows >= 0, self.launch.take(np.maximum(rows, 0)), -1)
-        return np.where(launch >= 0, self.events.start_ns.take(np.maximum(launch, 0)), -1)
+        unknown = np.where((rows >= 0) & self.is_before.take(np.maximum(rows, 0)), 0, -1)
+        return np.where(launch >= 0, self.events.start_ns.take(np.maximum(launch, 0)), unknown)
 
 
 def _pick(rows: Ints, index: Ints) -> Ints:

@@ -26,7 +26,8 @@ class HostActivity:
     known     from the first to the last op or runtime call: outside nothing is known of the host
     python    stretches of 100 µs or more in `known` in which none of them was in an op or runtime call
     cpu_work  ops of a millisecond or more that launched no device work, and runtime calls as long that do not wait for
-              the device (allocations, loading of modules, staging of pageable memory)
+              the device (allocations, loading of modules, staging of pageable memory). A copy from the device waits for
+              it, and for what was queued before, however few bytes it has
     """
 
     known: Intervals
@@ -55,9 +56,17 @@ class HostActivity:
             python=quiet[quiet[:, 1] - quiet[:, 0] >= PYTHON_GAP_NS],
             cpu_work=merge(
                 _cpu_work(events, feeding & events.of(Category.CPU_OP), launches),
-                _long_calls(events, feeding & ~blocking_calls(events)),
+                _long_calls(events, feeding & ~blocking_calls(events) & ~_reads(events, links)),
             ),
         )
+
+
+def _reads(events: Events, links: Links) -> Mask:
+    """Calls that copy from the device to the host."""
+    found = np.zeros(len(events), bool)
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH") & (links.launch >= 0))
+    found[links.launch[copies]] = True
+    return found
 
 
 def _long_calls(events: Events, rows: Mask) -> Intervals:
