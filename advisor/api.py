@@ -37,7 +37,9 @@ from advisor.analyses.dataflow.forwards_without_backward import (
     live_ops,
 )
 from advisor.analyses.dataflow.growing_ops import GrowingOps
+from advisor.analyses.dataflow.judged_steps import JudgedSteps
 from advisor.analyses.dataflow.observed_ops import ObservedOps, dispatched
+from advisor.analyses.dataflow.observed_steps import ObservedSteps
 from advisor.analyses.dataflow.readers import Readers
 from advisor.analyses.dataflow.reused import Reused
 from advisor.analyses.dataflow.unread import Unread
@@ -203,6 +205,7 @@ __all__ = [
     "InputWaits",
     "Intervals",
     "Joint",
+    "JudgedSteps",
     "KeptGraphs",
     "KernelWork",
     "KindOfTalk",
@@ -235,6 +238,7 @@ __all__ = [
     "NeedlessSearch",
     "Nesting",
     "ObservedOps",
+    "ObservedSteps",
     "OpRow",
     "Ops",
     "Optimizer",

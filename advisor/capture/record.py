@@ -6,9 +6,6 @@ same keys as plain JSON, without importing this module (it must not import msgsp
 
 from __future__ import annotations
 
-import gzip
-import itertools
-import zlib
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,8 +15,6 @@ from advisor.errors import InputError
 
 SCHEMA = "torch-advisor/run"
 VERSION = 1
-# No file of ours is larger when unpacked: 400,000 dependencies take three.
-_MOST_DATAFLOW_BYTES = 100 << 20
 
 
 class TraceFile(msgspec.Struct, frozen=True):
@@ -221,7 +216,7 @@ class LossLabels(msgspec.Struct, frozen=True):
 
 
 class SparseProduct(msgspec.Struct, frozen=True):
-    """A product of the observed steps whose left matrix is mostly zeros and stays as it is (`capture.sparsity`)."""
+    """A product of the observed steps whose left matrix is mostly zeros and stays as it is."""
 
     rows: int
     columns: int
@@ -231,10 +226,45 @@ class SparseProduct(msgspec.Struct, frozen=True):
     sparse_backward_us: float | None = None  # and with it turned, as the backward pass takes it
 
 
-class Features(msgspec.Struct, frozen=True):
-    """What the observed steps computed of each sample by itself with weights that stay (`capture.by_sample`).
+class DenseMatrix(msgspec.Struct, frozen=True):
+    """A large matrix that the script held through the observed steps, and whose shape a product of them has."""
 
-    ops         those that did, indices into `Reused.ops`
+    held: int  # its place in `Dataflow.held`
+    rows: int
+    columns: int
+    filled: float
+    products: list[SparseProduct] = []  # that were timed with its sparse form: on a CPU, where it is mostly zeros
+
+
+# A digit of `Dataflow.held`: the tensor was there when the observed steps ended; it was neither written nor moved; it
+# asked for a gradient then or when an iterator of a loader began later; by such a time it was written, moved, freed or
+# an optimizer's.
+ALIVE, SAME, ASKS, WRITTEN = 1, 2, 4, 8
+
+
+class Dataflow(msgspec.Struct, frozen=True):
+    """What the live process alone knows of the two steps that were observed after the window.
+
+    file      what torch's execution-trace observer wrote, compressed, beside run.json; `read` makes it a path
+    why       why nothing was observed
+    held      for each tensor that the script held and that was marked for the observer, in that order, a hexadecimal
+              digit: the sum of ALIVE, SAME, ASKS and WRITTEN
+    looks     iterators of loaders that began after the observed steps and at which the tensors were looked at
+    calm      Python's, NumPy's and the script's own generators of random numbers stood still in the observed steps
+    """
+
+    file: str = ""
+    why: str = ""
+    held: str = ""
+    looks: int = 0
+    calm: bool = False
+    matrices: list[DenseMatrix] = []
+
+
+class Features(msgspec.Struct, frozen=True):
+    """What the observed steps compute of each sample by itself with weights that stay.
+
+    ops         those that do, indices into `Reused.ops`
     samples     in a batch
     kept_bytes  of one sample: what other ops read of their results
     read_bytes  of one sample: what no other op reads of what the loader gave
@@ -253,7 +283,9 @@ class Features(msgspec.Struct, frozen=True):
 
 
 class Reused(msgspec.Struct, frozen=True):
-    """What ops computed that was there already, as seen in two steps after the window (`capture.sameness`).
+    """What is concluded from the observed steps (`advisor/analyses/dataflow/judged_steps.py`).
+
+    Earlier versions kept it in run.json, and examples of rules state it there.
 
     names, ops   the outermost ops of one step on the loop's thread, in order: indices into names
     again        (op, the earlier op that made the same result from the same), indices into ops; a negative one is of
@@ -261,12 +293,10 @@ class Reused(msgspec.Struct, frozen=True):
     constant     ops, none of fetches and optimizers, that read nothing but numbers of the script and tensors that it
                  held for many steps and that nothing wrote, in the same form in both steps
     unread       (op that works row by row, the op that takes rows of what came of it, share of the rows it takes):
-                 all that reads its result (`capture.unread`)
+                 all that reads its result
     casts        (op, which of the casts that autocast made for it, an earlier op, which of its casts made the same)
     waits        for each of ops how far before it those are that wrote what it reads; 0 where not known
-                 (`capture.chains`)
     sorted       (sort, how many of its elements from one end on are read, how many it sorts): where not all are read
-                 (`capture.sorts`)
     """
 
     names: list[str] = []
@@ -279,9 +309,7 @@ class Reused(msgspec.Struct, frozen=True):
     casts: list[tuple[int, int, int, int]] = []
     features: Features | None = None  # None: there are none, or nobody looked
     why: str = ""  # why nothing is known
-    file: str = ""  # that holds all of this, beside run.json, where it is large (`read` takes it in)
-    waits_counts: list[int] = []  # there: `waits` as columns, how many each op has
-    waits_backs: list[int] = []  # and all of them in order
+    file: str = ""  # of an earlier version, whose content is not read any longer
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -336,8 +364,9 @@ class RankRecord(msgspec.Struct, frozen=True):
     masks: list[Mask] = []  # of 256 to 4,096 tokens; empty: none were seen, or nobody looked
     loss_labels: list[LossLabels] = []  # of cross entropies; empty: none were seen, or nobody looked
     environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
-    reused: Reused | None = None  # None: nobody looked
-    sparse_products: list[SparseProduct] = []  # empty: none were seen, or nobody looked
+    dataflow: Dataflow | None = None  # None: nobody looked
+    reused: Reused | None = None  # of an earlier version, or stated by an example
+    sparse_products: list[SparseProduct] = []  # as well
     calibration: Measured | None = None  # None: none was asked for, or it failed
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
 
@@ -356,9 +385,9 @@ class RunRecord(msgspec.Struct, frozen=True):
 
 
 def read(path: Path) -> RunRecord:
-    """run.json as structs, with what its ranks keep in files beside it.
+    """run.json as structs.
 
-    Raises InputError (one line) for a damaged or newer file. A damaged file beside it costs what it holds alone.
+    Raises InputError (one line) for a damaged or newer file.
     """
     try:
         record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
@@ -371,16 +400,11 @@ def read(path: Path) -> RunRecord:
 
 
 def _with_dataflow(folder: Path, rank: RankRecord) -> RankRecord:
-    known = rank.reused
-    if known is None or not known.file:
-        return rank
-    name = Path(known.file).name  # content never leads elsewhere
-    try:
-        with gzip.open(folder / name, "rb") as file:
-            found = msgspec.json.decode(file.read(_MOST_DATAFLOW_BYTES), type=Reused)
-        backs = iter(found.waits_backs)
-        waits = [list(itertools.islice(backs, count)) for count in found.waits_counts]
-        known = msgspec.structs.replace(found, waits=waits, waits_counts=[], waits_backs=[])
-    except (OSError, EOFError, zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as failure:
-        known = Reused(why=f"{name}, which says what ops read, cannot be read ({type(failure).__name__})")
-    return msgspec.structs.replace(rank, reused=known)
+    """The rank's record with the path of its dataflow file, beside run.json: content never leads elsewhere."""
+    if rank.dataflow is not None and rank.dataflow.file:
+        path = folder / Path(rank.dataflow.file).name
+        rank = msgspec.structs.replace(rank, dataflow=msgspec.structs.replace(rank.dataflow, file=str(path)))
+    if rank.reused is not None and rank.reused.file:
+        why = "which tensors ops read was recorded by an earlier version; capture the run with `advisor run` again"
+        rank = msgspec.structs.replace(rank, reused=Reused(why=why))
+    return rank

@@ -23,7 +23,7 @@ order, so results differ in the last digits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,9 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    JudgedSteps,
     Lines,
     Price,
-    RankRecord,
     SparseProduct,
     StepOps,
     constant,
@@ -76,11 +76,11 @@ _FIX = Fix(
 def check(
     price: Price,
     lines: Lines,
-    record: RankRecord,
+    judged: JudgedSteps,
     *,
     min_share: float = 0.05,  # the matrix needs another format and other calls, which less does not justify
 ) -> Iterator[Finding]:
-    found = list(_rows(price.ops, record.sparse_products))
+    found = list(_rows(price.ops, judged.sparse_products))
     if not found:
         return
     rows, forward = [row for row, _, _ in found], [row for row, _, backward in found if not backward]
@@ -105,7 +105,7 @@ def check(
         )
 
 
-def _rows(recorded: StepOps, known: list[SparseProduct]) -> Iterator[_Row]:
+def _rows(recorded: StepOps, known: Sequence[SparseProduct]) -> Iterator[_Row]:
     """The products with such a matrix within the steps, innermost ops."""
     if not known:
         return

@@ -146,7 +146,7 @@ def test_a_step_of_very_many_ops_costs_a_bounded_number_of_rows(tmp_path: Path) 
     assert f"the window was closed after {len(steps)} step" in said
     assert "what ops read was not observed" in said
     # A busy machine fills the window with lines inside of its step; then nothing is left to weigh.
-    why = done.rank["reused"]["why"]
+    why = done.rank["dataflow"]["why"]
     assert "to observe what they read takes" in why or why == "a step runs more ops than may be recorded"
     assert (done.folder / "run.json").stat().st_size < 100_000
 
@@ -166,5 +166,5 @@ def test_scripts_of_a_usual_size_are_recorded_whole(tmp_path: Path) -> None:
     assert done.rank["notes"] == []
     assert len(done.rank["steps"]["profiled_us"]) >= 5
     assert [file["role"] for file in done.rank["files"]] == ["profile", "lines"]
-    if "this torch" not in done.rank["reused"].get("why", ""):
-        assert done.rank["reused"]["ops"]
+    if "this torch" not in done.rank["dataflow"].get("why", ""):
+        assert (done.folder / done.rank["dataflow"]["file"]).exists()

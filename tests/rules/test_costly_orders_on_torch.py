@@ -6,11 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from torch_steps import outcome
-
-from advisor.capture.record import RankRecord, Reused
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -36,8 +33,7 @@ def trained(loss: Loss, *layers: Any) -> Callable[[], None]:
 
 def said(rule: str, step: Callable[[], None], folder: Path) -> list[Any]:
     """The findings of a rule that is told what ops read."""
-    seen = observed(folder, step).record()
-    outcome_ = outcome(rule, step, folder, RankRecord(reused=msgspec.convert(seen, Reused)))
+    outcome_ = outcome(rule, step, folder, observed(folder, step).record)
     assert outcome_.status in ("found", "clear"), outcome_.reason
     return list(outcome_.findings)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from observed_runs import observed
 from torch_steps import network, outcome, trained, without_gradients
 
-from advisor.capture.record import Optimizer, RankRecord, Reused
+from advisor.capture.record import Optimizer, RankRecord
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -51,8 +50,7 @@ def test_a_pass_under_no_grad_is_second_where_it_reads_what_the_trained_one_read
             optimizer.step()
             aside(after)
 
-        seen = msgspec.convert(observed(tmp_path, step).record(), Reused)
-        return outcome("second-forward", step, tmp_path, RankRecord(reused=seen))
+        return outcome("second-forward", step, tmp_path, observed(tmp_path, step).record)
 
     found = said(between=model)
     assert found.status == "found"

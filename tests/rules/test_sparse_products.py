@@ -12,8 +12,13 @@ from capture_runs import capture
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture.inside.dataflow import sparsity  # noqa: E402 - it imports torch
-from advisor.capture.inside.dataflow.value_numbering import Op, Ref  # noqa: E402
+from advisor.analyses.dataflow import sparse_products  # noqa: E402
+from advisor.analyses.dataflow.judged_steps import JudgedSteps  # noqa: E402
+from advisor.analyses.dataflow.observed_steps import ObservedSteps  # noqa: E402
+from advisor.analyses.dataflow.value_numbering import Op, Ref  # noqa: E402
+from advisor.capture.inside.dataflow import sparse_matrices  # noqa: E402 - it imports torch
+from advisor.capture.record import DenseMatrix, SparseProduct, read  # noqa: E402
+from advisor.computed import Computed  # noqa: E402
 
 NODES = 600
 
@@ -46,23 +51,60 @@ def graph(filled: int) -> Any:
     ],
 )
 def test_products_with_a_matrix_that_stays(made: Op, still: set[int], found: dict[int, Any]) -> None:
-    seen = sparsity.products([made, made], still)
+    seen = sparse_products.products([made, made], still)
     assert {storage: its for storage, its in seen.items() if its} == {key: its for key, its in found.items() if its}
 
 
-def test_zeros_are_counted_and_the_sparse_product_is_timed() -> None:
-    [one] = sparsity.look({1: [(NODES, NODES, 8)]}, {1: graph(900)})
-    assert (one["rows"], one["columns"], one["width"]) == (NODES, NODES, 8)
-    assert one["filled"] == 900 / NODES**2
-    assert one["sparse_us"] > 0
-    assert one["sparse_backward_us"] > 0
+def written(folder: Path, *shapes: tuple[list[int], list[int]]) -> str:
+    """What the observer writes of products of matrices of these shapes, as far as it is read while the script runs."""
+    path = folder / "observed.json"
+    nodes = [
+        f'"id": {at}, "name": "aten::mm", "ctrl_deps": 2,\n'
+        f'"inputs": {{"values": [[1,2,0,9,4,"cpu"],[3,4,0,9,4,"cpu"]], "shapes": [{left},{right}], "types": []}},'
+        for at, (left, right) in enumerate(shapes)
+    ]
+    path.write_text("{" + "}, {".join(nodes) + "}")
+    return str(path)
 
 
-def test_full_matrices_other_shapes_and_what_is_gone_are_left_out() -> None:
-    assert sparsity.look({1: [(NODES, NODES, 8)]}, {1: torch.ones(NODES, NODES)}) == []
-    assert sparsity.look({1: [(NODES, 20, 8)]}, {1: graph(900)}) == []
-    assert sparsity.look({1: [(NODES, NODES, 8)]}, {1: None}) == []
-    assert sparsity.look({1: [(NODES, NODES, 8)]}, {1: graph(900).to_sparse()}) == []
+def test_zeros_are_counted_and_the_sparse_product_is_timed(tmp_path: Path) -> None:
+    path = written(tmp_path, ([NODES, NODES], [NODES, 8]), ([NODES, NODES], [NODES, 8]), ([8, NODES], [NODES, 8]))
+    [one] = sparse_matrices.measure([(3, graph(900))], path)
+    assert (one["held"], one["rows"], one["columns"], one["filled"]) == (3, NODES, NODES, 900 / NODES**2)
+    [product] = one["products"]
+    assert (product["rows"], product["columns"], product["width"]) == (NODES, NODES, 8)
+    assert product["sparse_us"] > 0
+    assert product["sparse_backward_us"] > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        (lambda: torch.ones(NODES, NODES), [([NODES, NODES], [NODES, 8])]),
+        (lambda: graph(900), [([NODES, 500], [500, 8])]),
+        (lambda: graph(900), []),
+        (lambda: graph(900).to_sparse(), [([NODES, NODES], [NODES, 8])]),
+        (lambda: graph(900).flatten(), [([NODES, NODES], [NODES, 8])]),
+    ],
+    ids=["full", "another shape", "no product", "sparse already", "no matrix"],
+)
+def test_nothing_else_is_timed(tmp_path: Path, given: Any, made: Any) -> None:
+    found = sparse_matrices.measure([(0, given())], written(tmp_path, *made))
+    assert [one for one in found if one["products"]] == []
+
+
+def test_a_matrix_is_joined_with_its_products() -> None:
+    """By its storage: another matrix of the same shape is another matrix."""
+    timed = SparseProduct(NODES, NODES, 8, 0.01, 5.0, 6.0)
+    step = [op("aten::mm", ref(1, NODES, NODES), ref(2, NODES, width)) for width in (8, 9)]
+
+    def found(filled: float, storage: int = 1) -> list[SparseProduct]:
+        matrix = DenseMatrix(0, NODES, NODES, filled, [timed])
+        still = frozenset({1, 5})
+        return list(sparse_products.find(ObservedSteps((step, step), still=still, matrices=((storage, matrix),))))
+
+    assert found(0.01) == [timed, SparseProduct(NODES, NODES, 9, 0.01)]
+    assert found(0.5) == found(0.01, storage=5) == []
 
 
 SCRIPT = """
@@ -89,11 +131,13 @@ def test_a_script_with_such_a_matrix(tmp_path: Path) -> None:
     done = capture(tmp_path / "out", script)
     assert done.status == 0, done.err
     assert done.err == ""
-    if done.rank["reused"] and done.rank["reused"].get("why"):
-        pytest.skip(done.rank["reused"]["why"])
-    [one] = done.rank["sparse_products"]
-    assert (one["rows"], one["columns"], one["width"]) == (600, 600, 16)
-    assert one["filled"] == 1 / 600
+    [record] = read(tmp_path / "out" / "run.json").ranks
+    judged = Computed(record=record).get(JudgedSteps)
+    if judged.seen.why:
+        pytest.skip(judged.seen.why)
+    [one] = judged.sparse_products
+    assert (one.rows, one.columns, one.width, one.filled) == (600, 600, 16, 1 / 600)
+    assert one.sparse_us
     bare = {"torch": torch}
     torch.manual_seed(0)
     exec(compile(SCRIPT.replace("print", "total = float"), "train.py", "exec"), bare)

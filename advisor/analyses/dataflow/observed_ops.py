@@ -9,7 +9,8 @@ import numpy as np
 
 from advisor.analyses.base.nesting import parents
 from advisor.analyses.base.steps import Steps
-from advisor.capture.record import RankRecord, Reused
+from advisor.analyses.dataflow.judged_steps import JudgedSteps
+from advisor.capture.record import Reused
 from advisor.computed import Missing
 from advisor.trace.events import Category, Events, Ints, Trace
 
@@ -36,11 +37,11 @@ class ObservedOps:
     share: float
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, record: RankRecord) -> ObservedOps:
+    def compute(cls, trace: Trace, steps: Steps, judged: JudgedSteps) -> ObservedOps:
         """The rows. Raises Missing where nobody looked, or what was seen is not what the profiled steps ran."""
-        seen = record.reused
-        if seen is None or not seen.ops:
-            raise Missing((seen.why if seen is not None else "") or _NOT_ASKED)
+        seen = judged.seen
+        if not seen.ops:
+            raise Missing(seen.why or _NOT_ASKED)
         if not (seen.again or seen.constant or seen.unread or seen.casts or seen.waits):
             return cls(seen, np.empty(0, np.int64), (), 1.0)
         events = trace.events

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCosts
+from advisor.analyses.dataflow.judged_steps import JudgedSteps
 from advisor.analyses.dataflow.observed_ops import dispatched
 from advisor.analyses.loops.loop_places import LoopPlaces
-from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 from advisor.trace.events import Events, Trace
 
@@ -75,15 +75,14 @@ class Chains:
         steps: Steps,
         costs: LineCosts,
         places: LoopPlaces,
-        record: RankRecord,
+        judged: JudgedSteps,
     ) -> Chains:
         """Of the observed step. Missing where no loop is, or nobody looked what waits for what."""
-        seen = record.reused
+        seen = judged.seen
         if not places.ops:
             raise Missing("no loop over tensors takes a visible part of the step")
-        if seen is None or len(seen.waits) != len(seen.ops):
-            why = "which op depends on which was not recorded; capture the run with `advisor run` of this version"
-            raise Missing((seen.why if seen is not None else "") or why)
+        if seen.why or len(seen.waits) != len(seen.ops):
+            raise Missing(seen.why or "which op depends on which was not recorded: there are more than are kept")
         names = [seen.names[at] for at in seen.ops]
         rows = dispatched(trace.events, steps)
         rows = rows[steps.step_of(trace.events.start_ns[rows]) >= 0]

@@ -41,8 +41,7 @@ def record(session: Session) -> dict[str, Any]:
         "lookups": lines.lookups if lines is not None else [],
         "masks": lines.masks.record() if lines is not None else [],
         "loss_labels": lines.labels.record() if lines is not None else [],
-        "reused": window.observer.record(),
-        "sparse_products": window.observer.sparse,
+        "dataflow": window.observer.record(),
         "versions": probe.versions(),
     }
 

@@ -148,7 +148,7 @@ class Session(Listeners):
             self._check_size()
             self.window.fetched()
         if not count and self.live:
-            self._guard(self.window.observer.features.iterator_begins, self.collector.alive_optimizers())
+            self._guard(self.window.observer.held.iterator_begins, self.collector.alive_optimizers())
 
     def _profiler_began(self) -> None:
         if self.live and not self.window.changing:
@@ -312,7 +312,8 @@ class Session(Listeners):
 
     def _file(self, role: str) -> str:
         name = "trace" if role == "profile" else role
-        return os.path.join(self.settings["folder"], f"{name}-rank{self.place.rank()}-{os.getpid()}.pt.trace.json.gz")
+        ending = "gz" if role == "dataflow" else "pt.trace.json.gz"
+        return os.path.join(self.settings["folder"], f"{name}-rank{self.place.rank()}-{os.getpid()}.{ending}")
 
     def _write(self) -> None:
         if self.window.files or self.tracker.backwards or self.notes:

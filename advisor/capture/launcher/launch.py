@@ -178,10 +178,10 @@ def end_as(ended: Ended) -> int:
 
 
 def assemble(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
-    """Writes run.json from `header` and the parts that the ranks left, which go; returns it."""
+    """Writes run.json from `header` and the parts that the ranks left; removes these, and what a killed rank left."""
     record = gather(folder, header)
     run_file.write(folder, record)
-    for path in (*folder.glob("*.part.json"), *folder.glob("*.claim")):
+    for path in (*folder.glob("*.part.json"), *folder.glob("*.claim"), *folder.glob("observed-*.json")):
         path.unlink()
     return record
 

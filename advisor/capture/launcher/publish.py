@@ -74,7 +74,6 @@ class Publisher:
         for name in self.published:
             if not (self.folder / name).exists():
                 (home / name).unlink(missing_ok=True)
-        _remove_dataflow(home)
         for path in self.folder.iterdir():
             shutil.move(path, home / path.name)
         return home
@@ -85,7 +84,6 @@ class Publisher:
         if home is not None:
             for name in (*self.published, "run.json"):
                 (home / name).unlink(missing_ok=True)
-            _remove_dataflow(home)
             if not any(home.iterdir()):
                 home.rmdir()
 
@@ -100,6 +98,7 @@ class Publisher:
         record = launch.gather(self.folder, self.header)
         names = [file["path"] for rank in record["ranks"] for file in rank["files"]]
         if names:
+            names += [known["file"] for rank in record["ranks"] if (known := rank.get("dataflow") or {}).get("file")]
             self._publish(record, names)
             self.published |= parts
 
@@ -123,12 +122,6 @@ class Publisher:
         self._home = self.claim().absolute()
         self._identity = _identity(self._home)
         return self._home
-
-
-def _remove_dataflow(home: Path) -> None:
-    """Removes what belongs to a run.json that is about to be replaced."""
-    for path in home.glob("dataflow-rank*.gz"):
-        path.unlink()
 
 
 def _state(path: Path) -> _State:

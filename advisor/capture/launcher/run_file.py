@@ -1,21 +1,13 @@
-"""run.json as it is written: whole at every moment, of at most 2 MB, with what ops read in a file of its own.
-
-A step of 16,000 ops has as many names and more dependencies; they would make run.json a file that nobody opens.
-"""
+"""run.json as it is written: whole at every moment, of at most 2 MB."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-# Bytes of run.json, and of the compressed file of one rank's dataflow.
 MOST_BYTES: Final = 2_000_000
-MOST_DATAFLOW_BYTES: Final = 20_000_000
-# What is smaller stays in run.json.
-_SMALL: Final = 50_000
 
 _NEEDED: Final = ("rank", "local_rank", "local_world_size", "world_size", "pid", "files", "settings")
 
@@ -36,36 +28,10 @@ _OPTIONAL: Final = (
 
 
 def write(folder: Path, record: dict[str, Any]) -> None:
-    """Writes run.json and the files that it names beside its traces, each aside first, then renamed."""
-    ranks = [_without_dataflow(folder, rank) for rank in record["ranks"]]
-    _put(folder, "run.json", _fitting({**record, "ranks": ranks}))
-
-
-def _put(folder: Path, name: str, content: bytes) -> None:
-    aside = folder / f".{name}.tmp"
-    aside.write_bytes(content)
-    aside.replace(folder / name)
-
-
-def _without_dataflow(folder: Path, rank: dict[str, Any]) -> dict[str, Any]:
-    """The rank's record, with what ops read in a file of its own where that is large."""
-    known = rank.get("reused")
-    if not known or len(_compact(known)) < _SMALL:
-        return rank
-    name = f"dataflow-rank{rank['rank']}-{rank['pid']}.gz"
-    waits = known.get("waits", [])
-    columns = {
-        **known,
-        "waits": [],
-        "waits_counts": [len(one) for one in waits],
-        "waits_backs": [back for one in waits for back in one],
-    }
-    content = gzip.compress(_compact(columns), 6, mtime=0)
-    if len(content) > MOST_DATAFLOW_BYTES:
-        why = f"what ops read takes {len(content) / 1e6:.0f} MB, more than is kept (docs/capture.md, Bounds)"
-        return {**rank, "reused": {"why": why}, "notes": [*rank.get("notes", []), why]}
-    _put(folder, name, content)
-    return {**rank, "reused": {"file": name}}
+    """Writes run.json, aside first, then renamed."""
+    aside = folder / ".run.json.tmp"
+    aside.write_bytes(_fitting(record))
+    aside.replace(folder / "run.json")
 
 
 def _fitting(record: dict[str, Any]) -> bytes:
@@ -106,10 +72,6 @@ def _without(rank: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
 
 def _said(rank: dict[str, Any], note: str) -> dict[str, Any]:
     return {**rank, "notes": [*rank.get("notes", []), note]}
-
-
-def _compact(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _readable(record: dict[str, Any]) -> bytes:

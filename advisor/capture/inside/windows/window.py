@@ -69,7 +69,7 @@ class Window:
         self.on_finished: Callable[[], None] = lambda: None
         self.used = False  # the profiler was brought up in this process
         self.modules: Callable[[], dict[int, str]] = dict  # id of a module of the model -> its path
-        self.observer = Observer(settings["folder"])
+        self.observer = Observer(settings["folder"], lambda: name("dataflow"))
         self.rows_per_step = 0.0
         self.unobserved = ""  # why no steps will be observed
 
@@ -218,7 +218,10 @@ class Window:
                 self.observer.stop(whole)
         except Exception as failure:
             let_through(failure)
-            self.observer.why = f"the observer's output could not be read ({type(failure).__name__})"
+            said = getattr(failure, "strerror", None) or type(failure).__name__
+            self.observer.why = f"the observer's output could not be kept ({said})"
+        if whole and self.observer.why:
+            self.notes.append(f"what ops read was not observed: {self.observer.why}")
 
     def _larger(self, plain: str) -> bool:
         """Of several time windows the one with most in it is kept; a window of steps replaces them all."""
@@ -284,7 +287,7 @@ class Window:
         self.notes.append(
             f"a {which} was closed inside of a step: it runs more ops than may be recorded (docs/capture.md, Bounds)"
         )
-        if self.observer.found is None and not self.observer.why:
+        if not self.observer.file and not self.observer.why:
             self.observer.why = "a step runs more ops than may be recorded"
             self.notes.append(f"what ops read was not observed: {self.observer.why}")
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from . import value_numbering
-from .sample_dims import Lies, sizes_of, through
-from .value_numbering import Op, Ref
+from advisor.analyses.dataflow import value_numbering
+from advisor.analyses.dataflow.sample_dims import Lies, sizes_of, through
+from advisor.analyses.dataflow.value_numbering import Op, Ref
 
 # Bytes of a number, by what its type ends with in the observer's words.
 _BYTES = {"double)": 8, "long int)": 8, "float)": 4, "(int)": 4, "Half)": 2, "BFloat16)": 2, "short int)": 2}

@@ -13,15 +13,17 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 from capture_runs import capture  # noqa: E402
-from observed_runs import observed  # noqa: E402
+from observed_runs import Run, observed  # noqa: E402
 from tiers import complete  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from advisor.capture.inside.dataflow import sample_dims  # noqa: E402
-from advisor.capture.inside.dataflow.observer import Observer  # noqa: E402
-from advisor.capture.inside.dataflow.value_numbering import Op, Ref  # noqa: E402
+from advisor.analyses.dataflow import sample_dims  # noqa: E402
+from advisor.analyses.dataflow.judged_steps import JudgedSteps  # noqa: E402
+from advisor.analyses.dataflow.value_numbering import Op, Ref  # noqa: E402
+from advisor.capture.record import Features, read  # noqa: E402
+from advisor.computed import Computed  # noqa: E402
 
 Net = Callable[[Any], Any]
 SIDE, BATCH = 8, 4
@@ -62,10 +64,10 @@ def batches() -> Iterator[Any]:
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Callable[..., Observer]:
+def watch(tmp_path: Path) -> Callable[..., Run]:
     """Observes training of a head on what `features` makes of a batch."""
 
-    def run(features: Net, head: Any = None) -> Observer:
+    def run(features: Net, head: Any = None) -> Run:
         given, layer = batches(), head if head is not None else nn.Linear(16, 5)
         optimizer = torch.optim.AdamW([one for one in layer.parameters() if one.requires_grad], fused=True)
 
@@ -82,11 +84,16 @@ def watch(tmp_path: Path) -> Callable[..., Observer]:
     return run
 
 
-def named(observer: Observer) -> list[str]:
-    """The ops that make features, in order."""
-    record, found = observer.features.record(), observer.found
+def features_of(run: Run) -> Features:
+    found = run.seen.features
     assert found is not None
-    return [found.ops[at].removeprefix("aten::") for at in record["ops"]] if record else []
+    return found
+
+
+def named(run: Run) -> list[str]:
+    """The ops that make features, in order."""
+    found = run.seen.features
+    return [run.ops[at] for at in found.ops] if found else []
 
 
 CONVOLVED = ["conv2d", "batch_norm", "relu_", "max_pool2d", "conv2d", "relu", "adaptive_avg_pool2d"]
@@ -94,11 +101,11 @@ CONVOLVED = ["conv2d", "batch_norm", "relu_", "max_pool2d", "conv2d", "relu", "a
 
 def test_a_frozen_network_below_a_head(watch: Any) -> None:
     """All of it, and what goes with it: how large a sample is, and how large its features are, in bytes."""
-    observer = watch(frozen(convolutions()))
-    assert named(observer) == CONVOLVED
-    record = observer.features.record()
-    assert (record["samples"], record["layers"], record["frozen"]) == (BATCH, 2, True)
-    assert (record["kept_bytes"], record["read_bytes"]) == (16 * 4, 3 * SIDE * SIDE * 4)
+    run = watch(frozen(convolutions()))
+    assert named(run) == CONVOLVED
+    found = features_of(run)
+    assert (found.samples, found.layers, found.frozen) == (BATCH, 2, True)
+    assert (found.kept_bytes, found.read_bytes) == (16 * 4, 3 * SIDE * SIDE * 4)
 
 
 def test_attention_keeps_samples_apart(watch: Any) -> None:
@@ -126,9 +133,9 @@ class Taught(nn.Module):
 
 def test_a_teacher_beside_a_student_that_sees_the_same_samples(watch: Any) -> None:
     """The samples are loaded in any case."""
-    observer = watch(lambda x: x, Taught())
-    assert named(observer) == CONVOLVED
-    assert observer.features.record()["read_bytes"] == 0
+    run = watch(lambda x: x, Taught())
+    assert named(run) == CONVOLVED
+    assert features_of(run).read_bytes == 0
 
 
 def half_flipped(x: Any) -> Any:
@@ -212,23 +219,32 @@ def test_weights_that_are_thawed_later(watch: Any) -> None:
         with torch.no_grad():
             return net(x)
 
-    features = watch(unrecorded).features
-    assert not features.record()["frozen"]
+    run = watch(unrecorded)
+    assert not features_of(run).frozen
     other = torch.optim.AdamW(nn.Linear(2, 2).parameters())
-    features.iterator_begins([other])
-    assert features.record()["begun"] == 1
-    features.iterator_begins([other, torch.optim.AdamW(net.parameters(), fused=True)])
-    assert features.record() is None
+    run.observer.held.iterator_begins([other])
+    assert features_of(run).begun == 1
+    run.observer.held.iterator_begins([other, torch.optim.AdamW(net.parameters(), fused=True)])
+    assert run.seen.features is None
 
 
 def test_weights_that_are_written_later(watch: Any) -> None:
     net = frozen(convolutions())
-    features = watch(net).features
-    features.iterator_begins([])
-    assert features.record() is not None
+    run = watch(net)
+    run.observer.held.iterator_begins([])
+    assert features_of(run).frozen
     net[0].weight.mul_(0.5)
-    features.iterator_begins([])
-    assert features.record() is None
+    run.observer.held.iterator_begins([])
+    assert run.seen.features is None
+
+
+def test_weights_that_ask_for_gradients_later(watch: Any) -> None:
+    """They rest, but are no longer frozen."""
+    net = frozen(convolutions())
+    run = watch(net)
+    net.requires_grad_(True)
+    run.observer.held.iterator_begins([])
+    assert not features_of(run).frozen
 
 
 def ref(tensor: int, sizes: list[int]) -> Ref:
@@ -331,8 +347,10 @@ def test_a_script_from_its_begin_to_its_end(tmp_path: Path, thawed: int) -> None
     rank = capture(tmp_path / "out", script).rank
     [loader] = rank["loaders"]
     assert (loader["iterators"], loader["random_samples"]) == (8, False)
-    features = rank["reused"]["features"]
+    assert rank["dataflow"]["looks"] >= 1
+    [record] = read(tmp_path / "out" / "run.json").ranks
+    features = Computed(record=record).get(JudgedSteps).seen.features
     assert (features is None) is (thawed < 8)
     if features is not None:
-        assert (features["samples"], features["kept_bytes"], features["frozen"]) == (8, 8 * 36 * 4, True)
-        assert features["begun"] >= 1
+        assert (features.samples, features.kept_bytes, features.frozen) == (8, 8 * 36 * 4, True)
+        assert features.begun >= 1

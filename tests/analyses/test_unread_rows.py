@@ -34,11 +34,8 @@ def watch(tmp_path: Path) -> Callable[[Step], Found]:
     """Observes a step: the ops that compute rows nobody reads, what takes rows of them, and the share it takes."""
 
     def run(step: Step) -> Found:
-        observer = observed(tmp_path, step)
-        found = observer.found
-        assert found is not None
-        named = [name.removeprefix("aten::") for name in found.ops]
-        return [(named[one.op], named[one.reader], round(one.read, 3)) for one in observer.unread]
+        found = observed(tmp_path, step)
+        return [(found.ops[op], found.ops[reader], round(read, 3)) for op, reader, read in found.seen.unread]
 
     return run
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import unread_rows
-from .aligned import in_each
-from .value_numbering import Op, Ref
+from advisor.analyses.dataflow import unread_rows
+from advisor.analyses.dataflow.aligned import in_each
+from advisor.analyses.dataflow.value_numbering import Op, Ref
 
 _SORTS = ("aten::sort", "aten::argsort")
 

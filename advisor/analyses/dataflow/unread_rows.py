@@ -13,9 +13,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from . import value_numbering
-from .aligned import in_each
-from .value_numbering import Op, Ref
+from advisor.analyses.dataflow import value_numbering
+from advisor.analyses.dataflow.aligned import in_each
+from advisor.analyses.dataflow.value_numbering import Op, Ref
 
 # Ops that take some rows of their first argument, where what they make has rows of the same length.
 _TAKE = frozenset(f"aten::{name}" for name in ("index", "index_select", "gather", "take_along_dim"))

@@ -56,17 +56,17 @@ def by_columns(x: Any) -> Any:
 def chain(tmp_path: Path) -> Callable[[Step, str], int]:
     """How many ops of a name wait for each other in a row, in a step that calls a function on the rows of TIMES."""
 
-    def run(step: Step, name: str) -> int:
-        observer = observed(tmp_path, lambda: step(TIMES))
-        assert observer.found is not None
-        assert len(observer.waits) == len(observer.found.ops)
+    def longest(step: Step, name: str) -> int:
+        run = observed(tmp_path, lambda: step(TIMES))
+        waits, ops = run.seen.waits, run.ops
+        assert len(waits) == len(ops)
         length: list[int] = []
-        for at, backs in enumerate(observer.waits):
+        for at, backs in enumerate(waits):
             before = max((length[at - back] for back in backs), default=0)
-            length.append(before + (observer.found.ops[at] == f"aten::{name}"))
+            length.append(before + (ops[at] == name))
         return max(length)
 
-    return run
+    return longest
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,8 @@ def test_numbers_of_the_script_are_nothing_that_an_op_made(chain: Any) -> None:
 
 
 def test_tensors_without_a_storage_cannot_be_told_apart(tmp_path: Path) -> None:
-    observer = observed(tmp_path, lambda: torch.func.grad(lambda x: torch.tanh(x).sum())(TIMES[0]))
-    assert observer.found is not None
-    assert observer.waits[observer.found.ops.index("aten::tanh")] == [0]
+    run = observed(tmp_path, lambda: torch.func.grad(lambda x: torch.tanh(x).sum())(TIMES[0]))
+    assert run.seen.waits[run.ops.index("tanh")] == [0]
 
 
 def test_what_is_written_over_does_not_wait_for_what_was_there(chain: Any) -> None:

@@ -1,0 +1,82 @@
+"""What the observed steps tell: what was computed before, what nothing reads, what waits for what.
+
+Every question is a file of its own in this folder, and a pure function of the ops of the steps. What is found is named
+by the place of an op among those of the last step, ops of other threads left out; `ObservedOps` finds the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.analyses.dataflow import (
+    data_dependencies,
+    frozen_features,
+    partial_sorts,
+    repeated_values,
+    sparse_products,
+    unread_rows,
+    value_numbering,
+)
+from advisor.analyses.dataflow.observed_steps import ObservedSteps
+from advisor.capture.record import Features, RankRecord, Reused, SparseProduct
+from advisor.trace.read.kineto import collector_off
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedSteps:
+    """What is known of the observed steps.
+
+    seen             what their ops computed, read and left unread; `why` where that is not known
+    sparse_products  products with a matrix that is mostly zeros
+    """
+
+    seen: Reused
+    sparse_products: tuple[SparseProduct, ...]
+
+    @classmethod
+    def compute(cls, record: RankRecord, observed: ObservedSteps) -> JudgedSteps:
+        """From what capture wrote down; else as the record states it: examples do, and earlier versions did."""
+        if not observed.steps:
+            stated = record.reused if record.dataflow is None else None
+            return cls(stated or Reused(why=observed.why), tuple(record.sparse_products))
+        with collector_off():
+            return cls(judged(observed), tuple(sparse_products.find(observed)))
+
+
+def judged(observed: ObservedSteps) -> Reused:
+    """All that is asked of the observed steps."""
+    steps, known, still = list(observed.steps), set(observed.known), set(observed.still)
+    found = repeated_values.judge(value_numbering.number(steps, known, still))
+    if any(op.place == "closure" for op in steps[-1]):
+        found = repeated_values.with_closures(found, value_numbering.number(steps, known, still, alike=True))
+    names = [[op.name for op in ops if op.place != "elsewhere"] for ops in steps]
+    index = {name: at for at, name in enumerate(dict.fromkeys(found.ops))}
+    unread = unread_rows.judge([unread_rows.unread(ops) for ops in steps], names)
+    in_part = partial_sorts.judge([partial_sorts.partly_read(ops) for ops in steps], names)
+    return Reused(
+        names=list(index),
+        ops=[index[name] for name in found.ops],
+        again=found.again,
+        constant=found.constant,
+        unread=[(one.op, one.reader, one.read) for one in unread],
+        waits=data_dependencies.waits(steps[-1]),
+        sorted=[(one.op, one.read, one.of) for one in in_part],
+        casts=found.casts,
+        features=_features(observed, known, still),
+    )
+
+
+def _features(observed: ObservedSteps, known: set[tuple[int, int]], still: set[int]) -> Features | None:
+    """What is the same for a sample whenever it comes; None where nothing is, or weights of it were trained later."""
+    found = frozen_features.judge(observed.steps, known, still) if observed.calm else None
+    if found is None or not observed.resting.issuperset(found.weights):
+        return None
+    return Features(
+        ops=found.ops,
+        samples=found.samples,
+        kept_bytes=found.kept_bytes,
+        read_bytes=found.read_bytes,
+        layers=found.layers,
+        frozen=observed.asking.isdisjoint(found.weights),
+        begun=observed.looks,
+    )

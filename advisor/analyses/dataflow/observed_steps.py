@@ -1,0 +1,85 @@
+"""The steps that capture observed after its window: which tensors their ops read and wrote, as it wrote them down."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from advisor.analyses.dataflow import observer_nodes
+from advisor.analyses.dataflow.observer_nodes import Reader
+from advisor.analyses.dataflow.value_numbering import Op
+from advisor.capture.record import ALIVE, ASKS, SAME, WRITTEN, Dataflow, DenseMatrix, RankRecord
+from advisor.trace.read.kineto import collector_off
+
+_NOT_RECORDED = "which tensors ops read was not recorded; capture the run with `advisor run` of this version"
+# Two steps: one alone does not tell a constant from a number that is another one next time.
+_STEPS = 2
+# 100,000 nodes, the most that are observed, take a tenth of this.
+_MOST_BYTES = 1 << 30
+_DAMAGES = (
+    *(OSError, EOFError, zlib.error, msgspec.MsgspecError),
+    *(KeyError, ValueError, TypeError, IndexError, RecursionError),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObservedSteps:
+    """What two steps ran after the profiled ones: the material of every analysis that asks what an op read.
+
+    steps     the outermost ops of each step in the order in which they ended, those of other threads among them
+    known     (tensor, storage) of what the script held from before the profiled steps to the end of the observed ones
+    still     storages of such tensors that were neither written nor moved meanwhile
+    resting   of these, the ones that stayed so and that no optimizer had whenever an iterator of a loader began later
+    looks     how often that was looked at
+    asking    storages of tensors that asked for a gradient, at the end of the observed steps or at one of these looks
+    calm      random numbers were drawn in the observed steps by nothing but ops of torch's, which are among theirs
+    matrices  (storage, what was measured) of large matrices that the script held
+    why       why nothing is known; the steps are none then
+    """
+
+    steps: tuple[list[Op], ...] = ()
+    known: frozenset[tuple[int, int]] = frozenset()
+    still: frozenset[int] = frozenset()
+    resting: frozenset[int] = frozenset()
+    looks: int = 0
+    asking: frozenset[int] = frozenset()
+    calm: bool = False
+    matrices: tuple[tuple[int, DenseMatrix], ...] = ()
+    why: str = ""
+
+    @classmethod
+    def compute(cls, record: RankRecord) -> ObservedSteps:
+        """Reads the file that capture left."""
+        written = record.dataflow
+        if written is None or not written.file:
+            return cls(why=(written.why if written is not None else "") or _NOT_RECORDED)
+        path = Path(written.file)
+        try:
+            with gzip.open(path) as file, collector_off():
+                reader = observer_nodes.read(file.read(_MOST_BYTES))
+                return _steps(reader, written, path.name)
+        except _DAMAGES as failure:
+            said = f"{path.name}, which says what ops read, cannot be read ({type(failure).__name__})"
+            return cls(why=f"{said}; capture the run again")
+
+
+def _steps(reader: Reader, written: Dataflow, name: str) -> ObservedSteps:
+    if reader.why or len(reader.held) != len(written.held) or len(reader.steps) < _STEPS:
+        return ObservedSteps(why=reader.why or f"{name} does not match the steps as they ran; capture the run again")
+    held = [(ref, int(state, 16)) for ref, state in zip(reader.held, written.held, strict=True)]
+    alive = [ref for ref, state in held if state & ALIVE]
+    still = {ref.storage for ref in alive} - {ref.storage for ref, state in held if not state & SAME}
+    return ObservedSteps(
+        steps=tuple(reader.steps[key] for key in sorted(reader.steps)[-_STEPS:]),
+        known=frozenset((ref.tensor, ref.storage) for ref in alive),
+        still=frozenset(still),
+        resting=frozenset(still - {ref.storage for ref, state in held if state & WRITTEN}),
+        looks=written.looks,
+        asking=frozenset(ref.storage for ref, state in held if state & ASKS),
+        calm=written.calm,
+        matrices=tuple((reader.held[one.held].storage, one) for one in written.matrices),
+    )
