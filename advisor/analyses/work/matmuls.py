@@ -92,7 +92,7 @@ class Matmuls:
         }
         kinds = _kinds(events, work)
         fp32_kinds = {
-            name: _length(events, nesting, work, (formats == _FP32) & (kinds == at), steps, device.measured)
+            name: _length(events, nesting, work, (formats == _FP32) & (kinds == at), device.measured)
             for at, name in enumerate(KINDS)
         }
         whole = sum(spent.values())
