@@ -72,7 +72,7 @@ class Fix:
 class Finding:
     """One thing to change, as seen in this run.
 
-    A rule sets everything but `severity` (the engine derives it from the step) and `ranks`.
+    A rule sets everything but `severity` (the engine derives it from the step), `measured_us` and `ranks`.
 
     message      one sentence: what was seen here, with numbers
     saving       None where no honest number can be computed
@@ -81,6 +81,8 @@ class Finding:
     recoverable  False when the cause is outside the user's reach (shown, never counted as a saving)
     claims       breakdown ids whose time this fix would shrink; bounds the saving and the joint saving
     at_most      the highest severity allowed, when a fact that could excuse the code is unknown
+    measured_us  idle time or wait of the device that was measured, µs per step on the scale of step_time_us: what the
+                 diagnosis rests on, whatever the fix gives back; None where the finding is of another kind
     """
 
     message: str
@@ -92,6 +94,7 @@ class Finding:
     claims: tuple[str, ...] = ()
     at_most: Severity = "high"
     severity: Severity = "low"
+    measured_us: float | None = None
     ranks: tuple[int, ...] = ()
 
 

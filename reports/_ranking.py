@@ -22,9 +22,9 @@ class Ranked:
 class Groups:
     """All findings, each once.
 
-    best         at most three: confirmed, in the user's reach, and with a saving before those without
-    more         the other confirmed findings in the user's reach
-    unconfirmed  of rules that no real trace or measured pair has confirmed yet
+    best         at most three: in the user's reach, and confirmed or with a wait that was measured
+    more         the others of that kind
+    unconfirmed  of rules that no real trace or measured pair has confirmed yet, and that measured no wait
     out_of_reach costs that no change to the script removes
     """
 
@@ -35,15 +35,28 @@ class Groups:
 
 
 def groups(report: Report) -> Groups:
-    """The findings of a report in their groups, each by saving."""
-    ordered = report.findings()
-    actions = [pair for pair in ordered if pair[0].confirmed and pair[1].recoverable]
-    unconfirmed = [pair for pair in ordered if not pair[0].confirmed]
+    """The findings of a report in their groups, each by the wait that was measured or else by saving.
+
+    That a device idled for lack of launches was measured; that a fix gives this back is what is not confirmed.
+    """
+    ordered = sorted(report.findings(), key=lambda pair: -_concerns_us(pair[1]))
+    actions = [pair for pair in ordered if _stands(*pair) and pair[1].recoverable]
+    unconfirmed = [pair for pair in ordered if not pair[0].confirmed and not (_stands(*pair) and pair[1].recoverable)]
     apart = [pair for pair in ordered if pair[0].confirmed and not pair[1].recoverable]
     ranked = [Ranked(number, *pair) for number, pair in enumerate([*actions, *unconfirmed, *apart], start=1)]
     first, second = len(actions), len(actions) + len(unconfirmed)
     best = min(BEST, first)
     return Groups(tuple(ranked[:best]), tuple(ranked[best:first]), tuple(ranked[first:second]), tuple(ranked[second:]))
+
+
+def _stands(outcome: Outcome, finding: Finding) -> bool:
+    return outcome.confirmed or finding.measured_us is not None
+
+
+def _concerns_us(finding: Finding) -> float:
+    """µs per step: the wait that was measured where no saving is larger, else the saving; -1 without either."""
+    saving_us = finding.saving.high_us if finding.saving else -1.0
+    return max(saving_us, finding.measured_us if finding.measured_us is not None else -1.0)
 
 
 def with_status(report: Report, status: str) -> tuple[Outcome, ...]:

@@ -107,7 +107,8 @@ def _finding(report: Report, ranked: _ranking.Ranked) -> Iterator[str]:
     finding = ranked.finding
     step_us = _verdict.headline(report).step_us
     share = _ranking.saving_share(finding, step_us)
-    basis = f", {_labels.BASES[finding.saving.basis].name}" if finding.saving else ""
+    sure = "" if ranked.outcome.confirmed else ", not confirmed yet"
+    basis = f", {_labels.BASES[finding.saving.basis].name}{sure}" if finding.saving else ""
     worth = f"{_ranking.saves(finding, step_us)}{f' ({share}{basis})' if share else ''}"
     yield f"{ranked.number}. **{code(ranked.outcome.rule)}: {worth}.** {text(finding.message)}"
     places = [f"{code(place)} {text(inside)}".strip() for place, inside in _ranking.places(finding)[:3]]

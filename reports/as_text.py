@@ -93,7 +93,8 @@ def _actions(report: Report) -> Iterator[str]:
 
 def _in_full(report: Report, ranked: _ranking.Ranked, step_us: float | None) -> Iterator[str]:
     finding, outcome = ranked.finding, ranked.outcome
-    basis = f" ({_labels.BASES[finding.saving.basis].name})" if finding.saving else ""
+    sure = "" if outcome.confirmed else ", not confirmed yet"
+    basis = f" ({_labels.BASES[finding.saving.basis].name}{sure})" if finding.saving else ""
     text = f"{ranked.number}. {_words.one_line(outcome.rule)}: {_ranking.promise(finding, step_us)}{basis}"
     yield from _wrapped(text, "  ", "     ")
     on = _ranking.ranks(report, finding)

@@ -17,7 +17,7 @@ from advisor.analyses.step.ops import Ops
 from advisor.analyses.step.step_counts import StepCounts
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.computed import Computed
-from advisor.engine import joint, merge, severity, two_threads, unsteady
+from advisor.engine import diagnosis, joint, merge, severity, two_threads, unsteady
 from advisor.engine.ask_rules import apply, choose, ignored, of_job
 from advisor.engine.config import Config
 from advisor.engine.registry import Rules
@@ -176,6 +176,11 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
     factor = scale.factor
     known_us = {item.id: item.us * factor for item in items}
     replay = computed.find(Replay)
+    outcomes = tuple(
+        diagnosis.measured(severity.of_outcome(o, scale.step_us, known_us), known_us, factor) for o in outcomes
+    )
+    if replay is not None and not replay.trusted and breakdown is not None and breakdown.on_device:
+        outcomes = tuple(map(diagnosis.without_models, outcomes))
     replayed = _replayed_together(replay, outcomes)
     return _RankResult(
         summary=RankSummary(
@@ -185,7 +190,7 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
             steps=_steps_summary(steps, scale, one.record),
             breakdown=items,
         ),
-        outcomes=tuple(severity.of_outcome(_plain(outcome), scale.step_us, known_us) for outcome in outcomes),
+        outcomes=tuple(map(_plain, outcomes)),
         health=health.of_rank(one.trace, one.record, steps, scale, device, replay),
         timeline=timeline_view.timeline(computed),
         kernels=ops.kernels if ops else (),

@@ -16,9 +16,10 @@ def brought_to(step_us: float, of_rank: tuple[Outcome, ...], rank_step_us: float
 
     def scaled(finding: Finding) -> Finding:
         saving = finding.saving
-        if saving is None:
-            return finding
-        return replace(finding, saving=replace(saving, low_us=saving.low_us * factor, high_us=saving.high_us * factor))
+        measured_us = None if finding.measured_us is None else finding.measured_us * factor
+        if saving is not None:
+            saving = replace(saving, low_us=saving.low_us * factor, high_us=saving.high_us * factor)
+        return replace(finding, saving=saving, measured_us=measured_us)
 
     return tuple(replace(one, findings=tuple(map(scaled, one.findings))) for one in of_rank)
 

@@ -65,6 +65,8 @@ def check(
     batch = split.batch_size
     if added_up is None or (breakdown.on_device is False and batch > most_batch):
         return
+    if breakdown.on_device and price.replay is not None and not price.replay.trusted:
+        raise Missing("replaying the unchanged step misses its time by more than 5 %, so its fixed cost is not known")
     facts = record.loaders[0] if record and record.loaders else None
     target = target_size(split, facts, device, memory, added_up)
     low_us, high_us = split.saving_us(target)

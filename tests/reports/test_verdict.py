@@ -153,6 +153,24 @@ def test_the_best_three_are_confirmed_in_reach_and_by_saving() -> None:
     assert [ranked.number for ranked in everyone] == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_a_wait_that_was_measured_is_among_the_best_whatever_its_fix_saves() -> None:
+    def outcome(rule: str, high: float | None, waits: float | None, confirmed: bool = True) -> Outcome:
+        saving = None if high is None else Saving(0, high, "modelled", "")
+        return Outcome(rule, "found", (Finding(rule, saving, measured_us=waits),), confirmed=confirmed)
+
+    outcomes = (
+        outcome("saves", 40, None),
+        outcome("launch-bound", 30, 60, confirmed=False),
+        outcome("sync-in-loop", None, 50, confirmed=False),
+        outcome("input-bound", 10, 20),
+        outcome("dream", 90, None, confirmed=False),
+    )
+    groups = ranking.groups(replace(fixtures.canonical(), outcomes=outcomes))
+    assert [ranked.outcome.rule for ranked in groups.best] == ["launch-bound", "sync-in-loop", "saves"]
+    assert [ranked.outcome.rule for ranked in groups.more] == ["input-bound"]
+    assert [ranked.outcome.rule for ranked in groups.unconfirmed] == ["dream"]
+
+
 def test_a_function_line_is_called_the_functions_first() -> None:
     call, function = Source("a.py", 9, "f"), Source("a.py", 4, "f", "function")
     assert ranking.places(Finding("m", where=(call, function, call))) == (

@@ -66,6 +66,11 @@ class Replay:
     before_ns: tuple[float, ...]
 
     @property
+    def trusted(self) -> bool:
+        """Whether the unedited replay takes what was measured, within 5 %."""
+        return self.error_share <= _TRUSTED_ERROR
+
+    @property
     def check(self) -> ReplayCheck:
         """How far the replay can be trusted, as a report holds it."""
         return ReplayCheck(self.error_share, self.low_confidence)

@@ -1,0 +1,44 @@
+"""What a finding has measured, apart from what its fix may save."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from advisor.model import Finding, Outcome
+
+# Parts of the step in which the device idles or waits, each for a reason that rows of the trace show.
+_EXPLAINED = frozenset({"idle_input", "idle_sync", "idle_launch", "idle_host", "exposed_communication", "exposed_copy"})
+# Facts of findings that hold it, µs per profiled step.
+_FACTS = ("idle_us", "idle_launch_us", "idle_after_us", "exposed_us", "waited_us")
+_WHY = "no number: replaying the unchanged step misses its time by more than 5 %"
+
+
+def measured(outcome: Outcome, known_us: Mapping[str, float], factor: float) -> Outcome:
+    """The outcome with the idle time or wait that each finding has measured, whatever its fix gives back.
+
+    known_us: breakdown id -> µs on the scale of step_time_us;  factor: profiled µs to that scale.
+    """
+    return replace(outcome, findings=tuple(_measured(finding, known_us, factor) for finding in outcome.findings))
+
+
+def _measured(finding: Finding, known_us: Mapping[str, float], factor: float) -> Finding:
+    if not finding.claims or not _EXPLAINED.issuperset(finding.claims):
+        return finding
+    told = [value for name in _FACTS if isinstance(value := finding.facts.get(name), int | float)]
+    us = told[0] * factor if told else finding.saving.high_us if finding.saving else None
+    if us is None:
+        return finding
+    return replace(finding, measured_us=min(us, sum(known_us.get(claim, 0.0) for claim in finding.claims)))
+
+
+def without_models(outcome: Outcome) -> Outcome:
+    """The outcome without savings that are modelled because the replay of this trace cannot be trusted.
+
+    The diagnosis stands, with its severity; the number does not.
+    """
+    findings = (
+        replace(f, saving=None, facts={**f.facts, "saving": _WHY}) if f.saving and f.saving.basis == "modelled" else f
+        for f in outcome.findings
+    )
+    return replace(outcome, findings=tuple(findings))
