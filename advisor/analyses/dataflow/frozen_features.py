@@ -192,6 +192,8 @@ def judge(steps: Sequence[list[Op]], known: set[tuple[int, int]], still: set[int
     """
     changed = {ref.storage for ops in steps for op in ops for ref in value_numbering.written(op)}
     flow = _Flow(known, still - changed)
+    if not _reads_weights(steps[-1], flow):
+        return None
     for ops, same in zip(steps, value_numbering.in_all(list(steps)), strict=True):
         flow.begin()
         at = 0
@@ -200,6 +202,12 @@ def judge(steps: Sequence[list[Op]], known: set[tuple[int, int]], still: set[int
             at += op.place != "elsewhere"
     # What was drawn and no op has read was read by Python.
     return None if flow.branches or flow.unread else _features(list(flow.work.values()))
+
+
+def _reads_weights(ops: Sequence[Op], flow: _Flow) -> bool:
+    """Whether a step reads a tensor that stays outside of its fetches, as a layer has to."""
+    read = (ref for op in ops if op.place != "fetch" for argument in op.inputs for ref in argument)
+    return any(ref.storage in flow.still and (ref.tensor, ref.storage) in flow.known for ref in read)
 
 
 def _features(work: Sequence[_Work]) -> FrozenFeatures | None:

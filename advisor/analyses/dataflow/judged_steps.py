@@ -51,8 +51,9 @@ def judged(observed: ObservedSteps) -> Reused:
         found = repeated_values.with_closures(found, value_numbering.number(steps, known, still, alike=True))
     names = [[op.name for op in ops if op.place != "elsewhere"] for ops in steps]
     index = {name: at for at, name in enumerate(dict.fromkeys(found.ops))}
-    unread = unread_rows.judge([unread_rows.unread(ops) for ops in steps], names)
-    in_part = partial_sorts.judge([partial_sorts.partly_read(ops) for ops in steps], names)
+    stored = [unread_rows.storages(ops) for ops in steps]
+    unread = unread_rows.judge([unread_rows.unread(*one) for one in zip(steps, stored, strict=True)], names)
+    in_part = partial_sorts.judge([partial_sorts.partly_read(*one) for one in zip(steps, stored, strict=True)], names)
     return Reused(
         names=list(index),
         ops=[index[name] for name in found.ops],

@@ -21,7 +21,7 @@ STEP, HELD = "advisor:observed#", "advisor:held"
 _SCRIPTED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph", "TorchDynamo", "prim::", "triton_")
 
 
-class Arguments(msgspec.Struct):
+class Arguments(msgspec.Struct, gc=False):
     """What an op was given, or what it made. strides: None where this version of torch does not record them."""
 
     values: list[Any]
@@ -30,14 +30,14 @@ class Arguments(msgspec.Struct):
     strides: list[Any] | None = None
 
 
-class Attribute(msgspec.Struct):
+class Attribute(msgspec.Struct, gc=False):
     """A further fact of a node: `tid`, the number of its thread, and `op_schema` are read."""
 
     name: str
     value: Any
 
 
-class Node(msgspec.Struct):
+class Node(msgspec.Struct, gc=False):
     """An op, or a range around ops. id: they are counted as they begin."""
 
     id: int
@@ -170,7 +170,7 @@ def _op(ended: _Ended) -> Op:
     return Op(
         name=node.name,
         schema=ended.schema,
-        scalars=_as_json(scalars),
+        scalars=msgspec.json.encode(scalars).decode() if scalars else "[]",
         inputs=inputs,
         outputs=tuple(ref for one in outputs for ref in _refs(*one)),
         place=ended.place,
@@ -189,9 +189,5 @@ def _refs(value: Any, kind: str, sizes: Any, strides: Any) -> Iterator[Ref]:
     elif kind.startswith("Tensor(") and not kind.startswith("Tensor(nullptr"):
         tensor, storage, offset, _, _, device = value
         # A sparse tensor has no storage; it is one by itself.
-        form = (offset, _as_json(sizes), _as_json(strides), kind, device)
+        form = (offset, str(sizes), str(strides), kind, device)  # of whole numbers: that is JSON
         yield Ref(tensor, storage or -tensor, form, value_numbering.may_be_number(kind, sizes, device))
-
-
-def _as_json(value: Any) -> str:
-    return msgspec.json.encode(value).decode() if value else "[]"

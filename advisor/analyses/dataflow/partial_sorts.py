@@ -28,9 +28,12 @@ class Sorted:
     of: int
 
 
-def partly_read(ops: Sequence[Op]) -> list[Sorted]:
-    """Sorts of one step, by their place in it, of which not all is read. Those that nothing reads are left out."""
-    made, place = unread_rows.storages(ops)
+def partly_read(ops: Sequence[Op], stored: unread_rows.Storages | None = None) -> list[Sorted]:
+    """Sorts of one step, by their place in it, of which not all is read. Those that nothing reads are left out.
+
+    stored: `unread_rows.storages` of these ops, if known.
+    """
+    made, place = stored or unread_rows.storages(ops)
     read: dict[int, int] = {}
     for one in made:
         op = ops[one.at]

@@ -64,9 +64,16 @@ class Made:
     changed: bool = False
 
 
-def unread(ops: Sequence[Op]) -> list[UnreadRow]:
-    """Ops of one step, by their place in it. Those of other threads are readers only, and have no place."""
-    made, place = storages(ops)
+# What was made in a step with its readers, and for each op its place among those that are recorded.
+Storages = tuple[list[Made], list[int]]
+
+
+def unread(ops: Sequence[Op], stored: Storages | None = None) -> list[UnreadRow]:
+    """Ops of one step, by their place in it. Those of other threads are readers only, and have no place.
+
+    stored: `storages` of these ops, if known.
+    """
+    made, place = stored or storages(ops)
     results: dict[int, list[Made]] = {}
     for one in made:
         results.setdefault(one.at, []).append(one)
@@ -80,7 +87,7 @@ def unread(ops: Sequence[Op]) -> list[UnreadRow]:
     return [UnreadRow(place[at], place[reader], share) for at, (reader, share) in sorted(found.items())]
 
 
-def storages(ops: Sequence[Op]) -> tuple[list[Made], list[int]]:
+def storages(ops: Sequence[Op]) -> Storages:
     """What was made in this step with its readers, and for each op its place among those that are recorded."""
     now: dict[int, Made] = {}
     made: list[Made] = []

@@ -82,6 +82,7 @@ class Values:
     values: dict[int, tuple[int, bool]] = field(default_factory=dict)  # storage -> value, constant
     of_tensor: dict[int, int] = field(default_factory=dict)  # tensor -> its storage when last seen
     numbers: dict[Hashable, int] = field(default_factory=dict)
+    forms: dict[Hashable, int] = field(default_factory=dict)
     count: int = 0
 
     def fresh(self) -> int:
@@ -94,6 +95,10 @@ class Values:
         if key not in self.numbers:
             self.numbers[key] = self.fresh()
         return self.numbers[key]
+
+    def form(self, op: Op) -> int:
+        """A number for all of an op but the identity of what it reads and makes."""
+        return self.forms.setdefault(_form(op), len(self.forms))
 
     def read(self, ref: Ref) -> tuple[int | None, bool]:
         """The value of what a tensor holds (None: cannot be told), and whether it is constant."""
@@ -138,13 +143,15 @@ def number(
     """
     changed = {ref.storage for ops in steps for op in ops for ref in written(op)}
     values = Values(known, still - changed, alike)
+    forms = [[values.form(op) for op in ops] for ops in steps]
     made = Made()
     found: list[list[Seen]] = []
-    for ops, kept in zip(steps, in_all(steps), strict=True):
+    for ops, mine, kept in zip(steps, forms, in_all(steps, forms), strict=True):
         seen: list[Seen] = []
-        for op, same in zip(ops, kept, strict=True):
-            casts = tuple(_take(cast, values, same=False).value for cast in op.casts)
-            one = replace(_take(op, values, same), casts=casts)
+        for op, form, same in zip(ops, mine, kept, strict=True):
+            casts = tuple(_take(cast, values, values.form(cast), same=False).value for cast in op.casts)
+            one = _take(op, values, form, same)
+            one = replace(one, casts=casts) if casts else one
             place = (len(found), len(seen)) if op.place != "elsewhere" else None
             made.take(op, place, one.constant)
             if place is not None:
@@ -180,23 +187,28 @@ class Made:
 
     def left_alone(self, seen: Seen, place: tuple[int, int]) -> Seen:
         """The op, with what nobody changed of its result."""
+        if place not in self.changed and place not in self.lost:
+            return seen
         value = None if place in self.changed else seen.value
         return replace(seen, value=value, constant=seen.constant and place not in self.lost)
 
 
-def in_all(steps: list[list[Op]]) -> list[list[bool]]:
-    """For each op of each step whether all other steps have it, in the same form."""
-    forms = [[_form(op) for op in ops] for ops in steps]
-    in_all: list[list[bool]] = []
-    for mine, ops in zip(forms, steps, strict=True):
-        at_others = [places([op.name for op in other], [op.name for op in ops]) for other in steps]
-        in_all.append(
-            [
-                all(at in there and theirs[there[at]] == form for there, theirs in zip(at_others, forms, strict=True))
-                for at, form in enumerate(mine)
-            ]
-        )
-    return in_all
+def in_all(steps: list[list[Op]], forms: Sequence[Sequence[Hashable]] = ()) -> list[list[bool]]:
+    """For each op of each step whether all other steps have it, in the same form. forms: of the ops, if known."""
+    forms = forms or [[_form(op) for op in ops] for ops in steps]
+    names = [[op.name for op in ops] for ops in steps]
+    found: list[list[bool]] = []
+    for number, mine in enumerate(forms):
+        same = [True] * len(mine)
+        for other, theirs in enumerate(forms):
+            if other != number:
+                there = places(names[other], names[number])
+                same = [
+                    one and at in there and theirs[there[at]] == form
+                    for at, (one, form) in enumerate(zip(same, mine, strict=True))
+                ]
+        found.append(same)
+    return found
 
 
 def _form(op: Op) -> Hashable:
@@ -207,17 +219,25 @@ def _form(op: Op) -> Hashable:
 
 def written(op: Op) -> list[Ref]:
     """The tensors whose contents an op changes."""
-    if not op.name.startswith("aten::"):
-        return [ref for argument in op.inputs for ref in argument]
-    if op.name in _FORM_ALONE:
-        return []
-    found: list[Ref] = []
-    arguments = _arguments(op.schema)
-    for place, refs in enumerate(op.inputs):
-        changed = place < len(arguments) and "!)" in arguments[place]
-        if changed or (place == 0 and op.name.endswith("_")) or (op.training and place in (3, 4)):
-            found += refs
-    return found
+    places = _written(op.name, op.schema, len(op.inputs), op.training)
+    return [ref for place in places for ref in op.inputs[place]] if places else []
+
+
+@functools.lru_cache(maxsize=4096)
+def _written(name: str, schema: str, count: int, training: bool) -> tuple[int, ...]:
+    """The places of arguments that an op writes, of so many."""
+    if not name.startswith("aten::"):
+        return tuple(range(count))
+    if name in _FORM_ALONE:
+        return ()
+    arguments = _arguments(schema)
+    return tuple(
+        place
+        for place in range(count)
+        if (place < len(arguments) and "!)" in arguments[place])
+        or (place == 0 and name.endswith("_"))
+        or (training and place in (3, 4))
+    )
 
 
 def reads_form(op: Op) -> bool:
@@ -230,15 +250,14 @@ def tells_nothing(op: Op) -> bool:
     return op.name in _FROM_PYTHON or bool(_UNDEFINED.match(op.name))
 
 
-@functools.lru_cache(maxsize=4096)
 def _arguments(schema: str) -> tuple[str, ...]:
     """The arguments that a schema names, in order; the star that parts those given by name is none."""
     inner = schema.partition("(")[2].rpartition(" -> ")[0]
     return tuple(one for one in inner.split(", ") if one != "*")
 
 
-def _take(op: Op, values: Values, same: bool) -> Seen:
-    """Numbers what an op makes. same: every step runs it in the same form."""
+def _take(op: Op, values: Values, form: int, same: bool) -> Seen:
+    """Numbers what an op makes. form: as `Values.form`; same: every step runs it in that form."""
     read = [[values.read(ref) for ref in argument] for argument in op.inputs]
     changed = written(op)
     touched = {ref.storage for argument in op.inputs for ref in argument}
@@ -252,7 +271,7 @@ def _take(op: Op, values: Values, same: bool) -> Seen:
     constant = whole and same and op.place != "fetch" and all(still for _, still in flat)
     value = None
     if whole and not undefined and all(number is not None for number, _ in flat):
-        value = values.same((_form(op), tuple(tuple(n for n, _ in one) for one in read if not like)))
+        value = values.same((form, tuple(tuple(n for n, _ in one) for one in read if not like)))
     targets = dict.fromkeys(ref.storage for ref in [*changed, *made])
     for place, storage in enumerate(targets):
         values.values[storage] = (values.fresh() if value is None else values.same((value, place))), constant

@@ -25,9 +25,6 @@ from .held_tensors import HeldTensors
 STEP, HELD = "advisor:observed#", "advisor:held"
 # Two steps: one alone does not tell a constant from a number that is another one next time.
 STEPS = 2
-# CPU time for each row of a step, ops inside others among them, µs: to observe it and to write it down, and in the
-# report to read and judge it.
-OBSERVED_ROW_US = 60.0
 # Observing takes a kilobyte of disk for each.
 _MOST_ROWS = 50_000
 # torch's level of messages above its warnings: the observer warns whenever it is switched on or off.

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..dataflow.observer import OBSERVED_ROW_US, STEPS, Observer
+from ..dataflow.observer import STEPS, Observer
 from ..guards.hooks import Ranges
 from ..guards.interrupts import let_through
 from ..steps.clock import Clock
@@ -201,7 +201,7 @@ class Window:
         if self.unobserved:
             self.observer.why = self.unobserved
             return False
-        takes_s = STEPS * self.rows_per_step * OBSERVED_ROW_US / 1e6
+        takes_s = self.budget.observing_s(STEPS * self.rows_per_step)
         if takes_s > self.budget.left_s():
             self.observer.why = (
                 f"a step has about {self.rows_per_step:,.0f} ops, and to observe what they read takes "
@@ -216,6 +216,8 @@ class Window:
         try:
             with self.budget.spending():
                 self.observer.stop(whole)
+            if self.observer.file and whole:
+                self.budget.observed(STEPS * self.rows_per_step)
         except Exception as failure:
             let_through(failure)
             said = getattr(failure, "strerror", None) or type(failure).__name__
