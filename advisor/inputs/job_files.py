@@ -69,8 +69,9 @@ def _listed(folder: Path) -> set[str]:
     """Names of the files that the run.json in a folder lists; empty without one."""
     try:
         ranks = json.loads((folder / "run.json").read_bytes())["ranks"]
-        return {Path(file["path"]).name for rank in ranks for file in rank["files"]}
-    except (OSError, ValueError, KeyError, TypeError):
+        beside = {Path((rank.get("dataflow") or {}).get("file", "")).name for rank in ranks}
+        return beside | {Path(file["path"]).name for rank in ranks for file in rank["files"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
 
 

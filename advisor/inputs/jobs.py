@@ -88,8 +88,8 @@ def _recorded(folder: Path, run: RunRecord, wanted: set[Path] | None) -> Job:
             lines_path = _inside(folder, lines.path) if lines else None
             traces[record.rank] = RankTrace(record.rank, folder / profile.path, lines_path, record, profile.partial)
     if not traces:
-        what = "none of the named files is listed in its run.json" if wanted else "no trace listed in its run.json"
-        raise InputError(f"{folder}: {what} exists; pass the whole folder, or run `advisor run` again")
+        what = "none of the named files is a trace" if wanted else "no trace listed in its run.json exists"
+        raise InputError(f"{folder}: {what}; pass the whole folder, or run `advisor run` again")
     world = max([record.world_size for record in run.ranks], default=1)
     health = list(_ranks_health(sorted(traces), world))
     if any(trace.partial for trace in traces.values()):

@@ -145,6 +145,19 @@ def test_a_run_that_goes_on_is_said(tmp_path: Path) -> None:
     assert "run-unfinished" in _said(job)
 
 
+def test_all_files_of_a_recorded_run_by_name(tmp_path: Path) -> None:
+    """What ops read lies beside the traces: `advisor analyze advisor-report/*` takes the run, and that file is none."""
+    folder = _run(tmp_path / "advisor-report")
+    record = json.loads((folder / "run.json").read_text())
+    record["ranks"][0]["dataflow"] = {"file": "dataflow-rank0-9.gz"}
+    (folder / "run.json").write_text(json.dumps(record))
+    (folder / "dataflow-rank0-9.gz").write_bytes(b"")
+    (job,) = jobs.find(sorted(folder.iterdir()))
+    assert len(_ranks(job)) == 2
+    with pytest.raises(InputError, match="none of the named files is a trace"):
+        jobs.find([folder / "dataflow-rank0-9.gz"])
+
+
 def test_a_run_json_leads_nowhere_else(tmp_path: Path) -> None:
     _trace(tmp_path / "secret.json", 0, 1)
     folder = tmp_path / "r"
