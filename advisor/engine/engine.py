@@ -17,7 +17,7 @@ from advisor.analyses.step.ops import Ops
 from advisor.analyses.step.step_counts import StepCounts
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.computed import Computed
-from advisor.engine import diagnosis, joint, merge, severity, two_threads, unsteady
+from advisor.engine import diagnosis, joint, merge, severity, two_threads, unsteady, waiting_ranks
 from advisor.engine.ask_rules import apply, choose, ignored, of_job
 from advisor.engine.config import Config
 from advisor.engine.registry import Rules
@@ -103,6 +103,9 @@ def analyse(
     step_us = reference.step_us
     own = [merge.brought_to(step_us, result.outcomes, result.step_us) for result in results]
     outcomes = merge.merged_outcomes(own, next(one for one, of in zip(own, results, strict=True) if of is reference))
+    world = max([len(results), *((one.facts.world_size or 1) for one in results if one.facts)])
+    meet = any(result.facts is not None and len(result.facts.talks) > 0 for result in results)
+    outcomes = list(waiting_ranks.bounded(outcomes, len(results), world, meet))
     ranks = _side_by_side(results, reference)
     compared = list(_of_job([rule for rule in chosen if of_job(rule)], ranks, results, reference, config))
     waits_us = ranks.waits_us if ranks else 0.0
