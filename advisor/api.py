@@ -63,7 +63,7 @@ from advisor.analyses.step.optimizer_work import OptimizerWork
 from advisor.analyses.step.phases import Phases
 from advisor.analyses.step.rates import Rates
 from advisor.analyses.step.side_threads import SideThread, SideThreads
-from advisor.analyses.step.state_reads import StateReads, where_read
+from advisor.analyses.step.state_reads import StateRead, StateReads, where_read
 from advisor.analyses.step.syncs import Syncs, SyncSite
 from advisor.analyses.step.thread_use import ThreadUse
 from advisor.analyses.work.kernel_work import KernelWork, WorkGroup
@@ -272,6 +272,7 @@ __all__ = [
     "SideThreads",
     "Source",
     "SparseProduct",
+    "StateRead",
     "StateReads",
     "StepOps",
     "StepTimes",

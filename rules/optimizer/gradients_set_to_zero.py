@@ -1,8 +1,8 @@
 """Gradients are filled with zeros instead of being freed (set_to_none=False).
 
 ## What it looks at
-Fills (`aten::zero_`) inside `zero_grad`, and on a CPU the additions to the existing gradients that they make
-necessary.
+Fills (`aten::zero_`, `aten::_foreach_zero_`) inside `zero_grad`, and the additions to the existing gradients that they
+make necessary. On a device the kernels of both, and their launches.
 
 ## Why it costs time
 Writing zeros into every gradient and then adding to them reads and writes all gradients twice more than storing the
@@ -19,13 +19,16 @@ Code that reads `p.grad` of parameters without a gradient in this step and expec
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
+    ELEMENTWISE,
     FORWARD,
+    GEMM,
     ZERO_GRAD,
     Category,
     Device,
@@ -35,10 +38,12 @@ from advisor.api import (
     Fix,
     Lines,
     Price,
+    RankRecord,
     Steps,
     Trace,
     constant,
     draw,
+    edits,
     intersect,
     total,
     union,
@@ -55,15 +60,19 @@ _DETOUR = constant("memory.gradient_detour").value
 def check(
     price: Price,
     device: Device,
+    record: RankRecord | None,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # one argument of one call; below 2 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
-    if device.kind != "none":
-        return
     trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
     events = trace.events
     calls = events.of(Category.ANNOTATION) & events.named("Optimizer.zero_grad#")
+    if price.on_device:
+        yield from _on_device(price, calls, record, lines, min_share)
+        return
+    if device.kind != "none":
+        return
     fills = events.exactly("aten::zero_")
     adds = events.exactly("aten::add_")
     storing = events.exactly("torch::autograd::AccumulateGrad")
@@ -86,14 +95,53 @@ def check(
         ),
         where=(where,) if where else (),
         facts={"fill_us": fill_us, "add_us": add_us},
-        fix=Fix(
-            "Remove `set_to_none=False`",
-            "exact",
-            "optimizer.zero_grad(set_to_none=False)",
-            "optimizer.zero_grad()",
-        ),
+        fix=_FIX,
         claims=("optimizer", "backward"),
     )
+
+
+def _on_device(
+    price: Price, calls: npt.NDArray[np.bool_], record: RankRecord | None, lines: Lines | None, min_share: float
+) -> Iterator[Finding]:
+    """The finding where a device fills and adds: the step replayed without both."""
+    ops, scale, steps = price.ops, price.scale, price.ops.steps
+    events, inside = ops.events, ops.links.inside & price.ops.events.of(Category.CPU_OP)
+    filling = events.exactly("aten::zero_", "aten::_foreach_zero_") & inside & (ops.nesting.ancestor(calls) >= 0)
+    # Fills by the list call fills of single tensors on some devices: the outer one stands for both.
+    fills = np.flatnonzero(filling & ops.nesting.outermost)
+    storing = events.exactly("torch::autograd::AccumulateGrad")
+    adds = np.flatnonzero(events.exactly("aten::add_") & inside & (ops.nesting.ancestor(storing) >= 0))
+    fill_us, add_us = ops.device_us(fills), ops.device_us(adds)
+    if not len(fills) or not len(adds):
+        return
+    # Of several passes for one update only the first needs no addition.
+    cleared = float(calls[ops.links.inside].sum())
+    tensors = sum(one.tensors or 0 for one in record.optimizers) if record else 0
+    first = min(cleared * tensors / len(adds), 1.0) if tensors else 1.0
+    most = [edits.remove(fills), edits.scale(adds, 1 - first)]
+    how = "low: the fills alone; high: and the first addition to each gradient"
+    saving = price.saving([edits.remove(fills)], most, (), how, model_us=(fill_us, fill_us + first * add_us))
+    if saving.high_us < min_share * scale.step_us:
+        return
+    where = lines.where_op(int(np.flatnonzero(calls)[0])) if lines else None
+    yield Finding(
+        message=(
+            f"zero_grad fills the gradients with zeros: {time(scale.scaled(fill_us))} of the device's time in each "
+            f"step ({percent(fill_us / steps.step_us)}), and adding to them takes another {time(scale.scaled(add_us))}."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"fill_us": fill_us, "add_us": add_us},
+        fix=_FIX,
+    )
+
+
+_FIX = Fix(
+    "Remove `set_to_none=False`",
+    "exact",
+    "optimizer.zero_grad(set_to_none=False)",
+    "optimizer.zero_grad()",
+)
 
 
 def _inside(trace: Trace, steps: Steps, rows: npt.NDArray[np.bool_], spans: npt.NDArray[np.bool_]) -> float:
@@ -110,12 +158,40 @@ _STEPS = """
     cpu    [O ]                [O ]
     """
 
+_ON_DEVICE = """
+    step   [1                             ][2                             ]
+    cpu    [Z  ][F    ][B    ]              [Z  ][F    ][B    ]
+    cpu    [O ]        [S   ]               [O ]        [S   ]
+    cpu                 [A ]                             [A ]
+    gpu 7     [E  ][K        ][E   ]           [E  ][K        ][E   ]
+    """
+_REST: dict[str, Any] = {
+    "Z": ZERO_GRAD,
+    "F": FORWARD,
+    "B": Ev(BACKWARD.name, launches=""),
+    "S": Ev("torch::autograd::AccumulateGrad", launches=""),
+    "A": Ev("aten::add_"),
+    "K": GEMM,
+}
+
 EXAMPLES = [
     Example(
         "zero_grad(set_to_none=False)",
         draw(_STEPS, us=100, Z=ZERO_GRAD, O="aten::zero_", F=FORWARD, B=BACKWARD),
         saves_us=(100, 400),
         says=("fills the gradients",),
+    ),
+    Example(
+        "the same on a device, with an addition for each gradient",
+        draw(_ON_DEVICE, us=100, O="aten::zero_", E=ELEMENTWISE, **_REST),
+        saves_us=(200, 1000),
+        says=("of the device's time",),
+    ),
+    Example(
+        "gradients are dropped, and the kernels are the model's",
+        draw(_ON_DEVICE, us=100, O="aten::mul_", E=ELEMENTWISE, **_REST),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "a buffer of the model is zeroed, not gradients",

@@ -1,9 +1,10 @@
 """Checkpoints are saved so often that they slow training down.
 
 ## What it looks at
-On machines without an accelerator: places where the loop reads the whole state of the model (`state_dict()`, recognized
-by the shapes of all its parameters) and then runs Python for longer than anything else does between two ops. That is
-what writing, serializing or sending a checkpoint looks like.
+Places where the loop reads the whole state of the model (`state_dict()`, recognized by the shapes of all its
+parameters) and then runs Python for longer than anything else does between two ops. That is what writing, serializing
+or sending a checkpoint looks like. With an accelerator: such a read whose tensors are copied to the host, as
+`torch.save` does, and the time for which the device waits meanwhile or does nothing but copy.
 
 ## Why it costs time
 `torch.save` serializes every weight, and the optimizer's state with them, and writes them while the training waits.
@@ -27,7 +28,9 @@ import numpy as np
 
 from advisor.api import (
     FORWARD,
+    GEMM,
     OPTIMIZER,
+    Category,
     Ev,
     Example,
     Finding,
@@ -38,6 +41,7 @@ from advisor.api import (
     Price,
     RankRecord,
     Source,
+    StateRead,
     StateReads,
     Steps,
     constant,
@@ -47,6 +51,7 @@ from advisor.api import (
     where_read,
 )
 
+from ..shared._device_waits import waiting_us
 from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._rhythm import Rhythm, rhythm
@@ -68,17 +73,23 @@ def check(
     *,
     min_share: float = 0.02,  # one number to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    if price.on_device or price.ops.device.kind != "none":
+    if not price.on_device and price.ops.device.kind != "none":
         return
     trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
-    reads = [run for run in state.runs if not run.copied_bytes]
-    runs = [run for run in reads if run.until_ns - run.end_ns >= _LONG_NS]
+    if price.on_device:
+        reads = [run for run in state.runs if 2 * _to_host(price, run) >= state.parameter_bytes > 0]
+        runs = reads
+    else:
+        reads = [run for run in state.runs if not run.copied_bytes]
+        runs = [run for run in reads if run.until_ns - run.end_ns >= _LONG_NS]
     # A pause after one read in three is the machine's, not a checkpoint.
     if not runs or 2 * len(runs) < len(reads):
         return
     spans: Intervals = np.array([(run.start_ns, run.until_ns) for run in runs], np.int64)
-    claims = ("other_ops", "host")
-    spent_us = min(steps.per_step_us(total(spans)), price.measured_us(claims))
+    # The parts in which a device waits are other rules', which name what ran meanwhile.
+    claims = () if price.on_device else ("other_ops", "host")
+    spent_us = waiting_us(price, spans) if price.on_device else steps.per_step_us(total(spans))
+    spent_us = min(spent_us, price.measured_us(claims))
     share, mean_us = spent_us / steps.step_us, scale.step_us
     seen = _rhythm(steps, spans, record)
     if seen is not None:
@@ -88,7 +99,8 @@ def check(
     else:
         how = "low: every tenth one remains; high: the step without them"
         gone = [edits.remove_time(spans)]
-        saving = price.saving(gone, gone, claims, how)
+        ends, most_us = ((spent_us, spent_us), spent_us) if price.on_device else (None, None)
+        saving = price.saving(gone, gone, claims, how, model_us=ends, bound_us=most_us)
         saving = replace(saving, low_us=_FEWER * saving.low_us)
     if saving.high_us < min_share * scale.step_us:
         return
@@ -111,6 +123,14 @@ def check(
         claims=claims,
         at_most="medium",  # how much work may be lost is the user's to say
     )
+
+
+def _to_host(price: Price, run: StateRead) -> float:
+    """Bytes that copies launched within a read carry from the device to the host."""
+    events, launch = price.ops.events, price.ops.links.launch
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH") & (launch >= 0) & (events.bytes >= 0))
+    launched = events.start_ns[launch[copies]]
+    return float(events.bytes[copies[(launched >= run.start_ns) & (launched < run.until_ns)]].sum())
 
 
 def _rhythm(steps: Steps, spans: Intervals, record: RankRecord | None) -> Rhythm | None:
@@ -141,12 +161,35 @@ _STEPS = """
     """
 _REST: dict[str, Any] = {"F": FORWARD, "B": _BACKWARD, "S": _STORED, "T": _STORED_2, "O": OPTIMIZER}
 
+_ON_DEVICE = """
+    step   [1                                     ][2                                     ]
+    cpu    [F  ][B       ][O ] [C][D][P     ]       [F  ][B       ][O ] [C][D][P     ]
+    cpu         [S  ][T ]                                [S  ][T ]
+    gpu 7   [K          ]                            [K          ]
+    gpu 7                                [M]                                  [M]
+    """
+_COPY = Ev("aten::copy_", dims=[[2_563_200], [2_563_200]], dtypes=["unsigned char"] * 2, launches="memcpy", blocks=True)
+_TO_HOST = Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=2_563_200)
+_SMALL = Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=4)
+
 EXAMPLES = [
     Example(
         "a checkpoint in each step",
         draw(_STEPS, us=100, C=_READ, D=_READ_2, **_REST),
         saves_us=(900, 2000),
         says=("once a step", "as for a checkpoint"),
+    ),
+    Example(
+        "a checkpoint in each step, for which a device waits",
+        draw(_ON_DEVICE, us=100, P=_COPY, M=_TO_HOST, C=_READ, D=_READ_2, K=GEMM, **_REST),
+        saves_us=(500, 2000),
+        says=("once a step", "as for a checkpoint"),
+    ),
+    Example(
+        "the state is read, and nothing of it goes to the host",
+        draw(_ON_DEVICE, us=100, P=_COPY, M=_SMALL, C=_READ, D=_READ_2, K=GEMM, **_REST),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "the state is read and the next step follows at once",
