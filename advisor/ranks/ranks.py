@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from advisor.analyses.base.scale import Scale
 from advisor.computed import Missing
 from advisor.model import Source
 from advisor.ranks import matching
@@ -73,6 +74,11 @@ class Ranks:
     def step_us(self) -> float:
         """A profiled step of the rank that stands for the job, µs."""
         return self.facts[self.reference].step_us
+
+    @property
+    def scale(self) -> Scale:
+        """From profiled time to time of un-profiled steps, for the rank that stands for the job."""
+        return self.facts[self.reference].scale
 
     @property
     def on_device(self) -> bool:

@@ -68,7 +68,7 @@ def cause_of(ranks: Ranks, position: int) -> Cause:
 
 def plain_us(ranks: Ranks, us: float, python_us: float) -> float:
     """So much of the profiled step without the profiler. It slows ops; Python between them takes as long as ever."""
-    scale = ranks.facts[ranks.reference].scale
+    scale = ranks.scale
     python_us = min(us, python_us)
     return min(scale.scaled(us - python_us) + max(python_us, scale.scaled(python_us)), scale.step_us)
 
@@ -122,11 +122,11 @@ def _paused_us(ranks: Ranks, position: int) -> float:
 def fix_of(cause: Cause) -> Fix:
     """Lines that take the cause away."""
     if cause.id == "gc":
-        return _FROZEN
+        return COLLECT_TOGETHER
     return _FIXES.get(cause.id, _LOOK)
 
 
-_FROZEN = Fix(
+COLLECT_TOGETHER = Fix(
     "Call `gc.collect()` on all ranks at the same step",
     "exact",
     "for step, batch in enumerate(loader):",

@@ -94,7 +94,7 @@ def check(
     if unequal >= min_unequal and waited_us is not None and waited_us < min_share * ranks.step_us:
         return
     found = _unequal(ranks, pipeline, waited_us) if unequal >= min_unequal else _bubble(ranks, pipeline)
-    if found.saving and found.saving.high_us >= min_share * ranks.facts[ranks.reference].scale.step_us:
+    if found.saving and found.saving.high_us >= min_share * ranks.scale.step_us:
         yield found
 
 
@@ -133,13 +133,12 @@ def _waited_us(ranks: Ranks, source: int) -> float | None:
 
 def _unequal(ranks: Ranks, pipeline: _Pipeline, waited_us: float | None) -> Finding:
     most_us, mean_us = pipeline.work_us[pipeline.slowest], pipeline.mean_us
-    scale = ranks.facts[ranks.reference].scale
     number = ranks.ranks[pipeline.slowest]
     return Finding(
         message=(
-            f"The stage of rank {number} computes for {time(scale.scaled(most_us))} of each step, "
+            f"The stage of rank {number} computes for {time(ranks.scale.scaled(most_us))} of each step, "
             f"{count(most_us / mean_us)} times the mean of the {pipeline.stages} stages, and the others wait for it"
-            + (f", {time(scale.scaled(waited_us))} for the data it sends." if waited_us else ".")
+            + (f", {time(ranks.scale.scaled(waited_us))} for the data it sends." if waited_us else ".")
         ),
         saving=_saving(
             ranks,
@@ -175,7 +174,7 @@ def _bubble(ranks: Ranks, pipeline: _Pipeline) -> Finding:
 
 
 def _saving(ranks: Ranks, low_us: float, high_us: float, how: str) -> Saving:
-    return ranks.facts[ranks.reference].scale.saving(low_us, high_us, how)
+    return ranks.scale.saving(low_us, high_us, how)
 
 
 def _facts(ranks: Ranks, pipeline: _Pipeline) -> dict[str, Any]:

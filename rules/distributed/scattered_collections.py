@@ -31,7 +31,6 @@ from advisor.api import (
     Drawing,
     Example,
     Finding,
-    Fix,
     Missing,
     RankFacts,
     Ranks,
@@ -41,6 +40,7 @@ from advisor.api import (
 )
 
 from ..shared._words import percent, time
+from ._stragglers import COLLECT_TOGETHER
 
 # Not confirmed: its pair was measured once, on a busy machine: 15 % [2, 26].
 # Steps shorter than this share of all are ordinary ones: collections come in fewer than three of four steps.
@@ -84,7 +84,7 @@ def check(
             "pause_us_by_rank": {str(rank): float(us) for rank, us in zip(ranks.ranks, known, strict=True)},
             "lost_us": lost_us,
         },
-        fix=_TOGETHER,
+        fix=COLLECT_TOGETHER,
     )
 
 
@@ -94,14 +94,6 @@ def _paused_us(one: RankFacts) -> float | None:
     if record is None or record.gc_pauses_us is None or not record.steps.unprofiled_us:
         return None
     return sum(record.gc_pauses_us) / len(record.steps.unprofiled_us)
-
-
-_TOGETHER = Fix(
-    "Call `gc.collect()` on all ranks at the same step",
-    "exact",
-    "for step, batch in enumerate(loader):",
-    "gc.disable()\nfor step, batch in enumerate(loader):\n    if step % 500 == 0:\n        gc.collect()",
-)
 
 
 def _drawn() -> Drawing:

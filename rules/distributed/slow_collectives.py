@@ -65,7 +65,7 @@ def check(
     worst = max(_slow(ranks, min_times), key=lambda one: one.extra_us, default=None)
     if worst is None or worst.extra_us < (min_share if ranks.on_device else min_host_share) * ranks.step_us:
         return
-    extra_us, scale = worst.extra_us, ranks.facts[ranks.reference].scale
+    extra_us, scale = worst.extra_us, ranks.scale
     yield Finding(
         message=(
             f"{worst.slow} of {worst.of} collectives ({worst.kind}) of one size take up to {count(round(worst.times))} "

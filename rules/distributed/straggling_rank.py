@@ -112,12 +112,12 @@ def check(
 
 def _share(ranks: Ranks, us: float) -> float:
     """Which share of the un-profiled step that is."""
-    return min(us / ranks.facts[ranks.reference].scale.step_us, 1.0)
+    return min(us / ranks.scale.step_us, 1.0)
 
 
 def _saving(ranks: Ranks, cause: Cause, low_us: float, high_us: float) -> Saving:
     how = "the step with this rank as fast as the next slowest, from the collectives and the ranks' breakdowns"
-    scale = ranks.facts[ranks.reference].scale
+    scale = ranks.scale
     low_us, high_us = (plain_us(ranks, max(us, 0.0), cause.python_us) for us in (low_us, high_us))
     if cause.id == "host" and not ranks.on_device:
         # As host-work counts it on one rank: what the Python pushes out of the caches goes with it.

@@ -83,7 +83,6 @@ def check(
     least = min_share if ranks.on_device else min_host_share
     if low_us < max(least * ranks.step_us, waiting.uncertain_us):
         return
-    scale = ranks.facts[ranks.reference].scale
     slowest = int(np.bincount(work.argmax(axis=0)).argmax())
     steady = bool((work.argmax(axis=0) == slowest).all())
     times = float((most / work.mean(axis=0)).mean())
@@ -91,10 +90,10 @@ def check(
     yield Finding(
         message=(
             f"Ranks get unequal batches: the largest in a step, on {who}, has {count(times)} times the mean work, "
-            f"and a rank waits {time(scale.scaled(by_waiting_us))} of each step on average "
+            f"and a rank waits {time(ranks.scale.scaled(by_waiting_us))} of each step on average "
             f"({percent(min(by_waiting_us / ranks.step_us, 1.0))})."
         ),
-        saving=scale.saving(
+        saving=ranks.scale.saving(
             low_us if ranks.on_device else low_us * _SIDE_BY_SIDE,
             high_us,
             "the same work distributed evenly: from the waiting in collectives, and from shapes and computing time",

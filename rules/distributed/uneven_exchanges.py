@@ -26,7 +26,7 @@ from typing import Any
 
 from advisor.api import GEMM, Drawing, Ev, Example, Finding, Fix, Ranks, draw
 
-from ..shared._words import count, percent, plural, time
+from ..shared._words import count, each_step, plural
 from ._exchanges import uneven
 
 _TALKING = ("exposed_communication", "communication")
@@ -46,18 +46,15 @@ def check(
     lost_us = min(found.us, talking_us)
     if lost_us < (min_share if ranks.on_device else min_host_share) * ranks.step_us:
         return
-    scale = ranks.facts[ranks.reference].scale
     who = f"on rank {ranks.ranks[found.most]}" if found.steady else f"most often on rank {ranks.ranks[found.most]}"
     yield Finding(
         message=(
             f"In {count(found.exchanges)} of {plural(found.of, 'exchange')} a step parts are uneven: the largest, "
             f"{who}, has {count(found.times)} times the mean, and on average a rank waits for it "
-            f"{time(scale.scaled(lost_us))} of each step ({percent(lost_us / ranks.step_us)})."
+            f"{each_step(ranks, lost_us)}."
         ),
-        saving=scale.saving(
-            0.0,
-            lost_us,
-            "high: all parts of one size; low: nothing, if balancing would harm the model",
+        saving=ranks.scale.saving(
+            0.0, lost_us, "high: all parts of one size; low: nothing, if balancing would harm the model"
         ),
         facts={
             "uneven_exchanges": found.exchanges,

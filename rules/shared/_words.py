@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Loader, Price, duration
+from advisor.api import Loader, Price, Ranks, duration
 
 time = duration  # 3.42 µs, 2.4 ms, 1,800 s
 
@@ -12,9 +12,10 @@ def percent(share: float) -> str:
     return f"{share * 100:.1f} %" if share < 0.0095 else f"{share * 100:.0f} %"
 
 
-def each_step(price: Price, us: float) -> str:
+def each_step(of: Price | Ranks, us: float) -> str:
     """Recorded µs per step in time of the un-profiled one: '1.2 ms of each step (5 %)'."""
-    return f"{time(price.scale.scaled(us))} of each step ({percent(us / price.ops.steps.step_us)})"
+    step_us = of.step_us if isinstance(of, Ranks) else of.ops.steps.step_us
+    return f"{time(of.scale.scaled(us))} of each step ({percent(us / step_us)})"
 
 
 def size(bytes_: float) -> str:
