@@ -52,7 +52,7 @@ from advisor.api import (
 )
 
 from ..shared._side_effect_factors import BESIDES_MUCH
-from ..shared._words import percent, size, time
+from ..shared._words import each_step, size
 
 CONFIRMED = "real trace: ResNet with checkpointed blocks on an MI300X; measured pair on a CPU"
 
@@ -113,8 +113,8 @@ def check(
         return
     yield Finding(
         message=(
-            f"The backward pass recomputes forward ops for {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)}): activations are checkpointed{_room(memory, device)}."
+            f"The backward pass recomputes forward ops for {each_step(price, spent_us)}: activations are "
+            f"checkpointed{_room(memory, device)}."
         ),
         saving=saving,
         facts={

@@ -46,7 +46,7 @@ from advisor.api import (
 )
 
 from ..shared._places import often, place
-from ..shared._words import percent, size, time
+from ..shared._words import each_step, size
 
 CONFIRMED = "measured pair on a CPU: a deep copy of the state after each step against one at the end of the epoch"
 
@@ -65,7 +65,7 @@ def check(
 ) -> Iterator[Finding]:
     if price.on_device or device.kind != "none":
         return
-    trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
+    trace, steps = price.ops.trace, price.ops.steps
     # Most of the weights' bytes: what is smaller is a copy of something else that has as many tensors. Where a copy may
     # be what is trained, as in meta-learning, it is needed; what is copied beside it is not.
     least_bytes = (_MOST_OF if state.stored else _FAR_MORE) * state.parameter_bytes
@@ -83,14 +83,14 @@ def check(
         how = "low: the step without the copies of what is not trained; high: without all of them, and if the profiler "
         how += "slowed the rest of the step more"
     saving = price.saving([least], [gone], claims, how)
-    if saving.high_us < min_share * scale.step_us:
+    if saving.high_us < min_share * price.scale.step_us:
         return
     where = where_read(trace, steps, lines, recorded, runs[0])
     each = sum(run.copied_bytes for run in runs) / len(runs)
     yield Finding(
         message=(
             f"All weights are copied {often(len(runs) / steps.count)}{place(where)}, {size(each)} each "
-            f"time: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"time: {each_step(price, spent_us)}."
         ),
         saving=saving,
         where=(where,) if where else (),

@@ -49,7 +49,7 @@ from advisor.api import (
     edits,
 )
 
-from ..shared._words import count, loader_call, percent, size, time
+from ..shared._words import count, each_step, loader_call, size
 
 CONFIRMED = "real traces: ResNet-50 on a V100, every batch of 19 MB from pageable memory"
 
@@ -86,8 +86,7 @@ def check(
         message=(
             f"{size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in {count(calls)} "
             f"{'copy' if calls == 1 else 'copies'} at {size(rate)}/s; "
-            f"for {time(scale.scaled(exposed_us))} of each step "
-            f"({percent(exposed_us / steps.step_us)}) the GPU does nothing else."
+            f"for {each_step(price, exposed_us)} the GPU does nothing else."
         ),
         saving=saving,
         where=tuple(site.where for site in sites if site.where)[:3],

@@ -45,7 +45,7 @@ from advisor.api import (
     lookup,
 )
 
-from ..shared._words import percent, size, time
+from ..shared._words import each_step, percent, size
 
 # Smaller copies are mostly start and end.
 _LARGE = 1 << 20
@@ -84,7 +84,7 @@ def check(
         message=(
             f"Copies from pinned memory move {size(moved / steps.count)} a step at {moved / spent_ns:.3g} GB/s, "
             f"{percent(rate)} of the bandwidth of the link of the {hardware.model}, and take "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"{each_step(price, spent_us)}."
         ),
         saving=saving,
         facts={"copy_us": spent_us, "gb_per_second": moved / spent_ns, "link_gb_per_second": hardware.bus_gbs},
