@@ -48,7 +48,7 @@ class Constant:
 
 
 def constant(name: str) -> Constant:
-    """The constant of that name, such as "calls.sort_us". Raises KeyError for an unknown one."""
+    """The constant of that name, such as "calls.short_op_us". Raises KeyError for an unknown one."""
     return _table()[name]
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from advisor.api import Events, Readers, backward_passes, constant, dataclass, dims_of, sizes
+from advisor.api import Events, Price, Readers, backward_passes, constant, dataclass, dims_of, sizes
 
 from ._broadcast_origins import broadcast, originals
 from ._equivalent import Ints
@@ -26,9 +26,8 @@ _SUMS = frozenset(f"aten::{name}" for name in ("sum", "mean", "nansum"))
 _NORMS = frozenset(f"aten::{name}" for name in ("norm", "linalg_vector_norm", "linalg_norm", "frobenius_norm"))
 # Tensors of fewer numbers take no longer than the calls.
 _LEAST_NUMBERS = 4096
-# What comes instead, as measured on a CPU for seven sizes (64 to 1,000 rows, 2 to 128 numbers each): calls, and so many
-# times what an elementwise op takes for the table of pairs; with the backward pass, and without.
-_CALLS_US, _CALLS_ALONE_US = constant("calls.pairs_trained_us").range, constant("calls.pairs_us").range
+# What comes instead besides its calls, in passes of an elementwise op over the table of pairs, as measured on a CPU for
+# seven sizes (64 to 1,000 rows, 2 to 128 numbers each); with the backward pass, and without.
 _PASSES, _PASSES_ALONE = constant("passes.pairs_trained").range, constant("passes.pairs").range
 # cdist of absolute differences, of a pass over the numbers of all pairs.
 _ABSOLUTE = constant("passes.absolute_pairs").range
@@ -113,8 +112,9 @@ def _width(events: Events, readers: Readers, row: int, shape: Shape, shared: Seq
     return 0
 
 
-def instead_us(events: Events, one: AllPairs, trained: bool) -> tuple[float, float]:
-    """(least, most) that a product takes in its place, profiled µs."""
+def instead_us(price: Price, one: AllPairs, trained: bool) -> tuple[float, float]:
+    """(least, most) that a product takes in its place, un-profiled µs."""
+    events = price.ops.events
     first = one.rows[0]
     took = float(events.dur_ns[first])
     if events.text(first) in _WHOLE:
@@ -127,11 +127,10 @@ def instead_us(events: Events, one: AllPairs, trained: bool) -> tuple[float, flo
         ]
         # Where these were not recorded: two norms, a product, a quotient and a sum are five of them.
         took = float(min(whole, default=took / 5))
+    trained = trained and one.kind != "absolute"
+    passes = _PASSES if trained else _PASSES_ALONE
     if one.kind == "absolute":
-        calls, passes, took = _CALLS_ALONE_US, _ABSOLUTE, took * one.width
-    elif trained:
-        calls, passes = _CALLS_US, _PASSES
-    else:
-        calls, passes = _CALLS_ALONE_US, _PASSES_ALONE
-    ends = [call + each * took / one.width / 1e3 for call, each in zip(calls, passes, strict=True)]
-    return ends[0], ends[1]
+        passes, took = _ABSOLUTE, took * one.width
+    calls_us = price.added.calls_us("op_calls.pairs_trained" if trained else "op_calls.pairs")
+    pass_us = price.scale.factor * took / one.width / 1e3
+    return calls_us[0] + passes[0] * pass_us, calls_us[1] + passes[1] * pass_us

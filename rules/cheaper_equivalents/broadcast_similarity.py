@@ -56,8 +56,8 @@ def check(
     if not found:
         return
     largest, backward = found[0], [nodes_of(events, ops, rows_of(*one.rows)) for one in found]
-    instead = [instead_us(events, one, bool(len(nodes))) for one, nodes in zip(found, backward, strict=True)]
-    least_us, most_us = (price.scale.factor * sum(ends) / steps.count for ends in zip(*instead, strict=True))
+    instead = [instead_us(price, one, bool(len(nodes))) for one, nodes in zip(found, backward, strict=True)]
+    least_us, most_us = (sum(ends) / steps.count for ends in zip(*instead, strict=True))
     one = Equivalent(
         parts=whole(np.unique(np.concatenate([*(rows_of(*one.rows) for one in found), *backward]))),
         how=_HOW,

@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import FORWARD, Drawing, Example, Finding, Fix, Lines, Price, Readers, constant
+from advisor.api import FORWARD, Drawing, Example, Finding, Fix, Lines, Price, Readers
 
 from ..shared._words import count
 from ._equivalent import Equivalent, rows_of, worth
@@ -39,8 +39,6 @@ CONFIRMED = "measured pair on a CPU: labels smoothed by hand against cross_entro
 
 # Targets of fewer numbers take no longer than the calls.
 _LEAST_NUMBERS = 16_384
-# What the calls of such a loss and of its backward pass take beside its softmax, of 16 to 12,800 numbers on one core.
-_CALLS_US, _CALLS_PLAIN_US = constant("calls.smoothed_loss_us").range, constant("calls.plain_loss_us").range
 
 
 _HOW = (
@@ -87,7 +85,7 @@ def _equivalent(price: Price, found: list[DenseTargets], largest: DenseTargets) 
     fewest_ns, most_ns = instead_ns(events, found)
     all_ns = max(float(events.dur_ns[rows].sum()), 1.0)
     least, most = (max(ns, 0.0) / all_ns for ns in (quickest_ns(events, rows) - most_ns, all_ns - fewest_ns))
-    calls = [_CALLS_US if one.smoothed else _CALLS_PLAIN_US for one in found]
+    calls = [price.added.calls_us("op_calls.smoothed_loss" if one.smoothed else "op_calls.plain_loss") for one in found]
     least_us, most_us = (sum(ends) / steps for ends in zip(*calls, strict=True))
     return Equivalent(
         parts=((rows, least, most),),
@@ -149,7 +147,7 @@ EXAMPLES = [
     Example(
         "labels smoothed by hand",
         _drawn(),
-        saves_us=(1200, 2100),
+        saves_us=(900, 2100),
         facts=_SMOOTH,
         says=("512 labels", "1,000 numbers each, smoothed", "backward pass included"),
     ),

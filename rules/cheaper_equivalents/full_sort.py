@@ -41,7 +41,7 @@ _LEFT = (
 )
 # Of fewer elements, or in a call of some microseconds, both take their time whatever the number that is read.
 _FEW, _LEFT_OF_FEW = 100, constant("topk.of_few").range
-_CALL_US, _LEFT_OF_CALL = constant("calls.sort_us").value, constant("topk.of_short_call").range
+_LEFT_OF_CALL = constant("topk.of_short_call").range
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def check(
         return
     parts = []
     for sort in found:
-        least, most = _left(sort, float(took_ns[sort.rows].mean()) / 1e3)
+        least, most = _left(sort, took_ns[sort.rows].mean() <= 1e3 * price.added.recorded_calls_us("op_calls.sort"))
         parts.append((sort.rows, 1 - most, 1 - least))
     one = Equivalent(parts=tuple(parts), how=_HOW, claims=("forward", "other_ops"), timed_on_device=False)
     if known := worth(price, lines, one, min_share):
@@ -94,12 +94,12 @@ def _sorts(observed_ops: ObservedOps) -> Iterator[_Sort]:
             yield _Sort(rows, read, of)
 
 
-def _left(one: _Sort, each_us: float) -> tuple[float, float]:
-    """(least, most) share of a sort's time that topk takes."""
+def _left(one: _Sort, short: bool) -> tuple[float, float]:
+    """(least, most) share of a sort's time that topk takes. short: it takes no longer than a call does."""
     if one.of < _FEW:
         return _LEFT_OF_FEW
     least, most = next(ends for part, ends in _LEFT if one.read <= part * one.of)
-    if each_us < _CALL_US:
+    if short:
         return max(least, _LEFT_OF_CALL[0]), max(most, _LEFT_OF_CALL[1])
     return least, most
 

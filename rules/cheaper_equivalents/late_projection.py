@@ -27,25 +27,20 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from advisor.api import Drawing, Ev, Events, Example, Finding, Fix, Lines, Price, Readers, backward_of, constant
+from advisor.api import Drawing, Ev, Example, Finding, Fix, Lines, Price, Readers
 
 from ..shared._words import count
 from ._equivalent import Equivalent, rows_of, worth
 from ._examples import node, observed, op, two_steps
-from ._late_layers import Kind, LateLayer, late_layers
+from ._late_layers import Kind, late_layers
 
 CONFIRMED = "two measured pairs on a CPU: a classifier on upsampled maps, and a layer over all pairs of a scene"
-
-# One more small layer with its backward pass, un-profiled.
-_CALL_US = constant("calls.small_layer_us").value
 
 
 _ON_DEVICE = "in proportion to the remaining work; low: the remaining work takes twice its share"
 _HOW = (
-    "these ops and their backward pass in proportion to the remaining work; low: the remaining work takes twice its "
-    "share, and each additional layer as long as the fastest other one"
+    "these ops and their backward pass in proportion to the remaining work, minus the calls of each additional layer; "
+    "low: the remaining work takes twice its share"
 )
 
 
@@ -60,12 +55,12 @@ def check(
     for late in late_layers(price.ops.events, price.ops.outermost, readers):
         by_kind[late.kind].append(late)
     for kind, found in by_kind.items():
-        more_us = sum(one.calls * _call_us(price.ops.events, one, found, price.scale.factor) for one in found) / steps
+        calls, layer_us = sum(one.calls for one in found) / steps, price.added.calls_us("op_calls.layer_trained")
         firsts = [row for one in sorted(found, key=lambda one: -one.layer.positions) for row in one.where]
         one = Equivalent(
             parts=tuple(part for one in found for part in one.parts),
             how=_ON_DEVICE if price.on_device else _HOW,
-            instead_us=(0.0, more_us),
+            instead_us=(calls * layer_us[0], calls * layer_us[1]),
             shown=rows_of(*firsts),
         )
         if known := worth(price, lines, one, min_share):
@@ -96,19 +91,6 @@ _FIXES: dict[Kind, Fix] = {
         "y = F.linear(x, of_mine, layer.bias).unsqueeze(2) + F.linear(x, of_theirs).unsqueeze(1)",
     ),
 }
-
-
-def _call_us(events: Events, late: LateLayer, found: list[LateLayer], factor: float) -> float:
-    """What one more small layer takes with its backward pass: the quickest of its kind in this script."""
-    own = late.layer.row
-    known = np.array([one.layer.row for one in found], np.int64)
-    others = np.flatnonzero(events.name == events.name[own])
-    others = others[~np.isin(others, known)]
-    forward, backward = float(events.dur_ns[own]), float(events.dur_ns[backward_of(events, np.array([own]))].sum())
-    if not len(others) or not forward:
-        return _CALL_US if backward else _CALL_US / 4
-    quickest = float(events.dur_ns[others].min())
-    return min(quickest * (1 + backward / forward), forward + backward) / 1e3 * factor
 
 
 _LAYERS, _CHAIN = "[F][U    ][A      ][L][X][Y      ][Z    ]", [[], [1], [1], [1]]

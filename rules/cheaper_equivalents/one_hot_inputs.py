@@ -36,7 +36,6 @@ from advisor.api import (
     Price,
     StepOps,
     backward_of,
-    constant,
     dims_of,
     sizes,
 )
@@ -49,9 +48,6 @@ CONFIRMED = "measured pair on a CPU: word vectors by multiplying one-hot vectors
 
 # Between the one-hot tensor and its product stand a conversion and at most a few views.
 _NEAR = 6
-# A look-up of rows on one core besides its copy.
-_CALL_US = constant("calls.look_up_us").range
-_GB_PER_S = tuple(reversed(constant("machine.core_memory_gbs").range))
 # (rows from the one-hot op to its product, classes, width of the weights, vectors)
 _Product = tuple[list[int], int, int, int]
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm")
@@ -78,7 +74,7 @@ def check(
     one = Equivalent(
         parts=parts,
         how=_ON_DEVICE if price.on_device else _HOW,
-        instead_us=_look_up_us(found, steps),
+        instead_us=_look_up_us(price, found),
         ops="replayed",
         at_most="high",
     )
@@ -103,10 +99,11 @@ def check(
         )
 
 
-def _look_up_us(found: list[_Product], steps: int) -> tuple[float, float]:
+def _look_up_us(price: Price, found: list[_Product]) -> tuple[float, float]:
     """(least, most) that looking the rows up takes instead, un-profiled µs per step."""
-    gigabytes = [4e-9 * number * width for _, _, width, number in found]
-    ends = [sum(_CALL_US[end] + 1e6 * size / _GB_PER_S[end] for size in gigabytes) / steps for end in (0, 1)]
+    calls, steps = price.added.calls_us("op_calls.single"), price.ops.steps.count
+    copies = [price.added.copied_us(4 * number * width) for _, _, width, number in found]
+    ends = [sum(calls[end] + copied[end] for copied in copies) / steps for end in (0, 1)]
     return ends[0], ends[1]
 
 

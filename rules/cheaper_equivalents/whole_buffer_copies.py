@@ -37,7 +37,6 @@ from advisor.api import (
     Fix,
     Lines,
     Price,
-    constant,
     dataclass,
     dims_of,
     sizes,
@@ -62,8 +61,6 @@ _BYTES = 4  # of a number, as most are; what a type says more is not needed to t
 _MOST_NEW = 0.1
 # A step that has it now and then is an evaluation or an epoch's end.
 _MOSTLY = 0.8
-# Writing rows into a buffer: two or three small ops.
-_WRITE_US = constant("calls.rows_written_us").range
 
 Shape = tuple[int, ...]
 
@@ -108,7 +105,7 @@ def check(
             parts=((rows_of(*(row for each in buffer.rows for row in each)), quick, 1.0),),
             how=_HOW,
             claims=("other_ops", "forward"),
-            instead_us=_WRITE_US,
+            instead_us=price.added.calls_us("op_calls.single"),
             at_most="medium",  # something may read the rows in their order
         )
         if known := worth(price, lines, one, min_share):

@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.step_ops import StepOps
+from advisor.analyses.costs.added_work import AddedWork
 from advisor.analyses.costs.replay import Replay, replayed_or
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.deprofiled import Undilated
@@ -35,7 +36,8 @@ class Price:
     The work is described by edits: `edits.remove(rows)`, `edits.scale(rows, share that stays)`,
     `edits.remove_time(spans)`, each end of the range by its own. Rows are host rows, which stand for everything inside
     them and what they launch, or rows of device work. What comes instead is `instead_us`, (least, most) µs of the
-    un-profiled step, and counts on a CPU only: on a device the launches of a replacement are not what limits it.
+    un-profiled step (calls and copies: `added`), and counts on a CPU only: on a device the launches of a replacement
+    are not what limits it.
 
     With a device the dependency graph is replayed; without one the un-profiled time of each part of the step is divided
     among the ops in it. All savings are µs per step on the scale of `step_time_us`. None exceeds what was measured in
@@ -46,6 +48,7 @@ class Price:
     breakdown: Breakdown
     scale: Scale
     undilated: Undilated
+    added: AddedWork
     replay: Replay | None
 
     @property
@@ -228,10 +231,16 @@ class Price:
 
     @classmethod
     def compute(
-        cls, ops: StepOps, breakdown: Breakdown, scale: Scale, undilated: Undilated, replay: Replay | None
+        cls,
+        ops: StepOps,
+        breakdown: Breakdown,
+        scale: Scale,
+        undilated: Undilated,
+        added: AddedWork,
+        replay: Replay | None,
     ) -> Price:
         """The prices of a trace."""
-        return cls(ops, breakdown, scale, undilated, replay)
+        return cls(ops, breakdown, scale, undilated, added, replay)
 
 
 def less_by(saving: Saving, instead_us: Range) -> Saving:
