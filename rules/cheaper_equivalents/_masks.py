@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Category, Mask, StepOps, backward_of, constant, dims_of, dtypes_of, sizes
+from advisor.api import Category, Events, Links, Mask, StepOps, backward_of, constant, dims_of, dtypes_of, sizes
 
 from ._equivalent import Equivalent, Ints
 
+_ATTENTION = "aten::scaled_dot_product_attention"
 FLASH_ON_CPU = "aten::_scaled_dot_product_flash_attention_for_cpu"
 # The kernel of a CPU takes 256 rows at a time from 768 tokens on, and what they see in blocks of 512 tokens.
 _ROWS, _BLOCK = 256, 512
@@ -61,3 +62,23 @@ def is_causal(masks: list[Mask], tokens: int, recorded: StepOps, rows: Ints) -> 
     kinds, first = np.unique(events.dims[combined], return_index=True)
     shapes = (dims_of(events, int(row)) for row in combined[first[kinds >= 0]])
     return not any(sizes(dims, at)[-2:] == (tokens, tokens) for dims in shapes for at in range(len(dims)))
+
+
+def masked(events: Events, links: Links, least: int) -> Ints:
+    """Calls of attention on so many tokens whose mask is one matrix for all sequences and heads."""
+    inside = events.of(Category.CPU_OP) & links.inside & (events.dims >= 0)
+    rows = np.flatnonzero(inside & events.exactly(_ATTENTION))
+    known: dict[int, bool] = {}
+    for row in rows.tolist():
+        kind = int(events.dims[row])
+        if kind not in known:
+            dims = dims_of(events, row)
+            known[kind] = _is_one_matrix(sizes(dims, 0), sizes(dims, 1), sizes(dims, 3), least)
+    return np.array([row for row in rows.tolist() if known[int(events.dims[row])]], np.int64)
+
+
+def _is_one_matrix(query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...], least: int) -> bool:
+    if len(query) < 3 or len(key) < 3 or len(mask) < 2:
+        return False
+    square = mask[-2:] == (query[-2], key[-2]) and query[-2] == key[-2] >= least
+    return square and all(size == 1 for size in mask[:-2])

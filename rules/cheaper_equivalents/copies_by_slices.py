@@ -21,53 +21,16 @@ the last few results, it can read them from the list.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-import numpy as np
-
-from advisor.api import (
-    Drawing,
-    Ev,
-    Events,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    backward_passes,
-    dataclass,
-    dims_of,
-    sizes,
-)
+from advisor.api import Drawing, Ev, Example, Finding, Fix, Lines, Price, backward_passes
 
 from ..shared._words import plural
-from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._equivalent import Equivalent, rows_of, worth
 from ._examples import node, op, two_steps
+from ._slice_writes import PLAIN, WRITE, is_filled, tables_in, writers
 
 CONFIRMED = "measured pair on a CPU: scores of a decoder, written word by word into a tensor against stacked at the end"
-
-Shape = tuple[int, ...]
-_WRITE = "torch::autograd::CopySlices"
-# A write that does not read what stood there.
-_PLAIN = "torch::autograd::CopyBackwards"
-# One or two writes are no loop, and what stacks two parts copies them, too.
-_LEAST = 3
-# Between a write and its node's number lie those of the views that autograd makes anew.
-_NUMBERS = 2
-# Writes whose line is asked for; where these have none, neither have others.
-_TRIED = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A tensor that one backward pass takes apart. calls: engine calls; copies: the copy of the gradient in each."""
-
-    shape: Shape
-    part: Shape
-    calls: tuple[int, ...]
-    copies: tuple[int, ...]
-
 
 _HOW = (
     "low: each node takes as long as the fastest of the copies, into memory that is already mapped; high: as long as "
@@ -89,7 +52,7 @@ def check(
 ) -> Iterator[Finding]:
     ops, events = price.ops, price.ops.events
     passes = backward_passes.passes(ops.trace, ops.steps, ops.nesting)
-    tables = [table for one in passes for table in _tables(events, one.nodes) if _is_filled(table)]
+    tables = [table for one in passes for table in tables_in(events, one.nodes) if is_filled(table)]
     if not tables:
         return
     calls = rows_of(*(row for table in tables for row in table.calls))
@@ -97,7 +60,7 @@ def check(
     if not price.on_device:
         quick_ns = sum(int(events.dur_ns[list(table.copies)].min()) * len(table.calls) for table in tables)
         quick, how = min(quick_ns / int(events.dur_ns[calls].sum()), 1.0), _HOW
-    one = Equivalent(parts=((calls, quick, 1.0),), how=how, claims=("backward",), shown=_writers(events, calls))
+    one = Equivalent(parts=((calls, quick, 1.0),), how=how, claims=("backward",), shown=writers(events, calls))
     if known := worth(price, lines, one, min_share):
         largest = max(tables, key=lambda one: len(one.calls) * math.prod(one.shape))
         writes = len(calls) / ops.steps.count
@@ -110,39 +73,10 @@ def check(
         )
 
 
-def _tables(events: Events, nodes: Sequence[int]) -> Iterator[_Table]:
-    """The tensors into parts of which a forward pass wrote, by their shape and that of the parts."""
-    found: dict[tuple[Shape, Shape], list[tuple[int, int]]] = defaultdict(list)
-    for call in nodes:
-        if not events.text(call).endswith(_WRITE):
-            continue
-        rows = backward_passes.inside(events, call)
-        shape = next((sizes(dims_of(events, row), 0) for row in rows if events.text(row) == _WRITE), ())
-        part = next((sizes(dims_of(events, row), 0) for row in rows if events.text(row) == _PLAIN), ())
-        copies = [row for row in rows if events.text(row) == "aten::copy_" and sizes(dims_of(events, row), 0) == shape]
-        if shape and part and copies:
-            found[shape, part].append((call, copies[0]))
-    for (shape, part), pairs in found.items():
-        yield _Table(shape, part, tuple(call for call, _ in pairs), tuple(copy for _, copy in pairs))
-
-
-def _is_filled(table: _Table) -> bool:
-    """Whether several writes share the tensor among them, none over another."""
-    return len(table.calls) >= _LEAST and len(table.calls) * math.prod(table.part) <= math.prod(table.shape)
-
-
-def _writers(events: Events, calls: Ints) -> Ints:
-    """The first forward ops that wrote such parts."""
-    numbers = np.unique(events.sequence[calls][:, None] - np.arange(_NUMBERS + 1))
-    copies = events.exactly("aten::copy_") & (events.forward_thread <= 0)
-    rows: Ints = np.flatnonzero(copies & np.isin(events.sequence, numbers[numbers > 0]))
-    return rows[:_TRIED]
-
-
 _TABLE, _PART = [16, 32, 1200], [16, 1200]
 
 
-def _drawn(shape: list[int], part: list[int], written: str = _PLAIN, called: str = _WRITE, gpu: str = "") -> Drawing:
+def _drawn(shape: list[int], part: list[int], written: str = PLAIN, called: str = WRITE, gpu: str = "") -> Drawing:
     """Three writes (V), a loss (A), the writes' nodes (C, D, G), in each the gradient's copy (K) and the part (P)."""
     return two_steps(
         "[V][V][V][A ][C        ][D        ][G        ][O]",

@@ -59,7 +59,6 @@ _Row = tuple[int, SparseProduct, bool]
 # The shapes of what is multiplied.
 _Factors = tuple[tuple[int, ...], tuple[int, ...]]
 
-
 _HOW = (
     "these multiplications minus the same ones with the sparse matrix, as timed in this run; low: with half as much "
     "again for overhead; high: plus what the dense matrix evicts from the caches"

@@ -29,16 +29,13 @@ import numpy as np
 
 from advisor.api import (
     SYNC,
-    Category,
     Device,
     Drawing,
     Ev,
-    Events,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
     Missing,
     Price,
     RankRecord,
@@ -49,18 +46,16 @@ from advisor.api import (
 )
 
 from ..shared._places import often
-from ._equivalent import Equivalent, Ints, worth
+from ._equivalent import Equivalent, worth
 from ._examples import node, op, two_steps
-from ._masks import FLASH_ON_CPU, is_causal, kept_on_cpu, on_cpu
+from ._masks import FLASH_ON_CPU, is_causal, kept_on_cpu, masked, on_cpu
 
 CONFIRMED = "measured pair on a CPU: a causal mask of 1,024 tokens as a tensor against is_causal=True"
 
-_ATTENTION = "aten::scaled_dot_product_attention"
 # Shorter sequences have few scores to leave out.
 _TOKENS, _TOKENS_ON_CPU = 512, 1024
 # Most of attention that a causal mask as a flag saves on a device.
 _SAVED = constant("device.mask_share").range[1]
-
 
 _FIX = Fix(
     "Pass `is_causal=True` instead of a mask",
@@ -83,7 +78,7 @@ def check(
         raise Missing(device.why)
     if (events.dims < 0).all():
         raise Missing("the trace has no shapes; record with record_shapes=True, or capture with `advisor run`")
-    rows = _masked(events, ops.links, _TOKENS if price.on_device else _TOKENS_ON_CPU)
+    rows = masked(events, ops.links, _TOKENS if price.on_device else _TOKENS_ON_CPU)
     if not len(rows):
         return
     tokens = sizes(dims_of(events, int(rows[0])), 0)[-2]
@@ -106,26 +101,6 @@ def check(
             {"calls": calls, "tokens": tokens, "attention_us": found.spent_us, "causal": known or None},
             _FIX,
         )
-
-
-def _masked(events: Events, links: Links, least: int) -> Ints:
-    """Calls of attention on so many tokens whose mask is one matrix for all sequences and heads."""
-    inside = events.of(Category.CPU_OP) & links.inside & (events.dims >= 0)
-    rows = np.flatnonzero(inside & events.exactly(_ATTENTION))
-    known: dict[int, bool] = {}
-    for row in rows.tolist():
-        kind = int(events.dims[row])
-        if kind not in known:
-            dims = dims_of(events, row)
-            known[kind] = _is_one_matrix(sizes(dims, 0), sizes(dims, 1), sizes(dims, 3), least)
-    return np.array([row for row in rows.tolist() if known[int(events.dims[row])]], np.int64)
-
-
-def _is_one_matrix(query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...], least: int) -> bool:
-    if len(query) < 3 or len(key) < 3 or len(mask) < 2:
-        return False
-    square = mask[-2:] == (query[-2], key[-2]) and query[-2] == key[-2] >= least
-    return square and all(size == 1 for size in mask[:-2])
 
 
 def _on_a_gpu(*mask: int) -> Drawing:

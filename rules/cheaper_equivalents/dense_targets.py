@@ -40,7 +40,6 @@ CONFIRMED = "measured pair on a CPU: labels smoothed by hand against cross_entro
 # Targets of fewer numbers take no longer than the calls.
 _LEAST_NUMBERS = 16_384
 
-
 _HOW = (
     "high: these ops and their backward pass, minus the passes over the logits that the loss makes instead; low: each "
     "op in its shortest time, since another op may then pay for allocating memory"

@@ -36,7 +36,6 @@ from ._late_layers import Kind, late_layers
 
 CONFIRMED = "two measured pairs on a CPU: a classifier on upsampled maps, and a layer over all pairs of a scene"
 
-
 _ON_DEVICE = "in proportion to the remaining work; low: the remaining work takes twice its share"
 _HOW = (
     "these ops and their backward pass in proportion to the remaining work, minus the calls of each additional layer; "

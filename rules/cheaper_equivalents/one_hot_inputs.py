@@ -23,35 +23,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from advisor.api import (
-    BACKWARD,
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    StepOps,
-    backward_of,
-    dims_of,
-    sizes,
-)
+from advisor.api import BACKWARD, Drawing, Ev, Example, Finding, Fix, Lines, Price, backward_of
 
 from ..shared._words import count
 from ._equivalent import Equivalent, rows_of, worth
 from ._examples import node, op, two_steps
+from ._one_hot_products import Product, one_hot_products
 
 CONFIRMED = "measured pair on a CPU: word vectors by multiplying one-hot vectors against an embedding lookup"
-
-# Between the one-hot tensor and its product stand a conversion and at most a few views.
-_NEAR = 6
-# (rows from the one-hot op to its product, classes, width of the weights, vectors)
-_Product = tuple[list[int], int, int, int]
-_PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm")
-
 
 _ON_DEVICE = "low: creating the one-hot tensor; high: also the multiplication and its backward pass"
 _HOW = "low: creating the one-hot tensor and the multiplication, minus a lookup; high: also the backward pass"
@@ -63,7 +42,7 @@ def check(
     *,
     min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    found, steps = _products(price.ops), price.ops.steps.count
+    found, steps = one_hot_products(price.ops), price.ops.steps.count
     if not found:
         return
     made = rows_of(*sorted({row for rows, *_ in found for row in rows[:-1]}))
@@ -99,53 +78,12 @@ def check(
         )
 
 
-def _look_up_us(price: Price, found: list[_Product]) -> tuple[float, float]:
+def _look_up_us(price: Price, found: list[Product]) -> tuple[float, float]:
     """(least, most) that looking the rows up takes instead, un-profiled µs per step."""
     calls, steps = price.added.calls_us("op_calls.single"), price.ops.steps.count
     copies = [price.added.copied_us(4 * number * width) for _, _, width, number in found]
     ends = [sum(calls[end] + copied[end] for copied in copies) / steps for end in (0, 1)]
     return ends[0], ends[1]
-
-
-def _products(recorded: StepOps) -> list[_Product]:
-    """Each one-hot tensor that a weight multiplies."""
-    events = recorded.events
-    made = events.exactly("aten::one_hot")
-    if not made.any():
-        return []
-    ops = recorded.outermost
-    shapes = _made_shapes(recorded)
-    found = []
-    for at in np.flatnonzero(made[ops]).tolist():
-        shape = shapes.get(int(ops[at]), ())
-        for near in range(at + 1, min(at + 1 + _NEAR, len(ops))) if len(shape) > 1 else ():
-            row = int(ops[near])
-            dims = dims_of(events, row)
-            if events.text(row) in _PRODUCTS and (width := _width(events.text(row), dims, shape)):
-                found.append((ops[at : near + 1].tolist(), shape[-1], width, int(np.prod(shape[:-1]))))
-                break
-    return found
-
-
-def _made_shapes(recorded: StepOps) -> dict[int, tuple[int, ...]]:
-    """Row of a one_hot op -> shape of what it makes, read off the scatter inside it."""
-    events = recorded.events
-    scatter = events.exactly("aten::scatter_")
-    owner = recorded.nesting.ancestor(events.exactly("aten::one_hot"))
-    rows = np.flatnonzero(scatter & (owner >= 0))
-    return {int(owner[row]): sizes(dims_of(events, int(row)), 0) for row in rows.tolist()}
-
-
-def _width(op: str, dims: list[object], shape: tuple[int, ...]) -> int:
-    """Width of the weights that the tensor of this shape is multiplied with; 0 where it is not the left factor."""
-    first = 1 if op == "aten::addmm" else 0
-    left, right = sizes(dims, first), sizes(dims, first + 1)
-    rows = int(np.prod(shape[:-1]))
-    if left not in (shape, (rows, shape[-1])) or len(right) != 2:
-        return 0
-    if op == "aten::linear":
-        return right[0] if right[1] == shape[-1] else 0
-    return right[1] if right[0] == shape[-1] else 0
 
 
 _ONE_HOT, _WEIGHTS = [128, 10000], [64, 10000]

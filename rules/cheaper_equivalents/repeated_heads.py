@@ -38,7 +38,6 @@ _SAVED = constant("share.shared_heads").range
 # Calls between the copies and their attention: those of keys and values, rotations, masks, casts.
 _NEAR = 40
 
-
 _ON_DEVICE = "low: half of the copies, as gradients are still summed; high: all of them and their backward pass"
 _HOW = "the share that enable_gqa=True saved of copies and attention in measurements on a CPU"
 _FIX = Fix(

@@ -25,42 +25,17 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import (
-    Category,
-    Drawing,
-    Ev,
-    Events,
-    Example,
-    Finding,
-    Fix,
-    Intervals,
-    Lines,
-    Price,
-    StepOps,
-    backward_passes,
-    constant,
-    dataclass,
-    dims_of,
-    sizes,
-    union,
-)
+from advisor.api import Category, Drawing, Ev, Example, Finding, Fix, Lines, Price, backward_passes, constant
 
 from ..shared._words import count
-from ._equivalent import Equivalent, Ints, worth
+from ._equivalent import Equivalent, worth
 from ._examples import node, op, two_steps
+from ._look_ups import MOST_BYTES, LookUps, bytes_of, runs_of_look_ups
 
 CONFIRMED = "measured pair on a CPU: thirty categorical columns with an embedding each against one for all"
 
 # What one call for all tables takes of the calls of each.
 _STAYS = constant("share.joined_tables").range
-# With 8 MB of tables one call for all was slower than one for each; with half a megabyte it took a third.
-_MOST_BYTES = 2e6
-# What lies between two look-ups of one row of them: how a column is taken and made an index.
-_BETWEEN = ("aten::select", "aten::slice", "aten::unbind", "aten::squeeze", "aten::to", "aten::long", "aten::view")
-# Python between two of them takes less.
-_LONGEST_GAP_NS = 200_000
-
-
 _HOW = (
     "the least and the most that one lookup in a joint table saved for five sets of tables on a CPU; high: plus the "
     "optimizer's time for these tables"
@@ -84,9 +59,9 @@ def check(
     if price.on_device:
         return
     events, steps = price.ops.events, price.ops.steps
-    rows = [one for one in _rows(price.ops) if len(one) >= min_tables]
-    found = [one for one in rows if _bytes(events, one) <= _MOST_BYTES]
-    work = _Work.of(price.ops, found)
+    rows = [one for one in runs_of_look_ups(price.ops) if len(one) >= min_tables]
+    found = [one for one in rows if bytes_of(events, one) <= MOST_BYTES]
+    work = LookUps.of(price.ops, found)
     if work is None or work.stores < min_tables * len(found):
         return
     updates = events.named(backward_passes.UPDATES) & events.of(Category.ANNOTATION)
@@ -105,68 +80,6 @@ def check(
             {"look_ups": per_step, "calls_us": known.spent_us},
             _FIX,
         )
-
-
-def _rows(recorded: StepOps) -> Iterator[Ints]:
-    """Look-ups that follow each other with nothing but views between them: of one width, for equally many indices."""
-    events, ops = recorded.events, recorded.outermost
-    lookups = events.exactly("aten::embedding")
-    run: list[int] = []
-    form: object = None
-    for row in ops[~events.exactly(*_BETWEEN)[ops]].tolist():
-        mine = _form(events, row) if lookups[row] else None
-        if run and (mine != form or events.start_ns[row] - events.end_ns[run[-1]] > _LONGEST_GAP_NS):
-            yield np.array(run, np.int64)
-            run = []
-        if mine is not None:
-            run.append(row)
-        form = mine
-    if run:
-        yield np.array(run, np.int64)
-
-
-def _form(events: Events, row: int) -> object:
-    dims = dims_of(events, row)
-    table = sizes(dims, 0)
-    return (table[1], sizes(dims, 1)) if len(table) == 2 else None
-
-
-def _bytes(events: Events, rows: Ints) -> float:
-    """What the tables of these look-ups take, counted as fp32."""
-    return float(sum(4 * np.prod(sizes(dims_of(events, row), 0)) for row in rows.tolist()))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
-    """What look-ups one by one take.
-
-    spans    from the first to the last look-up of each row of them, and of their nodes in the backward pass
-    stores   gradients of these tables that are stored;  of_parameters: their share of all that are stored
-    """
-
-    spans: Intervals
-    stores: int
-    of_parameters: float
-
-    @classmethod
-    def of(cls, recorded: StepOps, found: list[Ints]) -> _Work | None:
-        events, nesting = recorded.events, recorded.nesting
-        if not found:
-            return None
-        rows = np.concatenate(found)
-        nodes = np.flatnonzero(events.named(backward_passes.NODE) & np.isin(events.sequence, events.sequence[rows]))
-        calls = np.flatnonzero(events.named(backward_passes.NODE) | events.exactly(backward_passes.STORES))
-        calls = calls[nesting.outer_op[calls] == calls]
-        stores = nesting.outer_op[events.exactly(backward_passes.STORES)]
-        at = np.searchsorted(calls, nodes) + 1
-        behind = calls[np.minimum(at, len(calls) - 1)] if len(calls) else calls
-        behind = behind[np.isin(behind, stores)]
-        # Engine calls one behind the other, with what the engine does between them.
-        mine = np.flatnonzero(np.isin(calls, np.concatenate((nodes, behind))))
-        runs = [calls[one] for one in np.split(mine, np.flatnonzero(np.diff(mine) > 1) + 1) if len(one)]
-        starts = np.array([events.start_ns[one[0]] for one in (*found, *runs)], np.int64)
-        spans = union(starts, np.array([events.end_ns[one[-1]] for one in (*found, *runs)], np.int64))
-        return cls(spans, len(behind), len(behind) / max(len(np.unique(stores)), 1))
 
 
 def _drawn(*, tables: int = 8, rows: int = 50, width: int = 8, other: int = 8) -> Drawing:

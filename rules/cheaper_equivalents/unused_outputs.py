@@ -28,44 +28,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import (
-    Drawing,
-    Events,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    LossLabels,
-    Price,
-    RankRecord,
-    Unread,
-    backward_of,
-    constant,
-    dataclass,
-    dims_of,
-    sizes,
-)
+from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, RankRecord, Unread, constant
 
 from ..shared._words import percent
-from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._equivalent import Equivalent, worth
 from ._examples import node, observed, op, two_steps
+from ._unread_rows import PRODUCTS, unread_work
 
 CONFIRMED = "measured pair on a CPU: a protein language model that scores all positions against masked ones only"
 
-Shares = npt.NDArray[np.float64]
-_LOSS = "aten::cross_entropy_loss"
 # Layers whose line is asked for, the longest first; where these have none, neither have others.
 _TRIED = 8
-# A normalisation or an activation before the rows are taken costs about as much as taking them.
-_PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm")
-# A result of which more is read is not worth another indexing; as capture judges it.
-_MOST_READ = 0.5
 # Least share of the work beyond calls that goes with rows which are not read.
 _AT_LEAST = constant("share.unread_rows").value
-
-
 _HOW = (
     "low: half of that work, without the fixed cost of a call: weights are read and written for any number of rows; "
     "high: it shrinks with the rows"
@@ -81,7 +57,7 @@ def check(
     min_share: float = 0.03,  # an indexing to move: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
     events = price.ops.events
-    work = _unread(events, unread, record.loss_labels if record else [])
+    work = unread_work(events, unread, record.loss_labels if record else [])
     if not len(work.rows):
         return
     parts, call_us = [], price.added.recorded_calls_us("op_calls.single")
@@ -90,7 +66,7 @@ def check(
         took_us = events.dur_ns[rows] / 1e3
         beyond = 1.0 if price.on_device else float((took_us - call_us).clip(0).sum() / took_us.sum())
         parts.append((rows, _AT_LEAST * share * beyond, share))
-    products = work.ops[events.exactly(*_PRODUCTS)[work.ops]]
+    products = work.ops[events.exactly(*PRODUCTS)[work.ops]]
     one = Equivalent(
         parts=tuple(parts),
         how=_HOW,
@@ -120,62 +96,6 @@ _IGNORED = Fix(
     "scores = head(x)\nloss = cross_entropy(scores.flatten(0, 1), labels.flatten(), ignore_index=-100)",
     "kept = labels != -100\nloss = cross_entropy(head(x[kept]), labels[kept])",
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
-    """Rows of the trace that work on rows nobody reads.
-
-    ops      the layers;  rows: these, the losses that ignore their rows, and the backward nodes of both
-    unread   for each of `rows` the share of its work that goes
-    read     the largest share of a layer's rows that is read
-    """
-
-    ops: Ints
-    rows: Ints
-    unread: Shares
-    read: float
-    ignored: bool
-
-
-def _unread(events: Events, unread: Unread, labels: list[LossLabels]) -> _Work:
-    """The layers whose rows are read by half or less, with what goes with them."""
-    of_loss = events.exactly(_LOSS)[unread.readers]
-    kept = np.array([_kept(events, row, labels) for row in unread.readers[of_loss].tolist()])
-    read = unread.read.copy()
-    read[of_loss] *= kept
-    chosen = read <= _MOST_READ
-    by_row: dict[int, float] = {}
-    for row, share in zip(unread.ops[chosen].tolist(), read[chosen].tolist(), strict=True):
-        by_row[row] = max(share, by_row.get(row, 0.0))
-    ops = rows_of(*sorted(by_row))
-    # A loss works on the rows that it ignores, too; on those that are taken before it, it does not.
-    for row, share in zip(unread.readers[of_loss].tolist(), kept.tolist(), strict=True):
-        if share <= _MOST_READ:
-            by_row[row] = share
-    for row in list(by_row):
-        for behind in backward_of(events, rows_of(row)).tolist():
-            by_row[behind] = max(by_row[row], by_row.get(behind, 0.0))
-    rows = rows_of(*sorted(by_row))
-    if not events.exactly(*_PRODUCTS)[ops].any():
-        rows = ops = rows[:0]
-    return _Work(
-        ops,
-        rows,
-        np.array([1 - by_row[row] for row in rows.tolist()]),
-        max((by_row[row] for row in ops.tolist()), default=1.0),
-        bool(len(kept) and kept.min() <= _MOST_READ),
-    )
-
-
-def _kept(events: Events, row: int, labels: list[LossLabels]) -> float:
-    """The largest share of labels that a loss of this form was seen to count; all of them where none was seen."""
-    dims = dims_of(events, row)
-    scores, count = sizes(dims, 0), int(np.prod(sizes(dims, 1)))
-    classes = scores[1] if len(scores) > 1 else 0
-    alike = [one for one in labels if one.classes == classes and one.labels]
-    same = [one for one in alike if one.labels == count] or alike
-    return max((1 - one.ignored / one.labels for one in same), default=1.0)
 
 
 _SCORES, _LABELS = [64, 4000], [64]
