@@ -23,41 +23,17 @@ order, so results differ in the last digits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from advisor.api import (
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    JudgedSteps,
-    Lines,
-    Price,
-    SparseProduct,
-    StepOps,
-    constant,
-    dims_of,
-    sizes,
-)
+from advisor.api import Drawing, Example, Finding, Fix, JudgedSteps, Lines, Price
 
 from ..shared._words import percent, plural
 from ._equivalent import Equivalent, rows_of, whole, worth
-from ._examples import op, two_steps
+from ._examples import node, op, two_steps
+from ._sparse_rows import sparse_rows, sparse_us
 
 CONFIRMED = "measured pair on a CPU: a graph network on a dense adjacency matrix against a sparse one"
-
-_NODE = "autograd::engine::evaluate_function"
-# Sparse products with what is around them, against the products alone.
-_AROUND = constant("share.sparse_around").value
-
-# Row of a product, and whether it stands in the backward pass, where the matrix is turned.
-_Row = tuple[int, SparseProduct, bool]
-# The shapes of what is multiplied.
-_Factors = tuple[tuple[int, ...], tuple[int, ...]]
 
 _HOW = (
     "these multiplications minus the same ones with the sparse matrix, as timed in this run; low: with half as much "
@@ -79,14 +55,14 @@ def check(
     *,
     min_share: float = 0.05,  # the matrix needs another format and other calls, which less does not justify
 ) -> Iterator[Finding]:
-    found = list(_rows(price.ops, judged.sparse_products))
+    found = list(sparse_rows(price.ops, judged.sparse_products))
     if not found:
         return
     rows, forward = [row for row, _, _ in found], [row for row, _, backward in found if not backward]
     one = Equivalent(
         parts=whole(rows_of(*rows)),
         how=_HOW,
-        instead_us=_sparse_us(price, found),
+        instead_us=sparse_us(price, found),
         ops="long",
         timed_on_device=False,
         evicts_bytes=math.inf,
@@ -104,41 +80,13 @@ def check(
         )
 
 
-def _rows(recorded: StepOps, known: Sequence[SparseProduct]) -> Iterator[_Row]:
-    """The products with such a matrix within the steps, innermost ops."""
-    if not known:
-        return
-    events = recorded.events
-    backward = recorded.nesting.ancestor(events.named(_NODE)) >= 0
-    rows = np.flatnonzero(events.exactly("aten::mm", "aten::addmm") & recorded.links.inside)
-    forward: dict[_Factors, SparseProduct] = {((one.rows, one.columns), (one.columns, one.width)): one for one in known}
-    turned: dict[_Factors, SparseProduct] = {((one.columns, one.rows), (one.rows, one.width)): one for one in known}
-    for row in rows.tolist():
-        dims = dims_of(events, row)
-        first = 1 if events.text(row) == "aten::addmm" else 0
-        factors = (sizes(dims, first), sizes(dims, first + 1))
-        one = (turned if backward[row] else forward).get(factors)
-        if one is not None:
-            yield row, one, bool(backward[row])
-
-
-def _sparse_us(price: Price, found: list[_Row]) -> tuple[float, float] | None:
-    """(least, most) that the sparse products take per step; None where one of them was not timed, or on a device."""
-    each = [one.sparse_backward_us if backward else one.sparse_us for _, one, backward in found]
-    known = [us for us in each if us is not None]
-    if price.on_device or len(known) < len(each):
-        return None
-    sparse_us = sum(known) / price.ops.steps.count
-    return sparse_us, _AROUND * sparse_us
-
-
 def _drawn(columns: int = 2700) -> Drawing:
     """Layers (F), the product (A), its node (N) with the product for the gradient (M), and more (B)."""
     return two_steps(
         "[F   ][A           ][N             ][B   ]",
         "                     [M           ]",
-        A=op("mm", [2700, columns], [columns, 32]),
-        N=Ev(f"{_NODE}: MmBackward0"),
+        A=op("mm", [2700, columns], [columns, 32], number=5),
+        N=node(5, "MmBackward0"),
         M=op("mm", [columns, 2700], [2700, 32]),
     )
 

@@ -22,7 +22,6 @@ are not defined for rows that do not occur. `DistributedDataParallel` reduces sp
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -43,8 +42,6 @@ _LEAST = dict.fromkeys(("SGD", "Adagrad"), constant("share.sparse_gradients").va
 # to 256 wide, with 32 to 4,096 of their rows looked up.
 _CALL_US = {"SGD": constant("sparse.sgd_call_us").range, "Adagrad": constant("sparse.adagrad_call_us").range}
 _NUMBER_NS = {"SGD": constant("sparse.sgd_number_ns").range, "Adagrad": constant("sparse.adagrad_number_ns").range}
-# Numbers of four bytes that fill the cache of a core.
-_CACHED = constant("memory.cached_numbers").value
 _MEASURED = "low: the least that sparse gradients saved in measurements; high: all work on the whole table"
 # Where the work that comes instead is known, all of the present work goes.
 _KNOWN = (
@@ -92,7 +89,7 @@ def _equivalent(price: Price, table: Table, numbers: int, width: int, names: lis
         claims=("backward", "optimizer"),
         instead_us=_instead_us(table, width, names, price.ops.steps.count) if known else (0.0, 0.0),
         ops="replayed",
-        evicts_bytes=math.inf if known and numbers >= _CACHED else 0.0,
+        evicts_bytes=4 * numbers if known else 0,
         also_us=sum(max(us, 0.0) for us in rest) if known else 0.0,
         shown=rows_of(*table.calls),
         at_most="medium" if _needs_other_optimizer(names) else "high",
