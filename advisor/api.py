@@ -144,7 +144,7 @@ from advisor.ranks.ranks import Ranks, Waiting
 from advisor.replay import edits
 from advisor.report.report_file import encode as encode_report
 from advisor.trace.events import Category, Events, Trace
-from advisor.trace.intervals import Intervals, intersect, overlap_of_each, starts_in, subtract, total, union
+from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
 from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 
 __all__ = [
@@ -316,7 +316,6 @@ __all__ = [
     "live_ops",
     "lookup",
     "nodes_of",
-    "overlap_of_each",
     "refill_us",
     "replayed_or",
     "shapes",

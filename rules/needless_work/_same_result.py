@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
+    Category,
     Intervals,
     Lines,
     Price,
@@ -24,7 +25,6 @@ from advisor.api import (
     backward_passes,
     dataclass,
     edits,
-    overlap_of_each,
     subtract,
     total,
     union,
@@ -35,6 +35,7 @@ from ._recorded_by import RecordedBy
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Range = tuple[float, float]
 # Ops that only look at a tensor anew: of no use without the ones around them.
 _VIEWS = frozenset(
     "aten::" + name
@@ -61,7 +62,7 @@ class Reuse:
     passes    backward passes per step that need not run at all
     where     the user's lines that ran them, by time
     saving    what the step saves without all that, from the parts of the step in `claims`
-    typical   the share of the median step that all that takes, by that of all steps; at most 1
+    undisturbed   (low, high) share of the ops' time that it takes in a step that nothing interrupts
     """
 
     rows: Ints
@@ -73,13 +74,14 @@ class Reuse:
     where: tuple[Source, ...]
     saving: Saving
     claims: tuple[str, ...]
-    typical: float
+    undisturbed: Range
 
     def is_material(self, price: Price, min_share: float, sure: float = 0.0) -> bool:
-        """Whether it is worth a change; on a CPU in the median step, too. sure: how much of `min_share` is certain."""
-        least_us = min_share * price.scale.step_us
-        typical = 1.0 if price.on_device else self.typical
-        return typical * self.saving.high_us >= least_us and typical * self.saving.low_us >= sure * least_us
+        """Whether it is worth a change, on a CPU in an undisturbed step, too. sure: what of `min_share` is certain."""
+        step_us, saving = price.scale.step_us, self.saving
+        ends = [(saving.low_us / step_us, saving.high_us / step_us)]
+        ends += [] if price.on_device else [self.undisturbed]
+        return all(high >= min_share and low >= sure * min_share for low, high in ends)
 
 
 def reuse(price: Price, reused: Reused, lines: Lines | None, rows: Ints, firsts: Ints) -> Reuse:
@@ -108,7 +110,7 @@ def reuse(price: Price, reused: Reused, lines: Lines | None, rows: Ints, firsts:
         where=_where(trace, lines, fills if len(fills) else rows),
         saving=_saving(price, np.union1d(rows, nodes), sure, wide, claims),
         claims=claims,
-        typical=_typical(steps, wide),
+        undisturbed=_undisturbed(price, reused.ops, np.union1d(rows, nodes)),
     )
 
 
@@ -201,15 +203,42 @@ def _both(one: Intervals, other: Intervals) -> Intervals:
     return union(both[:, 0], both[:, 1])
 
 
-def _typical(steps: Steps, spans: Intervals) -> float:
-    """The share of the median step that is in these spans, by that of all steps; of those that have any, at most 1.
+def _undisturbed(price: Price, ops: Ints, rows: Ints) -> Range:
+    """(low, high) share of the ops' time that these rows take where nothing interrupts them.
 
-    Ops of a few µs are most of a step in which another process had the core meanwhile, and next to nothing of others.
+    Where another process takes the core, an op of a few µs lasts as long as a hundred others: each place of the step
+    counts as where it was shortest, in the steps whose numbers of ops and rows are the most frequent ones, of those
+    that have any. low: what is recorded in the rows took as long to record as it takes at most; high: nothing.
     """
-    took = overlap_of_each(steps.spans[:, 0], steps.spans[:, 1], spans)
-    long = (steps.spans[:, 1] - steps.spans[:, 0])[took > 0]
-    took = took[took > 0]
-    return min(float(np.median(took / long) * long.sum() / took.sum()), 1.0) if len(took) else 1.0
+    recorded, numbers = price.ops, _numbers(price.ops, rows)
+    kind = np.unique([_numbers(recorded, ops), numbers], axis=1, return_inverse=True)[1].reshape(-1)
+    if not numbers.any():
+        return 0.0, 0.0
+    alike = np.flatnonzero(kind == np.bincount(kind[numbers > 0]).argmax())
+    ends = []
+    for row_us in (price.undilated.most_row_us, 0.0):
+        every_us, mine_us = (_shortest_us(recorded, one, alike, row_us) for one in (ops, rows))
+        ends.append(float((numbers > 0).mean()) * min(mine_us / every_us, 1.0) if every_us else 0.0)
+    return ends[0], ends[1]
+
+
+def _numbers(recorded: StepOps, rows: Ints) -> Ints:
+    """How many of the rows each step has."""
+    step = recorded.steps.step_of(recorded.events.start_ns[rows])
+    found: Ints = np.bincount(step[step >= 0], minlength=recorded.steps.count)
+    return found
+
+
+def _shortest_us(recorded: StepOps, rows: Ints, steps: Ints, row_us: float) -> float:
+    """The sum of what the rows take where they are shortest. steps: those that count, of which all have as many rows.
+
+    row_us: what it took to record each op in them, which is left out.
+    """
+    events = recorded.events
+    starts = np.sort(events.start_ns[events.of(Category.CPU_OP) & (events.thread == recorded.steps.main_thread)])
+    chosen = np.sort(rows[np.isin(recorded.steps.step_of(events.start_ns[rows]), steps)]).reshape(len(steps), -1)
+    inside = np.searchsorted(starts, events.end_ns[chosen]) - np.searchsorted(starts, events.start_ns[chosen])
+    return float(np.maximum(events.dur_ns[chosen] / 1e3 - inside * row_us, 0.0).min(axis=0, initial=np.inf).sum())
 
 
 def _where(trace: Trace, lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
