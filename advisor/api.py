@@ -17,6 +17,7 @@ from advisor.analyses.base.recorded_facts import LoaderFacts, OptimizerFacts
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.base.training import Training
 from advisor.analyses.communication.communication import Communication, is_communication
 from advisor.analyses.communication.exchanges import Exchanges
 from advisor.analyses.communication.library import Library
@@ -285,6 +286,7 @@ __all__ = [
     "Timeline",
     "Times",
     "Trace",
+    "Training",
     "Undilated",
     "Unfollowed",
     "UnfollowedForwards",

@@ -17,7 +17,7 @@ Severity = Literal["high", "medium", "low"]
 Status = Literal["found", "clear", "skipped", "error"]
 Basis = Literal["replayed", "measured", "modelled", "assumed"]
 Risk = Literal["exact", "numerics", "semantics"]
-StepSource = Literal["user", "loader", "optimizer", "backward", "window"]
+StepSource = Literal["user", "loader", "optimizer", "backward", "repetition", "window"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ SOURCES: dict[str, str] = {
     "loader": "the DataLoader's batches",
     "optimizer": "optimizer steps",
     "backward": "backward passes: no DataLoader and no optimizer was seen",
+    "repetition": "the sequence of operators that the loop repeats: nothing in the trace marks them",
     "window": "no steps were found: the whole recording counts as one",
 }
 

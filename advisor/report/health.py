@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.base.training import Training
 from advisor.analyses.costs.replay import Replay
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.constants import constant
 from advisor.model import Health
-from advisor.trace.events import Trace
+from advisor.trace.events import Category, Trace
 
 # How many times longer the profiler alone makes steps of many ops.
 _DISTURBED = constant("profiler.most_times").value
@@ -28,6 +29,15 @@ def of_rank(
     if steps.source == "window":
         text = "no step boundaries were found; all figures describe the whole recorded window as one step"
         said.append(Health("steps", "note", text))
+    if steps.source == "repetition":
+        text = f"nothing marks steps in this trace; {steps.count} repetitions of the same ops are taken for steps"
+        said.append(Health("steps", "note", text))
+    if record is None and not Training.compute(trace).seen and trace.events.of(Category.CPU_OP).any():
+        text = (
+            "no backward pass and no optimizer step was recorded: this is inference, or a part of a training step; "
+            "rules that speak of training say nothing"
+        )
+        said.append(Health("forward-only", "note", text))
     if steps.cut_off:
         text = "the last step has no ops, as the recording ended when it began; it is not counted"
         said.append(Health("last-step", "note", text))

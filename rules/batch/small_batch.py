@@ -40,6 +40,7 @@ from advisor.api import (
     RankRecord,
     Saving,
     Scale,
+    Training,
     draw,
 )
 
@@ -65,6 +66,8 @@ def check(
     batch = split.batch_size
     if added_up is None or (breakdown.on_device is False and batch > most_batch):
         return
+    if record is None and not Training.compute(price.ops.trace).seen:
+        raise Missing("no backward pass and no optimizer step was recorded: what a batch is for is not known")
     if breakdown.on_device and price.replay is not None and not price.replay.trusted:
         raise Missing("replaying the unchanged step misses its time by more than 5 %, so its fixed cost is not known")
     facts = record.loaders[0] if record and record.loaders else None

@@ -44,6 +44,11 @@ class Cadence:
         lengths = self.lengths_ns
         return float(lengths[1:].mean() if len(lengths) > 1 else lengths[0])
 
+    def is_behind(self, of_host: Intervals, host_ns: float) -> bool:
+        """Whether the device takes longer for a step than the host (host_ns), and lags behind when its rows end."""
+        late = float(self.ends_ns[-1] - of_host[-1, 1])
+        return self.step_ns > (1 + NOTABLE) * host_ns and late > NOTABLE * host_ns
+
     def window(self, of_host: Intervals, busy: Intervals) -> Intervals:
         """The window that shows what the device does in a step.
 

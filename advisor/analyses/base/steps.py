@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from advisor.analyses.base.cadence import NOTABLE, Cadence, cadence
 from advisor.analyses.base.launched import Launched
+from advisor.analyses.base.repetition import repeated_steps
 from advisor.analyses.base.startup import Startup
 from advisor.analyses.base.step_rows import StepRows, marked_by_closures, marked_by_optimizer, marked_by_profiler
 from advisor.capture.record import RankRecord, StepTimes
@@ -31,10 +32,13 @@ class Steps:
                  show what it does in a step (`Cadence.window`); then the time of the work that the steps launched
     step_us      mean time of a step, µs: what the breakdown's µs sum to. The larger of the host's, |recorded| / n, and
                  the device's, the mean distance between the ends of the last work that consecutive steps launched; the
-                 latter where it is larger by a twentieth
+                 latter where the host is ahead
     host_us, device_us   these two; device_us None where steps launch no work, or in a single step
-    source       what marked the steps: user | loader | optimizer | window; in a window without marks, optimizer steps
-                 that compute the loss in a closure are steps, and in a trace that capture did not record all of them
+    is_ahead     the host issues steps faster than the device completes them: device_us is larger by a twentieth, and
+                 when the rows end so much of a step or more is left to do
+    source       what marked the steps: user | loader | optimizer | repetition | window; in a window without marks,
+                 optimizer steps that compute the loss in a closure are steps, and in a trace that capture did not
+                 record all of them, else what the loop's thread repeats
     count        number of steps, at least 1
     eval_count   segments without a backward that capture saw; in no training figure
     cut_off      whether a last `ProfilerStep` row without an op or call in it was left out: it ended as it began
@@ -56,6 +60,7 @@ class Steps:
     profiled_us: tuple[float, ...]
     host_us: float = 0.0
     device_us: float | None = None
+    is_ahead: bool = False
     cut_off: bool = False
     startup: Startup = field(default_factory=Startup)
     starts_ns: Ints | None = field(default=None, repr=False)
@@ -65,11 +70,6 @@ class Steps:
     def window_ns(self) -> int:
         """|W| in ns."""
         return total(self.window)
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether the host issues steps faster than the device completes them, by a twentieth or more."""
-        return self.device_us is not None and self.device_us > (1 + NOTABLE) * self.host_us
 
     @property
     def median_index(self) -> int:
@@ -129,7 +129,13 @@ class Steps:
             # Capture marks all steps but these; of a trace that it did not record all optimizer steps count.
             marks = marked_by_closures(trace.events) or (None if record else marked_by_optimizer(trace.events))
         if marks is None:
-            marks = StepRows(_whole(trace), ("window",), "window", _busiest_thread(trace))
+            thread = _busiest_thread(trace)
+            spans = None if record or launched is None else repeated_steps(trace, thread)
+            if spans is None:
+                marks = StepRows(_whole(trace), ("window",), "window", thread)
+            else:
+                labels = tuple(f"repetition {number}" for number in range(1, len(spans) + 1))
+                marks = StepRows(spans, labels, "repetition", thread)
         return _measured(trace, marks, launched, record is not None, recorded.eval_count)
 
 
@@ -163,9 +169,9 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, captured
         startup=startup,
         starts_ns=trace.events.start_ns,
     )
-    if pace is None or not steps.is_ahead:
+    if pace is None or device_us is None or not pace.is_behind(recorded, host_us * 1e3):
         return steps
-    return replace(steps, step_us=float(device_us or 0.0), profiled_us=tuple((pace.lengths_ns / 1e3).tolist()))
+    return replace(steps, is_ahead=True, step_us=device_us, profiled_us=tuple((pace.lengths_ns / 1e3).tolist()))
 
 
 def _pace(trace: Trace, launched: Launched, spans: Intervals) -> Cadence | None:

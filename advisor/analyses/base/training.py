@@ -1,0 +1,37 @@
+"""Whether a trace shows training, or forward passes alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.trace.events import Category, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a trace shows of training, anywhere in it.
+
+    backward   a row of a backward pass
+    optimizer  a row of an optimizer step
+
+    Without both it is inference, or a part of a training step whose other parts lie outside of the recording: nobody
+    knows whether a backward pass follows.
+    """
+
+    backward: bool
+    optimizer: bool
+
+    @property
+    def seen(self) -> bool:
+        """Whether anything of it is in the trace."""
+        return self.backward or self.optimizer
+
+    @classmethod
+    def compute(cls, trace: Trace) -> Training:
+        """What this trace shows."""
+        events = trace.events
+        host = events.of(Category.CPU_OP, Category.ANNOTATION)
+        return cls(
+            backward=bool((host & events.named("autograd::engine", "backward")).any()),
+            optimizer=bool((host & events.named("Optimizer.step#")).any()),
+        )

@@ -1,0 +1,110 @@
+"""Steps that nothing marks, found by what a loop repeats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.analyses.base.repetition import repeated_steps
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.base.training import Training
+from advisor.computed import Computed
+from advisor.trace.read.load import load, read_bytes
+
+TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+REAL = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces beside the checkout ({TRACES.name}/)")
+NODE = "autograd::engine::evaluate_function: AddmmBackward0"
+
+
+def rows_of(names: list[str]) -> list[dict[str, Any]]:
+    """Ops one after the other, 10 µs each, 5 µs apart."""
+    return [
+        {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 15 * at, "dur": 10, "args": {}}
+        for at, name in enumerate(names)
+    ]
+
+
+def steps_of(names: list[str]) -> Steps:
+    return Computed(trace=read_bytes(json.dumps({"traceEvents": rows_of(names)}).encode(), "made")).get(Steps)
+
+
+def test_a_loop_of_forward_and_backward() -> None:
+    steps = steps_of(["aten::randn"] + ["aten::linear", "aten::relu", "aten::linear", "aten::sum", NODE, NODE] * 5)
+    assert (steps.source, steps.count) == ("repetition", 5)
+    assert steps.spans[:, 0].tolist() == [15_000 * (1 + 6 * n) for n in range(5)]
+    assert steps.labels[0] == "repetition 1"
+
+
+def test_what_an_iteration_has_more_is_part_of_the_window() -> None:
+    """The first iteration is another: it belongs to what lies before the steps."""
+    loop = ["aten::linear", "aten::relu", "aten::linear", "aten::sum", NODE]
+    steps = steps_of(["aten::linear", "aten::empty", "aten::linear", "aten::sum", "aten::empty", NODE, *loop * 40])
+    assert (steps.count, steps.source) == (40, "repetition")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(["aten::linear", "aten::relu"] * 12, id="layers of one forward pass: nothing marks an iteration"),
+        pytest.param(
+            ["aten::linear"] * 9 + [NODE, NODE.replace("Addmm", "Relu")] * 9, id="layers of one backward pass"
+        ),
+        pytest.param(["aten::linear", "aten::relu", NODE] * 2, id="two are no repetition"),
+        pytest.param(
+            ["aten::mm", NODE, "aten::relu", "aten::sum", NODE, "aten::add", "aten::mm", NODE], id="no rhythm"
+        ),
+    ],
+)
+def test_what_is_no_loop(names: list[str]) -> None:
+    assert steps_of(names).source == "window"
+
+
+@REAL
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resnet50_workers0_v100",
+        "transformer_ddp_fp32_v100_rank1of2",
+        "resnet_fp32_v100_ns",
+        "resnet_checkpointing_ddp_mi300_rank0of8",
+        "cpu_only_rank34",
+        "pairs/tinylm-batch-4-to-32-rtx3060/before",
+        "pairs/resnet50-workers-0-to-4-2021/before",
+    ],
+)
+def test_repetitions_are_the_steps_that_the_profiler_marked(name: str) -> None:
+    trace = load(path_of(name))
+    steps = Computed(trace=trace).get(Steps)
+    found = repeated_steps(trace, steps.main_thread)
+    assert found is not None
+    assert len(found) == steps.count
+    # They may begin with another op of the step, but each is as long.
+    assert np.median(np.diff(found[:, 0])) == pytest.approx(np.median(np.diff(steps.spans[:, 0])), rel=0.03)
+
+
+@REAL
+@pytest.mark.parametrize(
+    ("name", "trains"),
+    [
+        ("mtia_inference_rank0", None),
+        ("timesformer_inference_h100", False),
+        ("qwen_generation_h100", False),
+        ("pairs/segment-anything-fast-a100/before", False),
+        ("pairs/particle-transformer-batch-16-to-128-a100/after", False),
+        ("pairs/bert-h100-to-mi300x/before", False),
+    ],
+)
+def test_one_pass_is_no_loop_and_no_training(name: str, trains: bool | None) -> None:
+    trace = load(path_of(name))
+    assert repeated_steps(trace, Computed(trace=trace).get(Steps).main_thread) is None
+    if trains is not None:
+        assert Training.compute(trace).seen is trains
+
+
+def path_of(name: str) -> Path:
+    [path] = (TRACES / name).parent.glob(f"{Path(name).name}*.json.gz")
+    return path
