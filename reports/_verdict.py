@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.api import BreakdownItem, Report, Times, dataclass, significant
@@ -226,11 +227,27 @@ def _cpu_verdict(report: Report) -> str:
     return f"On the CPU, the {noun(report)} goes mostly to {_words.listed(words)}."
 
 
+def _pace(report: Report) -> Iterator[str]:
+    """Both times of a step where the host does not wait for the device."""
+    for item in report.health:
+        if item.id == "host-ahead" and report.steps.host_us and report.steps.device_us:
+            host, device = _words.time(report.steps.host_us), _words.time(report.steps.device_us)
+            yield f"The host issues a step every {host}, the GPU completes one every {device}: the latter counts."
+            return
+
+
 def _caveats(report: Report) -> tuple[str, ...]:
     said = []
     busy = report.metrics.get("device_busy_share")
     if busy is not None and busy.status == "not_measured" and busy.why:
         said.append(f"The device was not measured ({busy.why.rstrip('.')}).")
+    if report.steps.steady and report.steps.startup_us:
+        first = report.steps.startup_count
+        which = (
+            f"the first {_words.plural(first, 'step')}" if first > 1 else "the first step" if first else "before them"
+        )
+        said.append(f"{_words.time(report.steps.startup_us)} of start-up are in no figure ({which}).")
+    said.extend(_pace(report))
     if not report.steps.steady:
         said.append("Only start-up was recorded: no saving is promised, and no share describes the training.")
     elif report.replay is not None and report.replay.low_confidence:

@@ -16,6 +16,10 @@ from advisor.trace.events import Category, Trace
 
 # How many times longer the profiler alone makes steps of many ops.
 _DISTURBED = constant("profiler.most_times").value
+# From here on what the profiler added is stated.
+_STATED = 1.2
+# What recording a row takes at most.
+_MOST_ROW_US = constant("profiler.most_row_us").value
 # Nine of ten scripts on a machine that did nothing else waited less than a twentieth of a step for a core; beside two
 # workers on two cores a quarter to a third, beside other work half of it and more.
 _BUSY = 0.2
@@ -48,20 +52,37 @@ def of_rank(
     if record is None:
         text = "step times are the profiler's own (a bare trace); `advisor run` also times steps without the profiler"
         said.append(Health("unprofiled", "note", text))
-    # Mean by mean: in a script whose steps differ the median is below both.
-    times = scale.profiled.mean / scale.unprofiled.mean if scale.profiled.mean and scale.unprofiled.mean else 1.0
-    if times > _DISTURBED:
-        text = (
-            f"the profiled steps took {times:.1f} times as long as those without the profiler: "
-            "shares describe the profiled steps; run again on an idle machine"
-        )
-        said.append(Health("dilation", "warning", text))
+    said.extend(_dilation(trace, steps, scale, device))
     said.extend(_waits(record))
     if replay is not None and replay.notes:
         text = f"replayed savings assume dependencies that this trace does not record: {'; '.join(replay.notes)}"
         said.append(Health("replay", "note", text))
     said.extend(Health("capture", "note", note) for note in (record.notes if record else ()))
     return tuple(said)
+
+
+def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device) -> Iterator[Health]:
+    """What the profiler added to a step, and whether the rows that it recorded explain it."""
+    # Mean by mean: in a script whose steps differ the median is below both.
+    profiled_us, plain_us = scale.profiled.mean, scale.unprofiled.mean
+    if not profiled_us or not plain_us or profiled_us < _STATED * plain_us:
+        return
+    inside = steps.step_of(trace.events.start_ns) >= 0
+    rows = float((inside & trace.events.of(Category.CPU_OP, Category.RUNTIME, Category.ANNOTATION)).sum()) / steps.count
+    times, row_us = profiled_us / plain_us, (profiled_us - plain_us) / max(rows, 1.0)
+    said = f"the profiler made a step {times:.1f} times as long"
+    if row_us > _MOST_ROW_US or (times > _DISTURBED and not device.measured):
+        text = (
+            f"{said}, which recording {rows:,.0f} rows on the host does not explain ({row_us:.1f} µs each): shares "
+            "describe the profiled steps, and other work may have run beside them; run again on an idle machine"
+        )
+        yield Health("dilation", "warning", text)
+        return
+    shares = "; kernels and copies take what they took, and only waits for the host are corrected"
+    text = (
+        f"{said}: recording {rows:,.0f} rows on the host took {row_us:.1f} µs each{shares if device.measured else ''}"
+    )
+    yield Health("dilation", "note", text)
 
 
 def _startup(steps: Steps) -> Iterator[Health]:

@@ -69,7 +69,7 @@ def check(
 ) -> Iterator[Finding]:
     breakdown, step_us = price.breakdown, steps.step_us
     host_us = breakdown.us("idle_host")
-    busy_us = steps.of_window_us(busy.busy_ns)
+    busy_us = busy.share * steps.step_us
     named_us = 0.0
     for group in idle.top("idle_host", _PLACES):
         if (group.where or group.host not in _NAMELESS) and group.us >= min_share * step_us:

@@ -77,7 +77,7 @@ def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Savi
     """The step without these waits: replayed, else bounded."""
     steps = price.ops.steps
     # Without the sync the host needs at least the time it now spends outside it, the device at least its busy time.
-    others_us = max(steps.step_us - site.us, steps.of_window_us(busy.busy_ns))
+    others_us = max(steps.step_us - site.us, busy.share * steps.step_us)
     low_us = min(cost_us, max(0.0, steps.step_us - others_us))
     how = "low: the rest of the host's work becomes the limit; high: the step without these waits"
     without = edits.unsync(np.array(site.rows, int))

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from advisor.api import Device, RankRecord, Scale, Steps, StepTimes, Trace
+from advisor.api import Breakdown, Device, GpuBusy, GpuIdle, RankRecord, Scale, Steps, StepTimes, Trace
 from advisor.capture.record import Vitals
 from advisor.computed import Computed
+from advisor.model import Health
 from advisor.report.health import of_rank
 from advisor.trace.read.load import read_bytes
 
@@ -51,3 +52,54 @@ def test_step_times_of_a_busy_machine_are_called_so(queued_us: float | None, sha
     vitals = Vitals(timed_steps=10, timed_us=1000.0, loop_queued_us=queued_us)
     said = _said([100.0] * 5, RankRecord(steps=StepTimes(unprofiled_us=[100.0] * 10), vitals=vitals))
     assert share is None if "busy-cores" not in said else share is not None and share in said["busy-cores"]
+
+
+def _on_gpu(rows_per_step: int, profiled_us: float, plain_us: float, kernels_us: float) -> Computed:
+    """Steps of one kernel each; the host's rows fill the rest."""
+    rows = []
+    for number in range(4):
+        begin = number * profiled_us
+        rows.append(_row(f"ProfilerStep#{number}", "user_annotation", begin, profiled_us))
+        for at in range(rows_per_step - 2):
+            rows.append(_row("aten::empty", "cpu_op", begin + 10 + 0.1 * at, 0.05))
+        rows.append(_row("cudaLaunchKernel", "cuda_runtime", begin + 2, 5, correlation=number + 1))
+        rows.append(_row("gemm", "kernel", begin + 10, kernels_us, tid=7, device=0, stream=7, correlation=number + 1))
+    trace = read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")
+    return Computed(trace=trace, record=RankRecord(steps=StepTimes(unprofiled_us=[plain_us] * 20)))
+
+
+def _row(name: str, cat: str, start: float, dur: float, tid: int = 1, **args: object) -> dict[str, object]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": start, "dur": dur, "args": args}
+
+
+def _of(known: Computed) -> dict[str, Health]:
+    parts = (known.get(Steps), known.get(Scale), known.get(Device))
+    return {one.id: one for one in of_rank(known.get(Trace), known.get(RankRecord), *parts, None)}
+
+
+def test_what_the_profiler_added_is_stated_with_its_cause() -> None:
+    said = _of(_on_gpu(200, 1088, 640, 622))["dilation"]
+    assert said.status == "note"
+    assert "1.7 times as long: recording 200 rows on the host took 2.2 µs each" in said.message
+    assert "machine" not in said.message
+    assert "dilation" not in _of(_on_gpu(200, 700, 640, 622))
+
+
+def test_what_rows_do_not_explain_is_a_warning() -> None:
+    said = _of(_on_gpu(20, 1088, 640, 622))["dilation"]
+    assert said.status == "warning"
+    assert "20 rows on the host does not explain (22.4 µs each)" in said.message
+
+
+def test_a_step_that_the_device_limits_is_so_whatever_the_profiler_added() -> None:
+    """622 µs of kernels in an un-profiled step of 640 µs, recorded in one of 1,088."""
+    known = _on_gpu(200, 1088, 640, 622)
+    assert known.get(GpuBusy).share == pytest.approx(622 / 640)
+    breakdown = known.get(Breakdown)
+    assert breakdown.share("compute") == pytest.approx(622 / 640)
+    assert sum(item.share for item in breakdown.items) == pytest.approx(1)
+    idle = [item for item in breakdown.items if item.id.startswith("idle_")]
+    assert sum(item.share for item in idle) == pytest.approx(18 / 640)
+    assert sum(known.get(GpuIdle).by_cause_us.values()) == pytest.approx(sum(item.us for item in idle))
+    # On the scale of the step time it is the kernels' own time.
+    assert known.get(Scale).scaled(breakdown.us("compute")) == pytest.approx(622)

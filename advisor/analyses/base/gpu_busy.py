@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.device import Device
+from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.computed import Missing
 from advisor.trace.events import Category, Mask, Trace
@@ -18,7 +19,10 @@ class GpuBusy:
 
     busy       union of all device work in W
     busy_ns    its length
-    share      busy_ns / |W|: the share of time with at least one kernel, copy or memset running
+    share      the share of time with at least one kernel, copy or memset running: busy_ns / |W|, and where the step is
+               known without the profiler, of that: the profiler slows the host, and no work of the device
+    longer     share / (busy_ns / |W|): by that the shares of work in W are larger without the profiler; at least 1
+    rest       (1 - share) / (1 - busy_ns / |W|): and those of idle time smaller
     computing  union of the kernels that are no communication, in W
     talking    union of the communication kernels, in W
     copy       union of the memory copies, in W
@@ -28,13 +32,15 @@ class GpuBusy:
     busy: Intervals
     busy_ns: int
     share: float
+    longer: float
+    rest: float
     computing: Intervals
     talking: Intervals
     copy: Intervals
     memset: Intervals
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, device: Device) -> GpuBusy:
+    def compute(cls, trace: Trace, steps: Steps, device: Device, scale: Scale) -> GpuBusy:
         """Busy time. Raises Missing with the device's why where the trace holds no device work."""
         if not device.measured:
             raise Missing(device.why)
@@ -46,10 +52,14 @@ class GpuBusy:
             return intersect(events.covered(rows), steps.window)
 
         busy = intersect(trace.busy, steps.window)
+        recorded = total(busy) / steps.window_ns
+        share = min(recorded * scale.stretched, 1.0)
         return cls(
             busy=busy,
             busy_ns=total(busy),
-            share=total(busy) / steps.window_ns,
+            share=share,
+            longer=share / recorded if recorded else 1.0,
+            rest=(1 - share) / (1 - recorded) if recorded < 1 else 1.0,
             computing=within(kernels & ~talks),
             talking=within(talks),
             copy=within(events.of(Category.MEMCPY)),

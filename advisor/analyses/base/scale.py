@@ -43,6 +43,12 @@ class Scale:
     repeats: float | None = None
     every: int | None = None
 
+    @property
+    def stretched(self) -> float:
+        """How many times longer the profiled step is than the un-profiled one; 1 where that is not known, or not so."""
+        known = self.unprofiled.median is not None or self.unprofiled.mean is not None
+        return max(1 / self.factor, 1.0) if known and self.factor > 0 else 1.0
+
     def scaled(self, profiled_us: float) -> float:
         """Profiled µs per step on the scale of step_us, within [0, step_us]."""
         return min(max(profiled_us * self.factor, 0.0), self.step_us)

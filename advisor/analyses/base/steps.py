@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from advisor.analyses.base.cadence import NOTABLE, Cadence, cadence
+from advisor.analyses.base.cadence import Cadence, cadence
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.repetition import repeated_steps
 from advisor.analyses.base.startup import Startup

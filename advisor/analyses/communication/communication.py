@@ -25,7 +25,7 @@ class Communication:
     rows           which events are communication kernels (all of the trace)
     union          union of them in W
     exposed        union minus the union of all other kernels: the device only communicates (late ranks included)
-    share, exposed_share   of |W|
+    share, exposed_share   of |W|, without what the profiler added where that is known (`GpuBusy.share`)
     us, exposed_us         µs per step
     calls          communication kernels per step
     bytes          payload per step, None where the trace does not state message sizes
@@ -54,10 +54,10 @@ class Communication:
             rows=rows,
             union=busy.talking,
             exposed=exposed,
-            share=total(busy.talking) / steps.window_ns,
-            exposed_share=total(exposed) / steps.window_ns,
-            us=steps.of_window_us(total(busy.talking)),
-            exposed_us=steps.of_window_us(total(exposed)),
+            share=total(busy.talking) / steps.window_ns * busy.longer,
+            exposed_share=total(exposed) / steps.window_ns * busy.longer,
+            us=steps.of_window_us(total(busy.talking)) * busy.longer,
+            exposed_us=steps.of_window_us(total(exposed)) * busy.longer,
             calls=float(counted.sum()) / steps.count,
             bytes=payload(events, counted, steps.count),
             largest=by_name(events, counted, steps, busy.busy_ns, n=5),

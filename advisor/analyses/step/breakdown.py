@@ -26,8 +26,10 @@ ON_HOST = ("input", "communication", "forward", "backward", "optimizer", "other_
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breakdown:
-    """W split into parts; at each instant the first part that applies has it. Shares sum to 1, µs to |W| / steps.
+    """W split into parts; at each instant the first part that applies has it. Shares sum to 1, µs to `Steps.step_us`.
 
+    On a device shares are of the step without the profiler where that is known: its work takes as long, its idle time
+    less (`GpuBusy.share`).
     on_device   True: the ids of ON_DEVICE (what the device does, why it idles); False: those of ON_HOST (the loop)
     items       one per id, in that order, zero included
     intervals   id -> Intervals; disjoint, their union is W
@@ -52,11 +54,10 @@ class Breakdown:
             on_device, parts = False, _of_host(phases)
         else:
             on_device, parts = True, _of_device(busy, idle)
-        window_ns = steps.window_ns
-        items = tuple(
-            BreakdownItem(part, steps.of_window_us(total(spans)), total(spans) / window_ns)
-            for part, spans in parts.items()
-        )
+        shares = {part: total(spans) / steps.window_ns for part, spans in parts.items()}
+        if busy is not None and on_device:
+            shares = {p: one * (busy.rest if p.startswith("idle_") else busy.longer) for p, one in shares.items()}
+        items = tuple(BreakdownItem(part, share * steps.step_us, share) for part, share in shares.items())
         return cls(items, on_device, parts)
 
 

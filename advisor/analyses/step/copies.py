@@ -92,8 +92,8 @@ class Copies:
             pageable_us=steps.per_step_us(int(events.dur_ns[pageable].sum())) if tells else None,
             pageable_calls=float(pageable.sum()) / steps.count if tells else None,
             exposed=exposed,
-            exposed_us=steps.of_window_us(total(exposed)),
-            exposed_share=total(exposed) / steps.window_ns,
+            exposed_us=steps.of_window_us(total(exposed)) * busy.longer,
+            exposed_share=total(exposed) / steps.window_ns * busy.longer,
             blocking=_sites(trace, steps, links, nesting, lines, to_device | to_host),
         )
 

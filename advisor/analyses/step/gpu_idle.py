@@ -125,7 +125,7 @@ class GpuIdle:
     by_cause_us   cause -> µs per step (all five keys)
     queued_us     the part of idle_unknown in which the next work was queued already, µs per step: between two kernels
                   the device itself needs a µs or two, which no change of the script gives back
-    share         idle time / |W|: the metric device_idle_share
+    share         idle time / |W|, without what the profiler added: the metric device_idle_share
     """
 
     gaps: Gaps
@@ -167,13 +167,15 @@ class GpuIdle:
         next_work = around.before(idle[:, 1])
         queued = _queued(idle, around.launched_ns(next_work))
         intervals = _causes(trace, steps, idle, queued, drains, activity)
+        # What the profiler added to the host is no idle time of the steps without it.
+        per_step = steps.of_window / busy.rest if busy.rest else float("inf")
         return cls(
             gaps=_gaps(trace, idle, intervals, around.after(idle[:, 0]), next_work, hosts),
             intervals=intervals,
-            by_cause_us={cause: steps.of_window_us(total(intervals[cause])) for cause in CAUSES},
-            queued_us=steps.of_window_us(total(intersect(intervals["idle_unknown"], queued))),
-            share=total(idle) / steps.window_ns,
-            steps_count=steps.of_window,
+            by_cause_us={cause: total(intervals[cause]) / per_step / 1e3 for cause in CAUSES},
+            queued_us=total(intersect(intervals["idle_unknown"], queued)) / per_step / 1e3,
+            share=1 - busy.share,
+            steps_count=per_step,
         )
 
 

@@ -66,6 +66,7 @@ class Syncs:
             drained = drains.begin_ns + drains.waited_ns
             until = np.where(drains.waited_ns > 0, np.minimum(drains.until_ns, steps.window[-1, 1]), drained)
             stalled = overlap_of_each(drained, np.maximum(until, drained), idle.intervals["idle_sync"])
+        idle_steps = idle.steps_count if idle is not None else steps.of_window
         groups: dict[tuple[str, Source | None], list[int]] = {}
         for i, row in enumerate(drains.op):
             groups.setdefault((events.text(row), lines.where_op(int(row))), []).append(i)
@@ -78,8 +79,8 @@ class Syncs:
                     op=op,
                     calls=len(rows) / steps.count,
                     us=steps.per_step_us(int(own_ns[rows].sum())),
-                    idle_after_us=steps.of_window_us(int(stalled[rows].sum())),
-                    gives_back_us=steps.of_window_us(int(back.sum())),
+                    idle_after_us=float(stalled[rows].sum()) / idle_steps / 1e3,
+                    gives_back_us=float(back.sum()) / idle_steps / 1e3,
                     where=where,
                     from_user=not _FRAMEWORK.match(op),
                     rows=tuple(drains.call[rows].tolist()),
