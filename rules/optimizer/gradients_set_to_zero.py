@@ -49,7 +49,7 @@ from advisor.api import (
     union,
 )
 
-from ..shared._words import percent, time
+from ..shared._words import percent, plural, time
 
 CONFIRMED = "measured pair on a CPU: set_to_none=False against the default, a wide network"
 
@@ -111,7 +111,7 @@ def _on_device(
     fills = np.flatnonzero(filling & ops.nesting.outermost)
     storing = events.exactly("torch::autograd::AccumulateGrad")
     adds = np.flatnonzero(events.exactly("aten::add_") & inside & (ops.nesting.ancestor(storing) >= 0))
-    fill_us, add_us = ops.device_us(fills), ops.device_us(adds)
+    fill_us, add_us, host_us = ops.device_us(fills), ops.device_us(adds), ops.us(fills)
     if not len(fills) or not len(adds):
         return
     # Of several passes for one update only the first needs no addition.
@@ -126,16 +126,25 @@ def _on_device(
     where = lines.where_op(int(np.flatnonzero(calls)[0])) if lines else None
     yield Finding(
         message=(
-            f"zero_grad fills the gradients with zeros: {time(scale.scaled(fill_us))} of the device's time in each "
-            f"step ({percent(fill_us / steps.step_us)}), and adding to them takes another {time(scale.scaled(add_us))}."
+            f"zero_grad fills the gradients with zeros in {plural(len(fills) / steps.count, 'op')} a step: "
+            f"{time(scale.scaled(host_us))} of the host's time ({percent(host_us / steps.step_us)}) and "
+            f"{time(scale.scaled(fill_us))} of the device's, and adding to them takes another "
+            f"{time(scale.scaled(add_us))} there."
         ),
         saving=saving,
         where=(where,) if where else (),
-        facts={"fill_us": fill_us, "add_us": add_us},
-        fix=_FIX,
+        facts={"fill_us": fill_us, "add_us": add_us, "host_us": host_us},
+        fix=_FIX if record else _FIX_OF_ANY_VERSION,
     )
 
 
+# Gradients are dropped by default since PyTorch 2.0; a bare trace does not tell its version.
+_FIX_OF_ANY_VERSION = Fix(
+    "Set `set_to_none=True`, the default since PyTorch 2.0",
+    "exact",
+    "optimizer.zero_grad()",
+    "optimizer.zero_grad(set_to_none=True)",
+)
 _FIX = Fix(
     "Remove `set_to_none=False`",
     "exact",
@@ -185,7 +194,7 @@ EXAMPLES = [
         "the same on a device, with an addition for each gradient",
         draw(_ON_DEVICE, us=100, O="aten::zero_", E=ELEMENTWISE, **_REST),
         saves_us=(200, 1000),
-        says=("of the device's time",),
+        says=("of the host's time",),
     ),
     Example(
         "gradients are dropped, and the kernels are the model's",
