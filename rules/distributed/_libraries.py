@@ -192,7 +192,7 @@ def _kept(library: Library, known: dict[str, Any], record: RankRecord | None) ->
 
 # Of the time that goes: half of the bytes; half of those of the reduction, which are half of all; one of three equal
 # messages for each layer.
-_HALF, _QUARTER, _GATHERED_ONCE = 0.5, 0.25, 1 / 3
+_HALF, _QUARTER, _GATHERED_ONCE = 1 / 2, 1 / 4, 1 / 3
 
 
 def exchange_fix(library: Library) -> tuple[Fix | None, float]:
