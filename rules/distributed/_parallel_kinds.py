@@ -83,7 +83,7 @@ def finding(
             "ranks": kind.ranks,
         },
         fix=fix,
-        at_most="medium",
+        at_most="medium" if fix else "low",
         claims=("exposed_communication" if breakdown.on_device else "communication",),
     )
 

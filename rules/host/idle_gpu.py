@@ -24,12 +24,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
     NEXT,
     Breakdown,
+    Category,
     Ev,
     Example,
     Finding,
@@ -37,6 +40,7 @@ from advisor.api import (
     GpuBusy,
     GpuIdle,
     IdleGroup,
+    Intervals,
     Price,
     Saving,
     Scale,
@@ -44,6 +48,7 @@ from advisor.api import (
     Steps,
     draw,
     edits,
+    intersect,
 )
 
 from ..shared._words import percent, time
@@ -74,7 +79,8 @@ def check(
     for group in idle.top("idle_host", _PLACES):
         if (group.where or group.host not in _NAMELESS) and group.us >= min_share * step_us:
             named_us += group.us
-            yield _named(group, _saving(group, idle, busy_us, price), step_us, scale)
+            fix = _fix(group.host, _reads_back(price, idle.spans_of("idle_host", group)))
+            yield _named(group, _saving(group, idle, busy_us, price), fix, step_us, scale)
     # Where the next work was queued already, the device itself needed the time: nothing in the script gives it back.
     rest_us = host_us - named_us + breakdown.us("idle_unknown") - idle.queued_us
     if rest_us >= min_share * step_us:
@@ -90,7 +96,19 @@ def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Sa
     return replace(found, low_us=min(found.low_us, price.scale.scaled(model_us[0])))
 
 
-def _named(group: IdleGroup, saving: Saving, step_us: float, scale: Scale) -> Finding:
+def _reads_back(price: Price, spans: Intervals) -> bool:
+    """Whether most copies that the host launches around these spans go from the device to the host."""
+    events, launch = price.ops.events, price.ops.links.launch
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
+    op = price.ops.nesting.outer_op[launch[copies]]
+    around = np.where(op >= 0, op, launch[copies])
+    # The op is left only when its copy has come: it reaches into the idle time that follows the queue's last work.
+    reaches = [bool(len(intersect(np.array([[events.start_ns[row], events.end_ns[row]]]), spans))) for row in around]
+    mine = copies[np.array(reaches, bool)]
+    return 2 * int(events.named("DtoH")[mine].sum()) > len(mine)
+
+
+def _named(group: IdleGroup, saving: Saving, fix: Fix, step_us: float, scale: Scale) -> Finding:
     idle_us = scale.scaled(group.us)
     what = _what(group.where, group.host)
     return Finding(
@@ -100,12 +118,19 @@ def _named(group: IdleGroup, saving: Saving, step_us: float, scale: Scale) -> Fi
         saving=saving,
         where=(group.where,) if group.where else (),
         facts={"idle_us": group.us, "gaps_per_step": group.gaps_per_step, "host": group.host},
-        fix=_fix(group.host),
+        fix=fix,
         claims=("idle_host",),
     )
 
 
-def _fix(host: str) -> Fix:
+def _fix(host: str, reads_back: bool) -> Fix:
+    if host in _COPIES and reads_back:
+        return Fix(
+            "Read values back later, or less often: the host waits for the device's work, not for the copy",
+            "exact",
+            "metrics.append(loss.cpu())",
+            "metrics.append(loss.detach())  # and read them every N steps",
+        )
     if host in _COPIES:
         return Fix(
             "Copy asynchronously from pinned memory",

@@ -13,6 +13,9 @@ profile: `advisor run` observes it in two steps of its own. What depends on the 
 recurrence that no op implements is not reported. What needs no previous iteration, or what no later one needs, can be
 moved out of such a loop; sums, running maxima and tables that iterations fill do not count as dependencies.
 
+With a device what counts is how long it waits while the host is in such a loop, in runs of ops of neighboring lines; a
+loop that the device hides costs nothing. Which iterations depend on each other is not observed there.
+
 ## Why it costs time
 Each op costs some microseconds of Python and dispatch, whatever its size. A loop over samples, time steps,
 parameters or experts pays that for every element, and so does the backward pass through it.
@@ -38,6 +41,7 @@ from collections.abc import Iterator
 
 from advisor.api import (
     BACKWARD,
+    ELEMENTWISE,
     GEMM,
     MOST_KEPT,
     Block,
@@ -45,17 +49,21 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Lines,
     Loop,
     LoopDependencies,
     LoopDependency,
     LoopPlaces,
+    Missing,
     Price,
     Saving,
     draw,
+    edits,
 )
 
 from ..shared._side_effect_factors import BESIDES
 from ..shared._words import count, percent, time
+from ._device_loops import device_loops
 
 CONFIRMED = "measured pairs on a CPU: weight averaging, a contrastive loss, triplets, a mask, an LSTM, experts"
 
@@ -93,16 +101,50 @@ _READ_AT_ONCE = Fix(
 
 def check(
     price: Price,
-    places: LoopPlaces,
-    turns: LoopDependencies,
+    places: LoopPlaces | None,
+    turns: LoopDependencies | None,
+    lines: Lines,
     *,
     min_share: float = 0.05,  # rewriting a loop is work: less than 5 % of the step does not justify it
 ) -> Iterator[Finding]:
-    if price.ops.device.kind != "none" or price.on_device:
+    if price.on_device:
+        yield from _beside_a_device(price, lines, min_share)
         return
+    if price.ops.device.kind != "none":
+        return
+    if places is None or turns is None:
+        raise Missing(lines.why or "lines of the user's code are not recorded; capture the script with `advisor run`")
     for (place, loop), turn in zip(places.ops, turns.of, strict=True):
         if place.less(turn.stays).share(price.undilated)[1] >= min_share:
             yield _finding(place, loop, turn, price)
+
+
+def _beside_a_device(price: Price, lines: Lines, min_share: float) -> Iterator[Finding]:
+    """Loops for which the device waits. What iterations read of each other is not observed there."""
+    if not lines.available:
+        raise Missing(lines.why or "lines of the user's code are not recorded; capture the script with `advisor run`")
+    steps, scale = price.ops.steps, price.scale
+    for loop in device_loops(price, lines):
+        if loop.waited_us < min_share * steps.step_us:
+            return
+        gone = [edits.remove_time(loop.spans)]
+        how = f"high: the device no longer waits for the loop; low: nothing, since {_NOT_SEEN}"
+        saving = price.saving([], gone, (), how, model_us=(0.0, loop.waited_us), bound_us=loop.waited_us)
+        if saving.high_us < min_share * scale.step_us:
+            continue
+        first = loop.where[0]
+        yield Finding(
+            message=(
+                f"{first.file.rpartition('/')[2]}:{first.line} runs `{loop.op}` {count(loop.times)} times a step in a "
+                f"loop, for which the GPU waits {time(scale.scaled(loop.waited_us))} of each step "
+                f"({percent(loop.waited_us / steps.step_us)})."
+            ),
+            saving=saving,
+            where=loop.where,
+            facts={"times": loop.times, "waited_us": loop.waited_us, "op": loop.op},
+            fix=_AT_ONCE,
+            at_most="medium",
+        )
 
 
 def _saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Saving:
@@ -161,6 +203,10 @@ def _loop(times: int, line: int) -> Ev:
 
 # A second line of the same file tells that the numbers are lines of calls.
 _AFTER = Ev(BACKWARD.name, args={"Call stack": "train.py(35): <module>"})
+
+
+def _loop_on_device(times: int, op: str = "aten::mul") -> Ev:
+    return Ev(op, times=times, launches="kernel", args={"Call stack": "train.py(31): <module>"})
 
 
 EXAMPLES = [
@@ -248,6 +294,57 @@ EXAMPLES = [
             B=_AFTER,
         ),
         saves_us=None,
+    ),
+    Example(
+        "a loop of small kernels, for which a GPU waits",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [L           ][B      ]  [L           ][B      ]
+            gpu 7  [E           ]  [K    ]  [E           ]  [K    ]
+            """,
+            us=50,
+            L=_loop_on_device(40),
+            E=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
+            B=Ev(BACKWARD.name, launches="kernel", args=_AFTER.args),
+            K=GEMM,
+        ),
+        saves_us=(0, 700),
+        says=("train.py:31", "for which the GPU waits"),
+    ),
+    Example(
+        "a loop of kernels that keep the GPU busy",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [L           ][B      ]  [L           ][B      ]
+            gpu 7  [E           ]  [K    ]  [E           ]  [K    ]
+            """,
+            us=50,
+            L=_loop_on_device(40),
+            E=Ev(ELEMENTWISE.name, "kernel", times=40),
+            B=Ev(BACKWARD.name, launches="kernel", args=_AFTER.args),
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "forty layers of a model beside a GPU, called by one line",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [L           ][B      ]  [L           ][B      ]
+            gpu 7  [E           ]  [K    ]  [E           ]  [K    ]
+            """,
+            us=50,
+            L=_loop_on_device(40, "aten::linear"),
+            E=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
+            B=Ev(BACKWARD.name, launches="kernel", args=_AFTER.args),
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "the same loop beside a GPU is a matter of its launches",

@@ -1,0 +1,113 @@
+"""Loops of short ops beside a device: runs of ops of a few neighboring lines, for which the device waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import BACKWARD as _NODE
+from advisor.api import Category, Intervals, Lines, Price, Source, dataclass, total, union
+
+from ..shared._device_waits import waiting_us
+
+Ints = npt.NDArray[np.int64]
+
+# Fewer iterations may be the layers of a model, or a few calls.
+_ITERATIONS = 16
+# Lines this near belong to one loop: between them stands a bracket, an `else`, a line that costs nothing.
+_NEAR = 2
+# Ops with weights of their own: a line that calls one in most iterations runs the layers of a model.
+_LAYERS = ("linear", "conv", "layer_norm", "batch_norm", "group_norm", "embedding")
+_MOST = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceLoop:
+    """A loop of the script beside a device.
+
+    where       its lines, those with most ops first
+    op, times   the op that it calls most often, and how often a step
+    rows        its outermost ops;  spans: from the first to the last op of each run of the loop
+    waited_us   that the device waits meanwhile, profiled µs per step
+    """
+
+    where: tuple[Source, ...]
+    op: str
+    times: float
+    rows: Ints
+    spans: Intervals
+    waited_us: float
+
+
+def device_loops(price: Price, lines: Lines) -> Iterator[DeviceLoop]:
+    """The loops of the profiled steps, the one that the device waits for longest first."""
+    found = (_of_run(price, lines, runs) for runs in _by_place(price, lines).values())
+    yield from sorted((one for one in found if one is not None), key=lambda one: -one.waited_us)
+
+
+def _by_place(price: Price, lines: Lines) -> dict[tuple[str, int], list[Ints]]:
+    """Runs of outermost ops whose lines are neighbors, by file and first line of the run."""
+    events, ops = price.ops.events, price.ops
+    backward = ops.nesting.ancestor(events.named(_NODE.name.split(":")[0])) >= 0
+    annotated = ops.nesting.ancestor(events.of(Category.ANNOTATION) & events.named("Optimizer.", "DataLoader")) >= 0
+    rows = ops.outermost
+    rows = rows[~backward[rows] & ~annotated[rows]]
+    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    runs: dict[tuple[str, int], list[Ints]] = {}
+    current: list[int] = []
+    low = high = 0
+    file = ""
+    step = -1
+    for row in rows.tolist():
+        where = lines.where_op(row)
+        called = where is not None and where.precision == "call"
+        at = int(ops.links.step[row])
+        if (
+            called
+            and where is not None
+            and current
+            and where.file == file
+            and at == step
+            and low - _NEAR <= where.line <= high + _NEAR
+        ):
+            low, high = min(low, where.line), max(high, where.line)
+            current.append(row)
+            continue
+        if len(current) >= _ITERATIONS:
+            runs.setdefault((file, low), []).append(np.array(current, np.int64))
+        current, step = ([row] if called else []), at
+        if called and where is not None:
+            low = high = where.line
+            file = where.file
+    if len(current) >= _ITERATIONS:
+        runs.setdefault((file, low), []).append(np.array(current, np.int64))
+    return runs
+
+
+def _of_run(price: Price, lines: Lines, runs: list[Ints]) -> DeviceLoop | None:
+    """The runs of one place as a loop; None where they call no op often enough, or the layers of a model."""
+    events, steps = price.ops.events, price.ops.steps
+    rows = np.concatenate(runs)
+    names = Counter(events.text(row).removeprefix("aten::") for row in rows.tolist())
+    op, calls = names.most_common(1)[0]
+    layers = sum(number for name, number in names.items() if name.startswith(_LAYERS))
+    # Each run has its iterations: an op that several lines of one iteration call is counted for the line of most calls.
+    places = Counter((lines.where_op(row), events.text(row)) for row in rows.tolist())
+    iterations = max(places.values()) / len(runs)
+    if iterations < _ITERATIONS or layers >= _MOST * iterations * len(runs):
+        return None
+    spans = union(
+        np.array([events.start_ns[run[0]] for run in runs]), np.array([events.end_ns[run].max() for run in runs])
+    )
+    by_line = Counter(where for row in rows.tolist() if (where := lines.where_op(row)) is not None)
+    return DeviceLoop(
+        where=tuple(where for where, _ in by_line.most_common(3)),
+        op=op,
+        times=calls / steps.count,
+        rows=rows,
+        spans=spans,
+        waited_us=waiting_us(price, spans) if total(spans) else 0.0,
+    )
