@@ -20,6 +20,7 @@ from advisor.api import (
 )
 
 from ..shared._batches import Batch, batch
+from ..shared._places import made_at
 from ..shared._words import loader_call, percent, time
 from ._costly_lines import CostlyLines, costly_lines
 
@@ -108,7 +109,10 @@ class Seen:
             "workers": self.workers,
             "sample_us": self.facts.sample_us if self.facts else None,
         }
-        return Finding(message, saving=saving, where=self.where, facts=known | facts, fix=fix, claims=claims)
+        # What is to be changed is where the loader is made.
+        made = made_at(self.facts) if fix and "DataLoader(" in fix.after else ()
+        where = tuple(dict.fromkeys((*made, *self.where)))
+        return Finding(message, saving=saving, where=where, facts=known | facts, fix=fix, claims=claims)
 
 
 def _in_use(waits: InputWaits, facts: Loader | None) -> int | None:

@@ -49,6 +49,7 @@ from advisor.api import (
     edits,
 )
 
+from ..shared._places import made_at
 from ..shared._words import count, each_step, loader_call, size
 
 CONFIRMED = "real traces: ResNet-50 on a V100, every batch of 19 MB from pageable memory"
@@ -82,6 +83,7 @@ def check(
     facts = loader.loader if loader else None
     rate = copies.h2d_pageable_bytes / copies.pageable_us * 1e6
     calls = copies.pageable_calls or 0.0
+    fix = _fix(facts)
     yield Finding(
         message=(
             f"{size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in {count(calls)} "
@@ -89,7 +91,7 @@ def check(
             f"for {each_step(price, exposed_us)} the GPU does nothing else."
         ),
         saving=saving,
-        where=tuple(site.where for site in sites if site.where)[:3],
+        where=(*(made_at(facts) if "DataLoader(" in fix.after else ()), *(one.where for one in sites if one.where))[:3],
         facts={
             "h2d_pageable_bytes": copies.h2d_pageable_bytes,
             "pageable_us": copies.pageable_us,
@@ -97,7 +99,7 @@ def check(
             "bytes_per_second": rate,
             "pin_memory": facts.pin_memory if facts else None,
         },
-        fix=_fix(facts),
+        fix=fix,
         claims=("exposed_copy",),
     )
 
