@@ -91,7 +91,7 @@ def test_lines_of_the_sampler_are_another_findings() -> None:
 
 def test_the_promise_is_at_most_what_the_lines_take_and_what_they_push_out_of_the_caches() -> None:
     known = costly.CostlyLines((Source("a/train.py", 25), Source("a/train.py", 26)), (3_000.0, 2_000.0), 6_000.0)
-    saving = known.saving(Price(None, None, SCALE, None, None))  # type: ignore[arg-type]
+    saving = known.saving(Price(None, None, SCALE, None, None, None))  # type: ignore[arg-type]
     assert saving.low_us == 0.0
     assert 5_000.0 <= saving.high_us <= 5_000.0 + 0.2 * 5_000.0
     assert known.said == ", up to 3 ms at train.py:25 and 2 ms at train.py:26"
