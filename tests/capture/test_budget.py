@@ -151,6 +151,30 @@ def test_a_step_of_very_many_ops_costs_a_bounded_number_of_rows(tmp_path: Path) 
     assert (done.folder / "run.json").stat().st_size < 100_000
 
 
+ACTIVATIONS = """
+import torch
+from torch.utils.data import DataLoader
+weight = torch.nn.Parameter(torch.ones(1 << 20))
+optimizer = torch.optim.SGD([weight], lr=0.01)
+for _ in DataLoader(torch.zeros(40, 1)):
+    x = weight
+    for layer in range(60):
+        x = torch.tanh(x)
+    optimizer.zero_grad()
+    x.sum().backward()
+    optimizer.step()
+"""
+
+
+def test_activations_are_no_rows(tmp_path: Path) -> None:
+    """A few ops that keep 240 MB for their backward pass: as much as 480,000 rows, but there are some hundred."""
+    script = tmp_path / "large.py"
+    script.write_text(ACTIVATIONS)
+    done = capture(tmp_path / "out", script)
+    assert done.rank["notes"] == []
+    assert not any(file["partial"] for file in done.rank["files"])
+
+
 def test_a_window_ends_inside_of_a_step_that_fills_it(tmp_path: Path) -> None:
     """400,000 rows before the backward pass of the first profiled step: its window holds no whole step."""
     done = captured(tmp_path, 130_000, 14, 22)

@@ -111,20 +111,24 @@ class Session(Listeners):
                 self.alone.trains()
             elif self.forked:
                 self.passed_alone()
-        self._check_size(backward=True)
+        self._check_size("backward")
         return super()._backward()
 
     def _stepping(self) -> None:
         super()._stepping()
-        self._check_size()
+        self._check_size("stepping")
 
-    def _check_size(self, backward: bool = False) -> None:
-        """Inside of a step: its window is closed where this step alone fills it."""
-        if self.window.recording and self.live and get_ident() == self.thread and self.phases is not None:
-            self._guard(self._close_overflow, backward)
+    def _check_size(self, place: str) -> None:
+        """At a place inside of a step: its window is closed where this step alone fills it."""
+        if not self.live or get_ident() != self.thread or self.phases is None:
+            return
+        if self.window.recording:
+            self._guard(self._close_overflow, place)
+        elif self.window.growth.first and not hooks.inside_backward(place == "backward"):
+            self.window.growth.passes(place)
 
-    def _close_overflow(self, backward: bool) -> None:
-        if self.window.overflows(backward) and not hooks.inside_backward(backward) and self.phases is not None:
+    def _close_overflow(self, place: str) -> None:
+        if self.window.overflows(place) and not hooks.inside_backward(place == "backward") and self.phases is not None:
             self.window.overflowed()
             self.phases.interrupt()
 
@@ -144,9 +148,10 @@ class Session(Listeners):
 
     def _given(self, iterator: Any, count: int) -> None:
         super()._given(iterator, count)
-        if self.window.recording and count:
-            self._check_size()
-            self.window.fetched()
+        if count:
+            self._check_size("fetched")
+            if self.window.recording:
+                self.window.fetched()
         if not count and self.live:
             self._guard(self.window.observer.held.iterator_begins, self.collector.alive_optimizers())
 

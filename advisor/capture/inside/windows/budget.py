@@ -97,21 +97,31 @@ class Growth:
     """How many rows the profiler holds, by the memory that was allocated since it started.
 
     Known within some per cent where the C library counts what is in use (glibc), and the script's own tensors are as
-    many at each boundary; what they grow by without the profiler is deducted.
+    many at each boundary; what they grow by without the profiler is deducted. Inside of a step, activations are there
+    as well: what the first un-profiled step holds at the same place is deducted.
     """
 
     def __init__(self) -> None:
         self.per_step = 0.0  # bytes by which un-profiled steps grow
+        self.inside: dict[str, int] = {}  # place in a step -> bytes that the script itself has more there
+        self.first = False  # the first un-profiled step runs
         self.began = 0
         self.began_s = 0.0
         self.timed = 0
 
     def timing(self) -> None:
-        """Un-profiled steps begin; only the first call counts."""
+        """An un-profiled step begins."""
+        self.first = not self.timed
         self.timed = self.timed or allocated_bytes()
+
+    def passes(self, place: str) -> None:
+        """A step is at this place, and the profiler does not record."""
+        if self.first:
+            self.inside[place] = max(self.inside.get(place, 0), allocated_bytes() - self.timed)
 
     def timing_ends(self, steps: int) -> None:
         """So many un-profiled steps are over."""
+        self.first = False
         if self.timed and steps:
             self.per_step = max((allocated_bytes() - self.timed) / steps, 0.0)
 
@@ -119,9 +129,10 @@ class Growth:
         """The profiler starts."""
         self.began, self.began_s = allocated_bytes(), time.process_time()
 
-    def rows(self, steps: int) -> float:
-        """About how many rows it holds after so many steps."""
-        held = (allocated_bytes() - self.began - self.per_step * steps) / _ROW_BYTES
+    def rows(self, steps: int, place: str = "") -> float:
+        """About how many rows it holds after so many steps, at a boundary or at a place inside of the next one."""
+        own = self.per_step * steps + self.inside.get(place, 0)
+        held = (allocated_bytes() - self.began - own) / _ROW_BYTES
         return max(min(held, (time.process_time() - self.began_s) * 1e6 / _OP_US), 0.0)
 
 

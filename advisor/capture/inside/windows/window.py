@@ -271,17 +271,18 @@ class Window:
 
     def fetched(self) -> None:
         """A batch is there: what was recorded so far of this step has no backward pass."""
-        self.rows_fetched = self.growth.rows(self.closed) if self._is_long() else 0.0
+        self.rows_fetched = self.growth.rows(self.closed, "fetched") if self._is_long() else 0.0
 
-    def overflows(self, backward: bool) -> bool:
+    def overflows(self, place: str) -> bool:
         """Whether a window is open that a single step fills; looked at inside of steps that take long.
 
-        backward: a backward pass begins, and will run about twice the ops of the forward pass.
+        place: in the step. A backward pass that begins will run about twice the ops of the forward pass.
         """
         if not self._is_long():
             return False
-        rows = self.growth.rows(self.closed)
-        return not self.budget.affords(rows + _OF_BACKWARD * max(rows - self.rows_fetched, 0.0) * backward)
+        rows = self.growth.rows(self.closed, place)
+        ahead = _OF_BACKWARD * max(rows - self.rows_fetched, 0.0) if place == "backward" else 0.0
+        return not self.budget.affords(rows + ahead)
 
     def overflowed(self) -> None:
         """The open window is filled by the step that runs, and no other will be opened: says what that leaves out."""
