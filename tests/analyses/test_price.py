@@ -135,3 +135,11 @@ def test_no_rows_save_nothing() -> None:
     price = price_of(ON_HOST)
     for saving in (price.saving([], [], ("forward",), ""), price.divided([], [edits.remove(NONE)], (), "")):
         assert (saving.low_us, saving.high_us) == (0, 0)
+
+
+def test_known_time_saves_no_less_than_nothing_and_no_more_than_the_step() -> None:
+    price = price_of(ON_HOST)
+    step_us = price.scale.step_us
+    ends = [price.of_us(*given, "as measured") for given in ((-5.0, 300.0), (400.0, 9e9), (700.0, 500.0))]
+    assert [(one.low_us, one.high_us) for one in ends] == [(0.0, 300.0), (400.0, step_us), (500.0, 500.0)]
+    assert {one.basis for one in ends} == {"measured"}

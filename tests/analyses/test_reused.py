@@ -123,3 +123,23 @@ def test_casts_are_found_in_the_calls_that_autocast_made_them_for() -> None:
     assert [events.text(row).removeprefix("aten::") for row in found.ops[:6].tolist()] == [
         *("to", "linear", "relu", "to", "to", "linear")
     ]
+
+
+def test_what_an_interrupted_step_adds_is_no_part_of_an_undisturbed_one() -> None:
+    """An op of 400 µs after one of 900 µs; in one of three steps another process had the core for 2 ms of it."""
+    drawn = draw(
+        """
+        step   [1          ][2                              ][3          ]
+        cpu    [L      ][S ][L      ][S                    ] [L      ][S ]
+        """,
+        us=100,
+        L=FORWARD,
+        S=SIN,
+    )
+    facts = {"reused": {"names": NAMES, "ops": [0, 2], "again": [[1, 0]], "constant": []}}
+    known = computed(Example("steps", drawn, None, facts=facts))
+    reused, price = known.get(Reused), known.get(Price)
+    work = reuse(price, reused, None, reused.again, reused.first)
+    row_us = price.undilated.most_row_us
+    assert work.undisturbed == pytest.approx(((400 - row_us) / (1300 - 2 * row_us), 400 / 1300))
+    assert work.saving.high_us / price.scale.step_us > 0.5
