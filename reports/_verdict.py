@@ -194,6 +194,8 @@ def _tail(times: Times) -> str:
 def _verdict(report: Report) -> str:
     if not report.breakdown:
         return f"Where the time of the {noun(report)} goes was not measured."
+    if not report.steps.steady:
+        return f"{_words.time(report.steps.startup_us)} of it are start-up: no share describes a step of the training."
     return _device_verdict(report) if is_on_device(report) else _cpu_verdict(report)
 
 
@@ -243,13 +245,12 @@ def _caveats(report: Report) -> tuple[str, ...]:
         said.append(f"The device was not measured ({busy.why.rstrip('.')}).")
     if report.steps.steady and report.steps.startup_us:
         first = report.steps.startup_count
-        which = (
-            f"the first {_words.plural(first, 'step')}" if first > 1 else "the first step" if first else "before them"
-        )
-        said.append(f"{_words.time(report.steps.startup_us)} of start-up are in no figure ({which}).")
+        steps = "the first step" if first == 1 else f"the first {first} steps"
+        when = f"in {steps}" if first else "before the steps"
+        said.append(f"{_words.time(report.steps.startup_us)} of start-up {when} are in no figure.")
     said.extend(_pace(report))
     if not report.steps.steady:
-        said.append("Only start-up was recorded: no saving is promised, and no share describes the training.")
+        said.append("No saving is promised; record steps after the first ones.")
     elif report.replay is not None and report.replay.low_confidence:
         why = "no whole steps are known"
         if report.steps.source != "window" and report.steps.count > 1:
