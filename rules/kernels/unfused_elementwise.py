@@ -79,11 +79,12 @@ def check(
     if saving.high_us < min_share * scale.step_us:
         return
     kernels, runs = len(rows), int(last.sum())
-    spent_us = steps.per_step_us(float(spent_ns.sum()))
+    recorded_us = steps.per_step_us(float(spent_ns.sum()))
+    spent_us = recorded_us * scale.stretched
     yield Finding(
         message=(
             f"{count(kernels / steps.count)} elementwise and reduction kernels a step run in sequences of "
-            f"{count(kernels / runs)} on average: {percent(spent_us / steps.of_window_us(busy.busy_ns))} of the "
+            f"{count(kernels / runs)} on average: {percent(recorded_us / steps.of_window_us(busy.busy_ns))} of the "
             f"device's work, {time(scale.scaled(spent_us))} of each step."
         ),
         saving=saving,

@@ -177,3 +177,28 @@ def test_the_host_steps_that_capture_marked_are_never_startup() -> None:
     trace = read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")
     assert Computed(trace=trace, record=RankRecord()).get(Steps).count == 4
     assert Computed(trace=trace).get(Steps).count == 3
+
+
+@pytest.mark.parametrize(("number", "steady"), [(0, False), (2, False), (3, True), (120, True)])
+def test_one_late_step_that_allocates_is_no_startup(number: int, steady: bool) -> None:
+    """Nobody sees whether other steps allocate, too; the number of the step says that it is not the first."""
+    loop = Loop()
+    loop.step(("cudaMalloc", 900, RUNTIME))
+    loop.rows[-1]["name"] = f"ProfilerStep#{number}"
+    assert loop.steps().startup.steady is steady
+    loop.rows.append(row("cuModuleLoadData", 1_000, 400, RUNTIME, correlation=0))
+    assert not loop.steps().startup.steady
+
+
+def test_a_window_without_steps_that_goes_on_for_long_begins_after_startup() -> None:
+    """Ten times as long as start-up it holds more than a first pass, whatever its steps are."""
+    for passes in (3, 40):
+        loop = Loop()
+        loop.rows.append(row("aten::linear", 1_000, 1_001))
+        loop.step(("cudaFree", 1_000, RUNTIME), marks=False)
+        for _ in range(passes):
+            loop.step(marks=False)
+        steps = loop.steps()
+        assert (steps.source, steps.count, steps.startup.steady) == ("window", 1, passes == 40)
+        assert steps.startup.us == 1_000
+    assert steps.window.tolist() == [[2_000_000, 2_000_000 + 41 * 3 * 215_000]]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
-from advisor.api import Breakdown, Device, GpuBusy, GpuIdle, RankRecord, Scale, Steps, StepTimes, Trace
+from advisor.api import Breakdown, Device, GpuBusy, GpuIdle, Price, RankRecord, Scale, Steps, StepTimes, Trace
 from advisor.capture.record import Vitals
 from advisor.computed import Computed
 from advisor.model import Health
@@ -103,3 +104,5 @@ def test_a_step_that_the_device_limits_is_so_whatever_the_profiler_added() -> No
     assert sum(known.get(GpuIdle).by_cause_us.values()) == pytest.approx(sum(item.us for item in idle))
     # On the scale of the step time it is the kernels' own time.
     assert known.get(Scale).scaled(breakdown.us("compute")) == pytest.approx(622)
+    kernels = np.flatnonzero(known.get(Trace).device_work)
+    assert known.get(Scale).scaled(known.get(Price).spent_us(kernels)) == pytest.approx(622)

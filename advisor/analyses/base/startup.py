@@ -28,6 +28,10 @@ _QUEUE = 1_000
 # A leading step that takes twice as long as those after it is not yet one of them.
 _FAR_LONGER = 2.0
 _CALLS_NAMED = 4
+# A window without steps that goes on for ten times as long after start-up holds more than a first pass.
+_DWARFED = 10
+# The first step makes the gradients, the second meets the optimizer's state: from the fourth on memory is settled.
+_SETTLED = 3
 
 _LOADS = re.compile(
     r"^(cu|cuda|hip)(ModuleLoad|LibraryLoad|Link(Create|Add|Complete)|CtxCreate|DevicePrimaryCtxRetain|Init$"
@@ -55,6 +59,7 @@ class Startup:
     start-up.
 
     steps   leading steps that are start-up, and so in no figure
+    ends_ns when the last of the calls ended that are start-up; 0 without any
     us      length of these steps, and of start-up calls outside of all steps, µs
     calls   (name, µs, number of calls), longest first
     steady  whether steps without start-up remain; where not, no figure of the trace describes the training
@@ -64,13 +69,26 @@ class Startup:
     us: float = 0.0
     calls: tuple[tuple[str, float, int], ...] = ()
     steady: bool = True
+    ends_ns: int = 0
+
+    def cut_off(self, window: Intervals) -> Intervals | None:
+        """The rest of a window without steps, where it is so long that it holds far more than a first pass."""
+        start, end = self.ends_ns, int(window[-1, 1])
+        return np.array([[start, end]]) if not self.steady and end - start > _DWARFED * self.us * 1e3 else None
 
     @classmethod
-    def of(cls, trace: Trace, launched: Launched, spans: Intervals, lengths_ns: Floats) -> Startup:
-        """The start-up of a trace. spans: its steps; lengths_ns: what each takes, on the host or on the device."""
+    def of(cls, trace: Trace, launched: Launched, spans: Intervals, lengths_ns: Floats, *, number: int = 0) -> Startup:
+        """The start-up of a trace.
+
+        spans: its steps; lengths_ns: what each takes, on the host or on the device; number: how many steps of the
+        process came before, as far as the trace says.
+        """
         rows = dict(_startup_rows(trace, launched))
         events = trace.events
         count = len(spans)
+        if count == 1 and number >= _SETTLED:
+            # No other step tells whether each allocates; but nothing is allocated for the first time any more.
+            rows = {name: one for name, one in rows.items() if not _MEMORY.search(name)}
         per_step = {name: _in_steps(events, one, spans) for name, one in rows.items()}
         cold = np.zeros(count)
         for spent in per_step.values():
@@ -86,7 +104,8 @@ class Startup:
         us = (total(inside) if steady else total(called)) / 1e3
         if steady and not first and before < _MATERIAL * float(np.median(lengths_ns)):
             return cls()
-        return cls(first if steady else 0, us + (before / 1e3 if steady else 0.0), named, steady)
+        ends_ns = int(called[-1, 1]) if len(called) else 0
+        return cls(first if steady else 0, us + (before / 1e3 if steady else 0.0), named, steady, ends_ns)
 
 
 def _far_longer(lengths_ns: Floats, with_calls: Mask) -> int:

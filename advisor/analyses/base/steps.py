@@ -145,10 +145,14 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, captured
     if launched is not None:
         pace = _pace(trace, launched, spans)
         if not captured or pace is not None:
-            startup = Startup.of(trace, launched, spans, _lengths_ns(spans, pace))
+            lengths, number = _lengths_ns(spans, pace), _number(labels[0])
+            startup = Startup.of(trace, launched, spans, lengths, number=number)
     if startup.steps:
         spans, labels = spans[startup.steps :], labels[startup.steps :]
         pace = _pace(trace, launched, spans) if launched is not None else None
+    rest = startup.cut_off(spans) if marks.source == "window" else None
+    if rest is not None:
+        spans, startup = rest, replace(startup, steady=True)
     recorded = _windows(spans)
     count, host_us = len(spans), total(recorded) / len(spans) / 1e3
     device_us = pace.step_ns / 1e3 if pace is not None and (count > 1 or marks.source != "window") else None
@@ -172,6 +176,12 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, captured
     if pace is None or device_us is None or not pace.is_behind(recorded, host_us * 1e3):
         return steps
     return replace(steps, is_ahead=True, step_us=device_us, profiled_us=tuple((pace.lengths_ns / 1e3).tolist()))
+
+
+def _number(label: str) -> int:
+    """The number in the name of a step, 0 where it has none."""
+    digits = label.rpartition("#")[2]
+    return int(digits) if digits.isdecimal() else 0
 
 
 def _pace(trace: Trace, launched: Launched, spans: Intervals) -> Cadence | None:

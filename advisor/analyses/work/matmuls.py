@@ -13,6 +13,7 @@ from advisor.analyses.base.classify import rows_named
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.precision import (
     PRECISIONS,
@@ -78,6 +79,7 @@ class Matmuls:
         links: Links,
         nesting: Nesting,
         settings: Settings | None,
+        scale: Scale,
     ) -> Matmuls:
         """Precision of the matrix work. Raises Missing where nothing of the kind ran."""
         work = _on_device(trace, nesting, links) if device.measured else _on_host(trace.events)
@@ -101,10 +103,12 @@ class Matmuls:
         base = total(intersect(trace.busy, steps.window)) / steps.of_window * steps.count if device.measured else 0.0
         weights = nesting.self_ns if not device.measured else events.dur_ns
         share = spent["fp32"] / (base or steps.window_ns)
+        # Without the profiler kernels take as long: in these µs, which are scaled to the un-profiled step later.
+        longer = scale.stretched if device.measured else 1.0
         return cls(
-            by_precision={name: steps.per_step_us(ns) for name, ns in spent.items()},
-            fp32_kinds={name: steps.per_step_us(ns) for name, ns in fp32_kinds.items()},
-            us=steps.per_step_us(whole),
+            by_precision={name: steps.per_step_us(ns) * longer for name, ns in spent.items()},
+            fp32_kinds={name: steps.per_step_us(ns) * longer for name, ns in fp32_kinds.items()},
+            us=steps.per_step_us(whole) * longer,
             fp32_share=None if unknown else share,
             evidence=_evidence(weights[work.rows], by_dtype, formats),
             tf32_known=bool(certain.all()),
