@@ -82,3 +82,50 @@ def test_a_model_of_small_kernels_is_told_from_one_of_large_ones() -> None:
 )
 def test_nobody_does_needless_work_in_these(rule: str, name: str) -> None:
     assert outcome(rule, name).status in ("clear", "skipped")
+
+
+SAM = "pairs/segment-anything-fast-a100/before.json.gz"
+
+
+def titles(rule: str, name: str) -> list[str]:
+    found = outcome(rule, name).findings
+    return [finding.fix.title if finding.fix else "" for finding in found]
+
+
+def test_tf32_is_promised_for_products_and_not_for_fused_attention() -> None:
+    """The attention kernels of this trace, fmha_cutlassF_f32…, take 163 of the 694 ms of its matrix work in fp32."""
+    (finding,) = outcome("fp32-matmul", SAM).findings
+    assert finding.message.startswith("Matrix multiplications in fp32")
+    rows = json.loads(gzip.decompress((TRACES / SAM).read_bytes()))["traceEvents"]
+    fused = sum(row["dur"] for row in rows if row.get("cat") == "kernel" and row["name"].startswith("fmha_cutlass"))
+    assert fused == pytest.approx(163e3, rel=0.02)
+    assert finding.facts["fp32_us"] == pytest.approx(694e3 - fused, rel=0.02)
+
+
+def test_no_library_is_told_to_skip_what_it_may_refuse_to_skip() -> None:
+    assert titles("exposed-communication", "pairs/nanogpt-overlapped-reduction-h100-rank0of8/before.json.gz") == [""]
+    assert all("no_sync" not in title for title in titles("exposed-communication", "recsys_a100_control.json.gz"))
+    assert "Exchange embeddings and their gradients in 16 bits" in titles(
+        "exposed-communication", "recsys_a100_control.json.gz"
+    )
+
+
+def test_values_that_are_read_back_are_not_to_be_pinned() -> None:
+    """Copies of 8 to 704 bytes to the host, in calls that wait for the device's work."""
+    assert all("pinned" not in title for title in titles("idle-gpu", "recsys_a100x16_rank0.json.gz"))
+    assert "Copy asynchronously from pinned memory" in titles("idle-gpu", "resnet50_workers4_v100.pt.trace.json.gz")
+
+
+@pytest.mark.parametrize(("name", "us"), [(SAM, 85_605), (QWEN, 2_766)])
+def test_copies_within_the_device_take_what_the_raw_rows_say(name: str, us: float) -> None:
+    """us: the union of all device work minus that of all other work, by a sweep over the file that is not ours."""
+    (finding,) = outcome("device-copies", name).findings
+    assert finding.facts["exposed_us"] == pytest.approx(us, rel=1e-3)
+
+
+def test_zeroed_gradients_of_older_versions_are_found_beside_a_device() -> None:
+    """966 fills of 27.3 ms in six steps, by the raw rows; PyTorch before 2.0 filled by default."""
+    (finding,) = outcome("gradients-set-to-zero", "resnet50_workers0_v100.pt.trace.json.gz").findings
+    assert 6 * finding.facts["host_us"] == pytest.approx(27_270, rel=0.01)
+    assert finding.saving is not None
+    assert finding.saving.low_us == pytest.approx(finding.facts["host_us"], rel=0.1)
