@@ -83,6 +83,7 @@ _BACKWARD = (
 _NUMBERS = "numbers that an iteration reads go through Python, where the next iteration may need them"
 _NOT_SEEN = "it was not recorded whether iterations depend on each other, in which case no single op replaces them"
 _MOSTLY_STAYS = "most of the loop depends on the previous iteration, so the rest has to be moved out of it"
+_NO_LINES = "lines of the user's code are not recorded; capture the script with `advisor run`"
 # A part of the place's time that is more than chance.
 _VISIBLE = 0.1
 _AT_ONCE = Fix(
@@ -110,10 +111,10 @@ def check(
     if price.on_device:
         yield from _beside_a_device(price, lines, min_share)
         return
+    if places is None or turns is None:
+        raise Missing(lines.why or _NO_LINES)
     if price.ops.device.kind != "none":
         return
-    if places is None or turns is None:
-        raise Missing(lines.why or "lines of the user's code are not recorded; capture the script with `advisor run`")
     for (place, loop), turn in zip(places.ops, turns.of, strict=True):
         if place.less(turn.stays).share(price.undilated)[1] >= min_share:
             yield _finding(place, loop, turn, price)
@@ -122,7 +123,9 @@ def check(
 def _beside_a_device(price: Price, lines: Lines, min_share: float) -> Iterator[Finding]:
     """Loops for which the device waits. What iterations read of each other is not observed there."""
     if not lines.available:
-        raise Missing(lines.why or "lines of the user's code are not recorded; capture the script with `advisor run`")
+        raise Missing(lines.why or _NO_LINES)
+    if all(source.precision == "function" for source in lines.sources):
+        raise Missing("the trace names functions, and loops are told by lines; `advisor run` records lines")
     steps, scale = price.ops.steps, price.scale
     for loop in device_loops(price, lines):
         if loop.waited_us < min_share * steps.step_us:

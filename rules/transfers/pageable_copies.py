@@ -83,7 +83,7 @@ def check(
     facts = loader.loader if loader else None
     rate = copies.h2d_pageable_bytes / copies.pageable_us * 1e6
     calls = copies.pageable_calls or 0.0
-    fix = _fix(facts)
+    fix = _fix(facts, _without_workers(price, facts))
     yield Finding(
         message=(
             f"{size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in {count(calls)} "
@@ -104,7 +104,16 @@ def check(
     )
 
 
-def _fix(facts: Loader | None) -> Fix:
+def _without_workers(price: Price, facts: Loader | None) -> bool:
+    """Whether batches are loaded in the training process: as recorded, else by the class that the fetches name."""
+    if facts is not None:
+        return facts.num_workers == 0
+    events = price.ops.events
+    alone, workers = events.named("_SingleProcessDataLoaderIter"), events.named("_MultiProcessingDataLoaderIter")
+    return bool(alone.any()) and not workers.any()
+
+
+def _fix(facts: Loader | None, alone: bool) -> Fix:
     if facts and facts.pin_memory:
         return Fix(
             "Let the loader pin these tensors: it pins tensors, lists, dicts and types with `pin_memory()`",
@@ -116,7 +125,7 @@ def _fix(facts: Loader | None) -> Fix:
         )
     # torch/utils/data/dataloader.py: only the iterator with workers pins in a thread of its own.
     changes: dict[str, object] = {"pin_memory": True}
-    if facts and facts.num_workers == 0:
+    if alone:
         changes["num_workers"] = 2
     return Fix(
         "Set `pin_memory=True` with loader workers, and copy with `non_blocking=True`"

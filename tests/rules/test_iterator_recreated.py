@@ -51,7 +51,7 @@ LINES = costs((47, 100.0, 20.0), (48, 4_400.0, 800.0), (60, 5_000.0, 0.0))
 
 
 def seen(record: RankRecord | None, lines: Any) -> Any:
-    price = Price(None, None, SCALE, UNDILATED, None)  # type: ignore[arg-type]
+    price = Price(None, None, SCALE, UNDILATED, None, None)  # type: ignore[arg-type]
     return SimpleNamespace(price=price, record=record, costs=lines, waits=WAITS)
 
 
