@@ -30,5 +30,5 @@ def fewer_bytes(
     return data_fix(trace, library, on_device, hidden, calls >= MANY)
 
 
-# torch.distributed._DEFAULT_BUCKET_BYTES…: DistributedDataParallel's `bucket_cap_mb` is 25 unless it is given.
+# DistributedDataParallel's `bucket_cap_mb` is 25 unless it is given.
 _DEFAULT_BUCKET = 25 << 20
