@@ -299,7 +299,7 @@ def test_loader_workers_of_every_start_method(tmp_path: Path, words: tuple[str, 
     else:
         assert words[0] in loader["sample_why"]
         assert loader["sample_us"] is None if "sample_us" in loader else True
-    assert len(list((tmp_path / "advisor-report").glob("*.gz"))) == 2
+    assert len(list((tmp_path / "advisor-report").glob("*.trace.json.gz"))) == 2
 
 
 def test_environment_names_nothing_else_of_us() -> None:
