@@ -10,7 +10,7 @@ from pathlib import Path
 from advisor.errors import AdvisorError, UsageError
 
 # What we write into a folder of ours; anything else in it is the user's.
-_OUR_NAMES = ("report.", "run.json", "trace-rank", "lines-rank", "rank", "gate.")
+_OUR_NAMES = ("report.", "run.json", "trace-rank", "lines-rank", "dataflow-rank", "rank", "gate.")
 # Each try but the last fails only if two other runs meet in it; what stands in the way for good is then said.
 _MOST_TRIES = 20
 

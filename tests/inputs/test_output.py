@@ -29,6 +29,16 @@ def test_the_newest_run_keeps_the_name(tmp_path: Path) -> None:
     assert (tmp_path / "advisor-report.2" / "report.json").read_text() == "second"
 
 
+def test_all_that_a_run_leaves_is_ours(tmp_path: Path) -> None:
+    """Traces, what ops read, the record and the report: the folder is moved aside as a whole."""
+    home = filled(tmp_path / "advisor-report", "first")
+    for name in ("run.json", "lines-rank0-1.pt.trace.json.gz", "dataflow-rank0-1.gz", "report.html"):
+        (home / name).write_text("first")
+    claim_folder(home)
+    assert not any(home.iterdir())
+    assert (tmp_path / "advisor-report.1" / "dataflow-rank0-1.gz").read_text() == "first"
+
+
 def test_eight_runs_at_once_all_get_their_folder_and_lose_nothing(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         for number in range(100):  # threads met so that one of them failed in 2 of 100 such rounds
