@@ -74,7 +74,8 @@ def _head() -> str:
 What twenty other tools look for (their 191 rules, with duplicates merged and reworded), and what finds it here.
 *Confirmed* refers to the rule, not to each row: a trace that was recorded elsewhere has the fault, or a pair of scripts
 that differ in it was measured. *Drawn only*: the rule is supported by drawn examples only; reports list its findings
-separately, but for waits of the device that were measured, and call their savings unconfirmed. No saving has been confirmed on a GPU yet.
+separately, but for waits of the device that were measured, and call their savings unconfirmed. No saving has been
+confirmed on a GPU yet.
 
 This page is generated: `python tests/tools/coverage_page.py --renew`.
 """
