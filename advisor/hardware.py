@@ -73,10 +73,13 @@ _GH200 = "NVIDIA GH200 Grace Hopper Superchip data sheet"
 _H200 = "NVIDIA H200 Tensor Core GPU data sheet"
 _HGX = "NVIDIA HGX platform page (HGX B200, eight GPUs)"
 _NVL72 = "NVIDIA GB200 NVL72 page (72 GPUs)"
-_HGX_B300 = "NVIDIA HGX platform page (HGX B300, eight GPUs); memory: NVIDIA's Blackwell Ultra article"
-_NVL72_ULTRA = "NVIDIA GB300 NVL72 page (72 GPUs)"
+# As other pages quote NVIDIA's, which could not be opened; for the B300's memory the lower of 7.7 and 8 TB/s.
+_HGX_B300 = "NVIDIA HGX platform page (HGX B300, eight GPUs), as others quote it"
+_NVL72_ULTRA = "NVIDIA GB300 NVL72 page (72 GPUs), as others quote it"
 _RTX_BLACKWELL = "NVIDIA RTX Blackwell GPU architecture white paper"
-_RTX_PRO = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition data sheet; tensor rates: units times clock"
+_RTX_PRO = (
+    "NVIDIA RTX PRO 6000 Blackwell Workstation Edition data sheet, as others quote it; tensor rates: units x clock"
+)
 
 # What NVIDIA sells under export rules: the rates of the chip that it is, links as the trade press states them.
 _NO_PAPER = "no paper of its own was found"
@@ -116,7 +119,7 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bGB200", "GB200 (one GPU)", "all", 80.0, 1250.0, 2500.0, 5000.0, 8000, "C2C of two", 1800, _NVL72),
     (r"(?<!G)\bB200", "B200", "all", 75.0, 1125.0, 2250.0, 4500.0, 7700, 5, 1800, _HGX),
     (r"\bGB300", "GB300 (one GPU)", "all", 80.0, 1250.0, 2500.0, 5000.0, 8000, "C2C of two", 1800, _NVL72_ULTRA),
-    (r"(?<!G)\bB300", "B300", "all", 75.0, 1125.0, 2250.0, 4500.0, 8000, 5, 1800, _HGX_B300),
+    (r"(?<!G)\bB300", "B300", "all", 75.0, 1125.0, 2250.0, 4500.0, 7700, 5, 1800, _HGX_B300),
     (r"\bB100", "", "all", None, None, None, None, None, 5, None, ""),
     # Sold under export rules: resellers state rates, no paper of NVIDIA's or AMD's was found.
     (r"\bH20\b", "", "all", None, None, None, None, None, 5, None, ""),
