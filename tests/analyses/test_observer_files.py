@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from advisor.analyses.dataflow.judged_steps import JudgedSteps
-from advisor.analyses.dataflow.observed_steps import ObservedSteps
+from advisor.api import ObservedSteps
 from advisor.capture.record import RankRecord, read
 from advisor.computed import Computed
 
@@ -174,3 +175,23 @@ def test_records_of_earlier_versions(tmp_path: Path) -> None:
     assert seen(names=["aten::mm"], ops=[0, 0], again=[[1, 0]]).again == [(1, 0)]
     assert "by an earlier version" in seen(file="dataflow-rank0-7.gz").why
     assert "was not recorded" in Computed(record=RankRecord()).get(JudgedSteps).seen.why
+
+
+@dataclass(frozen=True)
+class MatrixProducts:
+    """A question of a rule pack's own: how many products of matrices the last observed step ran."""
+
+    count: int
+
+    @classmethod
+    def compute(cls, observed: ObservedSteps) -> MatrixProducts:
+        return cls(sum(one.name == "aten::mm" for one in observed.steps[-1]) if observed.steps else 0)
+
+
+def test_a_new_question_needs_nothing_of_capture(tmp_path: Path) -> None:
+    """It is put to runs that were recorded before it."""
+    nodes = output()
+    nodes[7:7] = [op(107, "mm", [tensor(10), tensor(20)], 30)]
+    nodes[-1:-1] = [op(207, "mm", [tensor(10), tensor(40)], 50), op(208, "mm", [tensor(10), tensor(50)], 52)]
+    assert Computed(record=write(tmp_path, nodes)).get(MatrixProducts).count == 2
+    assert Computed(record=RankRecord()).get(MatrixProducts).count == 0

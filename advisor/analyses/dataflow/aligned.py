@@ -1,4 +1,4 @@
-"""Ops of one step found again in another, by their names and order. Pure and of the standard library."""
+"""Ops of one step found again in another, by their names and order. Pure."""
 
 from __future__ import annotations
 

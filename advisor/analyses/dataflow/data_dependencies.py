@@ -1,6 +1,6 @@
 """Which ops of a step read what which earlier ops of it wrote: what tells a loop over elements from a recurrence.
 
-Pure and of the standard library, like `sameness`. A write is told apart by the part of the storage that it covers: what
+Pure, like `value_numbering`. A write is told apart by the part of the storage that it covers: what
 fills one row of a table does not wait for what filled another. Ops that only look at a tensor anew write nothing, so
 that no op waits for them. What went through Python, as a number that was read, is not seen.
 """

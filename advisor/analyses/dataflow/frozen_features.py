@@ -1,6 +1,6 @@
 """Which ops of a step compute from a batch what is the same for its samples whenever they come: frozen features.
 
-Pure and of the standard library, like `sameness`. Such an op reads samples as the loader gave them, or what others of
+Pure, like `value_numbering`. Such an op reads samples as the loader gave them, or what others of
 its kind made of them, with tensors that nothing writes, and works on each sample by itself (`sample_dims`). Whether the
 loader gives the same sample again, and whether it comes again at all, is told elsewhere.
 """

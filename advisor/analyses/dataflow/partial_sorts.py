@@ -1,6 +1,6 @@
 """Of which sorts of a step only the first elements, or the last ones, are read.
 
-Pure and of the standard library, like `sameness`. What Python reads without an op is seen as a view that no op reads,
+Pure, like `value_numbering`. What Python reads without an op is seen as a view that no op reads,
 and counts as read.
 """
 

@@ -1,6 +1,6 @@
-"""What of an observed step was computed before: pairs of equal values, from what `sameness` told apart.
+"""What of an observed step was computed before: pairs of equal values, from what `value_numbering` told apart.
 
-Pure and of the standard library, like `sameness`.
+Pure, like `value_numbering`.
 """
 
 from __future__ import annotations

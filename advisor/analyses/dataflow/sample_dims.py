@@ -1,6 +1,6 @@
 """Along which dimension of a tensor the samples of a batch lie, and whether an op keeps them apart.
 
-Pure and of the standard library, like `sameness`. Only ops that are known to work on each sample by itself are told of;
+Pure, like `value_numbering`. Only ops that are known to work on each sample by itself are told of;
 of any other one nothing is known.
 """
 

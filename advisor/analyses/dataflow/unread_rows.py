@@ -1,6 +1,6 @@
 """Which ops of a step compute rows that nothing reads: results of which later ops take a few rows.
 
-Pure and of the standard library, like `sameness`. A row is all that lies along a tensor's last dimension. Only ops that
+Pure, like `value_numbering`. A row is all that lies along a tensor's last dimension. Only ops that
 work on each row by itself are judged: what a recurrent layer, an attention or a convolution computes for one row it may
 need for another. What Python reads without an op is seen as a view that no op reads, and counts as read.
 """

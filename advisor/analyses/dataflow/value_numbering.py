@@ -1,6 +1,6 @@
 """Which ops of a step compute what was computed before: values told apart by what made them, never by their numbers.
 
-Pure and of the standard library. Every op gets a number for each value that it makes: the same op with the same scalars
+Pure. Every op gets a number for each value that it makes: the same op with the same scalars
 on the same values makes the same value. Two values are only called the same where that is proven; random draws, numbers
 of Python that a tensor was made of, and whatever another library wrote are each a value of their own.
 """
