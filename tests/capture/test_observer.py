@@ -32,15 +32,13 @@ def observer_in(folder: Path) -> Observer:
 def test_what_stands_in_the_way_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     observer = observer_in(tmp_path)
     assert observer.record() is None
-    assert not observer.start(1e6, False)
-    assert "too many" in observer.record()["why"]
-    assert not observer.start(10, True)
+    assert not observer.start(True)
     assert "compiled" in observer.why
     observer.look()
-    assert observer.start(10, False)
+    assert observer.start(False)
     (tmp_path / "other").mkdir()
     other = observer_in(tmp_path / "other")
-    assert not other.start(10, False)
+    assert not other.start(False)
     assert "own execution-trace observer" in other.why
     observer.open(0)
     observer.stop(False)
@@ -71,7 +69,7 @@ def test_a_step_never_fails_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_forked_process_is_not_observed(tmp_path: Path) -> None:
     observer = observer_in(tmp_path)
     observer.look()
-    assert observer.start(10, False)
+    assert observer.start(False)
     observer.open(0)
     child = os.fork()
     if not child:

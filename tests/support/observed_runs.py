@@ -56,7 +56,7 @@ def observed(folder: Path, step: Callable[[], object]) -> Run:
     observer = Observer(str(folder), lambda: str(file))
     observer.look()
     step()
-    assert observer.start(100, False), observer.why
+    assert observer.start(False), observer.why
     for number in range(2):
         observer.open(number)
         step()

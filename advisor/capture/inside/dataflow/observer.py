@@ -26,7 +26,7 @@ STEP, HELD = "advisor:observed#", "advisor:held"
 # Two steps: one alone does not tell a constant from a number that is another one next time.
 STEPS = 2
 # Observing takes a kilobyte of disk for each.
-_MOST_ROWS = 50_000
+MOST_ROWS = 50_000
 # torch's level of messages above its warnings: the observer warns whenever it is switched on or off.
 _ERRORS_ONLY = 2
 
@@ -56,9 +56,9 @@ class Observer:
         self.held.find()
         self.generators.find()
 
-    def start(self, rows: float, compiled: bool) -> bool:
-        """Switches the observer on. rows: recorded ops of a step. False, with `why`, where nothing will be known."""
-        self.why = _reason(rows, compiled)
+    def start(self, compiled: bool) -> bool:
+        """Switches the observer on. False, with `why`, where nothing will be known."""
+        self.why = _reason(compiled)
         if self.why:
             return False
         with _silence():
@@ -134,12 +134,10 @@ class Observer:
         }
 
 
-def _reason(rows: float, compiled: bool) -> str:
+def _reason(compiled: bool) -> str:
     """Why steps cannot be observed; empty where they can."""
     if not hasattr(_profiler(), "_add_execution_trace_observer") or _level() is None:
         return "this torch has no observer that can be asked quietly"
-    if rows > _MOST_ROWS:
-        return f"a step has about {rows:.0f} ops, too many to observe"
     modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
     if compiled or (modes is not None and modes()):
         return "ops inside compiled code, or below a dispatch mode, are not seen one by one"

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..dataflow.observer import STEPS, Observer
+from ..dataflow.observer import MOST_ROWS, STEPS, Observer
 from ..guards.hooks import Ranges
 from ..guards.interrupts import let_through
 from ..steps.clock import Clock
@@ -201,15 +201,20 @@ class Window:
         if self.unobserved:
             self.observer.why = self.unobserved
             return False
-        takes_s = self.budget.observing_s(STEPS * self.rows_per_step)
-        if takes_s > self.budget.left_s():
-            self.observer.why = (
-                f"a step has about {self.rows_per_step:,.0f} ops, and to observe what they read takes "
-                f"{takes_s:.1f} s of CPU time (docs/capture.md, Bounds)"
-            )
-            self.notes.append(f"what ops read was not observed: {self.observer.why}")
+        self.observer.why = self._too_many_to_observe()
+        if self.observer.why:
+            self.notes.append(f"what ops read was not observed: {self.observer.why} (docs/capture.md, Bounds)")
             return False
-        return self.observer.start(self.rows_per_step, bool(self.compiles()))
+        return self.observer.start(bool(self.compiles()))
+
+    def _too_many_to_observe(self) -> str:
+        """Why a step has too many ops to be observed; empty where it has not."""
+        rows, takes_s = self.rows_per_step, self.budget.observing_s(STEPS * self.rows_per_step)
+        if rows > MOST_ROWS:
+            return f"a step has about {rows:,.0f} ops, and what they read is observed of at most {MOST_ROWS:,}"
+        if takes_s > self.budget.left_s():
+            return f"a step has about {rows:,.0f} ops, and to observe what they read takes {takes_s:.1f} s of CPU time"
+        return ""
 
     def observed(self, whole: bool) -> None:
         """The observed steps are over; whole: each of them trained, and all of them ran."""
