@@ -56,12 +56,17 @@ def _of_rank(drawing: Mapping[str, Any], facts: dict[str, Any] | None, **more: A
 
 
 def run_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
-    """What the rule finds in the example; nothing where it abstains."""
+    """What the rule finds in the example; nothing where it skips it."""
+    return _judged(rule, example)[0]
+
+
+def _judged(rule: Rule, example: Example) -> tuple[tuple[Finding, ...], str]:
+    """What the rule finds in the example, and why it skips it, empty where it does not."""
     known = computed(example)
     try:
-        return tuple(rule.check(**known.arguments(rule.check)))
-    except Missing:
-        return ()
+        return tuple(rule.check(**known.arguments(rule.check))), ""
+    except Missing as missing:
+        return (), str(missing)
 
 
 def check_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
@@ -69,10 +74,14 @@ def check_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
 
     saves_us (low, high): there is a finding, and the low and the high end of its saving lie in that range.
     saves_us "unknown": there is a finding whose saving is null. saves_us None: there is no finding.
+    skipped: the rule cannot judge, and its reason holds these words;  without them it has to judge.
     says: each of these words stands in the message of one finding;  fixes: in the fix of one.
     """
-    findings = run_example(rule, example)
     where = f"{rule.id}, example '{example.title}'"
+    findings, why = _judged(rule, example)
+    if bool(why) != bool(example.skipped) or example.skipped not in why:
+        said = f"skipped, because {why}" if why else "is judged"
+        raise ExampleError(f"{where}: {said}; the example says: skipped={example.skipped!r}")
     if example.saves_us is None:
         if findings:
             raise ExampleError(f"{where}: should stay silent, says: {findings[0].message}")

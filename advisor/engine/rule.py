@@ -26,6 +26,7 @@ class Example:
     facts: what the capture recorded, as in run.json; empty = a bare trace.
     says: words that must stand in the message.
     fixes: words that must stand in the fix, its title or its lines.
+    skipped: where the rule cannot judge, words that must stand in its reason. Silence alone proves nothing then.
     others, other_facts: the traces and facts of the job's further ranks, for rules that ask for `Ranks`.
     """
 
@@ -38,6 +39,7 @@ class Example:
     others: tuple[Mapping[str, Any], ...] = ()
     other_facts: tuple[dict[str, Any], ...] = ()
     fixes: tuple[str, ...] = ()
+    skipped: str = ""
 
 
 @dataclass(frozen=True, slots=True)

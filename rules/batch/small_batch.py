@@ -176,6 +176,7 @@ EXAMPLES = [
         facts=_known(4),
         saves_us=None,
         near_miss=True,
+        skipped="as their work explains",
     ),
     Example(
         "the same with 512 samples: the samples are the cost",
@@ -257,7 +258,7 @@ EXAMPLES = [
     ),
     Example(
         "inference: no optimizer steps",
-        draw(_STEPS.replace("[O     ]", "        "), us=100, F=_layer(4, 256), B=BACKWARD),
+        draw(_STEPS.replace("[O     ]", "        "), us=10, F=_layer(4, 256), B=BACKWARD),
         facts=_known(4),
         saves_us=None,
         near_miss=True,

@@ -157,5 +157,5 @@ EXAMPLES = [
         facts=_facts([(1, 2, 0.25)], layer="layer_norm"),
         near_miss=True,
     ),
-    Example("nobody looked", _drawn(), None, {}),
+    Example("nobody looked", _drawn(), None, {}, skipped="was not recorded"),
 ]

@@ -269,6 +269,7 @@ EXAMPLES = [
         others=(_drawn(_LATE, world_size=3),),
         saves_us=None,
         near_miss=True,
+        skipped="could be matched",
     ),
     Example(
         "two equal ranks",

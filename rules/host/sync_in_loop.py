@@ -247,5 +247,6 @@ EXAMPLES = [
         ),
         saves_us=None,
         near_miss=True,
+        skipped="no calls into a device runtime",
     ),
 ]

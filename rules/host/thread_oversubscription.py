@@ -265,5 +265,6 @@ EXAMPLES = [
             K=GEMM,
         ),
         saves_us=None,
+        skipped="not captured by `advisor run`",
     ),
 ]

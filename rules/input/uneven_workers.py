@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from advisor.api import (
@@ -107,7 +108,7 @@ EXAMPLES = [
     ),
     Example(
         "the same, and a batch is always ready",
-        draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=1000, N=replace(NEXT_WORKERS, fill=0.05), F=FORWARD, B=BACKWARD),
         facts=_workers(10_000.0, 11_000.0, 60_000.0, 10_000.0),
         saves_us=None,
         near_miss=True,

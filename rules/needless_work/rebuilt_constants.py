@@ -158,5 +158,5 @@ EXAMPLES = [
         saves_us=None,
         near_miss=True,
     ),
-    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None),
+    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None, skipped="was not recorded"),
 ]

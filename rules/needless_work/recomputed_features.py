@@ -260,6 +260,7 @@ EXAMPLES = [
         draw(_STEPS, us=100, **_OPS),
         facts={"reused": {"names": ["aten::conv2d"], "ops": [0], "waits": [[]]}, "loaders": [_LOADER]},
         saves_us=None,
+        skipped="ran other ops",
     ),
-    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None),
+    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None, skipped="was not recorded"),
 ]

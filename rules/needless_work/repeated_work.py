@@ -229,6 +229,7 @@ EXAMPLES = [
         facts={"reused": {"names": ["aten::conv2d"], "ops": [0, 0, 0], "again": [(2, 0)], "constant": []}},
         saves_us=None,
         near_miss=True,
+        skipped="ran other ops",
     ),
     Example(
         "autocast converts a weight at each use, since its region ended in between",
@@ -291,5 +292,5 @@ EXAMPLES = [
         saves_us=None,
         near_miss=True,
     ),
-    Example("nobody looked", draw(_STEPS, us=100, **_PASSES), facts={}, saves_us=None),
+    Example("nobody looked", draw(_STEPS, us=100, **_PASSES), facts={}, saves_us=None, skipped="was not recorded"),
 ]

@@ -34,8 +34,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     GEMM,
     Device,
     Drawing,
@@ -263,7 +261,8 @@ EXAMPLES = [
     ),
     Example(
         "fp32 on a CPU without bf16 instructions",
-        draw("step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]", us=1000, F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
+        facts={"settings": {"cpu_bf16": False, "matmul_precision_set": False}},
         saves_us=None,
         near_miss=True,
     ),

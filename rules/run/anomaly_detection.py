@@ -138,5 +138,6 @@ EXAMPLES = [
         draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
         saves_us=None,
         near_miss=True,
+        skipped="not captured by `advisor run`",
     ),
 ]

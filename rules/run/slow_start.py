@@ -91,6 +91,7 @@ EXAMPLES = [
         facts=_facts(130.0, 150.0, ended=False),
         saves_us=None,
         near_miss=True,
+        skipped="the end of the run",
     ),
     Example(
         "imports alone",

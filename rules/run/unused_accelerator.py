@@ -71,6 +71,7 @@ EXAMPLES = [
         draw(_ON_CPU, us=1000, F=FORWARD, B=BACKWARD),
         saves_us=None,
         near_miss=True,
+        skipped="not captured by `advisor run`",
     ),
     Example(
         "the GPU is used",

@@ -193,5 +193,6 @@ EXAMPLES = [
         draw("step [1    ][2    ]\ncpu  [F ][B] [F ][B]", us=1000, F=FORWARD, B=BACKWARD),
         saves_us=None,
         near_miss=True,
+        skipped="no device work",
     ),
 ]

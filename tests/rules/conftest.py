@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from advisor.engine.registry import load_rules
+
+# A rule whose file does not load has no tests that could fail.
+if BROKEN := load_rules().broken:
+    raise pytest.UsageError("; ".join(f"{one.rule}: {one.reason}" for one in BROKEN))
+
 RULES = Path(__file__).parents[2] / "rules"
 # Files of these names hold a rule each; the others are their helpers.
 FILES = {path.stem: path for path in RULES.rglob("[!_]*.py")}
