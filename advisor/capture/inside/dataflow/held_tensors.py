@@ -8,13 +8,14 @@ be thawed in a later epoch: whenever an iterator of a loader begins, those that 
 from __future__ import annotations
 
 import contextlib
-import gc
 import time
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+
+from ..facts.live_objects import live_objects
 
 # Marking one that is alive takes some 10 µs.
 _MOST_TENSORS = 20_000
@@ -45,7 +46,7 @@ class HeldTensors:
         """Takes note of the tensors that are alive, some steps before those that are observed; weights come first."""
         self.found = []
         plain, weights = [], []
-        for one in gc.get_objects():
+        for one in live_objects():
             if type(one) is torch.nn.Parameter:
                 weights.append(one)
             elif type(one) is torch.Tensor:

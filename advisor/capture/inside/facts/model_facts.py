@@ -6,13 +6,14 @@ isinstance: proxies would be woken.
 
 from __future__ import annotations
 
-import gc
 import itertools
 import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+
+from .live_objects import live_objects
 
 # Modules listed in run.json: the largest language models have some thousand.
 _MOST_MODULES = 2_000
@@ -40,7 +41,7 @@ def find() -> Live:
     bases += [(torch.nn.Module, "module")]
     roles: dict[type, str] = {torch.Tensor: "tensor"}
     found = Live()
-    for one in gc.get_objects():
+    for one in live_objects():
         kind = type(one)
         role = roles.get(kind)
         if role is None:
@@ -52,7 +53,7 @@ def find() -> Live:
 
 def scalars() -> list[Any]:
     """The tensors of one number that have a graph, of all that are alive."""
-    return [one for one in gc.get_objects() if type(one) is torch.Tensor and _is_scalar(one)]
+    return [one for one in live_objects() if type(one) is torch.Tensor and _is_scalar(one)]
 
 
 def _is_scalar(tensor: torch.Tensor) -> bool:

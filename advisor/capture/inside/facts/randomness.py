@@ -6,7 +6,6 @@ made anew for each sample leave no state behind; the names in the text of the da
 
 from __future__ import annotations
 
-import gc
 import random
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ..guards.interrupts import let_through
+from .live_objects import live_objects
 
 # Generators beside the global ones: one for each transform of a pipeline. Reading a state takes 5 to 20 µs.
 _MOST_GENERATORS = 64
@@ -44,7 +44,7 @@ class Generators:
             return
         begun_ns = perf_counter_ns()
         kinds = _kinds()
-        found = (one for one in gc.get_objects() if type(one) in kinds)
+        found = (one for one in live_objects() if type(one) in kinds)
         self.own = [one for _, one in zip(range(_MOST_GENERATORS), found, strict=False)]
         self.searched_ns = perf_counter_ns() - begun_ns
 
