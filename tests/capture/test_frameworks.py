@@ -45,7 +45,7 @@ def two_ranks(done: Captured) -> None:
         assert any("gloo:all_reduce" in name for name in names)
     first, second = (rank["files"][0]["steps"] for rank in ranks)
     assert first == second, "ranks of one job record the same iterations"
-    assert len(list(done.folder.glob("*.gz"))) == 4
+    assert len(list(done.folder.glob("*.trace.json.gz"))) == 4
 
 
 @pytest.mark.parametrize(
