@@ -33,6 +33,9 @@ _FREE_BYTES = 256 << 20
 _MOST_GROWTH_BYTES = 2 << 30
 
 
+# Steps of a window after which what is left goes to the other windows first.
+_ENOUGH_STEPS = 3
+
 # Within a step its rows are counted once it has taken so much CPU time: 100,000 rows and more.
 _LONG_S = 0.25
 # Rows of a backward pass for each of its forward pass: 1.5 to 2.5 in loops over small ops.
@@ -121,6 +124,7 @@ class Window:
         if self.observer.on:
             self.observer.open(number)
             return
+        self.rows_fetched = self.growth.rows(self.closed) if self._is_long() else 0.0
         self.row = torch.autograd._record_function_with_args_enter(f"{ROW}{number}")
         if self.role == "lines":
             self._start_lines()
@@ -270,7 +274,11 @@ class Window:
         more = rows / max(self.closed, 1)
         ahead = rows + more + (_LINES_AHEAD * more if self.role == "profile" else 0.0)
         alone = self.budget.ranks == 1
-        found = not (self.budget if alone else Budget(trace_only(), self.budget.ranks, lambda: 0.0)).affords(ahead)
+        budget = self.budget if alone else Budget(trace_only(), self.budget.ranks, lambda: 0.0)
+        found = not budget.affords(ahead)
+        if self.role == "profile" and self.closed >= _ENOUGH_STEPS:
+            # More steps repeat what these tell; lines and observed steps tell something else.
+            found |= budget.rows_s(ahead) + budget.observing_s(STEPS * more) > budget.left_s()
         self.short |= found
         return found
 
