@@ -176,6 +176,33 @@ def test_activations_are_no_rows(tmp_path: Path) -> None:
     assert not any(file["partial"] for file in done.rank["files"])
 
 
+LOOPS = """
+import torch
+
+table = torch.zeros(40, requires_grad=True)
+optimizer = torch.optim.SGD([table], lr=0.01)
+for step in range(120):
+    best = table.sum()
+    for place in range(800):
+        best = best * 0.5 + table[place % 40]
+    optimizer.zero_grad()
+    best.backward()
+    optimizer.step()
+print("over")
+"""
+
+
+def test_loops_over_small_ops_keep_their_lines(tmp_path: Path) -> None:
+    """One window does not use up what lines cost; without a loader, a step's rows begin at its boundary."""
+    (tmp_path / "loops.py").write_text(LOOPS)
+    done = capture(tmp_path / "out", tmp_path / "loops.py")
+    profile, lines = done.rank["files"]
+    assert (profile["role"], lines["role"]) == ("profile", "lines")
+    assert not profile["partial"]
+    assert len(profile["steps"]) >= 3
+    assert not any("inside of a step" in note for note in done.rank["notes"])
+
+
 def test_a_window_ends_inside_of_a_step_that_fills_it(tmp_path: Path) -> None:
     """400,000 rows before the backward pass of the first profiled step: its window holds no whole step."""
     done = captured(tmp_path, 130_000, 14, 22)

@@ -186,8 +186,11 @@ class Phases:
         return self.patience < 0 or late or self.recorder.too_big() or self.recorder.full()
 
     def _enter_lines(self, now_ns: int) -> None:
-        if not self.plan.lines or not self.recorder.start("lines"):
+        if not self.plan.lines:
             self._enter_after()
+            return
+        if not self.recorder.start("lines"):
+            self._enter_observed()  # which ops repeat their work is told without lines, too
             return
         self.phase = LINES
         # Ranks wait for each other: all are recorded at the same time, or none.

@@ -31,11 +31,9 @@ _LINES_AHEAD = 2.0
 _FREE_BYTES = 256 << 20
 # The profiler may hold this much more memory than the process had before the window.
 _MOST_GROWTH_BYTES = 2 << 30
-
-
-# Steps of a window after which what is left goes to the other windows first.
-_ENOUGH_STEPS = 3
-
+# A window of numbers takes so much of what is left once it has three steps, which are enough for a median: the rest is
+# for lines and observed steps. What a window has cost is known only when it has stopped.
+_ENOUGH_STEPS, _SHARE_OF_NUMBERS = 3, 0.5
 # Within a step its rows are counted once it has taken so much CPU time: 100,000 rows and more.
 _LONG_S = 0.25
 # Rows of a backward pass for each of its forward pass: 1.5 to 2.5 in loops over small ops.
@@ -124,7 +122,7 @@ class Window:
         if self.observer.on:
             self.observer.open(number)
             return
-        self.rows_fetched = self.growth.rows(self.closed) if self._is_long() else 0.0
+        self.rows_fetched = self.growth.rows(self.closed)
         self.row = torch.autograd._record_function_with_args_enter(f"{ROW}{number}")
         if self.role == "lines":
             self._start_lines()
@@ -278,13 +276,13 @@ class Window:
         found = not budget.affords(ahead)
         if self.role == "profile" and self.closed >= _ENOUGH_STEPS:
             # More steps repeat what these tell; lines and observed steps tell something else.
-            found |= budget.rows_s(ahead) + budget.observing_s(STEPS * more) > budget.left_s()
+            found = found or budget.rows_s(rows + more) > _SHARE_OF_NUMBERS * budget.left_s()
         self.short |= found
         return found
 
     def fetched(self) -> None:
         """A batch is there: what was recorded so far of this step has no backward pass."""
-        self.rows_fetched = self.growth.rows(self.closed, "fetched") if self._is_long() else 0.0
+        self.rows_fetched = self.growth.rows(self.closed, "fetched")
 
     def overflows(self, place: str) -> bool:
         """Whether a window is open that a single step fills; looked at inside of steps that take long.
