@@ -8,7 +8,7 @@ Where each line is documented:
   a mesh of two dimensions for HSDP), FSDPModule.set_modules_to_forward_prefetch and set_requires_gradient_sync.
 - FullyShardedDataParallel (FSDP1): `mixed_precision`, `sharding_strategy`; the tutorial "Getting Started with Fully
   Sharded Data Parallel (FSDP2)" calls it deprecated and has the way to fully_shard.
-- DeepSpeed: configuration JSON, "zero_optimization" (`overlap_comm`, false by default before stage 3;
+- DeepSpeed: configuration JSON, "zero_optimization" (`overlap_comm`,
   `reduce_bucket_size`) and "gradient_accumulation_steps". Its engine's `no_sync()` asserts that gradients are not
   partitioned: with ZeRO 2 and 3 it stops the training (deepspeed/runtime/engine.py).
 - Megatron: DistributedDataParallelConfig (`overlap_grad_reduce`, `overlap_param_gather`), "Communication Overlap".
@@ -107,7 +107,7 @@ _DEEPSPEED = Fix(
     "Set `overlap_comm` in DeepSpeed's configuration, to reduce during the backward pass",
     "exact",
     '"zero_optimization": {"stage": 2}',
-    '"zero_optimization": {"stage": 2, "overlap_comm": true}  # memory: 4.5 times reduce_bucket_size',
+    '"zero_optimization": {"stage": 2, "overlap_comm": true}  # needs memory for further buckets',
 )
 _MEGATRON = Fix(
     "Overlap data-parallel communication with `--overlap-grad-reduce` and `--overlap-param-gather`",
