@@ -264,7 +264,7 @@ class Dataflow(msgspec.Struct, frozen=True):
 class Features(msgspec.Struct, frozen=True):
     """What the observed steps compute of each sample by itself with weights that stay.
 
-    ops         those that do, indices into `Reused.ops`
+    ops         those that do, indices into `JudgedOps.ops`
     samples     in a batch
     kept_bytes  of one sample: what other ops read of their results
     read_bytes  of one sample: what no other op reads of what the loader gave
@@ -282,7 +282,7 @@ class Features(msgspec.Struct, frozen=True):
     begun: int = 0
 
 
-class Reused(msgspec.Struct, frozen=True):
+class JudgedOps(msgspec.Struct, frozen=True):
     """What is concluded from the observed steps (`advisor/analyses/dataflow/judged_steps.py`).
 
     Earlier versions kept it in run.json, and examples of rules state it there.
@@ -365,7 +365,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     loss_labels: list[LossLabels] = []  # of cross entropies; empty: none were seen, or nobody looked
     environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
     dataflow: Dataflow | None = None  # None: nobody looked
-    reused: Reused | None = None  # of an earlier version, or stated by an example
+    reused: JudgedOps | None = None  # of an earlier version, or stated by an example
     sparse_products: list[SparseProduct] = []  # as well
     calibration: Measured | None = None  # None: none was asked for, or it failed
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
@@ -406,5 +406,5 @@ def _with_dataflow(folder: Path, rank: RankRecord) -> RankRecord:
         rank = msgspec.structs.replace(rank, dataflow=msgspec.structs.replace(rank.dataflow, file=str(path)))
     if rank.reused is not None and rank.reused.file:
         why = "which tensors ops read was recorded by an earlier version; capture the run with `advisor run` again"
-        rank = msgspec.structs.replace(rank, reused=Reused(why=why))
+        rank = msgspec.structs.replace(rank, reused=JudgedOps(why=why))
     return rank

@@ -77,7 +77,7 @@ def check(
         yield known.finding(
             f"{plural(round(sorts, 1), 'sort')} a step{known.at} of {count(largest.of)} elements "
             f"of which only {count(largest.read)} are read: {known.spent}.",
-            {"sorts": sorts, "read": largest.read, "of": largest.of, "spent_us": known.spent_us},
+            {"sorts": sorts, "elements_read": largest.read, "elements_sorted": largest.of, "spent_us": known.spent_us},
             Fix(
                 f"Use `topk({largest.read})` instead of a full sort",
                 "numerics",

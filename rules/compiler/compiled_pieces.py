@@ -103,7 +103,7 @@ def check(
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
-        facts={"pieces": pieces, "around_us": spent_us},
+        facts={"pieces": pieces, "wrapper_us": spent_us},
         fix=Fix(
             "Compile the model as a whole",
             "numerics",

@@ -73,7 +73,13 @@ def check(
             f"({percent(extra_us / ranks.step_us)})."
         ),
         saving=scale.saving(0.0, extra_us, "high: all of this kind as fast as usual; low: the network is shared"),
-        facts={"slow": worst.slow, "of": worst.of, "times": worst.times, "extra_us": extra_us, "kind": worst.kind},
+        facts={
+            "slow_collectives": worst.slow,
+            "collectives": worst.of,
+            "times_as_long": worst.times,
+            "extra_us": extra_us,
+            "kind": worst.kind,
+        },
         recoverable=False,
         at_most="medium",
     )

@@ -193,7 +193,7 @@ def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Fi
         ),
         saving=_saving(place, loop, turn, price),
         where=place.where,
-        facts={"turns": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
+        facts={"iterations": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
         fix=_READ_AT_ONCE if loop.reads else _AT_ONCE,
         claims=("forward", "backward", "other_ops", "host"),
         at_most="medium",

@@ -78,7 +78,7 @@ def check(
         message=f"{message}: {each_step(price, work.us)}{behind}.",
         saving=work.saving,
         where=work.where,
-        facts={"ops": len(rows) / price.ops.steps.count, "again_us": work.us, "backward_us": work.backward_us},
+        facts={"ops": len(rows) / price.ops.steps.count, "recomputed_us": work.us, "backward_us": work.backward_us},
         fix=fix,
         claims=work.claims,
     )

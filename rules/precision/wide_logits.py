@@ -91,7 +91,7 @@ def check(
         ),
         saving=saving,
         where=(where,) if where else (),
-        facts={"words": shape[-1], "held_bytes": held, "copies_us": spent_us},
+        facts={"vocabulary": shape[-1], "held_bytes": held, "copies_us": spent_us},
         fix=Fix(
             "Compile the loss, which fuses the conversion into it",
             "numerics",

@@ -250,7 +250,7 @@ def sorted_(use: Loss) -> Loss:
 )
 def test_sorts_of_which_a_part_is_read(use: Loss, read: int | None, tmp_path: Path) -> None:
     found = said("full-sort", trained(sorted_(use), ENCODE), tmp_path)
-    assert [one.facts["read"] for one in found] == ([] if read is None else [read])
+    assert [one.facts["elements_read"] for one in found] == ([] if read is None else [read])
 
 
 CLASSES = 512

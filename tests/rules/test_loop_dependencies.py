@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from advisor.analyses.lines.lines import LinesTrace
-from advisor.capture.record import RankRecord, Reused
+from advisor.capture.record import JudgedOps, RankRecord
 from advisor.computed import Computed
 from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
@@ -44,7 +44,7 @@ def rows_of(turn: list[Op], turns: int, nodes: str = "") -> list[dict[str, Any]]
     return [*rows, row("advisor:line|/home/me/train.py|90|main", at, 200), product]
 
 
-def waiting(turn: list[Op], turns: int) -> Reused:
+def waiting(turn: list[Op], turns: int) -> JudgedOps:
     """What the observer would have seen: each op by its letter, of this turn, or of the last with a minus before it."""
     letters = {chr(ord("a") + at): at for at in range(len(turn))}
     waits, names = [], []
@@ -54,10 +54,10 @@ def waiting(turn: list[Op], turns: int) -> Reused:
             waits.append(sorted(back for back in backs if back <= number * len(turn) + at))
             names.append(f"aten::{name}")
     known = list(dict.fromkeys(names))
-    return Reused(names=known, ops=[known.index(name) for name in names], waits=waits)
+    return JudgedOps(names=known, ops=[known.index(name) for name in names], waits=waits)
 
 
-def finding(turn: list[Op], seen: Reused | None, turns: int = TURNS, nodes: str = "") -> Any:
+def finding(turn: list[Op], seen: JudgedOps | None, turns: int = TURNS, nodes: str = "") -> Any:
     """What the rule says of three profiled steps and one whose lines were recorded; None where nothing."""
     rows = rows_of(turn, turns, nodes)
     length = max(one["ts"] + one["dur"] for one in rows) + 1
@@ -105,7 +105,7 @@ def test_what_puts_the_results_of_turns_together_goes_with_them():
     seen = waiting(turn, TURNS)
     # One for all turns, as a list that is stacked behind the loop, and others that wait for the one before.
     waits = [[1, 3] if at % 3 == 2 and at > 2 else one for at, one in enumerate(seen.waits)]
-    found = finding(turn, Reused(names=seen.names, ops=seen.ops, waits=waits))
+    found = finding(turn, JudgedOps(names=seen.names, ops=seen.ops, waits=waits))
     assert share(turn, found) == pytest.approx(1 - 1 / TURNS, rel=0.02)
 
 
@@ -115,7 +115,7 @@ def test_one_op_behind_a_loop_of_cells_is_no_recurrence():
     # In the first turn only: what runs once a step, on a line that the loop's turns are next to.
     ops = [*seen.ops[:2], len(seen.names), *seen.ops[2:]]
     waits = [*seen.waits[:2], [1], *([one + (at < 4) for one in back] for at, back in enumerate(seen.waits[2:], 2))]
-    found = finding(after, Reused(names=[*seen.names, "aten::mean"], ops=ops, waits=waits))
+    found = finding(after, JudgedOps(names=[*seen.names, "aten::mean"], ops=ops, waits=waits))
     assert found is not None
     assert found.saving.low_us > 0
 
@@ -148,7 +148,7 @@ def test_a_loop_in_a_loop_of_which_only_the_outer_one_is_a_recurrence():
     waits = [
         ([1] if at % 2 else [] if at < 10 else [(at % 10) + 1]) for at in range(2 * TURNS)
     ]  # the first of each turn needs the last op of the five turns before
-    found = finding(inner, Reused(names=seen.names, ops=seen.ops, waits=waits))
+    found = finding(inner, JudgedOps(names=seen.names, ops=seen.ops, waits=waits))
     assert share(inner, found) == pytest.approx(1 - 4 / TURNS, rel=0.02)
 
 
@@ -167,19 +167,19 @@ def test_an_observed_step_of_another_kind_leaves_it_open():
 def test_what_is_computed_again_beside_a_recurrence_is_another_rules():
     seen = waiting(FED, TURNS)
     again = [(at, at % len(FED)) for at in range(len(FED), len(seen.ops)) if at % len(FED) < 3]
-    assert finding(FED, Reused(names=seen.names, ops=seen.ops, waits=seen.waits, again=again)) is None
+    assert finding(FED, JudgedOps(names=seen.names, ops=seen.ops, waits=seen.waits, again=again)) is None
 
 
 def test_one_op_over_all_turns_computes_nothing_again():
     seen = waiting(ALONE, TURNS)
     again = [(at, at % len(ALONE)) for at in range(len(ALONE), len(seen.ops))]
-    found = finding(ALONE, Reused(names=seen.names, ops=seen.ops, waits=seen.waits, again=again))
+    found = finding(ALONE, JudgedOps(names=seen.names, ops=seen.ops, waits=seen.waits, again=again))
     assert share(ALONE, found) == pytest.approx(1 - 1 / TURNS, rel=0.02)
 
 
 def test_tensors_that_cannot_be_told_apart_leave_it_open():
     seen = waiting(RECURRENT, TURNS)
-    found = finding(RECURRENT, Reused(names=seen.names, ops=seen.ops, waits=[[], [0], *seen.waits[2:]]))
+    found = finding(RECURRENT, JudgedOps(names=seen.names, ops=seen.ops, waits=[[], [0], *seen.waits[2:]]))
     assert found.saving.low_us == 0
 
 

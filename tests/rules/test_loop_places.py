@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from advisor.analyses.lines.lines import LinesTrace
-from advisor.capture.record import RankRecord, Reused
+from advisor.capture.record import JudgedOps, RankRecord
 from advisor.computed import Computed
 from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
@@ -135,7 +135,7 @@ def test_a_loop_that_picks_its_elements_by_a_mask_promises_nothing_for_certain(s
     calls = [row("aten::eq", 0, 6, "cpu_op"), row(second, 8, 6, "cpu_op"), row("aten::index", 16, 6, "cpu_op")]
     known = computed(step([line(31, 0, 24, "forward"), *calls], 24, TURNS))
     names = ["aten::eq", second, "aten::index"]
-    seen = Reused(names=[*names, "aten::mm"], ops=[0, 1, 2] * TURNS + [3], waits=[[], [1], [1]] * TURNS + [[]])
+    seen = JudgedOps(names=[*names, "aten::mm"], ops=[0, 1, 2] * TURNS + [3], waits=[[], [1], [1]] * TURNS + [[]])
     known = Computed(trace=known.get(Trace), lines=known.get(LinesTrace), record=RankRecord(reused=seen))
     (finding,) = apply(load_rules().by_id()["tensor-loop"], known, {}).findings
     assert (finding.saving.low_us > 0) == certain

@@ -13,7 +13,7 @@ import pytest
 from advisor.analyses.dataflow.judged_steps import JudgedSteps
 from advisor.analyses.dataflow.observed_steps import ObservedSteps
 from advisor.capture.inside.dataflow.observer import Observer
-from advisor.capture.record import Dataflow, RankRecord, Reused
+from advisor.capture.record import Dataflow, JudgedOps, RankRecord
 from advisor.computed import Computed
 
 
@@ -40,7 +40,7 @@ class Run:
         return found
 
     @property
-    def seen(self) -> Reused:
+    def seen(self) -> JudgedOps:
         """What is concluded from them."""
         return Computed(record=self.record, observed=self.steps).get(JudgedSteps).seen
 

@@ -18,7 +18,7 @@ from advisor.analyses.dataflow import (
     value_numbering,
 )
 from advisor.analyses.dataflow.observed_steps import ObservedSteps
-from advisor.capture.record import Features, RankRecord, Reused, SparseProduct
+from advisor.capture.record import Features, JudgedOps, RankRecord, SparseProduct
 from advisor.trace.read.kineto import collector_off
 
 
@@ -30,7 +30,7 @@ class JudgedSteps:
     sparse_products  products with a matrix that is mostly zeros
     """
 
-    seen: Reused
+    seen: JudgedOps
     sparse_products: tuple[SparseProduct, ...]
 
     @classmethod
@@ -38,12 +38,12 @@ class JudgedSteps:
         """From what capture wrote down; else as the record states it: examples do, and earlier versions did."""
         if not observed.steps:
             stated = record.reused if record.dataflow is None else None
-            return cls(stated or Reused(why=observed.why), tuple(record.sparse_products))
+            return cls(stated or JudgedOps(why=observed.why), tuple(record.sparse_products))
         with collector_off():
             return cls(judged(observed), tuple(sparse_products.find(observed)))
 
 
-def judged(observed: ObservedSteps) -> Reused:
+def judged(observed: ObservedSteps) -> JudgedOps:
     """All that is asked of the observed steps."""
     steps, known, still = list(observed.steps), set(observed.known), set(observed.still)
     found = repeated_values.judge(value_numbering.number(steps, known, still))
@@ -54,7 +54,7 @@ def judged(observed: ObservedSteps) -> Reused:
     stored = [unread_rows.storages(ops) for ops in steps]
     unread = unread_rows.judge([unread_rows.unread(*one) for one in zip(steps, stored, strict=True)], names)
     in_part = partial_sorts.judge([partial_sorts.partly_read(*one) for one in zip(steps, stored, strict=True)], names)
-    return Reused(
+    return JudgedOps(
         names=list(index),
         ops=[index[name] for name in found.ops],
         again=found.again,

@@ -10,7 +10,7 @@ import numpy as np
 from advisor.analyses.base.nesting import parents
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.dataflow.judged_steps import JudgedSteps
-from advisor.capture.record import Reused
+from advisor.capture.record import JudgedOps
 from advisor.computed import Missing
 from advisor.trace.events import Category, Events, Ints, Trace
 
@@ -31,7 +31,7 @@ class ObservedOps:
     share   of the profiled steps those in which the ops were found
     """
 
-    seen: Reused
+    seen: JudgedOps
     rows: Ints
     places: tuple[Ints, ...]
     share: float
@@ -64,7 +64,7 @@ def dispatched(events: Events, steps: Steps) -> Ints:
     return np.flatnonzero(ops & (parents(events, ops) < 0))
 
 
-def _codes(events: Events, seen: Reused) -> Ints:
+def _codes(events: Events, seen: JudgedOps) -> Ints:
     """For each name of the trace its index among the recorded ones, -1 for others."""
     index = {name: at for at, name in enumerate(seen.names)}
     return np.array([index.get(name, -1) for name in events.names], np.int64)
