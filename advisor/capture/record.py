@@ -87,6 +87,7 @@ class Loader(msgspec.Struct, frozen=True):
     file: str = ""  # where it was made: the user's innermost line
     line: int = 0
     function: str = ""
+    batch_size_at: CodePlace | None = None  # where the number stands in the script's text
 
 
 class Optimizer(msgspec.Struct, frozen=True):
@@ -134,7 +135,9 @@ class Settings(msgspec.Struct, frozen=True):
     fsdp: dict[str, Any] | None = None  # arguments of FullyShardedDataParallel or fully_shard; units: how many
     framework: str | None = None  # that turns the loop: lightning | transformers | accelerate; None: the script itself
     # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
-    # anomaly_detection | ddp (its constructor) | threads (the only `set_num_threads` of the script's files).
+    # anomaly_detection | ddp (its constructor).  By the text of the script's files, where one line alone says it:
+    # threads (`set_num_threads`) | double (`.double()`, else float64) | cudnn_benchmark | cudnn_deterministic |
+    # variables of the environment, by their names.
     set_at: dict[str, CodePlace] = {}
 
     @classmethod

@@ -44,7 +44,7 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._places import made_at
+from ..shared._places import batch_size_at
 from ..shared._words import count, percent, plural, time
 from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
 
@@ -102,7 +102,7 @@ def check(
             "modelled",
             f"time of {count(batch)} samples now minus their share of a step of {count(target)}; {split.how}",
         ),
-        where=made_at(facts),
+        where=batch_size_at(facts),
         facts={
             "batch_size": batch,
             "suggested_batch_size": target,

@@ -34,11 +34,13 @@ from advisor.api import (
     Finding,
     Fix,
     Links,
+    RankRecord,
     Steps,
     Trace,
     draw,
 )
 
+from ..shared._places import set_at
 from ..shared._words import percent, time
 
 # Fewer kernels say too little: a short kernel may end before its launch returns.
@@ -50,6 +52,7 @@ def check(
     steps: Steps,
     breakdown: Breakdown,
     links: Links,
+    record: RankRecord | None,
     *,
     min_blocking: float = 0.9,  # the variable concerns every launch; without it hardly one outlasts its kernel
 ) -> Iterator[Finding]:
@@ -75,6 +78,7 @@ def check(
         ),
         # What the host could do meanwhile, and what would then overlap, only a run without the variable tells.
         saving=None,
+        where=set_at(record.settings if record else None, "CUDA_LAUNCH_BLOCKING"),
         facts={"blocking_share": share, "launch_us": in_calls_us},
         fix=Fix("Unset `CUDA_LAUNCH_BLOCKING`", "exact", "CUDA_LAUNCH_BLOCKING=1 python train.py", "python train.py"),
         claims=("idle_launch",) if breakdown.us("idle_launch") else (),

@@ -165,7 +165,7 @@ def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown, sett
             most * ops_us,
             "what as many threads per core cost in measurements of three models; low: for ops long enough to be split",
         ),
-        where=set_at(settings, "threads"),
+        where=set_at(settings, "threads", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
         facts={"cores": use.cores, "threads": use.threads, "workers": use.workers},
         fix=Fix(
             f"Use {plural(threads, 'thread')}",

@@ -60,7 +60,7 @@ def check(
             (),
             "high: these ops split evenly over the cores; low: nothing, if they are memory-bound",
         ),
-        where=set_at(settings, "threads"),
+        where=set_at(settings, "threads", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
         facts={"threads": use.threads, "cores": use.cores, "workers": use.workers, "ranks": use.ranks},
         fix=Fix(
             f"Use {plural(usable, 'thread')}{' per rank' if use.ranks > 1 else ''}",

@@ -45,6 +45,7 @@ from advisor.api import (
     edits,
 )
 
+from ..shared._places import set_at
 from ..shared._words import count, percent, plural, time
 
 Ints = npt.NDArray[np.int64]
@@ -89,8 +90,12 @@ def check(
             f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
-        where=(where,) if where else (),
-        facts={"tried": len(tried) / steps.count, "shapes": len(np.unique(events.dims[tried])), "tried_us": spent_us},
+        where=set_at(settings, "cudnn_benchmark") + ((where,) if where else ()),
+        facts={
+            "tuning_runs": len(tried) / steps.count,
+            "shapes": len(np.unique(events.dims[tried])),
+            "tuning_us": spent_us,
+        },
         fix=Fix(
             "Set `cudnn.benchmark = False` where shapes keep changing",
             "numerics",

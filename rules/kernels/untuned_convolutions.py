@@ -39,6 +39,7 @@ from advisor.api import (
     draw,
 )
 
+from ..shared._places import set_at
 from ..shared._words import count, percent, plural, time
 
 _CONVOLUTIONS = ("aten::cudnn_convolution", "aten::convolution_backward", "aten::convolution")
@@ -74,6 +75,7 @@ def check(
         ),
         # Which algorithm is fastest only the device itself tells.
         saving=None,
+        where=set_at(settings, "cudnn_benchmark"),
         facts={"convolution_us": spent_us, "shapes": shapes},
         fix=Fix(
             "Set `cudnn.benchmark = True`, and measure the step before and after",

@@ -93,7 +93,7 @@ def check(
             "on a CPU also half the bytes of all other ops",
             "assumed",
         ),
-        where=set_at(record.settings, "default_dtype") if record and chosen else (),
+        where=set_at(record.settings if record else None, "default_dtype" if chosen else "double"),
         facts={"fp64_us": double_us, "default_dtype": default},
         fix=Fix(
             "Use float32 for data and model",

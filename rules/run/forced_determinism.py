@@ -88,7 +88,7 @@ def check(
         ),
         # Which algorithms would run, and how fast, only the device tells.
         saving=None,
-        where=set_at(settings, "deterministic") if settings.deterministic else (),
+        where=set_at(settings, "deterministic" if settings.deterministic else "cudnn_deterministic"),
         facts={"concerned_us": spent_us, "deterministic": settings.deterministic},
         fix=Fix(
             "Turn it off if results need not be bitwise reproducible, and measure the step before and after",

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from advisor.api import BACKWARD, FORWARD, GEMM, GLOO, Breakdown, Environment, Example, Finding, Fix, RankRecord, draw
 
+from ..shared._places import set_at
 from ..shared._words import percent
 from ._variables import VARIABLES
 
@@ -53,6 +54,7 @@ def check(
                 f"{one.name}={value} is set in the training's environment: {one.by}, which affects "
                 f"{percent(share)} of the step."
             ),
+            where=set_at(record.settings, one.name),
             facts={"variable": one.name, "value": value, "share": share},
             fix=Fix(f"Unset `{one.name}`", "exact", f"{one.name}={value} python train.py", "python train.py"),
             claims=tuple(part for part in one.parts if part in shares and part not in _OWNED),

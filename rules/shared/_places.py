@@ -28,9 +28,18 @@ def made_at(made: Loader | Optimizer | None) -> tuple[Source, ...]:
     return (Source(made.file, made.line, made.function),) if made and made.file else ()
 
 
-def set_at(settings: Settings | None, name: str) -> tuple[Source, ...]:
-    """Where the script set this setting, as `Settings.set_at` names it; empty where it did not, or nobody saw it."""
-    found = settings.set_at.get(name) if settings else None
+def batch_size_at(loader: Loader | None) -> tuple[Source, ...]:
+    """The line that gives the batch size its number, then where the loader was made, as far as they are known."""
+    number = loader.batch_size_at if loader else None
+    made = made_at(loader)
+    known = (Source(number.file, number.line, number.function),) if number else ()
+    return known + tuple(one for one in made if (one.file, one.line) not in {(at.file, at.line) for at in known})
+
+
+def set_at(settings: Settings | None, *names: str) -> tuple[Source, ...]:
+    """Where the script set one of these, as `Settings.set_at` names them; empty where it did not, or nobody saw it."""
+    known = settings.set_at if settings else {}
+    found = next((known[name] for name in names if name in known), None)
     return (Source(found.file, found.line, found.function),) if found else ()
 
 

@@ -47,7 +47,7 @@ def choose():
     torch.set_num_threads(1)  # THREADS
     torch.use_deterministic_algorithms(True)  # DETERMINISTIC
     torch.set_float32_matmul_precision("high")  # PRECISION
-    torch.set_default_dtype(torch.float64)
+    torch.set_default_dtype(torch.float64)  # DOUBLE
     torch.set_default_dtype(torch.float32)  # DTYPE
     torch.autograd.set_detect_anomaly(True)  # ANOMALY
 """
@@ -80,6 +80,7 @@ def test_the_lines_of_constructors_and_settings(tmp_path: Path) -> None:
     marks = ("threads", "deterministic", "anomaly_detection")
     expected = {name: line_of(SETTINGS, name.partition("_")[0].upper()) for name in marks}
     expected |= {"matmul_precision": line_of(SETTINGS, "PRECISION"), "default_dtype": line_of(SETTINGS, "DTYPE")}
+    expected["double"] = line_of(SETTINGS, "DOUBLE")
     assert settings == {name: ("settings.py", line) for name, line in expected.items()}
     assert rank["settings"]["matmul_precision_set"]
 
@@ -104,6 +105,55 @@ def test_what_nobody_set_has_no_line(tmp_path: Path) -> None:
     done = capture(tmp_path / "out", tmp_path / "train.py")
     assert done.rank["settings"]["set_at"] == {}
     assert not done.rank["settings"]["matmul_precision_set"]
+
+
+WRITTEN = """
+import argparse
+import os
+os.environ["OMP_NUM_THREADS"] = "1"  # VARIABLE
+os.environ.setdefault("ADVISOR_TEST_UNSET", "1")
+del os.environ["ADVISOR_TEST_UNSET"]
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.backends.cudnn.deterministic = True  # CUDNN
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=4,  # SIZE
+    )
+    return parser.parse_args()
+def loaders(size, test_size=32):  # TEST
+    data = TensorDataset(torch.zeros(240, 8).double(), torch.zeros(240))  # DOUBLE
+    return DataLoader(data, size), DataLoader(data, batch_size=test_size), DataLoader(
+        data,
+        batch_size=2,  # PLAIN
+    )
+args = options()
+bs = args.batch_size
+training, evaluation, plain = loaders(size=bs)
+model = torch.nn.Linear(8, 1, dtype=torch.float64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for loader in (training, evaluation, plain):
+        for batch, _ in loader:
+            optimizer.zero_grad()
+            model(batch).sum().backward()
+            optimizer.step()
+"""
+
+
+def test_the_text_tells_of_numbers_and_switches(tmp_path: Path) -> None:
+    """A number is found behind the names that it is passed by; an attribute and a variable where they are set."""
+    (tmp_path / "train.py").write_text(WRITTEN)
+    rank = capture(tmp_path / "out", tmp_path / "train.py").rank
+    marks = {"OMP_NUM_THREADS": "VARIABLE", "cudnn_deterministic": "CUDNN", "double": "DOUBLE"}
+    found = {name: at["line"] for name, at in rank["settings"]["set_at"].items()}
+    assert found == {name: line_of(WRITTEN, mark) for name, mark in marks.items()}
+    sizes = {one["batch_size"]: (one["batch_size_at"] or {}).get("line") for one in rank["loaders"]}
+    assert sizes == {4: line_of(WRITTEN, "SIZE"), 32: line_of(WRITTEN, "TEST"), 2: line_of(WRITTEN, "PLAIN")}
 
 
 RULES = """

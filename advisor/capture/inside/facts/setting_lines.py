@@ -9,7 +9,6 @@ no other trace.
 
 from __future__ import annotations
 
-import ast
 import sys
 import weakref
 from collections import deque
@@ -25,7 +24,8 @@ from torch.utils.data import DataLoader
 
 from ..guards.hooks import Attribute
 from ..guards.interrupts import let_through
-from ..guards.user_code import file_at, file_of, foreign_folders
+from ..guards.user_code import file_of, foreign_folders
+from .script_text import ScriptText
 
 Place = dict[str, Any]  # file, line, function: the keys of `record.CodePlace`
 
@@ -41,8 +41,6 @@ _PRECISION = "matmul_precision"
 _COUNTS_USE = "_log_api_usage_once"
 # Loaders and optimizers that are remembered: a script may make a loader in each epoch.
 _MOST_MADE = 64
-# Files of the script that are looked through for a call by its name, and the longest of them.
-_MOST_FILES, _MOST_BYTES = 50, 1 << 20
 
 
 class SettingLines:
@@ -50,6 +48,7 @@ class SettingLines:
 
     def __init__(self) -> None:
         self.foreign = foreign_folders()
+        self.text = ScriptText(self.foreign)
         self.precision_chosen = False  # the script set the precision of fp32 matrix products
         self.settings: dict[str, Place] = {}  # the last call of each
         self.made: deque[tuple[weakref.ref[Any], Place]] = deque(
@@ -93,8 +92,16 @@ class SettingLines:
 
     def record(self) -> dict[str, Place]:
         """The lines of settings, with those that only the script's text tells."""
-        threads = _only_call("set_num_threads", self.foreign)
-        return {**self.settings, **({"threads": threads} if threads else {})}
+        return {**self.text.settings(), **self.settings}
+
+    def of_batch_sizes(self, loaders: list[dict[str, Any]]) -> list[Place]:
+        """For each loader where its batch size stands as a number; empty where that is not known."""
+        return [
+            self.text.number(one["batch_size"], "batch_size", {key: one[key] for key in ("file", "line", "function")})
+            if one.get("batch_size") and one.get("file")
+            else {}
+            for one in loaders
+        ]
 
     def _place(self, frame: FrameType | None) -> Place:
         while frame is not None:
@@ -182,29 +189,3 @@ def _setters() -> set[CodeType]:
         inner("generic", "all") if inner is not None else None,
     ]
     return {one.__code__ for one in found if hasattr(one, "__code__")}
-
-
-def _only_call(name: str, foreign: tuple[str, ...]) -> Place:
-    """The only call of this name in the script's files; empty where there is none, or more than one."""
-    found = []
-    for file, path in sorted(_files(foreign))[:_MOST_FILES]:
-        try:
-            with open(path, encoding="utf-8") as text:
-                source = text.read(_MOST_BYTES)
-            nodes = ast.walk(ast.parse(source)) if name in source else iter(())
-            calls = [node for node in nodes if isinstance(node, ast.Call) and _named(node.func) == name]
-            found += [{"file": file, "line": call.lineno, "function": ""} for call in calls]
-        except (OSError, ValueError, SyntaxError):
-            continue
-    return found[0] if len(found) == 1 else {}
-
-
-def _files(foreign: tuple[str, ...]) -> set[tuple[str, str]]:
-    """(as run.json names it, path) of each file of the user's code that is imported."""
-    paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    python = {path for path in paths if isinstance(path, str) and path.endswith(".py")}
-    return {(file, path) for path in python if (file := file_at(path, foreign))}
-
-
-def _named(called: ast.expr) -> str:
-    return getattr(called, "attr", getattr(called, "id", ""))
