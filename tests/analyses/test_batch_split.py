@@ -122,6 +122,15 @@ def test_a_script_without_a_loader_makes_its_batches_in_the_step():
     assert not computed(Example("a bare trace", drawing, None)).get(BatchSplit).loader_known
 
 
+def test_a_search_between_the_steps_does_not_tell_their_batch_size():
+    """Sixteen products of one row without autograd, as of a beam search, beside one that is trained on 32."""
+    trained = Ev("aten::addmm", dims=layer(32, 512).dims, args={"Sequence number": 7})
+    steps = STEPS.replace("[O     ]", "[O][S   ]")
+    searched = Ev("aten::addmm", dims=layer(1, 512).dims, times=16)
+    drawing = draw(steps, F=trained, B=gradient(32, 512), S=searched, O="Optimizer.step#SGD.step")
+    assert computed(Example("a bare trace", drawing, None)).get(BatchSplit).batch_size == 32
+
+
 def test_without_shapes_or_batch_size_there_is_no_split():
     bare = draw(STEPS, us=100, F="aten::linear", B="aten::mm", O="Optimizer.step#SGD.step")
     with pytest.raises(Missing):

@@ -110,10 +110,15 @@ class BatchSplit:
 
 
 def _batch_of_shapes(trace: Trace, ops: Mask) -> int | None:
-    """The batch size that the inputs of convolutions and matrix products agree on; None where they do not."""
+    """The batch size that the inputs of convolutions and matrix products agree on; None where they do not.
+
+    Those that autograd recorded, where it recorded any: an evaluation within the steps, or a search, has its own.
+    """
     events = trace.events
     layers = events.exactly("aten::convolution", "aten::conv2d", "aten::linear", "aten::addmm")
     rows = np.flatnonzero(ops & (events.dims >= 0) & layers)
+    recorded = events.sequence[rows] >= 0
+    rows = rows[recorded] if recorded.any() else rows
     # One number for each kind of call, in order of first sight: votes that are equal go to the size seen first.
     every_dims = len(events.dims_table)
     kinds, seen, counts = np.unique(
