@@ -2,17 +2,20 @@
 
 ## What it looks at
 Ops of the profiled steps whose inputs grow by the same amount with every step, while no matrix multiplication grows:
-they process everything that was kept since the start, or since the epoch began. Also the times of the steps that were
+they process everything that was kept since the start, or since the epoch began. Ops that run more often in every step
+than in the one before, by the same number. Also the times of the steps that were
 timed without the profiler, in eight parts of the run: whether they rise from part to part, which measures the cost of
 the growth.
 
 ## Why it costs time
 `torch.cat(history)`, a mean over all losses, a metric over all predictions: each step processes all steps before it, so
 the total cost grows with the square of the number of steps. It is a small part of the first epoch and most of the last.
+A hook that is registered in each step and never removed runs once more with each of them.
 
 ## How to fix it
 Keep what the result needs instead of everything it was computed from: a running sum and a count, `torchmetrics`'
-`update()` in the step and `compute()` at the end of the epoch. Or compute it every N steps.
+`update()` in the step and `compute()` at the end of the epoch. Or compute it every N steps. Register hooks once, before
+the loop, or remove them by the handle that registering returns.
 
 ## When to leave it
 Lengths that are increased on purpose as training goes on. A machine that slows down (heat, other jobs) shows rising
@@ -54,6 +57,7 @@ CONFIRMED = "measured pair on a CPU: a statistic over all outputs so far in each
 
 # What a running value gives back of ops that grow.
 _GIVEN_BACK = constant("share.kept_value").value
+_MOST_NAMED = 3  # lines
 _ON_DEVICE, _ON_HOST = ("compute",), ("forward", "other_ops")
 
 
@@ -69,13 +73,13 @@ def check(
 ) -> Iterator[Finding]:
     steps, scale = price.ops.steps, price.scale
     if growing is not None and len(growing.rows):
-        places = dict.fromkeys(lines.where_op(row) for row in growing.rows.tolist())
-        where = tuple(one for one in places if one is not None)[:3]
+        where = _lines_of(growing, lines, price.ops.trace)
         claims: tuple[str, ...]
         if price.on_device:
             spent_us, claims = price.spent_us(growing.rows), _ON_DEVICE
         else:
             spent_us, claims = _on_host_us(growing, price.ops.trace, steps, costs, where), _ON_HOST
+        spent_us *= _grown_share(growing, steps, record)
         bound_us = price.measured_us(claims)
         if min(spent_us, bound_us) >= min_share * steps.step_us:
             saving = _of_growth(min(spent_us, bound_us), record, price)
@@ -87,6 +91,25 @@ def check(
         # The step that stands for the script may be as short as the first ones: then there is nothing to gain in it.
         if risen.saving is not None and risen.saving.high_us >= min_share * scale.step_us:
             yield risen
+
+
+def _lines_of(growing: GrowingOps, lines: Lines, trace: Trace) -> tuple[Source, ...]:
+    """The lines that ran most of these ops' time."""
+    took: dict[Source, int] = {}
+    for row in growing.rows.tolist():
+        if (found := lines.where_op(row)) is not None:
+            took[found] = took.get(found, 0) + int(trace.events.dur_ns[row])
+    return tuple(sorted(took, key=lambda one: -took[one])[:_MOST_NAMED])
+
+
+def _grown_share(growing: GrowingOps, steps: Steps, record: RankRecord | None) -> float:
+    """The part of the ops that was not there in the first step; at least the part that came within the window."""
+    if not growing.calls:
+        return 1.0
+    more = (growing.last - growing.first) / (steps.count - 1)
+    window = [step for file in record.files if file.role == "profile" for step in file.steps.values()] if record else []
+    at_first = max(growing.first - more * min(window, default=0), 0.0)
+    return 1 - 2 * at_first / (growing.first + growing.last)
 
 
 def _on_host_us(
@@ -124,16 +147,17 @@ def _grown(
     scale: Scale,
 ) -> Finding:
     per_step = (growing.last - growing.first) / (steps.count - 1)
+    does, of = ("runs more often", "calls") if growing.calls else ("processes more", "numbers")
     return Finding(
         message=(
-            f"`{growing.names[0]}`{place(where[0] if where else None)} processes more with every step: "
-            f"{count(growing.last)} numbers in the last profiled step, {count(per_step)} more each time, which takes "
+            f"`{growing.names[0]}`{place(where[0] if where else None)} {does} with every step: "
+            f"{count(growing.last)} {of} in the last profiled step, {count(per_step)} more each time, which takes "
             f"{time(scale.scaled(spent_us))} of the step by now ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=where,
-        facts={"ops": list(growing.names[:5]), "numbers": growing.last, "more_per_step": per_step, "us": spent_us},
-        fix=_RUNNING,
+        facts={"ops": list(growing.names[:5]), of: growing.last, "more_per_step": per_step, "us": spent_us},
+        fix=_ONCE if growing.calls else _RUNNING,
         claims=claims,
     )
 
@@ -167,12 +191,28 @@ _RUNNING = Fix(
 )
 
 
+_ONCE = Fix(
+    "Register hooks once, before the training loop, or remove them after the step",
+    "exact",
+    "for batch in loader:\n    layer.register_forward_hook(watch)",
+    "layer.register_forward_hook(watch)\nfor batch in loader:",
+)
+
+
 def _of(numbers: int) -> Ev:
     return Ev("aten::std", dims=[[numbers]], dtypes=["float"])
 
 
+def _hooks(calls: int) -> Ev:
+    return Ev("aten::detach", times=calls)
+
+
 _STEPS = """
     step   [1        ][2        ][3        ][4        ][5        ]
+    cpu    [F ][P ][B ][F ][Q ][B ][F ][R ][B ][F ][S ][B ][F ][T ][B ]
+    """
+_HOOKED = """
+    step   [1         ][2         ][3         ][4         ][5         ]
     cpu    [F ][P ][B ][F ][Q ][B ][F ][R ][B ][F ][S ][B ][F ][T ][B ]
     """
 _MM = Ev("aten::linear", dims=[[64, 256], [1024, 256], [1024]], dtypes=["float"] * 3)
@@ -218,6 +258,20 @@ EXAMPLES = [
         facts={"steps": {"unprofiled_us": [2000.0 + 50.0 * (step % 50) for step in range(200)]}},
         saves_us=(1100, 1700),
         says=("20,480 numbers",),
+    ),
+    Example(
+        "a hook more in each step: two to six calls of 200 us, of which the first step had one",
+        draw(_HOOKED, us=100, F=_MM, B=BACKWARD, P=_hooks(2), Q=_hooks(3), R=_hooks(4), S=_hooks(5), T=_hooks(6)),
+        facts={"files": [{"path": "trace", "role": "profile", "steps": {f"ProfilerStep#{n}": n for n in range(1, 6)}}]},
+        saves_us=(30, 400),
+        says=("runs more often", "6 calls", "1 more each time"),
+        fixes=("Register hooks once",),
+    ),
+    Example(
+        "a loop of another length in each step",
+        draw(_HOOKED, us=100, F=_MM, B=BACKWARD, P=_hooks(2), Q=_hooks(4), R=_hooks(5), S=_hooks(3), T=_hooks(6)),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "times that rise, and no op that grows",

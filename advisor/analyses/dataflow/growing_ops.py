@@ -1,4 +1,7 @@
-"""Ops whose inputs grow by the same amount with every step: they work on all that was kept so far."""
+"""Ops that grow by the same amount with every step: in what they work on, or in how often they run.
+
+Inputs that grow hold all that was kept so far; calls that grow are made for each thing that was registered or kept.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,19 @@ _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::lin
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GrowingOps:
-    """Ops of the window whose largest input holds more numbers in each step, by equal amounts.
+    """Ops of the window whose largest input holds more numbers in each step, by equal amounts; else those called more.
 
     names     their names, by time
-    rows      the rows of these ops that grow, one or more in each step
-    first, last   numbers in the largest of these inputs in the first and in the last step
+    rows      the rows of these ops that grow, one or more in each step; of calls all of them
+    first, last   numbers in the largest of these inputs in the first and in the last step; of calls those of names[0]
+    calls     whether it is the number of calls that grows
     """
 
     names: tuple[str, ...]
     rows: Ints
     first: int
     last: int
+    calls: bool = False
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps) -> GrowingOps:
@@ -51,10 +56,26 @@ class GrowingOps:
         more = np.diff(largest, axis=1)
         grows = (more > 0).all(axis=1) & (more == more[:, :1]).all(axis=1)
         texts = [events.text(int(rows[np.argmax(name == number)])) for number in np.flatnonzero(grows)]
-        if not texts or any(text.startswith(_PRODUCTS) for text in texts):
+        if any(text.startswith(_PRODUCTS) for text in texts):
             return cls((), np.zeros(0, np.int64), 0, 0)
+        if not texts:
+            return cls._by_calls(events, np.flatnonzero(events.of(Category.CPU_OP) & (step >= 0)), step, steps.count)
         mine = rows[grows[name] & (held == largest[name, step[rows]])].astype(np.int64)
         return cls(_by_time(events, mine), mine, int(largest[grows, 0].max()), int(largest[grows, -1].max()))
+
+    @classmethod
+    def _by_calls(cls, events: Events, rows: Ints, step: Ints, steps: int) -> GrowingOps:
+        """Ops that run more often in each step than in the one before, by equal amounts; none where products do."""
+        calls = np.zeros((len(events.names), steps), np.int64)
+        np.add.at(calls, (events.name[rows], step[rows]), 1)
+        more = np.diff(calls, axis=1)
+        grows = (more > 0).all(axis=1) & (more == more[:, :1]).all(axis=1)
+        if any(events.names[name].startswith(_PRODUCTS) for name in np.flatnonzero(grows)):
+            grows[:] = False
+        mine = rows[grows[events.name[rows]]].astype(np.int64)
+        names = _by_time(events, mine)
+        of = events.names.index(names[0]) if names else 0
+        return cls(names, mine, int(calls[of, 0]), int(calls[of, -1]), calls=True)
 
 
 def _by_time(events: Events, rows: Ints) -> tuple[str, ...]:
