@@ -44,6 +44,7 @@ from advisor.analyses.dataflow.observed_steps import ObservedSteps
 from advisor.analyses.dataflow.readers import Readers
 from advisor.analyses.dataflow.reused import Reused
 from advisor.analyses.dataflow.unread import Unread
+from advisor.analyses.lines.call_sites import CallSites
 from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
 from advisor.analyses.loops.line_blocks import MOST_KEPT, TURNS, Block
 from advisor.analyses.loops.loop_dependencies import LoopDependencies, LoopDependency
@@ -179,6 +180,7 @@ __all__ = [
     "Breakdown",
     "BreakdownItem",
     "Calibration",
+    "CallSites",
     "Category",
     "Communication",
     "Constant",

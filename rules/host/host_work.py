@@ -25,6 +25,7 @@ Work that the training needs at that point and that is already fast.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from advisor.api import (
     BACKWARD,
@@ -33,6 +34,7 @@ from advisor.api import (
     MOST_KEPT,
     TURNS,
     Block,
+    CallSites,
     Ev,
     Example,
     Finding,
@@ -89,7 +91,7 @@ def check(
     if bound_us < min_share * steps.step_us:
         return
     end_us = end_of_rise(python_ns(undilated.python, steps), record) if record else None
-    found = False
+    found, sites = False, CallSites.compute(price.ops.trace, lines)
     named_us = places.python_us if places else 0.0
     cut = record is not None and any(_CUT in note for note in record.notes)
     for index, place in enumerate(places.python if places else ()):
@@ -103,7 +105,8 @@ def check(
         if min(worth_us, bound_us) >= min_share * steps.step_us:
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
-            yield _finding(place, us, saving, here, grown_us is not None, steps, scale)
+            found_here = _finding(place, us, saving, here, grown_us is not None, steps, scale)
+            yield replace(found_here, where=(*place.where, *sites.of_lines(place.where)))
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, steps, scale)
 

@@ -45,10 +45,12 @@ from advisor.api import (
     GEMM,
     MOST_KEPT,
     Block,
+    CallSites,
     Ev,
     Example,
     Finding,
     Fix,
+    GrowingOps,
     Lines,
     Loop,
     LoopDependencies,
@@ -57,10 +59,12 @@ from advisor.api import (
     Missing,
     Price,
     Saving,
+    Source,
     draw,
     edits,
 )
 
+from ..shared._places import called_at
 from ..shared._side_effect_factors import BESIDES
 from ..shared._words import count, percent, time
 from ._device_loops import device_loops
@@ -105,6 +109,8 @@ def check(
     places: LoopPlaces | None,
     turns: LoopDependencies | None,
     lines: Lines,
+    sites: CallSites,
+    growing: GrowingOps | None,
     *,
     min_share: float = 0.05,  # rewriting a loop is work: less than 5 % of the step does not justify it
 ) -> Iterator[Finding]:
@@ -116,8 +122,19 @@ def check(
     if price.ops.device.kind != "none":
         return
     for (place, loop), turn in zip(places.ops, turns.of, strict=True):
+        if _grows(place, growing, lines):
+            continue  # what is called once more with each step is to be called once: slowing-steps says so
         if place.less(turn.stays).share(price.undilated)[1] >= min_share:
-            yield _finding(place, loop, turn, price)
+            yield _finding(place, loop, turn, price, sites.of_lines(place.where))
+
+
+def _grows(place: Block, growing: GrowingOps | None, lines: Lines) -> bool:
+    """Whether most ops that run more often in each step than in the one before are those of this place."""
+    if growing is None or not growing.calls or not len(growing.rows):
+        return False
+    at = {(source.file, source.line) for source in place.where}
+    found = [one for row in growing.rows.tolist() if (one := lines.where_op(row)) is not None]
+    return 2 * sum((one.file, one.line) in at for one in found) > len(growing.rows)
 
 
 def _beside_a_device(price: Price, lines: Lines, min_share: float) -> Iterator[Finding]:
@@ -180,7 +197,7 @@ def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
     return _MOSTLY_STAYS if 2 * stays > 1 else ""
 
 
-def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Finding:
+def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price, called: tuple[Source, ...]) -> Finding:
     steps, scale = price.ops.steps, price.scale
     behind = f", and {time(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
     does = f"runs `{loop.op}` {count(loop.turns)} times a step: the loop"
@@ -188,11 +205,11 @@ def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Fi
         does = f"reads single elements of tensors {count(loop.turns)} times a step, inside a library: that"
     return Finding(
         message=(
-            f"{place.place} {does} takes "
+            f"{place.place}{called_at(called)} {does} takes "
             f"{time(scale.scaled(place.us))} of each step ({percent(place.us / steps.step_us)}){behind}."
         ),
         saving=_saving(place, loop, turn, price),
-        where=place.where,
+        where=(*place.where, *called),
         facts={"iterations": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
         fix=_READ_AT_ONCE if loop.reads else _AT_ONCE,
         claims=("forward", "backward", "other_ops", "host"),

@@ -39,6 +39,7 @@ from advisor.api import (
     Nesting,
     PeakMemory,
     Price,
+    RankRecord,
     StepOps,
     Steps,
     Trace,
@@ -51,6 +52,7 @@ from advisor.api import (
     union,
 )
 
+from ..shared._places import set_at
 from ..shared._side_effect_factors import BESIDES_MUCH
 from ..shared._words import each_step, size
 
@@ -84,6 +86,7 @@ _AT_LEAST = constant("share.recomputed").value
 def check(
     price: Price,
     memory: PeakMemory | None,
+    record: RankRecord | None,
     *,
     min_share: float = 0.01,  # one argument or one call to remove; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -117,6 +120,7 @@ def check(
             f"checkpointed{_room(memory, device)}."
         ),
         saving=saving,
+        where=set_at(record.settings if record else None, "checkpointing"),
         facts={
             "recomputed_us": spent_us,
             "ops": int(again.sum()) / steps.count,

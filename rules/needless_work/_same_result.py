@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
+    CallSites,
     Category,
     Intervals,
     Lines,
@@ -242,7 +243,7 @@ def _shortest_us(recorded: StepOps, rows: Ints, steps: Ints, row_us: float) -> f
 
 
 def _where(trace: Trace, lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
-    """The lines that ran most of the rows' time."""
+    """The lines that ran most of the rows' time, and the line that calls them and does little else."""
     took: dict[Source, int] = {}
     for row in rows.tolist() if lines is not None else ():
         found = lines.where_op(row) if lines is not None else None
@@ -250,4 +251,5 @@ def _where(trace: Trace, lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
             took[found] = took.get(found, 0) + int(trace.events.dur_ns[row])
     order = sorted(took, key=lambda one: -took[one])
     whole = sum(took.values())
-    return tuple(one for one in order[:_MOST_NAMED] if took[one] >= _NAMED * whole)
+    named = tuple(one for one in order[:_MOST_NAMED] if took[one] >= _NAMED * whole)
+    return (*named, *CallSites.compute(trace, lines).of_rows(rows, named)) if lines is not None else ()

@@ -47,7 +47,7 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._places import first_line
+from ..shared._places import first_line, forward_lines
 from ..shared._words import count, each_step, plural
 from ._gradient_uses import DROPPED, NEVER, UNREAD, parameters, updates, uses
 from ._input_gradients import with_unread
@@ -95,10 +95,11 @@ def check(
             continue
         longest = np.argsort(-price.ops.events.dur_ns[rows.nodes])
         where = first_line(lines, rows.nodes[longest][:_TRIED] if len(rows.nodes) else rows.sure[:_TRIED])
+        forward = forward_lines(lines, price.ops.trace, rows.nodes[longest]) if kind != UNREAD else ()
         yield Finding(
             message=_message(kind, rows, known.number, each_step(price, sure_us)),
             saving=saving,
-            where=(where,) if where else (),
+            where=forward + ((where,) if where else ()),
             facts={"gradients": rows.gradients, "updated": known.number, "unread": rows.unread, "needless_us": sure_us},
             fix=_FIXES[kind],
             claims=claims,

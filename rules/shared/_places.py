@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Lines, Loader, Optimizer, Settings, Source
+from advisor.api import AUTOGRAD_NODE, CallSites, Category, Lines, Loader, Optimizer, Settings, Source, Trace
 
 from ._words import count
 
@@ -46,6 +46,32 @@ def set_at(settings: Settings | None, *names: str) -> tuple[Source, ...]:
 def first_line(lines: Lines | None, rows: npt.NDArray[np.int64]) -> Source | None:
     """The line of the first of these rows whose line is known."""
     return next((found for row in rows.tolist() if lines and (found := lines.where_op(row))), None)
+
+
+def forward_rows(trace: Trace, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Rows of the forward ops that recorded these nodes of the backward pass: they share their sequence numbers.
+
+    An op that records nothing carries the number that the next one gets: of each number the last op counts.
+    """
+    events = trace.events
+    recorded = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
+    rows = np.flatnonzero(recorded & ~events.named(AUTOGRAD_NODE) & np.isin(events.sequence, events.sequence[nodes]))
+    rows = rows[np.argsort(events.start_ns[rows], kind="stable")][::-1]
+    return np.sort(rows[np.unique(events.sequence[rows], return_index=True)[1]])
+
+
+def forward_lines(lines: Lines | None, trace: Trace, nodes: npt.NDArray[np.int64]) -> tuple[Source, ...]:
+    """The line that calls the forward ops of these nodes and little else, else the line of the first of them."""
+    rows = forward_rows(trace, nodes)
+    if lines is None or not len(rows):
+        return ()
+    first = first_line(lines, rows)
+    return CallSites.compute(trace, lines).of_rows(rows) or ((first,) if first else ())
+
+
+def called_at(called: tuple[Source, ...]) -> str:
+    """' (called at train.py:85)'; nothing where the call is not known."""
+    return f" (called{place(called[0])})" if called else ""
 
 
 def often(per_step: float) -> str:

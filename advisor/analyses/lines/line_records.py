@@ -45,6 +45,7 @@ class LineSpans:
     spans, who  the innermost line at each instant, and the index of it in `sources`
     entered     whether the line began with that span: else it goes on after a call
     callers     for each of the sources the one whose line called its function for most of its time; -1 where not known
+    stacks, stack_of  lines that called each other, as indices of sources, the innermost first; of each span the stack
     """
 
     spans: Intervals
@@ -52,6 +53,8 @@ class LineSpans:
     sources: tuple[Source, ...]
     entered: Mask
     callers: Ints
+    stacks: tuple[tuple[int, ...], ...]
+    stack_of: Ints
 
 
 def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> LineSpans:
@@ -67,7 +70,7 @@ def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> LineSpans:
     above = parents(events, is_line)
     spans, rows = innermost(events, is_line, above)
     if not len(spans):
-        return LineSpans(spans, rows, (), np.zeros(0, bool), rows)
+        return LineSpans(spans, rows, (), np.zeros(0, bool), rows, (), rows)
     sources = tuple(dict.fromkeys(by_name.values()))
     index = {source: i for i, source in enumerate(sources)}
     of_name = np.full(len(events.names), -1, np.int64)
@@ -76,9 +79,10 @@ def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> LineSpans:
     rows = _between_lines(rows, above, of_name[events.name], function)
     who, around = of_name[events.name[rows]], above[rows]
     called_by = np.where(around >= 0, of_name[events.name[np.maximum(around, 0)]], -1)
-    takes = [_Take.of(events, theirs.main_thread, step, spans, rows, of_name) for step in theirs.spans]
+    stacks, stack_of = _stacks(rows, above, of_name[events.name])
+    takes = [_Take.of(events, theirs.main_thread, step, spans, rows, stack_of) for step in theirs.spans]
     same = [SameTurns(take.anchors.names) for take in takes]
-    warped, whose, entered = [], [], []
+    warped, whose, entered = [], [], []  # of whose: the stacks
     for one in steps.spans:
         ours = _Anchors.of(trace.events, steps.main_thread, one)
         best = max(reversed(range(len(takes))), key=lambda at: takes[at].anchors.likeness(ours))
@@ -86,11 +90,26 @@ def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> LineSpans:
         for run in _runs(take.anchors, ours, same[best].of(ours.names)):
             spans_there, which = _warp(take.spans, run)
             warped.append(spans_there)
-            whose.append(take.who[which])
+            whose.append(take.stack[which])
             entered.append(take.entered[which] & (take.spans[which, 0] >= run.recorded[0]))
     inside = overlap_of_each(spans[:, 0], spans[:, 1], theirs.spans) > 0
     callers = _mostly(who[inside], called_by[inside], (spans[:, 1] - spans[:, 0])[inside], len(sources))
-    return LineSpans(np.concatenate(warped), np.concatenate(whose), sources, np.concatenate(entered), callers)
+    stack = np.concatenate(whose)
+    inner = np.array([one[0] for one in stacks], np.int64)[stack]
+    return LineSpans(np.concatenate(warped), inner, sources, np.concatenate(entered), callers, stacks, stack)
+
+
+def _stacks(rows: Ints, above: Ints, source: Ints) -> tuple[tuple[tuple[int, ...], ...], Ints]:
+    """The different stacks of lines around these rows, and for each row which it has. source: of each row."""
+    known: dict[tuple[int, ...], int] = {}
+    of_row: dict[int, int] = {}
+    for row in np.unique(rows).tolist():
+        at, found = row, []
+        while at >= 0:
+            found.append(int(source[at]))
+            at = int(above[at])
+        of_row[row] = known.setdefault(tuple(found), len(known))
+    return tuple(known), np.array([of_row[row] for row in rows.tolist()], np.int64)
 
 
 def _between_lines(rows: Ints, above: Ints, source: Ints, function: Ints) -> Ints:
@@ -127,21 +146,21 @@ def _mostly(who: Ints, called_by: Ints, ns: Ints, count: int) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Take:
-    """One recorded step: its spans with the places that ran in them (`who`), which of these began there; its ops."""
+    """One recorded step: its spans with the stacks that ran in them, which of their lines began there; its ops."""
 
     spans: Intervals
-    who: Ints
+    stack: Ints
     entered: Mask
     anchors: _Anchors
 
     @classmethod
-    def of(cls, events: Events, thread: int, step: Ints, spans: Intervals, rows: Ints, of_name: Ints) -> _Take:
-        """The step, of all spans with their rows."""
+    def of(cls, events: Events, thread: int, step: Ints, spans: Intervals, rows: Ints, stack: Ints) -> _Take:
+        """The step, of all spans with their rows and stacks."""
         inside = (spans[:, 0] < step[1]) & (spans[:, 1] > step[0])
         rows, anchors = rows[inside], _Anchors.of(events, thread, step)
         entered = np.zeros(len(rows), bool)
         entered[np.unique(rows, return_index=True)[1]] = True
-        return cls(np.clip(spans[inside], *step), of_name[events.name[rows]], entered, anchors)
+        return cls(np.clip(spans[inside], *step), stack[inside], entered, anchors)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

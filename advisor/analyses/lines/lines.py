@@ -61,6 +61,7 @@ class Lines:
     spans, span_source   the innermost place at each instant of the loop's thread, where known; in order, disjoint
     entered     for each span whether its line began with it, else it goes on after a call; empty where not known
     callers     for each place that whose line called it for most of its time, -1 where none; empty where not known
+    stacks, span_stack  places that called each other, the innermost first; of each span the stack; empty likewise
     """
 
     available: bool
@@ -73,6 +74,8 @@ class Lines:
     frames: _Frames | None = None
     entered: Mask = field(default_factory=_no_mask)
     callers: Ints = field(default_factory=_no_rows)
+    stacks: tuple[tuple[int, ...], ...] = ()
+    span_stack: Ints = field(default_factory=_no_rows)
 
     def where_op(self, row: int) -> Source | None:
         """The user's line that ran this event, None where it is not known."""
@@ -114,7 +117,7 @@ class Lines:
             if len(known.spans):
                 rows = _at(known.spans, known.who, events.start_ns + events.dur_ns // 2)
                 rows[(events.thread != steps.main_thread) & ~_on_engine_threads(events)] = -1
-                at = (known.spans, known.who, None, known.entered, known.callers)
+                at = (known.spans, known.who, None, known.entered, known.callers, known.stacks, known.stack_of)
                 return cls(True, "", steps.count, known.sources, rows, *at)
         if events.of(Category.PYTHON).any():
             return _from_frames(events, steps)

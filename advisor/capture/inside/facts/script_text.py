@@ -20,6 +20,7 @@ Node = ast.expr | ast.keyword | ast.arg | ast.stmt
 # Files of the script that are looked through, and the longest of them.
 _MOST_FILES, _MOST_BYTES = 50, 1 << 20
 _CUDNN = ("benchmark", "deterministic")
+_CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
 _SETS_VARIABLE = ("setdefault", "putenv")
 # How often a number may pass from one name to another: `args.batch_size` to `bs` to `batch_size`.
 _MOST_NAMES = 3
@@ -58,8 +59,13 @@ class ScriptText:
         return self._only(lambda node: isinstance(node, ast.Call) and _last_name(node.func) == name, name)
 
     def settings(self) -> dict[str, Place]:
-        """Lines of threads, float64, cudnn's switches and variables of the environment, by the setting's name."""
-        found = {"threads": self.only_call("set_num_threads"), "double": self._double()}
+        """Lines of threads, float64, checkpointing, cudnn's switches and environment variables, by their names."""
+        found = {
+            "threads": self.only_call("set_num_threads"),
+            "double": self._double(),
+            "checkpointing": self._only(_turns_on_checkpointing, "checkpoint")
+            or self._only(_checkpoints, "checkpoint"),
+        }
         for switch in _CUDNN:
             found[f"cudnn_{switch}"] = self._only(partial(_sets_cudnn, switch), "cudnn")
         for variable in {name for _, node in self.nodes("environ", "putenv") for name in _variables(node)}:
@@ -179,6 +185,16 @@ def _variables(node: ast.AST) -> list[str]:
 
 def _sets_variable(name: str, node: ast.AST) -> bool:
     return name in _variables(node)
+
+
+def _turns_on_checkpointing(node: ast.AST) -> bool:
+    """Whether it gives a name such as `use_checkpoint` or `gradient_checkpointing` the value True."""
+    on = (name for name, given, _ in _given(node) if isinstance(given, ast.Constant) and given.value is True)
+    return any("checkpoint" in name for name in on)
+
+
+def _checkpoints(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _last_name(node.func) in _CHECKPOINTS
 
 
 def _mentions_double(node: ast.AST) -> bool:

@@ -1,0 +1,99 @@
+"""Which of the user's lines calls the code that a finding names, and does little else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.analyses.lines.lines import Lines
+from advisor.model import Source
+from advisor.trace.events import Ints, Trace
+
+Place = tuple[str, int]  # file and line: a comprehension has a source of its own there
+Stack = tuple[Place, ...]  # the innermost first
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallSites:
+    """Lines of the loop's thread that call each other, with their time in the profiled steps.
+
+    sources   a source of each line
+    spent_ns  for each stack of lines the time of the innermost, what that calls excluded
+    op_stack  for each event the stack that it ran in, None where unknown
+    """
+
+    sources: dict[Place, Source]
+    spent_ns: dict[Stack, int]
+    op_stack: Callable[[int], Stack | None]
+
+    @classmethod
+    def compute(cls, trace: Trace, lines: Lines) -> CallSites:
+        """From the recorded lines; empty where none were recorded."""
+        if not len(lines.span_stack):
+            return cls({}, {}, lambda _: None)
+        places = [(source.file, source.line) for source in lines.sources]
+        stacks = [_without_repeats([places[index] for index in stack]) for stack in lines.stacks]
+        ns = np.zeros(len(stacks), np.int64)
+        np.add.at(ns, lines.span_stack, lines.spans[:, 1] - lines.spans[:, 0])
+        spent: dict[Stack, int] = {}
+        for stack, time in zip(stacks, ns.tolist(), strict=True):
+            spent[stack] = spent.get(stack, 0) + time
+        sources = dict(zip(reversed(places), reversed(lines.sources), strict=True))
+        middle = trace.events.start_ns + trace.events.dur_ns // 2
+
+        def op_stack(row: int) -> Stack | None:
+            at = int(np.searchsorted(lines.spans[:, 0], middle[row], side="right")) - 1
+            inside = at >= 0 and int(middle[row]) < int(lines.spans[at, 1])
+            return stacks[int(lines.span_stack[at])] if inside and lines.op_source[row] >= 0 else None
+
+        return cls(sources, spent, op_stack)
+
+    def of_lines(self, where: Iterable[Source]) -> tuple[Source, ...]:
+        """The outermost line that calls these lines and spends most of its time in them; empty where none does."""
+        places = [(source.file, source.line) for source in where if source.precision == "call"]
+        theirs = {stack for stack in self.spent_ns if stack[0] in places}
+        first = {stack for stack in theirs if places and stack[0] == places[0]}
+        return self._above(first or theirs, theirs, set(places))
+
+    def of_rows(self, rows: Ints, where: Iterable[Source] = ()) -> tuple[Source, ...]:
+        """The outermost line that calls what ran these events, and little else. where: what is named already."""
+        theirs = {stack for row in rows.tolist() if (stack := self.op_stack(row)) is not None}
+        return self._above(theirs, theirs, {(source.file, source.line) for source in where})
+
+    def _above(
+        self,
+        first: set[Stack],
+        theirs: set[Stack],
+        named: set[Place],
+        *,
+        least: float = 0.5,  # of the line's time, of what it calls included: below, it is for something else
+        most: float = 0.9,  # of the steps: from here on it is the line that runs the training
+    ) -> tuple[Source, ...]:
+        inner = max(first, key=lambda stack: (self.spent_ns.get(stack, 0), stack), default=())
+        whole, part = self._shares(theirs)
+        total = sum(self.spent_ns.values())
+        found: Place | None = None
+        for place in inner[1:]:
+            if whole[place] >= most * total or part.get(place, 0) < least * whole[place]:
+                break
+            found = place
+        return () if found is None or found in named else (self.sources[found],)
+
+    def _shares(self, theirs: set[Stack]) -> tuple[dict[Place, int], dict[Place, int]]:
+        """(time of each line with what it calls, the part of it in these stacks and in what they call)."""
+        whole: dict[Place, int] = {}
+        part: dict[Place, int] = {}
+        for stack, ns in self.spent_ns.items():
+            hit = next((at for at in range(len(stack)) if stack[at:] in theirs), None)
+            for at, place in enumerate(stack):
+                whole[place] = whole.get(place, 0) + ns
+                if hit is not None and at >= hit:
+                    part[place] = part.get(place, 0) + ns
+        return whole, part
+
+
+def _without_repeats(stack: list[Place]) -> Stack:
+    """A line once, where it is outermost: a comprehension is called by its own line, a recursion by itself."""
+    return tuple(reversed(dict.fromkeys(reversed(stack))))
