@@ -14,7 +14,7 @@ def parser():
     p = argparse.ArgumentParser()
     p.add_argument("--reflections", type=int, default=4000)
     p.add_argument("--observations", type=int, default=24_000)
-    p.add_argument("--iterations", type=int, default=240)
+    p.add_argument("--iterations", type=int, default=360)
     p.add_argument("--batch", type=int, default=6000)
     p.add_argument("--test-fraction", type=float, default=0.15)
     p.add_argument("--validation-frequency", type=int, default=1)

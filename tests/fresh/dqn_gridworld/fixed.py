@@ -14,7 +14,7 @@ import torch.optim as optim
 def parse_args():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--total-timesteps", type=int, default=1400)
+    parser.add_argument("--total-timesteps", type=int, default=2600)
     parser.add_argument("--learning-rate", type=float, default=2.5e-4)
     parser.add_argument("--num-envs", type=int, default=64)
     parser.add_argument("--buffer-size", type=int, default=120_000)

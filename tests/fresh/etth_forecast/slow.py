@@ -15,7 +15,7 @@ class DotDict(dict):
     __getattr__ = dict.get
 
 
-ARGS = DotDict(seq_len=72, label_len=24, pred_len=24, features=7, d_model=32, layers=1, batch_size=32)
+ARGS = DotDict(seq_len=72, label_len=24, pred_len=24, features=7, d_model=16, layers=1, batch_size=32)
 ARGS.update(epochs=3, lr=1e-3)
 
 

@@ -8,7 +8,7 @@ import torch.nn as nn
 
 class Config:
     latent_size, hidden_size, image_size = 64, 512, 784
-    num_epochs, batch_size, dataset = 3, 64, 4096
+    num_epochs, batch_size, dataset = 5, 64, 4096
     lr, log_step = 2e-4, 20
 
 

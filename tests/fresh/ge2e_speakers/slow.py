@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 
 hp = {
-    "n_speakers": 8,
-    "m_utterances": 5,
-    "frames": 40,
+    "n_speakers": 5,
+    "m_utterances": 4,
+    "frames": 60,
     "mels": 40,
     "hidden": 128,
     "proj": 64,
@@ -23,7 +23,7 @@ hp = {
 class SpeakerDataset(Dataset):
     """Each item: M utterances of one speaker, a random walk around the speaker's own spectrum."""
 
-    def __init__(self, speakers=320):
+    def __init__(self, speakers=200):
         self.generator = torch.Generator().manual_seed(2)
         self.voices = torch.randn(speakers, hp["mels"], generator=self.generator)
 

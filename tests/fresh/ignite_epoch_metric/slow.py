@@ -122,7 +122,7 @@ def main():
             print(f"Epoch {engine.state.epoch}: mean AP {engine.state.metrics['ap']:.4f}")
             torch.save(model.state_dict(), f"{folder}/epoch_{engine.state.epoch}.pt")
 
-        trainer.run(batches(260, 256, 96, 400), max_epochs=2)
+        trainer.run(batches(340, 256, 96, 400), max_epochs=2)
 
 
 if __name__ == "__main__":

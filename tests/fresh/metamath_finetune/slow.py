@@ -15,11 +15,11 @@ from torch.utils.data import DataLoader, Dataset
 @dataclass
 class TrainingArguments:
     output_dir: str
-    max_steps: int = 240
-    per_device_train_batch_size: int = 8
+    max_steps: int = 140
+    per_device_train_batch_size: int = 16
     learning_rate: float = 2e-3
     logging_steps: int = 40
-    save_steps: int = 120
+    save_steps: int = 70
     seed: int = 42
     lora: dict = field(default_factory=lambda: {"r": 4, "alpha": 8, "targets": ("qkv", "proj")})
 
@@ -74,7 +74,7 @@ class Block(nn.Module):
 
 
 class CausalLM(nn.Module):
-    def __init__(self, vocab, dim=128, heads=4, layers=3, length=32):
+    def __init__(self, vocab, dim=192, heads=4, layers=4, length=32):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocab, dim), nn.Embedding(length, dim)
         self.h = nn.ModuleList(Block(dim, heads) for _ in range(layers))
@@ -143,7 +143,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         args = TrainingArguments(folder)
         torch.manual_seed(args.seed)
-        data = ArithmeticText(30_000, 24)
+        data = ArithmeticText(4000, 24)
         model = get_peft_model(CausalLM(len(data.vocab)), **args.lora)
         Trainer(model, args, data).train()
 

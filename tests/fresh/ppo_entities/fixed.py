@@ -12,7 +12,7 @@ from torch.distributions import Categorical
 class Config:
     num_envs: int = 12
     num_steps: int = 24
-    updates: int = 16
+    updates: int = 30
     epochs: int = 4
     minibatches: int = 4
     gamma: float = 0.99

@@ -112,8 +112,8 @@ def main():
     torch.manual_seed(0)
     folder = tempfile.mkdtemp()
     try:
-        encoder, decoder = EncoderRNN(800, 160), DecoderRNN(800, 160)
-        data = Corpus(vocab=800, length=16, batch_size=32, batches=80)
+        encoder, decoder = EncoderRNN(1000, 224), DecoderRNN(1000, 224)
+        data = Corpus(vocab=1000, length=10, batch_size=24, batches=80)
         SupervisedTrainer(folder, NLLLoss(pad=0)).train(encoder, decoder, data, epochs=2)
     finally:
         shutil.rmtree(folder)

@@ -64,7 +64,7 @@ def compute_loss(pred, boxes, stride=8):
 def run():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=60)
+    parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--batch_size", type=int, default=8)
     parser.add_argument("--img_size", type=int, default=64)
     parser.add_argument("--checkpoint_interval", type=int, default=1)
