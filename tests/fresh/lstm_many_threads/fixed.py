@@ -22,7 +22,7 @@ latent = 24
 batch = 48
 steps = 160
 lr = 0.002
-threads = 16
+threads = 4
 """
 
 
