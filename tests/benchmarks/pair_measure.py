@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,13 @@ def step_us(ends: list[float]) -> float:
     return statistics.median(means) * 1e6
 
 
-def timed(script: Path, launcher: str) -> tuple[float, float]:
+def run_us(ends: list[float]) -> float:
+    """Mean time of a step with all that happens between steps, of one process, µs, after its first steps."""
+    kept = ends[min(WARM_STEPS, len(ends) // 4) :]
+    return (kept[-1] - kept[0]) / (len(kept) - 1) * 1e6
+
+
+def timed(script: Path, launcher: str, of: Callable[[list[float]], float] = step_us) -> tuple[float, float]:
     """(step time in µs, seconds of the whole process) of one un-profiled run. Raises RuntimeError if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "ends.json"
@@ -72,17 +79,20 @@ def timed(script: Path, launcher: str) -> tuple[float, float]:
                 raise RuntimeError(f"{script} ended with {done.returncode}: {done.stderr[-500:]}")
         else:
             step_times.run_forked(str(script), out)
-        return step_us(json.loads(out.read_text("utf-8"))), time.monotonic() - started
+        return of(json.loads(out.read_text("utf-8"))), time.monotonic() - started
 
 
-def measure(slow: Path, fixed: Path, repeats: int, launcher: str, work: float) -> dict[str, Any]:
+def measure(
+    scripts: tuple[Path, Path], repeats: int, launcher: str, work: float, of: Callable[[list[float]], float] = step_us
+) -> dict[str, Any]:
     """Slow and fixed in turns, the order swapped each time. Times are µs per step, savings shares of slow's step."""
+    slow, fixed = scripts
     times: dict[str, list[float]] = {"slow": [], "fixed": []}
     seconds = 0.0
     for repeat in range(repeats):
         order = [("slow", slow), ("fixed", fixed)]
         for role, path in order if repeat % 2 == 0 else reversed(order):
-            step, whole = timed(path, launcher)
+            step, whole = timed(path, launcher, of)
             times[role].append(step / work if role == "fixed" else step)
             seconds = max(seconds, whole)
     logs = [math.log(f / s) for s, f in zip(times["slow"], times["fixed"], strict=True)]

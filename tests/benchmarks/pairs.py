@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,11 @@ def complete(case: Case, result: dict[str, Any], args: argparse.Namespace) -> di
     launcher = case.facts.get("launcher", "")
     if "measure" in args.stages and case.kind != "healthy" and (args.again or "measured" not in result):
         result["measured"] = pair_measure.measure(
-            case.scripts["slow"], case.scripts["fixed"], args.repeats, launcher, float(case.facts.get("work", 1))
+            (case.scripts["slow"], case.scripts["fixed"]),
+            args.repeats,
+            launcher,
+            float(case.facts.get("work", 1)),
+            pair_measure.run_us if case.facts.get("over") == "run" else pair_measure.step_us,
         )
     if "advise" in args.stages and (args.again or "advised" not in result):
         kept = {role: args.results / "profiles" / f"{case.kind}-{case.name}-{role}" for role in case.scripts}
@@ -89,20 +94,20 @@ def complete(case: Case, result: dict[str, Any], args: argparse.Namespace) -> di
     return result
 
 
-def stored(folder: Path) -> list[dict[str, Any]]:
-    """Every result that there is, judged by what faults.toml says now."""
+def stored(folder: Path, known: list[Case]) -> list[dict[str, Any]]:
+    """Every result that there is, judged by what the cases declare now."""
     results = []
-    for case in cases():
+    for case in known:
         file = folder / f"{case.kind}-{case.name}.json"
         if file.exists():
             results.append(json.loads(file.read_text("utf-8")) | {"facts": case.facts})
     return results
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path.home() / ".cache" / "torch-advisor-pairs")
+def options(description: str | None, folder: str) -> argparse.ArgumentParser:
+    """What every such benchmark can be asked."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path.home() / ".cache" / folder)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--again", action="store_true", help="measure again what has a result")
     parser.add_argument("--same-profiles", action="store_true", help="--again asks the rules about the profiles kept")
@@ -110,11 +115,14 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--minutes", type=float, default=0, help="start no further case after this time")
     parser.add_argument("--table", action="store_true", help="print the table only")
-    parser.add_argument("--page", type=Path, help="also write the table into this page, behind its marker")
-    args = parser.parse_args()
+    return parser
+
+
+def look_at(known: list[Case], args: argparse.Namespace, line_of: Callable[[dict[str, Any]], str]) -> int:
+    """Completes the results of the cases that are asked for; how many there was no time for."""
     args.results.mkdir(parents=True, exist_ok=True)
     started, left = time.monotonic(), 0
-    for case in cases():
+    for case in known:
         file = args.results / f"{case.kind}-{case.name}.json"
         result = json.loads(file.read_text("utf-8")) if file.exists() else {}
         if args.table or (args.only and not any(part in case.name for part in args.only)):
@@ -129,8 +137,17 @@ def main() -> int:
             continue
         if after != result:
             file.write_text(json.dumps(after, indent=1), "utf-8")
-            print(pair_table.line_of(after), file=sys.stderr, flush=True)
-    document = pair_table.document(stored(args.results))
+            print(line_of(after), file=sys.stderr, flush=True)
+    return left
+
+
+def main() -> int:
+    """The command."""
+    parser = options(__doc__, "torch-advisor-pairs")
+    parser.add_argument("--page", type=Path, help="also write the table into this page, behind its marker")
+    args = parser.parse_args()
+    left = look_at(cases(), args, pair_table.line_of)
+    document = pair_table.document(stored(args.results, cases()))
     print(document)
     if args.page:
         head, marker, _ = args.page.read_text("utf-8").partition(MARKER)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from benchmark_modules import BENCHMARKS, benchmark
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples"
-BENCHMARKS = ROOT / "tests" / "benchmarks"
 FAULTS = tomllib.loads((SAMPLES / "pairs" / "faults.toml").read_text("utf-8"))
 PAIRS = {f"pairs/{name}": ("slow.py", "fixed.py") for name in FAULTS}
 CONTROLS = {
@@ -27,20 +25,6 @@ CONTROLS = {
 SCRIPTS = [SAMPLES / folder / name for folder, names in (PAIRS | CONTROLS).items() for name in names]
 SCRIPTS += sorted((SAMPLES / "healthy").glob("*.py"))
 STEPS = 2  # the second one runs on what the first has set up
-
-
-def benchmark(name: str) -> ModuleType:
-    """A module of tests/benchmarks, which is no package."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-        assert spec
-        assert spec.loader
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return module
 
 
 def test_every_folder_of_pairs_is_declared_and_every_declaration_has_a_folder() -> None:
@@ -166,8 +150,8 @@ def test_the_step_time_of_a_process_sees_rare_work_and_forgets_one_burst() -> No
 def test_the_interval_of_a_saving_is_students_over_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     measure = benchmark("pair_measure")
     times = {"slow": iter([100.0, 110.0, 90.0]), "fixed": iter([160.0, 150.0, 140.0])}
-    monkeypatch.setattr(measure, "timed", lambda path, launcher: (next(times[path.stem]), 1.0))
-    result = measure.measure(Path("slow"), Path("fixed"), 3, "", 2.0)
+    monkeypatch.setattr(measure, "timed", lambda path, launcher, of: (next(times[path.stem]), 1.0))
+    result = measure.measure((Path("slow"), Path("fixed")), 3, "", 2.0)
     # By hand: log ratios of 80/100, 75/110, 70/90; mean -0.28581, sd 0.08533; t(2) = 4.30, so ± 0.21184.
     assert result["saving"] == pytest.approx(0.24859, abs=1e-4)
     assert result["low"] == pytest.approx(0.0713, abs=1e-3)

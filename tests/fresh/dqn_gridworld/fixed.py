@@ -23,7 +23,7 @@ def parse_args():
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--start-e", type=float, default=1.0)
     parser.add_argument("--end-e", type=float, default=0.05)
-    parser.add_argument("--learning-starts", type=int, default=400)
+    parser.add_argument("--learning-starts", type=int, default=1300)
     parser.add_argument("--train-frequency", type=int, default=2)
     return parser.parse_args()
 

@@ -14,11 +14,11 @@ from torch.utils.data import DataLoader, Dataset
 @dataclass
 class TrainingArguments:
     output_dir: str
-    max_steps: int = 140
-    per_device_train_batch_size: int = 16
+    max_steps: int = 125
+    per_device_train_batch_size: int = 32
     learning_rate: float = 2e-3
     logging_steps: int = 40
-    save_steps: int = 70
+    save_steps: int = 60
     seed: int = 42
     lora: dict = field(default_factory=lambda: {"r": 4, "alpha": 8, "targets": ("qkv", "proj")})
 

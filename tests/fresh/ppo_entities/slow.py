@@ -10,9 +10,9 @@ from torch.distributions import Categorical
 
 @dataclass
 class Config:
-    num_envs: int = 12
+    num_envs: int = 8
     num_steps: int = 24
-    updates: int = 30
+    updates: int = 24
     epochs: int = 4
     minibatches: int = 4
     gamma: float = 0.99
@@ -55,7 +55,7 @@ def init(layer, std=2**0.5):
 
 
 class ActorCritic(nn.Module):
-    def __init__(self, obs_dim, acts, width=160):
+    def __init__(self, obs_dim, acts, width=256):
         super().__init__()
         self.body = nn.Sequential(init(nn.Linear(obs_dim, width)), nn.Tanh(), init(nn.Linear(width, width)), nn.Tanh())
         self.pi = init(nn.Linear(width, acts), 0.01)

@@ -52,7 +52,7 @@ def nearest(model, word, k=5):
 
 
 def main():
-    options = {"words": 40_000, "dim": 64, "batch": 4096, "window": 4, "k": 8, "steps": 320, "lr": 0.5}
+    options = {"words": 80_000, "dim": 64, "batch": 4096, "window": 4, "k": 8, "steps": 320, "lr": 0.5}
     random.seed(11)
     torch.manual_seed(11)
     rng = np.random.default_rng(11)
