@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from benchmark_modules import benchmark
+from benchmark_modules import benchmark, steps_made
 
 FRESH = Path(__file__).parents[1] / "fresh"
 DECLARED = tomllib.loads((FRESH / "fresh.toml").read_text("utf-8"))
@@ -51,6 +51,21 @@ def test_no_script_knows_of_profilers_or_of_us() -> None:
     for path in FRESH.rglob("*.py"):
         text = path.read_text("utf-8").lower()
         assert not [word for word in ("profil", "advisor", "record_function") if word in text], path
+
+
+@pytest.mark.torch
+@pytest.mark.complete  # more than a hundred scripts, each started, trained for two steps and ended
+def test_every_script_of_one_process_trains() -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("torchvision")
+    scripts = [
+        FRESH / name / f"{role}.py"
+        for name, facts in DECLARED.items()
+        for role in ("slow", "fixed")
+        if "launcher" not in facts
+    ]
+    scripts += sorted((FRESH / "healthy").glob("*.py"))
+    assert steps_made(scripts, 2) == dict.fromkeys(map(str, scripts), 2)
 
 
 def finding(rule: str, low: float, high: float, line: int) -> dict[str, object]:

@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from benchmark_modules import BENCHMARKS, benchmark
+from benchmark_modules import BENCHMARKS, benchmark, steps_made
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples"
@@ -71,26 +71,6 @@ def test_no_script_knows_of_profilers_or_of_us() -> None:
         assert not [word for word in ("profil", "advisor", "record_function") if word in text], path
 
 
-RUN_ALL = """
-import json, sys, tempfile
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import pandas, torchvision  # imported once, for all
-import step_times
-seen = {}
-with tempfile.TemporaryDirectory() as folder:
-    for script in sys.argv[3:]:
-        out = Path(folder) / "ends.json"
-        out.unlink(missing_ok=True)
-        try:
-            step_times.run_forked(script, out, int(sys.argv[2]))
-            seen[script] = len(json.loads(out.read_text()))
-        except RuntimeError as failure:
-            seen[script] = str(failure)
-print(json.dumps(seen))
-"""
-
-
 # What oneDNN says of bfloat16 on processors without AVX-512: the script runs on others.
 NO_BFLOAT16 = "could not create a primitive descriptor for the LSTM"
 
@@ -100,17 +80,9 @@ NO_BFLOAT16 = "could not create a primitive descriptor for the LSTM"
 def test_every_script_trains() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("torchvision")
-    alone = [str(path) for path in SCRIPTS if FAULTS.get(path.parent.name, {}).get("launcher") != "torchrun"]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_ALL, str(BENCHMARKS), str(STEPS), *alone],
-        capture_output=True,
-        text=True,
-        timeout=1500,  # a hang: on a busy machine each script takes several times as long
-        check=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},  # threads wait for each other where other tests run beside this one
-    )
-    steps = json.loads(done.stdout.splitlines()[-1])
-    able = [path for path in alone if NO_BFLOAT16 not in str(steps[path])]
+    alone = [path for path in SCRIPTS if FAULTS.get(path.parent.name, {}).get("launcher") != "torchrun"]
+    steps = steps_made(alone, STEPS)
+    able = [path for path in map(str, alone) if NO_BFLOAT16 not in str(steps[path])]
     assert len(able) >= len(alone) - 1
     assert {path: steps[path] for path in able} == dict.fromkeys(able, STEPS)
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 class AtomsDataset(Dataset):
     """Random clusters: a fingerprint per atom and the derivative blocks between neighbours."""
 
-    def __init__(self, count, atoms=10, fps=10, seed=0):
+    def __init__(self, count, atoms=6, fps=10, seed=0):
         rng = np.random.default_rng(seed)
         self.fingerprints = rng.normal(size=(count, atoms, fps)).astype(np.float32)
         self.elements = rng.integers(0, 2, (count, atoms))
@@ -48,7 +48,7 @@ def collate_amp(items):
 
 
 class BPNN(nn.Module):
-    def __init__(self, fps, hidden=48):
+    def __init__(self, fps, hidden=96):
         super().__init__()
         self.elementwise = nn.ModuleList(
             nn.Sequential(nn.Linear(fps, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 1))
@@ -90,12 +90,12 @@ class Trainer:
 
 def main():
     torch.manual_seed(0)
-    train_set, val_set = AtomsDataset(1600), AtomsDataset(80, seed=1)
+    train_set, val_set = AtomsDataset(2400), AtomsDataset(84, seed=1)
     loaders = {
-        "train": DataLoader(train_set, batch_size=20, shuffle=True, collate_fn=collate_amp),
-        "val": DataLoader(val_set, batch_size=20, collate_fn=collate_amp),
+        "train": DataLoader(train_set, batch_size=12, shuffle=True, collate_fn=collate_amp),
+        "val": DataLoader(val_set, batch_size=12, collate_fn=collate_amp),
     }
-    trainer = Trainer(BPNN(10), loaders, epochs=2)
+    trainer = Trainer(BPNN(10), loaders, epochs=3)
     trainer.train()
     with tempfile.TemporaryFile() as file:
         torch.save(trainer.best[1], file)

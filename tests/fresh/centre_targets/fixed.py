@@ -10,9 +10,9 @@ import torch.nn.functional as F
 
 @dataclass
 class Cfg:
-    grid: int = 48
+    grid: int = 32
     points: int = 1500
-    boxes: int = 10
+    boxes: int = 40
     batch: int = 4
     steps: int = 150
     radius: int = 2

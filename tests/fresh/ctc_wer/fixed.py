@@ -17,7 +17,7 @@ class FeatureSource:
         self.g = torch.Generator().manual_seed(seed)
         self.patterns = torch.randn(len(ALPHABET), mels, generator=self.g)
 
-    def batch(self, size, letters=16, frames=4):
+    def batch(self, size, letters=40, frames=2):
         labels = torch.randint(1, len(ALPHABET), (size, letters), generator=self.g)
         x = self.patterns[labels].repeat_interleave(frames, 1)
         x = x + 0.7 * torch.randn(x.shape, generator=self.g)

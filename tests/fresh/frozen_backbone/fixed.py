@@ -33,14 +33,15 @@ class LitTransfer(LightModule):
         self.head = nn.Sequential(nn.Conv2d(512, 64, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.classifier = nn.Linear(64, classes)
         self.lr, self.criterion = lr, nn.CrossEntropyLoss()
-        self.backbone.requires_grad_(False)
 
     def on_train_epoch_start(self):
         self.train()
         self.backbone.eval()
 
     def forward(self, x):
-        return self.classifier(self.head(self.backbone(x)))
+        with torch.no_grad():
+            features = self.backbone(x)
+        return self.classifier(self.head(features))
 
     def training_step(self, batch, batch_idx):
         x, y = batch

@@ -19,7 +19,7 @@ class ActivationWatcher:
     """Share of units that are zero for a whole batch, per layer."""
 
     def __init__(self):
-        self.dead = {}
+        self.last = {}
 
     def watch(self, model):
         for name, module in model.named_modules():
@@ -28,12 +28,13 @@ class ActivationWatcher:
 
     def hook(self, name):
         def record(module, inputs, output):
-            self.dead[name] = (output.detach() == 0).all(0).float().mean()
+            self.last[name] = output.detach()
 
         return record
 
     def report(self):
-        return ", ".join(f"{name} {share.item():.2f}" for name, share in self.dead.items())
+        shares = {name: (output == 0).all(0).float().mean().item() for name, output in self.last.items()}
+        return ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
 
 
 class TabularNet(nn.Module):
@@ -59,7 +60,7 @@ def main():
     x_val, y_val, x, y = x[:2000], y[:2000], x[2000:], y[2000:]
     model, watcher = TabularNet(20), ActivationWatcher()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    total, step = 210, 0
+    total, step = 420, 0
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: warmup_cosine(s + 1, total))
     with tempfile.TemporaryDirectory() as out:
         while step < total:
@@ -72,7 +73,7 @@ def main():
                 optimizer.step()
                 scheduler.step()
                 step += 1
-                if step % 50 == 0:
+                if step % 70 == 0:
                     model.eval()
                     with torch.no_grad():
                         val = nn.functional.mse_loss(model(x_val), y_val).item()

@@ -48,7 +48,7 @@ class WordPieceTokenizer:
 def write_texts(count, rng):
     syllables = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
     words = ["".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(2000)]
-    return [" ".join(rng.choices(words, k=rng.randint(120, 160))).capitalize() + "." for _ in range(count)]
+    return [" ".join(rng.choices(words, k=rng.randint(600, 800))).capitalize() + "." for _ in range(count)]
 
 
 class TextDataset(Dataset):
@@ -108,7 +108,7 @@ if __name__ == "__main__":
     rng = random.Random(0)
     torch.manual_seed(0)
     texts = write_texts(520, rng)
-    tokenizer = WordPieceTokenizer(texts[:100])
+    tokenizer = WordPieceTokenizer(texts[:30])
     length = 64
     trainer = PretrainingTrainer(TextDataset(texts, tokenizer, length), Encoder(len(tokenizer), length), tokenizer)
     trainer.train(epochs=3)

@@ -70,7 +70,7 @@ class Agent:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--transitions", type=int, default=250_000)
-    parser.add_argument("--max_timesteps", type=int, default=240)
+    parser.add_argument("--max_timesteps", type=int, default=700)
     parser.add_argument("--batch_size", type=int, default=256)
     parser.add_argument("--discount", type=float, default=0.99)
     parser.add_argument("--tau", type=float, default=0.005)
@@ -82,7 +82,7 @@ def main():
     agent = Agent(traj.obs.shape[1], traj.acts.shape[1], args)
     for t in range(1, args.max_timesteps + 1):
         loss = agent.train(traj)
-        if t % 60 == 0:
+        if t % 100 == 0:
             print(f"Time steps: {t} critic loss {loss.item():.4f}")
     with tempfile.TemporaryDirectory() as models:
         torch.save(agent.actor.state_dict(), f"{models}/actor")

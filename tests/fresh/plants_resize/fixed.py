@@ -91,7 +91,7 @@ def main():
     random.seed(42)
     root = tempfile.mkdtemp()
     try:
-        write_pictures(root, classes=5, each=40, size=300)
+        write_pictures(root, classes=5, each=40, size=224)
         loader = DataLoader(ImageFolder(root, args.img_size), args.batch_size, shuffle=True)
         model = create_model(5)
         optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9, nesterov=True)

@@ -21,7 +21,7 @@ def census(rows, seed=0):
         }
     )
     frame["education_x_occupation"] = frame["education"] * 60 + frame["occupation"]
-    frame["city_x_occupation"] = (frame["city"] * 7 + frame["occupation"]) % 3000
+    frame["city_x_occupation"] = (frame["city"] * 7 + frame["occupation"]) % 800
     score = 0.03 * frame["age"] + 0.2 * frame["education"] + 0.02 * frame["hours"] + frame["occupation"] % 5 * 0.4
     frame["income"] = (score + rng.normal(0, 1, rows) > score.median()).astype(np.float32)
     return frame
