@@ -25,7 +25,7 @@ class FeatureSource:
 
 
 class AcousticModel(nn.Module):
-    def __init__(self, mels=40, hidden=112):
+    def __init__(self, mels=40, hidden=64):
         super().__init__()
         self.front = nn.Sequential(nn.Conv1d(mels, hidden, 5, padding=2), nn.Hardtanh(0, 20))
         self.rnn = nn.GRU(hidden, hidden, bidirectional=True, batch_first=True)

@@ -11,7 +11,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset
 CONFIG = {
     "loaders": {"patch": (8, 24, 24), "stride": (8, 12, 12), "batch": 4},
     "trainer": {"max_iters": 150, "validate_after": 75, "log_after": 30},
-    "model": {"f_maps": 8},
+    "model": {"f_maps": 4},
     "optimizer": {"learning_rate": 2e-3, "weight_decay": 1e-5},
 }
 
@@ -100,7 +100,7 @@ def main():
     lc = CONFIG["loaders"]
     with tempfile.TemporaryDirectory() as tmp:
         root = Path(tmp)
-        write_volumes(root, 5, (16, 64, 64))
+        write_volumes(root, 5, (16, 80, 80))
         sets = [NpzDataset(path, lc["patch"], lc["stride"]) for path in sorted(root.glob("*.npz"))]
         loaders = {
             "train": DataLoader(ConcatDataset(sets[:4]), lc["batch"], shuffle=True),
