@@ -12,9 +12,9 @@ import torch.nn.functional as F
 class Cfg:
     grid: int = 32
     points: int = 1500
-    boxes: int = 40
+    boxes: int = 90
     batch: int = 4
-    steps: int = 150
+    steps: int = 300
     radius: int = 2
     lr: float = 2e-3
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class AudioProcessor:
-    def __init__(self, rate=16000, fft=512, hop=128, mels=40):
+    def __init__(self, rate=16000, fft=1024, hop=128, mels=40):
         self.rate, self.fft, self.hop, self.mels = rate, fft, hop, mels
         self.window = np.hanning(fft)
         edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + rate / 1400), mels + 2) / 2595) - 1)

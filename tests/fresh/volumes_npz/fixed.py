@@ -100,7 +100,7 @@ def main():
     lc = CONFIG["loaders"]
     with tempfile.TemporaryDirectory() as tmp:
         root = Path(tmp)
-        write_volumes(root, 5, (16, 80, 80))
+        write_volumes(root, 5, (16, 128, 128))
         sets = [NpzDataset(path, lc["patch"], lc["stride"]) for path in sorted(root.glob("*.npz"))]
         loaders = {
             "train": DataLoader(ConcatDataset(sets[:4]), lc["batch"], shuffle=True),

@@ -21,7 +21,7 @@ def census(rows, seed=0):
         }
     )
     frame["education_x_occupation"] = frame["education"] * 60 + frame["occupation"]
-    frame["city_x_occupation"] = (frame["city"] * 7 + frame["occupation"]) % 800
+    frame["city_x_occupation"] = (frame["city"] * 7 + frame["occupation"]) % 1500
     score = 0.03 * frame["age"] + 0.2 * frame["education"] + 0.02 * frame["hours"] + frame["occupation"] % 5 * 0.4
     frame["income"] = (score + rng.normal(0, 1, rows) > score.median()).astype(np.float32)
     return frame
@@ -98,7 +98,7 @@ def fit(model, x, y, n_epochs, batch_size):
 
 if __name__ == "__main__":
     torch.manual_seed(1)
-    frame = census(24_000)
+    frame = census(60_000)
     prepare = WidePreprocessor(["education", "education_x_occupation", "city_x_occupation"])
     wide = prepare.fit_transform(frame)
     cats = torch.from_numpy(frame[["education", "occupation", "city"]].to_numpy())
