@@ -181,6 +181,58 @@ class Vitals(msgspec.Struct, frozen=True):
     memory: list[MemoryReading] = []
 
 
+class RunSamples(msgspec.Struct, frozen=True):
+    """Samples of the loop's thread in stretches of one kind, that stood at one place.
+
+    kind                  start | step | long | between | end, as in `RunTimes`
+    file, line, function  the user's line where the stack leaves the way to the training step: in the loop, or in what
+                          a framework calls; empty where no code of the user's was on the stack
+    block                 first line of the largest loop (or `with`) around it that the training step is not in
+    inner                 file, line and function of the user's innermost line, where it is another
+    package               whose code that line runs: `matplotlib`, `json` …; empty for its own, and what is written in C
+    marks                 forward | save | fetch | workers | evaluate | compile | import: known work on the stack;
+                          eval_mode: of a module in evaluation mode; untrained: of a batch that no backward pass
+                          followed; epoch_end: after a loader that was trained on had no batch left; first_batch: it is
+                          the first of new workers
+    hits, stretches       how many samples, in how many stretches; first, last: iterations before the end of such a one
+    """
+
+    kind: str
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    block: int = 0
+    inner: tuple[str, int, str] = ("", 0, "")
+    package: str = ""
+    marks: list[str] = []
+    hits: int = 0
+    stretches: int = 0
+    first: int = 0
+    last: int = 0
+
+
+class RunTimes(msgspec.Struct, frozen=True):
+    """The whole run by the clock, in stretches between the boundaries of training iterations, and sampled a few times
+    a second.
+
+    Kinds of stretches: start (to the end of the first training step), step (training steps of ordinary length), long
+    (those of more than 1.5 times that), between (without a training step), end (after the last boundary).
+    """
+
+    before_us: float | None = None  # age of the process when the watch began: torch had just been imported
+    ours_us: float = 0.0  # under the profiler of capture, and in its work at boundaries: in no other sum
+    spent_us: dict[str, float] = {}  # time by kind
+    count: dict[str, int] = {}  # stretches by kind
+    usual_us: float = 0.0  # what the long steps would have taken had they been ordinary
+    samples: list[RunSamples] = []  # the places with most of them
+    samples_left_out: int = 0
+    sampled: int = 0
+    sampling_us: float = 0.0  # CPU time of the thread that samples
+    evaluations: int = 0  # iterators that gave batches which no backward pass followed
+    epochs: int = 0  # times that an iterator which was trained on had no batch left
+    restarts: int = 0  # iterators that started workers after the first training step
+
+
 class KeptGraphs(msgspec.Struct, frozen=True):
     """Losses of earlier steps that were still held with their graphs when the window closed, or before it opened."""
 
@@ -361,6 +413,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     warnings: list[str] = []  # the first few that were shown: file, line, category and text, without secrets
     notes: list[str] = []  # what capture could not do, one sentence each
     vitals: Vitals | None = None
+    run: RunTimes | None = None  # None: no training step was seen
     kept_graphs: KeptGraphs | None = None  # None: none were found, or nobody looked
     saves: list[CodePlace] | None = None  # lines of the training loop that write a checkpoint, by its text
     lookups: list[Lookup] = []  # on a CPU; empty: none were seen, or nobody looked

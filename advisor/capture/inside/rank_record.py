@@ -34,6 +34,7 @@ def record(session: Session) -> dict[str, Any]:
         "files": window.files,
         "steps": _steps(session),
         **session.facts.known,
+        "run": session.run.record(),
         "vitals": session.vitals.record(not session.live),
         **session.collector.record(session.tracker.trained),
         "notes": [*session.notes, *window.notes, *clock],

@@ -8,7 +8,9 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 from _thread import get_ident
+from time import perf_counter_ns
 from typing import Any
 
 from . import rank_record, unranked_child
@@ -23,9 +25,13 @@ from .steps.backward_rhythm import PASSES
 from .steps.clock import Clock
 from .steps.phases import AFTER, DONE, LINES, OBSERVED, READY, RECORD, TIMING, Phases
 from .steps.plan import plan
+from .steps.run_times import RunTimes
 from .steps.time_window import TimeWindow
-from .steps.vitals import Vitals
+from .steps.vitals import Vitals, age_us
 from .windows.window import Window
+
+# Phases in which a profiler of ours is at work, or about to be.
+_OURS = (READY, RECORD, LINES, OBSERVED)
 
 
 def arm(settings: dict[str, Any], role: str) -> None:
@@ -64,6 +70,7 @@ class Session(Listeners):
         )
         self.end_choices = self.end_watch = _nothing
         self.forked = False
+        self.run = RunTimes(self.tracker, lambda: self.live, self._loop_thread, self._recording)
 
     def begin(self) -> None:
         """Starts to listen; once."""
@@ -77,10 +84,18 @@ class Session(Listeners):
                 when_worker_ends(self.end)
         self.collector.install()
         self.exits = Exits(self.end)
+        self.run.start(age_us())
 
     def _wanted(self) -> bool:
         chosen = self.settings.get("rank")
         return chosen is None or self.place.rank() in chosen
+
+    def _loop_thread(self) -> int:
+        return self.thread or threading.main_thread().ident or 0
+
+    def _recording(self) -> bool:
+        """A profiler of ours is at work: what stands on the stack then is no picture of the run."""
+        return self.window.recording or (self.phases is not None and self.phases.phase in _OURS)
 
     def joined(self) -> None:
         """This process has joined a process group: it is a rank."""
@@ -112,6 +127,8 @@ class Session(Listeners):
             elif self.forked:
                 self.passed_alone()
         self._check_size("backward")
+        if self.run.wants_step and self.live and self.thread in (0, get_ident()):
+            self._guard(self.run.passed)
         return super()._backward()
 
     def _stepping(self) -> None:
@@ -149,10 +166,14 @@ class Session(Listeners):
     def _given(self, iterator: Any, count: int) -> None:
         super()._given(iterator, count)
         if count:
+            self.run.fresh = False
             self._check_size("fetched")
             if self.window.recording:
                 self.window.fetched()
         if not count and self.live:
+            # Before its own part of the iterator is made: workers that are kept are not started again.
+            if getattr(iterator, "_num_workers", 0) and "_workers" not in vars(iterator):
+                self.run.workers_start()
             self._guard(self.window.observer.held.iterator_begins, self.collector.alive_optimizers())
 
     def _profiler_began(self) -> None:
@@ -247,6 +268,7 @@ class Session(Listeners):
             self.window.budget.ranks = self.place.on_this_machine()
         self.facts.boundary()
         before = self.phases.phase
+        self.run.boundary(now_ns, trained, before in _OURS)
         self.interrupts.hold(self.phases.at_length(now_ns))
         self.vitals.boundary(before, self.phases.left, self.tracker.count)
         self.collector.timed = before in (TIMING, AFTER)
@@ -254,6 +276,7 @@ class Session(Listeners):
         after = self.phases.phase
         if after != before:
             self._entered(after)
+        self.run.resumed(perf_counter_ns())
         if after == AFTER and before != AFTER and self.settings.get("stop"):
             self.end()
             raise SystemExit(0)

@@ -64,9 +64,15 @@ class Tracker:
         self.batches = 1  # batches asked for in one iteration, as seen before the source was settled
         self.backwards = 0
         self.backward_since = False
+        self.asking = 0  # the iterator that was asked for a batch and gave none yet, or had none to give
+        self.turns = 0  # iterators that were trained on and exhausted
+        self.turned_at = -1  # `count` at the last of these
 
     def asked(self, iterator: int) -> None:
         """`__next__` of a loader's iterator begins."""
+        if self.asking:
+            self._exhausted(self.asking)
+        self.asking = iterator
         segment = self.segment
         if segment is None:
             self._open(iterator)
@@ -80,6 +86,7 @@ class Tracker:
 
     def given(self, iterator: int) -> None:
         """`__next__` delivers a batch."""
+        self.asking = 0
         if iterator not in self.trained:
             self.yields[iterator] = self.yields.get(iterator, 0) + 1
         if self.segment is not None:
@@ -207,6 +214,12 @@ class Tracker:
             self.count += 1
             # Frameworks that fetch ahead never close a segment of a one-batch epoch cleanly; then all count.
             self.boundary(perf_counter_ns(), True, clean or not self.any_clean)
+
+    def _exhausted(self, iterator: int) -> None:
+        """An iterator had no batch to give."""
+        if iterator in self.trained:
+            self.turns += 1
+            self.turned_at = self.count
 
     def finish(self) -> None:
         """The script ends: what was trained since the last boundary is an iteration too."""

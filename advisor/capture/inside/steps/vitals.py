@@ -40,7 +40,7 @@ class Vitals:
         """Before the phases hear of a boundary. left: boundaries left in the phase; count: iterations so far."""
         if phase == WARM:
             if self.first_step_us is None:
-                self.first_step_us = _age_us()
+                self.first_step_us = age_us()
             if left <= 1:  # the timing phase may begin at this boundary
                 self.began = _threads(count)
                 self._take("timing", count, again=True)
@@ -71,7 +71,7 @@ class Vitals:
         return {
             "ended": ended,
             "first_step_us": self.first_step_us,
-            "age_us": _age_us(),
+            "age_us": age_us(),
             "memory": list(self.readings),
             **(self.timed or {}),
         }
@@ -173,7 +173,7 @@ def _work(thread: threading.Thread, frames: dict[int, Any]) -> dict[str, Any]:
     return {}
 
 
-def _age_us() -> float | None:
+def age_us() -> float | None:
     """Time since the process was started, µs (to a hundredth of a second); None where the system does not say."""
     try:
         with open("/proc/self/stat", "rb") as file:

@@ -1,0 +1,86 @@
+"""What is known of a function that stands on a sampled stack: whose it is, and which work of torch's it stands for.
+
+Looked up once for each code object; the stacks of a run have a few hundred different ones.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from types import CodeType
+
+from ..guards.user_code import file_of, foreign_folders
+
+# Work that a function of torch, Python or a framework stands for, wherever on the stack it is.
+FORWARD, SAVE, FETCH, WORKERS, EVALUATE, COMPILE, IMPORT = (
+    "forward",
+    "save",
+    "fetch",
+    "workers",
+    "evaluate",
+    "compile",
+    "import",
+)
+
+# (end of the file's path, names of its functions; none: all of them)
+_KNOWN = (
+    (FORWARD, "torch/nn/modules/module.py", ("_call_impl", "_wrapped_call_impl", "__call__")),
+    (SAVE, "torch/serialization.py", ("save", "_save", "_legacy_save")),
+    (FETCH, "torch/utils/data/dataloader.py", ("__next__",)),
+    (WORKERS, "torch/utils/data/dataloader.py", ("_get_iterator", "_shutdown_workers", "__del__")),
+    (COMPILE, "torch/_dynamo/convert_frame.py", ()),
+    (IMPORT, "<frozen importlib._bootstrap>", ()),
+)
+# Functions of installed packages: the writers of checkpoints, and what frameworks call an evaluation.
+_SAVERS = ("save_checkpoint", "_save_checkpoint", "save_pretrained", "save_state", "save_model", "save_file")
+_EVALUATORS = ("evaluate", "evaluation_loop", "prediction_loop", "run_evaluation")
+_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
+
+
+class Known:
+    """One function. file: empty where it is not the user's. package: of one that is not, its package or module."""
+
+    __slots__ = ("code", "file", "function", "mark", "package")
+
+    def __init__(self, code: CodeType, foreign: tuple[str, ...]) -> None:
+        self.code = code  # kept, so that no other gets its id
+        self.file = file_of(code, foreign)
+        self.function = code.co_name
+        self.package = "" if self.file else _package(code.co_filename)
+        self.mark = "" if self.file else _mark(code.co_filename.replace(os.sep, "/"), code.co_name)
+
+
+class Codes:
+    """All functions seen so far, by the id of their code."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Known] = {}
+        self.foreign: tuple[str, ...] = ()
+
+    def of(self, code: CodeType) -> int:
+        """The key by which `known` has it."""
+        key = id(code)
+        if key not in self.known:
+            self.foreign = self.foreign or foreign_folders()
+            self.known[key] = Known(code, self.foreign)
+        return key
+
+
+def _mark(file: str, name: str) -> str:
+    for mark, end, names in _KNOWN:
+        if file.endswith(end) and (not names or name in names):
+            return mark
+    if name in _EVALUATORS or file.endswith("/evaluation_loop.py"):
+        return EVALUATE
+    return SAVE if name in _SAVERS or "/torch/distributed/checkpoint/" in file else ""
+
+
+def _package(file: str) -> str:
+    """`matplotlib` of a file that is installed, `json` of the standard library; empty for what has no file."""
+    if file.startswith("<"):
+        return ""
+    if found := _PACKAGE.findall(file):
+        return str(found[-1])
+    folder, name = os.path.split(file)
+    above = os.path.basename(folder)
+    return name.removesuffix(".py") if above.startswith("python3") else above

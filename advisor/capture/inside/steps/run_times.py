@@ -1,0 +1,180 @@
+"""The whole run on one clock: how long each stretch between two boundaries took, and where it stood meanwhile.
+
+A boundary adds one number to a sum. Only a stretch that was sampled, or that is longer than an ordinary step, is looked
+at by itself. Time under our own profiler, and in our own work at boundaries, is added up apart.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from statistics import median_low
+from time import perf_counter_ns
+from typing import Any
+
+from .code_marks import FETCH
+from .run_totals import BETWEEN, END, LONG, MOST_PLACES, START, STEP, Totals
+from .stack_samples import Place, Sampler, Stack
+from .tracker import Tracker
+
+# A training step that takes so many times the ordinary one is long.
+_LONG = 1.5
+# Steps whose median is the ordinary one: the first eight, then always the last 32.
+_FIRST, _RECENT = 8, 32
+# Samples of one stretch that are kept: of more, every second one goes, and the others still say where its time went.
+_MOST_SAMPLES = 1000
+
+# A sample: its place (its stack, before the way to a training step is known), whether a module in evaluation mode ran,
+# the iterator whose batch nothing was trained on so far (0: none), whether an epoch had ended, whether workers of a new
+# iterator had given no batch yet.
+Sample = tuple[Any, bool, int, bool, bool]
+
+
+class RunTimes:
+    """Adds up one rank's run. live: capture goes on. thread: the ident of the loop's. paused: our profiler is at work.
+
+    `boundary`, `resumed`, `passed` and `workers_start` are called on the loop's thread; samples come from another one.
+    """
+
+    def __init__(
+        self, tracker: Tracker, live: Callable[[], bool], thread: Callable[[], int], paused: Callable[[], bool]
+    ) -> None:
+        self.tracker = tracker
+        self.paused = paused
+        self.sampler = Sampler(live, thread, self._taken)
+        self.totals = Totals()
+        self.ours_ns = 0
+        self.before_us: float | None = None  # age of the process when this began
+        self.last_ns = 0  # the last boundary
+        self.limit_ns = 0.0  # an ordinary step is no longer; 0 while that is not known
+        self.recent: list[int] = []
+        self.waiting: list[tuple[int, list[Sample], int]] = []  # steps until then
+        self.pending: list[Sample] = []  # samples of the stretch that runs
+        self.fresh = False
+        self.restarts = 0
+        self.step: Stack = ()  # the way to a backward pass; looked at again after a stretch with samples
+        self.wants_step = True
+        self.places: dict[Any, Place] = {}
+
+    def start(self, age_us: float | None) -> None:
+        """Begins, in a process of that age."""
+        self.before_us = age_us
+        self.last_ns = perf_counter_ns()
+        self.sampler.start()
+
+    # -- on the loop's thread
+
+    def boundary(self, now_ns: int, trained: bool, ours: bool) -> None:
+        """A stretch ends. trained: with a training step in it. ours: our profiler was at work."""
+        length, self.last_ns = now_ns - self.last_ns, now_ns
+        if trained and length <= self.limit_ns and not self.pending and not ours:
+            self.totals.spent_ns[STEP] += length
+            self.totals.count[STEP] += 1
+        else:
+            self._sort_in(length, trained, ours)
+        if trained and not ours and self.limit_ns:
+            self.recent.append(length)
+            if len(self.recent) == _RECENT:
+                self.limit_ns = _LONG * median_low(self.recent)
+                self.recent = []
+
+    def resumed(self, now_ns: int) -> None:
+        """Our own work at a boundary is done: the next stretch begins."""
+        self.ours_ns += now_ns - self.last_ns
+        self.last_ns = now_ns
+
+    def passed(self) -> None:
+        """A backward pass begins."""
+        if self.wants_step:
+            self.wants_step = False
+            self.step, _ = self.sampler.walk(sys._getframe(1))
+
+    def workers_start(self) -> None:
+        """An iterator starts workers of its own."""
+        self.fresh = True
+        self.restarts += self.totals.count[START]
+
+    def _sort_in(self, length: int, trained: bool, ours: bool) -> None:
+        samples, self.pending = self.pending, []
+        self.wants_step = True
+        at = self.tracker.count
+        if ours:
+            self.ours_ns += length
+        elif not self.totals.count[START]:
+            self._add(self.totals, START, length, samples, at)
+        elif not trained:
+            self._add(self.totals, BETWEEN, length, samples, at)
+        elif self.limit_ns:
+            self._add_step(self.totals, self.limit_ns, length, samples, at)
+        else:
+            self.waiting.append((length, samples, at))
+            if len(self.waiting) == _FIRST:
+                self.limit_ns = self._settle(self.totals)
+                self.waiting = []
+
+    def _settle(self, totals: Totals) -> float:
+        """The first steps tell how long an ordinary one is at most."""
+        limit_ns = _LONG * median_low([length for length, _, _ in self.waiting])
+        for length, samples, at in self.waiting:
+            self._add_step(totals, limit_ns, length, samples, at)
+        return limit_ns
+
+    def _add_step(self, totals: Totals, limit_ns: float, length: int, samples: list[Sample], at: int) -> None:
+        self._add(totals, LONG if length > limit_ns else STEP, length, samples, at)
+        if length > limit_ns:
+            totals.usual_ns += limit_ns / _LONG
+
+    def _add(self, totals: Totals, kind: str, length: int, samples: list[Sample], at: int) -> None:
+        totals.add(kind, length, map(self._marked, samples), at)
+
+    def _marked(self, sample: Sample) -> tuple[Place, tuple[str, ...]]:
+        """The place and the marks of a sample, now that the stretch in which it lies is over."""
+        where, evaluates, serial, turned, fresh = sample
+        place = where if isinstance(where, Place) else self._place(where)
+        marks = [*place.marks]
+        marks += ["eval_mode"] * evaluates
+        marks += ["untrained"] * (serial != 0 and serial not in self.tracker.trained)
+        marks += ["epoch_end"] * turned
+        marks += ["first_batch"] * (fresh and FETCH in place.marks)
+        return place, tuple(marks)
+
+    # -- on the sampler's thread
+
+    def _taken(self, stack: Stack, evaluates: bool) -> None:
+        if not stack or self.paused():
+            return
+        tracker, where = self.tracker, self._place(stack) if self.step else stack
+        segment = tracker.segment
+        yielded = segment.yielded if segment is not None and not segment.backward else ()
+        # Asked for a batch, and gone on without one: the iterator was exhausted.
+        over = tracker.asking if isinstance(where, Place) and FETCH not in where.marks else 0
+        turned = over in tracker.trained or tracker.turned_at == tracker.count
+        serial = yielded[-1] if yielded and not over else 0
+        if len(self.pending) >= _MOST_SAMPLES:
+            del self.pending[::2]
+        self.pending.append((where, evaluates, serial, turned, self.fresh))
+
+    def _place(self, stack: Stack) -> Place:
+        place = Place(self.sampler.codes, stack, self.step)
+        return self.places.setdefault(place.key(), place) if len(self.places) < MOST_PLACES else place
+
+    # -- what is left behind
+
+    def record(self) -> dict[str, Any] | None:
+        """The part of run.json; None where no training step was seen. The run may go on."""
+        if not self.totals.count[START]:
+            return None
+        totals = self.totals.copy()
+        if self.waiting:
+            self._settle(totals)
+        self._add(totals, END, perf_counter_ns() - self.last_ns, list(self.pending), self.tracker.count)
+        return {
+            "before_us": self.before_us,
+            "ours_us": self.ours_ns / 1e3,
+            **totals.record(),
+            "sampled": self.sampler.count,
+            "sampling_us": self.sampler.spent_ns / 1e3,
+            "evaluations": len(self.tracker.yields),
+            "epochs": self.tracker.turns,
+            "restarts": self.restarts,
+        }

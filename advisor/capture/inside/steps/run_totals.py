@@ -1,0 +1,127 @@
+"""What the stretches of a run add up to, by kind, and where samples of them stood.
+
+start     from the start of the watch to the end of the first training step
+step      training steps of ordinary length
+long      training steps that are far longer than these: other work is likely to be in them
+between   stretches without a training step: batches that nothing trained on, the turn from one epoch to the next
+end       after the last boundary
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterable
+from typing import Any
+
+from .stack_samples import Place
+
+KINDS = START, STEP, LONG, BETWEEN, END = "start", "step", "long", "between", "end"
+
+# Places that are told apart, and those that are written down.
+MOST_PLACES, _MOST_WRITTEN = 2000, 80
+
+# What samples have alike: the kind of their stretch, their place, their marks.
+Key = tuple[str, Place, tuple[str, ...]]
+
+
+class Hits:
+    """Samples alike. stretches: in how many of these they are; first, last: training iterations before such a one."""
+
+    __slots__ = ("first", "hits", "last", "stretches")
+
+    def __init__(self, first: int) -> None:
+        self.hits = self.stretches = 0
+        self.first = self.last = first
+
+
+class Totals:
+    """Sums over stretches. usual_ns: what the long steps among them would have taken had they been ordinary."""
+
+    def __init__(self) -> None:
+        self.spent_ns = dict.fromkeys(KINDS, 0)
+        self.count = dict.fromkeys(KINDS, 0)
+        self.usual_ns = 0.0
+        self.hits: dict[Key, Hits] = {}
+        self.left_out = 0
+
+    def copy(self) -> Totals:
+        """The same, to be added to by itself."""
+        other = Totals()
+        other.spent_ns, other.count = dict(self.spent_ns), dict(self.count)
+        other.usual_ns, other.left_out = self.usual_ns, self.left_out
+        for key, hits in self.hits.items():
+            mine = other.hits[key] = Hits(hits.first)
+            mine.hits, mine.stretches, mine.last = hits.hits, hits.stretches, hits.last
+        return other
+
+    def add(self, kind: str, length_ns: int, samples: Iterable[tuple[Place, tuple[str, ...]]], iteration: int) -> None:
+        """One more stretch. iteration: training iterations before its end."""
+        self.spent_ns[kind] += length_ns
+        self.count[kind] += 1
+        seen = set()
+        for place, marks in samples:
+            key = (kind, place, marks)
+            hits = self.hits.get(key)
+            if hits is None:
+                if len(self.hits) >= MOST_PLACES:
+                    self.left_out += 1
+                    continue
+                hits = self.hits[key] = Hits(iteration)
+            hits.hits += 1
+            if key not in seen:
+                seen.add(key)
+                hits.stretches += 1
+                hits.last = iteration
+
+    def record(self) -> dict[str, Any]:
+        """The part of run.json: sums in µs, and the places with most samples."""
+        most = sorted(self.hits.items(), key=lambda item: -item[1].hits)
+        left_out = self.left_out + sum(hits.hits for _, hits in most[_MOST_WRITTEN:])
+        return {
+            "spent_us": {kind: ns / 1e3 for kind, ns in self.spent_ns.items()},
+            "count": dict(self.count),
+            "usual_us": self.usual_ns / 1e3,
+            "samples": [_as_record(key, hits) for key, hits in most[:_MOST_WRITTEN]],
+            "samples_left_out": left_out,
+        }
+
+
+def _as_record(key: Key, hits: Hits) -> dict[str, Any]:
+    kind, place, marks = key
+    return {
+        "kind": kind,
+        "file": place.file,
+        "line": place.line,
+        "function": place.function,
+        "block": block_of(place),
+        "inner": list(place.inner),
+        "package": place.package,
+        "marks": list(marks),
+        "hits": hits.hits,
+        "stretches": hits.stretches,
+        "first": hits.first,
+        "last": hits.last,
+    }
+
+
+def block_of(place: Place) -> int:
+    """The first line of the largest loop (or `with`) around a place that the training step is not in; else its line."""
+    if not place.step_line:
+        return place.line
+    try:
+        tree = ast.parse("".join(linecache.getlines(place.source)))
+    except (SyntaxError, ValueError):
+        return place.line  # the file was changed since it was read, or is none of Python's
+    around = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.For, ast.While, ast.With))
+        and _holds(node, place.line)
+        and not _holds(node, place.step_line)
+    ]
+    return min(around, default=place.line)
+
+
+def _holds(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)

@@ -1,0 +1,132 @@
+"""Stacks of the loop's thread, sampled by a thread of our own a few times a second, and the place that each stands for.
+
+The clock at the boundaries of steps says how long a stretch between two of them took; samples say where it went. They
+cost what a wake-up costs: the pause between two grows with what they were measured to take, so that beyond the first
+hundred they stay below a thousandth of the run.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from _thread import start_new_thread
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from .code_marks import FORWARD, Codes
+
+# A stack: (key of the function in `Codes`, the line that runs), the outermost first.
+Stack = tuple[tuple[int, int], ...]
+
+# The shortest pause; and the share of the run that samples may take, beyond a start in which a short script is seen.
+_PAUSE_S, _SHARE, _START_NS = 0.05, 0.001, 10_000_000
+# Deeper stacks are those of a recursion; what runs is then told by the outer part.
+_DEEPEST = 400
+
+
+class Sampler:
+    """Takes samples until `needed` says no. thread: the ident of the thread to look at. taken: told each sample.
+
+    It runs beside the script, so `taken` only puts down what it is told.
+    """
+
+    def __init__(
+        self, needed: Callable[[], bool], thread: Callable[[], int], taken: Callable[[Stack, bool], None]
+    ) -> None:
+        self.needed = needed
+        self.thread = thread
+        self.taken = taken
+        self.codes = Codes()
+        self.count = 0
+        self.spent_ns = 0
+
+    def start(self) -> None:
+        """Begins. The thread is no threading.Thread: the script's own list of threads stays as it was."""
+        start_new_thread(self._run, ())
+
+    def _run(self) -> None:
+        began_ns, pause_s = time.perf_counter_ns(), _PAUSE_S
+        while True:
+            time.sleep(pause_s)
+            if sys.is_finalizing() or not self.needed():
+                return
+            try:
+                self._sample()
+            except Exception:
+                return  # the account of the run stays without places; the script goes on
+            self.count += 1
+            self.spent_ns = time.thread_time_ns()
+            pause_s = self._pause(time.perf_counter_ns() - began_ns)
+
+    def _pause(self, elapsed_ns: int) -> float:
+        """Seconds until the next sample: the shortest pause while there is room, else what one costs by the share."""
+        if self.spent_ns < _SHARE * elapsed_ns + _START_NS:
+            return _PAUSE_S
+        return max(_PAUSE_S, self.spent_ns / self.count / _SHARE / 1e9)
+
+    def _sample(self) -> None:
+        frame = sys._current_frames().get(self.thread())
+        stack, evaluates = self.walk(frame)
+        del frame
+        self.taken(stack, evaluates)
+
+    def walk(self, frame: FrameType | None) -> tuple[Stack, bool]:
+        """The stack that ends in a frame, and whether the outermost module that runs on it is in evaluation mode."""
+        stack: list[tuple[int, int]] = []
+        module: FrameType | None = None
+        while frame is not None and len(stack) < _DEEPEST:
+            key = self.codes.of(frame.f_code)
+            if self.codes.known[key].mark == FORWARD:
+                module = frame
+            stack.append((key, frame.f_lineno))
+            frame = frame.f_back
+        stack.reverse()
+        # What is read of the frame's variables goes with the frame: nothing of ours holds a tensor.
+        return tuple(stack), module is not None and _evaluates(module.f_locals)
+
+
+def _evaluates(variables: Any) -> bool:
+    # Not getattr: a property of the script's must not run on our thread.
+    return getattr(variables.get("self"), "__dict__", {}).get("training", True) is False
+
+
+class Place:
+    """Where a sampled stack leaves the way that leads to the training step.
+
+    file, line, function  the user's line there: in the loop, or in what a framework calls
+    inner                 (file, line, function) of the user's innermost line, where it is another
+    step_line             the line of the same function that the training step runs under; 0 where it is not on the way
+    package               whose code the innermost user's line runs; empty for its own
+    marks                 which known work was on the stack
+    """
+
+    __slots__ = ("file", "function", "inner", "line", "marks", "package", "source", "step_line")
+
+    def __init__(self, codes: Codes, stack: Stack, step: Stack) -> None:
+        known = [codes.known[key] for key, _ in stack]
+        leaves = _leaves(stack, step)
+        mine = [at for at, one in enumerate(known) if one.file]
+        below = [at for at in mine if at >= leaves]
+        at = below[0] if below else mine[-1] if mine else -1
+        self.file, self.line, self.function, self.source = "", 0, "", ""
+        self.step_line, self.inner = 0, ("", 0, "")
+        if at >= 0:
+            self.file, self.line, self.function = known[at].file, stack[at][1], known[at].function
+            self.source = known[at].code.co_filename
+            if at < len(step) and step[at][0] == stack[at][0]:
+                self.step_line = step[at][1]
+            if mine[-1] != at:
+                self.inner = (known[mine[-1]].file, stack[mine[-1]][1], known[mine[-1]].function)
+        self.package = next((one.package for one in known[mine[-1] + 1 if mine else 0 :] if one.package), "")
+        self.marks = tuple(sorted({one.mark for one in known if one.mark}))
+
+    def key(self) -> tuple[Any, ...]:
+        """What samples of one place have alike."""
+        return (self.file, self.line, self.function, self.inner, self.package, self.marks)
+
+
+def _leaves(stack: Stack, step: Stack) -> int:
+    """How many of the outermost functions run the same line on both."""
+    both = min(len(stack), len(step))
+    return next((at for at in range(both) if stack[at] != step[at]), both)
