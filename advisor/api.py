@@ -18,6 +18,7 @@ from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.training import Training
+from advisor.analyses.base.watched_run import WatchedRun
 from advisor.analyses.communication.communication import Communication, is_communication
 from advisor.analyses.communication.exchanges import Exchanges
 from advisor.analyses.communication.library import Library
@@ -128,7 +129,10 @@ from advisor.model import (
     RankSummary,
     ReplayCheck,
     Report,
+    RunAccount,
     RunInfo,
+    RunLine,
+    RunPart,
     Saving,
     Segment,
     Severity,
@@ -265,7 +269,10 @@ __all__ = [
     "Report",
     "Reused",
     "Rule",
+    "RunAccount",
     "RunInfo",
+    "RunLine",
+    "RunPart",
     "Saving",
     "Scale",
     "Segment",
@@ -294,6 +301,7 @@ __all__ = [
     "UnfollowedForwards",
     "Unread",
     "Waiting",
+    "WatchedRun",
     "WorkGroup",
     "alike",
     "backward_of",

@@ -81,8 +81,11 @@ class Finding:
     recoverable  False when the cause is outside the user's reach (shown, never counted as a saving)
     claims       breakdown ids whose time this fix would shrink; bounds the saving and the joint saving
     at_most      the highest severity allowed, when a fact that could excuse the code is unknown
-    measured_us  idle time or wait of the device that was measured, µs per step on the scale of step_time_us: what the
-                 diagnosis rests on, whatever the fix gives back; None where the finding is of another kind
+    measured_us  idle time or wait of the device that was measured, µs per step on the scale of step_time_us, or time
+                 between steps: what the diagnosis rests on, whatever the fix gives back; None where the finding is of
+                 another kind
+    of           run: what it saves lies between training steps, and its µs are those of the run for each of them; it
+                 makes no step shorter
     """
 
     message: str
@@ -95,6 +98,7 @@ class Finding:
     at_most: Severity = "high"
     severity: Severity = "low"
     measured_us: float | None = None
+    of: Literal["step", "run"] = "step"
     ranks: tuple[int, ...] = ()
 
 
@@ -299,6 +303,48 @@ class ModuleTable:
 
 
 @dataclass(frozen=True, slots=True)
+class RunLine:
+    """A line of the user's in which a part of the run passed, in µs of the run; inner: where below it most of that."""
+
+    source: Source
+    us: float
+    inner: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """A part of the watched run, µs of the run. error_us: the standard error of `us`; times: how often, None: unknown.
+
+    lines: those in which most of it passed, the costliest first.
+    """
+
+    id: str
+    us: float
+    share: float
+    error_us: float = 0.0
+    times: float | None = None
+    lines: tuple[RunLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunAccount:
+    """Where the time of the run went, as far as it was watched, on one rank.
+
+    us      of the run: from the start of the process to the last record, without `ours_us`; the parts sum to it
+    steps   training steps in it
+    ours_us of the run under the profiler of capture and in its work between steps
+    sampled how many samples of the loop's stack tell the parts of one stretch from each other
+    """
+
+    us: float
+    steps: int
+    ours_us: float
+    parts: tuple[RunPart, ...]
+    rank: int = 0
+    sampled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Counter:
     """A count of each whole step of the profiled window, in order: what the gate compares exactly.
 
@@ -355,6 +401,7 @@ class Report:
     lines: tuple[OpRow, ...] = ()  # by the user's line (`train.py:88 train`), on the loop's thread
     what_if: tuple[WhatIf, ...] = ()  # other accelerators that were asked about
     modules: ModuleTable | None = None  # cost by module; None where the input never told of modules
+    account: RunAccount | None = None  # of the whole run; None where `advisor run` did not watch it
     schema: str = SCHEMA
     version: int = VERSION
 

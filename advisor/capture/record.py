@@ -187,10 +187,12 @@ class RunSamples(msgspec.Struct, frozen=True):
     kind                  start | step | long | between | end, as in `RunTimes`
     file, line, function  the user's line where the stack leaves the way to the training step: in the loop, or in what
                           a framework calls; empty where no code of the user's was on the stack
-    block                 first line of the largest loop (or `with`) around it that the training step is not in
+    block                 first line of the largest loop (or `with`) around it that the training step is not in, or its
+                          line; 0 in a function that the way to the training step does not lead through
     inner                 file, line and function of the user's innermost line, where it is another
     package               whose code that line runs: `matplotlib`, `json` …; empty for its own, and what is written in C
-    marks                 forward | save | fetch | workers | evaluate | compile | import: known work on the stack;
+    marks                 forward | save | fetch | iterator | workers | evaluate | compile | import: known work on the
+                          stack (iterator: one of a DataLoader is made; workers: its workers start or stop);
                           eval_mode: of a module in evaluation mode; untrained: of a batch that no backward pass
                           followed; epoch_end: after a loader that was trained on had no batch left; first_batch: it is
                           the first of new workers

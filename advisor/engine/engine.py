@@ -9,6 +9,7 @@ from advisor.analyses.base import repeats
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.base.watched_run import WatchedRun
 from advisor.analyses.costs.replay import Replay, ReplayedSaving
 from advisor.analyses.costs.replay import together as replayed_together
 from advisor.analyses.lines.lines import LinesTrace
@@ -31,6 +32,7 @@ from advisor.model import (
     RankSummary,
     ReplayCheck,
     Report,
+    RunAccount,
     RunInfo,
     Saving,
     StepsSummary,
@@ -79,6 +81,7 @@ class _RankResult:
     what_if: tuple[WhatIf, ...]
     modules: ModuleTable | None  # of the first ranks alone
     facts: RankFacts | None  # None where the job has this one rank
+    account: RunAccount | None
 
 
 def analyse(
@@ -113,7 +116,7 @@ def analyse(
     outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
     outcomes += ignored(rules, config)
     outcomes.sort(key=lambda outcome: outcome.rule)
-    accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable]
+    accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable and f.of == "step"]
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
     noise = reference.summary.steps.repeats
     return Report(
@@ -132,6 +135,7 @@ def analyse(
         counters=reference.counts.counters if reference.counts else (),
         lines=reference.counts.lines if reference.counts else (),
         what_if=reference.what_if,
+        account=reference.account,
         modules=reference.modules or next((result.modules for result in results if result.modules), None),
     )
 
@@ -185,6 +189,7 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
     if replay is not None and not replay.trusted and breakdown is not None and breakdown.on_device:
         outcomes = tuple(map(diagnosis.without_models, outcomes))
     replayed = _replayed_together(replay, outcomes)
+    watched = computed.find(WatchedRun)
     return _RankResult(
         summary=RankSummary(
             rank=one.rank,
@@ -207,6 +212,7 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
         what_if=tuple(what_if.on(computed, name) for name in gpus),
         modules=module_view.modules(computed, one.rank, one.record),
         facts=computed.find(RankFacts) if _has_peers(one, computed) else None,
+        account=watched.account if watched else None,
     )
 
 

@@ -4,7 +4,8 @@
 Places where the loop reads the whole state of the model (`state_dict()`, recognized by the shapes of all its
 parameters) and then runs Python for longer than anything else does between two ops. That is what writing, serializing
 or sending a checkpoint looks like. With an accelerator: such a read whose tensors are copied to the host, as
-`torch.save` does, and the time for which the device waits meanwhile or does nothing but copy.
+`torch.save` does, and the time for which the device waits meanwhile or does nothing but copy. Where the profiled steps
+have none: how much of the whole run passes in `torch.save` and its like, by the clock.
 
 ## Why it costs time
 `torch.save` serializes every weight, and the optimizer's state with them, and writes them while the training waits.
@@ -44,6 +45,7 @@ from advisor.api import (
     StateRead,
     StateReads,
     Steps,
+    WatchedRun,
     constant,
     draw,
     edits,
@@ -55,6 +57,7 @@ from ..shared._device_waits import waiting_us
 from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._rhythm import Rhythm, rhythm
+from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one every 75"
 
@@ -62,6 +65,15 @@ CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one ever
 _LONG_NS = 500_000
 # Least share of saving checkpoints that goes when they are a hundredth as frequent.
 _FEWER = constant("share.needless_saves").value
+# Where no profiled step has one, checkpoints are named from this share of the run: once an epoch is customary, and takes
+# a twentieth.
+_OF_THE_RUN = 0.1
+_SELDOM = Fix(
+    "Save checkpoints less often",
+    "semantics",
+    "if step % 10 == 0:\n    torch.save(model.state_dict(), path)",
+    "if step % 1000 == 0:\n    torch.save(model.state_dict(), path)",
+)
 
 
 def check(
@@ -70,9 +82,41 @@ def check(
     recorded: LinesTrace | None,
     state: StateReads,
     record: RankRecord | None,
+    run: WatchedRun | None,
     *,
     min_share: float = 0.02,  # one number to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
+    found = tuple(_in_steps(price, lines, recorded, state, record, min_share))
+    yield from found or _in_run(run, _OF_THE_RUN)
+
+
+def _in_run(run: WatchedRun | None, min_share: float) -> Iterator[Finding]:
+    """Checkpoints between the profiled steps: how much of the run they take."""
+    part = run.loop.get("checkpoints") if run else None
+    if run is None or part is None or not part.times or not is_known(part, run, min_share):
+        return
+    where = lines_of(part)
+    how = "low: every tenth one remains; high: the run without them"
+    yield finding_of(
+        run,
+        part,
+        f"Checkpoints{place(where[0] if where else None)} take {percent(part.us / run.loop_us)} of {watched(run)}: "
+        f"{time(part.us / part.times)} each, {often(part.times / run.steps)} ({each_hour(part.us / run.loop_us)}).",
+        saving_of(run, part, _FEWER, 1.0, how),
+        _SELDOM,
+        "medium",  # how much work may be lost is the user's to say
+    )
+
+
+def _in_steps(
+    price: Price,
+    lines: Lines,
+    recorded: LinesTrace | None,
+    state: StateReads,
+    record: RankRecord | None,
+    min_share: float,
+) -> Iterator[Finding]:
+    """Checkpoints in the profiled steps."""
     if not price.on_device and price.ops.device.kind != "none":
         return
     trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
@@ -114,12 +158,7 @@ def check(
         saving=saving,
         where=(where,) if where else (),
         facts={"per_step": len(runs) / steps.count, "each_us": each_us, "checkpoint_us": spent_us},
-        fix=Fix(
-            "Save checkpoints less often",
-            "semantics",
-            "if step % 10 == 0:\n    torch.save(model.state_dict(), path)",
-            "if step % 1000 == 0:\n    torch.save(model.state_dict(), path)",
-        ),
+        fix=_SELDOM,
         claims=claims,
         at_most="medium",  # how much work may be lost is the user's to say
     )
@@ -160,6 +199,28 @@ _STEPS = """
     cpu         [S  ][T ]                                [S  ][T ]
     """
 _REST: dict[str, Any] = {"F": FORWARD, "B": _BACKWARD, "S": _STORED, "T": _STORED_2, "O": OPTIMIZER}
+
+_QUIET = """
+    step   [1                                     ][2                                     ]
+    cpu    [F  ][B       ][O ]                      [F  ][B       ][O ]
+    cpu         [S  ][T ]                                [S  ][T ]
+    """
+
+
+def _run(save_s: float) -> dict[str, Any]:
+    """A run of 400 steps in 40 s with ten checkpoints between them."""
+    sample = {"file": "train.py", "function": "main", "hits": 200}
+    return {
+        "run": {
+            "spent_us": {"step": 40e6, "between": save_s * 1e6, "start": 1e6},
+            "count": {"step": 400, "between": 10, "start": 1},
+            "samples": [
+                {"kind": "step", **sample, "line": 80, "block": 80, "marks": ["forward"], "stretches": 150},
+                {"kind": "between", **sample, "line": 95, "block": 95, "marks": ["save"], "stretches": 10},
+            ],
+        }
+    }
+
 
 _ON_DEVICE = """
     step   [1                                     ][2                                     ]
@@ -204,16 +265,18 @@ EXAMPLES = [
         near_miss=True,
     ),
     Example(
-        "no checkpoint",
-        draw(
-            """
-            step   [1                                     ][2                                     ]
-            cpu    [F  ][B       ][O ]                      [F  ][B       ][O ]
-            cpu         [S  ][T ]                                [S  ][T ]
-            """,
-            us=100,
-            **_REST,
-        ),
-        saves_us=None,
+        "a checkpoint after each epoch, and the epochs are short",
+        draw(_QUIET, us=100, **_REST),
+        facts=_run(20.0),
+        saves_us=(30_000, 60_000),
+        says=("train.py:95", "33 %", "20 min of each hour"),
     ),
+    Example(
+        "a checkpoint after each epoch",
+        draw(_QUIET, us=100, **_REST),
+        facts=_run(1.0),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("no checkpoint", draw(_QUIET, us=100, **_REST), saves_us=None),
 ]

@@ -12,10 +12,11 @@ from types import CodeType
 from ..guards.user_code import file_of, foreign_folders
 
 # Work that a function of torch, Python or a framework stands for, wherever on the stack it is.
-FORWARD, SAVE, FETCH, WORKERS, EVALUATE, COMPILE, IMPORT = (
+FORWARD, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE, IMPORT = (
     "forward",
     "save",
     "fetch",
+    "iterator",
     "workers",
     "evaluate",
     "compile",
@@ -27,7 +28,8 @@ _KNOWN = (
     (FORWARD, "torch/nn/modules/module.py", ("_call_impl", "_wrapped_call_impl", "__call__")),
     (SAVE, "torch/serialization.py", ("save", "_save", "_legacy_save")),
     (FETCH, "torch/utils/data/dataloader.py", ("__next__",)),
-    (WORKERS, "torch/utils/data/dataloader.py", ("_get_iterator", "_shutdown_workers", "__del__")),
+    (ITERATOR, "torch/utils/data/dataloader.py", ("_get_iterator",)),
+    (WORKERS, "torch/utils/data/dataloader.py", ("_shutdown_workers", "__del__")),
     (COMPILE, "torch/_dynamo/convert_frame.py", ()),
     (IMPORT, "<frozen importlib._bootstrap>", ()),
 )
@@ -79,6 +81,8 @@ def _package(file: str) -> str:
     """`matplotlib` of a file that is installed, `json` of the standard library; empty for what has no file."""
     if file.startswith("<"):
         return ""
+    if "torch/utils/tensorboard" in file:
+        return "tensorboard"
     if found := _PACKAGE.findall(file):
         return str(found[-1])
     folder, name = os.path.split(file)

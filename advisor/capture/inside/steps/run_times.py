@@ -12,7 +12,7 @@ from statistics import median_low
 from time import perf_counter_ns
 from typing import Any
 
-from .code_marks import FETCH
+from .code_marks import FETCH, ITERATOR, WORKERS
 from .run_totals import BETWEEN, END, LONG, MOST_PLACES, START, STEP, Totals
 from .stack_samples import Place, Sampler, Stack
 from .tracker import Tracker
@@ -136,6 +136,7 @@ class RunTimes:
         marks += ["untrained"] * (serial != 0 and serial not in self.tracker.trained)
         marks += ["epoch_end"] * turned
         marks += ["first_batch"] * (fresh and FETCH in place.marks)
+        marks += [WORKERS] * (fresh and ITERATOR in place.marks)
         return place, tuple(marks)
 
     # -- on the sampler's thread

@@ -106,9 +106,12 @@ def _as_record(key: Key, hits: Hits) -> dict[str, Any]:
 
 
 def block_of(place: Place) -> int:
-    """The first line of the largest loop (or `with`) around a place that the training step is not in; else its line."""
+    """The first line of the largest loop (or `with`) around a place that the training step is not in; else its line.
+
+    0 in a function that the way to the training step does not lead through.
+    """
     if not place.step_line:
-        return place.line
+        return 0
     try:
         tree = ast.parse("".join(linecache.getlines(place.source)))
     except (SyntaxError, ValueError):

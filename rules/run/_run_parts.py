@@ -1,0 +1,58 @@
+"""Findings about time between training steps: what each says of the part of the run that it is about."""
+
+from __future__ import annotations
+
+from advisor.api import Finding, Fix, RunPart, Saving, Severity, Source, WatchedRun
+
+from ..shared._words import percent, time
+
+
+def is_known(part: RunPart | None, run: WatchedRun, min_share: float) -> bool:
+    """Whether a part takes that share of the loop, beyond what chance would show of it."""
+    return part is not None and part.us - 2 * part.error_us >= min_share * run.loop_us > 0
+
+
+def lines_of(part: RunPart) -> tuple[Source, ...]:
+    """The lines that most of a part passes in, the costliest first; those of a tenth of it and less are left out."""
+    return tuple(line.source for line in part.lines if line.us > part.us / 10)
+
+
+def each_hour(share: float) -> str:
+    """A share of the run: '37 % of the run, 22 min of each hour'."""
+    minutes = share * 60
+    return f"{percent(share)} of the run, {minutes:.0f} min of each hour" if minutes >= 1 else f"{percent(share)}"
+
+
+def saving_of(run: WatchedRun, part: RunPart, least: float, most: float, how: str) -> Saving:
+    """A saving of these shares of a part, in µs of the run for each training step, as far as samples know the part."""
+    low = max(least * part.us - 2 * part.error_us, 0.0) / run.steps
+    high = min(most * (part.us + 2 * part.error_us), run.loop_us) / run.steps
+    return Saving(low, max(low, high), "measured", how)
+
+
+def finding_of(
+    run: WatchedRun, part: RunPart, message: str, saving: Saving | None, fix: Fix, at_most: Severity
+) -> Finding:
+    """A finding about a part of the run."""
+    times = {"times": part.times} if part.times else {}
+    return Finding(
+        message=message,
+        saving=saving,
+        where=lines_of(part),
+        facts={
+            "run_us": run.loop_us,
+            f"{part.id}_us": part.us,
+            "share": part.us / run.loop_us,
+            "steps": run.steps,
+            **times,
+        },
+        fix=fix,
+        at_most=at_most,
+        measured_us=part.us / run.steps,
+        of="run",
+    )
+
+
+def watched(run: WatchedRun) -> str:
+    """What the shares are of: 'the watched 240 s after the first step'."""
+    return f"the {time(run.loop_us)} that were watched after the first step"

@@ -1,0 +1,153 @@
+"""Evaluation takes a large part of the run.
+
+## What it looks at
+The time between training steps in which batches that nothing is trained on go through the model, or a model in
+evaluation mode runs: how much of the run that is, by the clock, how often it happens, and at which line. Capture
+watches the whole run, not only the profiled steps.
+
+## Why it costs time
+While the model is evaluated, it does not train. An evaluation over the whole validation set every few steps takes as
+long as it does whether or not anything has changed since the last one.
+
+## How to fix it
+Evaluate less often: at an interval at which evaluation takes about a twentieth of the run. In between, a part of the
+validation set shows the trend. Evaluate with `torch.no_grad()`, larger batches, and workers that read ahead.
+
+## When to leave it
+Where each evaluation decides something: early stopping after few steps, the search for a learning rate. A short trial
+of a training that will be evaluated as often, but trains for longer between two evaluations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, WatchedRun, draw
+
+from ..shared._places import place
+from ..shared._words import count, percent, plural, time
+from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
+
+# Rounded up to a number that people choose: 1, 2 or 5 times a power of ten.
+_ROUND = (1, 2, 5, 10)
+
+
+def check(
+    run: WatchedRun,
+    *,
+    min_share: float = 0.1,  # of the loop, for evaluations within an epoch: a twentieth is what the fix leaves
+    min_share_of_epochs: float = 0.25,  # for one an epoch: a validation set of a fifth takes less, and is customary
+    left_share: float = 0.05,  # of the loop, for evaluation at the interval that the fix names
+) -> Iterator[Finding]:
+    part = run.loop.get("evaluation")
+    if part is None or not part.times or part.times < 2:
+        return
+    by_epoch = part.times <= run.epochs + 1
+    if not is_known(part, run, min_share_of_epochs if by_epoch else min_share):
+        return
+    each_us, every = part.us / part.times, run.steps / part.times
+    fewer = part.us / (left_share / (1 - left_share) * (run.loop_us - part.us))
+    interval = _rounded(fewer if by_epoch else fewer * every)
+    kept = (1 if by_epoch else every) / interval
+    where = lines_of(part)
+    often = "at the end of each epoch" if by_epoch else f"about every {count(round(every))} training steps"
+    yield finding_of(
+        run,
+        part,
+        f"Evaluation{place(where[0] if where else None)} takes {percent(part.us / run.loop_us)} of {watched(run)}: "
+        f"{time(each_us)} each time, {often}; every {plural(interval, 'epoch' if by_epoch else 'step')}, it would give "
+        f"back {each_hour((1 - kept) * part.us / run.loop_us)}.",
+        saving_of(run, part, 1 - kept, 1 - kept, "the time of evaluations between training steps, at that interval"),
+        _fix(interval, max(round(every), 1), by_epoch),
+        "medium",  # how often the validation loss is wanted is the user's to say
+    )
+
+
+def _rounded(number: float) -> int:
+    power = round(10.0 ** math.floor(math.log10(max(number, 1))))
+    return next(power * one for one in _ROUND if power * one >= number)
+
+
+def _fix(interval: int, every: int, by_epoch: bool) -> Fix:
+    if by_epoch:
+        return Fix(
+            f"Evaluate every {plural(interval, 'epoch')}",
+            "semantics",
+            "evaluate(model, val_loader)",
+            f"if epoch % {interval} == {interval - 1}:\n    evaluate(model, val_loader)",
+        )
+    return Fix(
+        f"Evaluate every {count(interval)} steps",
+        "semantics",
+        f"if step % {every} == 0:\n    evaluate(model, val_loader)",
+        f"if step % {interval} == 0:\n    evaluate(model, val_loader)",
+    )
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+
+
+def _facts(evaluation_s: float, times: int, epochs: int, kind: str = "between", **more: Any) -> dict[str, Any]:
+    """A run of 600 steps in 60 s, left for evaluations."""
+    sample = {"file": "train.py", "function": "main", "hits": 300}
+    return {
+        "run": {
+            "before_us": 5e6,
+            "spent_us": {"start": 2e6, "step": 60e6, kind: evaluation_s * 1e6, "end": 0.0},
+            "count": {"start": 1, "step": 600, kind: times, "end": 1},
+            "epochs": epochs,
+            "samples": [
+                {"kind": "step", **sample, "line": 80, "block": 80, "marks": ["forward"], "stretches": 300},
+                {
+                    "kind": kind,
+                    **sample,
+                    "line": 88,
+                    "block": 88,
+                    "inner": ["train.py", 40, "evaluate"],
+                    "marks": ["forward", "untrained"],
+                    "stretches": times,
+                }
+                | more,
+            ],
+        }
+    }
+
+
+_DRAWN = draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD)
+EXAMPLES = [
+    Example(
+        "the whole validation set every 20 steps",
+        _DRAWN,
+        facts=_facts(40.0, 30, 2),
+        saves_us=(55_000, 65_000),
+        says=("train.py:88", "40 %", "every 20 training steps"),
+        fixes=("every 500 steps",),
+    ),
+    Example(
+        "a validation set as large as the training set, after each epoch",
+        _DRAWN,
+        facts=_facts(30.0, 10, 10),
+        saves_us=(40_000, 50_000),
+        says=("33 %", "at the end of each epoch"),
+        fixes=("every 10 epochs",),
+    ),
+    Example(
+        "a model in evaluation mode between steps, without a loader",
+        _DRAWN,
+        facts=_facts(40.0, 30, 0, "long", marks=["forward", "eval_mode"]),
+        saves_us=(55_000, 65_000),
+        says=("40 %",),
+    ),
+    Example("once an epoch, a tenth of the run", _DRAWN, facts=_facts(7.0, 6, 6), saves_us=None, near_miss=True),
+    Example(
+        "a model that plays between steps, in training mode",
+        _DRAWN,
+        facts=_facts(40.0, 30, 0, "long", marks=["forward"]),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("every 20 steps, a hundredth of the run", _DRAWN, facts=_facts(0.6, 30, 2), saves_us=None),
+    Example("a bare trace", _DRAWN, saves_us=None, skipped="was not captured"),
+]

@@ -1,0 +1,124 @@
+"""Work between training steps takes a large part of the run.
+
+## What it looks at
+The time between training steps that is no evaluation, checkpoint or start of workers: logging, plots and tables every
+so many steps, metrics and other work when an epoch ends. How much of the run it is, by the clock, and at which line.
+Places that ordinary training steps have as well are not counted, nor are those at which a model runs in training mode:
+an agent that plays, a generator that draws.
+
+## Why it costs time
+The loop waits for it. A figure that is drawn every ten steps, a metric over all predictions in Python, a table that is
+written anew at the end of each epoch do not show in the profile of a step, and may take as long as the training.
+
+## How to fix it
+Do it less often, on less data, or in another process. Collect numbers as tensors and convert them once; compute metrics
+with torch instead of Python loops; write figures after the training from the numbers that were kept.
+
+## When to leave it
+Where the work is what the run is for: data that is generated between steps, a simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RunPart, WatchedRun, draw
+
+from ..shared._places import place
+from ..shared._words import percent, time
+from ._run_parts import each_hour, finding_of, is_known, watched
+
+_WHAT = {"logging": "Logging", "epoch_end": "Work at the end of an epoch", "other": "Work between training steps"}
+_FIXES = {
+    "logging": Fix("Log, print and draw less often", "exact", "if step % 10 == 0:", "if step % 1000 == 0:"),
+    "epoch_end": Fix("Do less of it, or not in each epoch", "semantics"),
+    "other": Fix("Do it less often, or in another process", "semantics"),
+}
+
+
+def check(
+    run: WatchedRun,
+    *,
+    min_share: float = 0.1,  # of the loop: what is customary to log and to print takes a hundredth
+) -> Iterator[Finding]:
+    for kind, what in _WHAT.items():
+        part = _without_forwards(run, kind)
+        if part is None or not part.lines or not is_known(part, run, min_share):
+            continue
+        line = part.lines[0]
+        below = f", most of it{place(line.inner)}" if line.inner else ""
+        often = f", {time(part.us / part.times)} each time" if part.times else ""
+        yield finding_of(
+            run,
+            part,
+            f"{what}{place(line.source)} takes {percent(part.us / run.loop_us)} of {watched(run)}{often}{below} "
+            f"({each_hour(part.us / run.loop_us)}).",
+            None,  # how much of it is needed, nobody knows who only saw how long it takes
+            _FIXES[kind],
+            "medium",
+        )
+
+
+def _without_forwards(run: WatchedRun, kind: str) -> RunPart | None:
+    """A part without the lines at which a model runs; None where nothing is left."""
+    part = run.loop.get(kind)
+    if part is None:
+        return None
+    lines = tuple(line for line in part.lines if line.source not in run.forwards)
+    left_us = part.us - sum(line.us for line in part.lines if line.source in run.forwards)
+    return replace(part, us=left_us, lines=lines) if lines else None
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+
+
+def _facts(work_s: float, *marks: str, package: str = "", line: int = 90, hits: int = 200) -> dict[str, Any]:
+    """A run of 400 steps in 40 s, 20 of which take longer."""
+    sample = {"file": "train.py", "function": "main", "hits": 200}
+    return {
+        "run": {
+            "spent_us": {"start": 2e6, "step": 38e6, "long": 2e6 + work_s * 1e6},
+            "count": {"start": 1, "step": 380, "long": 20},
+            "usual_us": 2e6,
+            "epochs": 4,
+            "samples": [
+                {"kind": "step", **sample, "line": 80, "block": 80, "marks": ["forward"], "stretches": 150},
+                {
+                    "kind": "long",
+                    **sample,
+                    "line": line,
+                    "block": line,
+                    "inner": ["report.py", 12, "draw"],
+                    "package": package,
+                    "marks": list(marks),
+                    "stretches": 20,
+                    "hits": hits,
+                },
+            ],
+        }
+    }
+
+
+_DRAWN = draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD)
+EXAMPLES = [
+    Example(
+        "a figure every 20 steps",
+        _DRAWN,
+        facts=_facts(20.0, package="matplotlib"),
+        saves_us="unknown",
+        says=("Logging at train.py:90", "33 %", "report.py:12"),
+        fixes=("less often",),
+    ),
+    Example(
+        "a metric in Python after each epoch",
+        _DRAWN,
+        facts=_facts(20.0, "epoch_end"),
+        saves_us="unknown",
+        says=("end of an epoch at train.py:90", "33 %"),
+    ),
+    Example("an agent that plays", _DRAWN, facts=_facts(40.0, "forward"), saves_us=None, near_miss=True),
+    Example("batches of other lengths", _DRAWN, facts=_facts(4.0, line=80, hits=40), saves_us=None, near_miss=True),
+    Example("a line that is printed", _DRAWN, facts=_facts(0.1), saves_us=None),
+]

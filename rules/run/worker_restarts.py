@@ -1,0 +1,95 @@
+"""Loader workers are started again for each epoch.
+
+## What it looks at
+The time between training steps in which a DataLoader starts or stops its workers, or waits for the first batch of
+workers that are new: how much of the run that is, by the clock, how often it happens, and at which line.
+
+## Why it costs time
+Without `persistent_workers` each `for batch in loader` forks or spawns its workers, and stops them at its end. A worker
+that is spawned imports the script and torch again, which takes seconds; all of them start with an empty queue. In long
+epochs this is negligible, in short ones it is most of the run. A validation loader does the same at each evaluation.
+
+## How to fix it
+`DataLoader(..., persistent_workers=True)`: the workers live as long as the loader. Create the loader once, not in each
+epoch.
+
+## When to leave it
+Datasets that change between epochs in the main process: workers that are kept go on with their own copy. Memory of
+workers that grows with each epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, WatchedRun, draw
+
+from ..shared._places import place
+from ..shared._words import percent, plural, time
+from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
+
+
+def check(
+    run: WatchedRun,
+    *,
+    min_share: float = 0.05,  # one argument to add; below a twentieth of the run it is within what machines vary by
+    max_per_step: float = 0.5,  # restarts: an iterator that is made anew for each batch is another fault
+) -> Iterator[Finding]:
+    part = run.loop.get("worker_restarts")
+    if part is None or not is_known(part, run, min_share) or not 2 <= run.restarts <= max_per_step * run.steps:
+        return
+    where = lines_of(part)
+    how = "low: starting and stopping workers; high: and the wait for their first batch"
+    yield finding_of(
+        run,
+        part,
+        f"Workers of a DataLoader are started {plural(run.restarts, 'time')}{place(where[0] if where else None)}, "
+        f"{time(part.us / run.restarts)} each: {percent(part.us / run.loop_us)} of {watched(run)} "
+        f"({each_hour(part.us / run.loop_us)}).",
+        saving_of(run, part, run.started_us / part.us, 1.0, how),
+        Fix(
+            "Keep the workers between epochs",
+            "exact",
+            "DataLoader(dataset, num_workers=4)",
+            "DataLoader(dataset, num_workers=4, persistent_workers=True)",
+        ),
+        "high",
+    )
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+
+
+def _facts(restarts: int, wait_s: float, steps: int = 200) -> dict[str, Any]:
+    """A run of steps in 20 s, and a wait for workers between epochs; half of it starts them."""
+    sample = {"file": "train.py", "function": "main", "line": 80, "block": 80, "hits": 100}
+    return {
+        "run": {
+            "spent_us": {"start": 2e6, "step": 20e6, "between": wait_s * 1e6},
+            "count": {"start": 1, "step": steps, "between": restarts},
+            "restarts": restarts,
+            "epochs": restarts,
+            "samples": [
+                {"kind": "step", **sample, "marks": ["forward"], "stretches": 90},
+                {"kind": "between", **sample, "marks": ["workers"], "stretches": restarts},
+                {"kind": "between", **sample, "marks": ["fetch", "first_batch"], "stretches": restarts},
+            ],
+        }
+    }
+
+
+_DRAWN = draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD)
+EXAMPLES = [
+    Example(
+        "workers for epochs of five steps",
+        _DRAWN,
+        facts=_facts(40, 20.0),
+        saves_us=(35_000, 110_000),
+        says=("40 times at train.py:80", "50 %"),
+        fixes=("persistent_workers=True",),
+    ),
+    Example("long epochs", _DRAWN, facts=_facts(3, 0.5), saves_us=None, near_miss=True),
+    Example("an iterator for each batch", _DRAWN, facts=_facts(200, 20.0), saves_us=None, near_miss=True),
+    Example("no workers", _DRAWN, facts=_facts(0, 0.0), saves_us=None),
+]
