@@ -84,8 +84,8 @@ class Finding:
     measured_us  idle time or wait of the device that was measured, µs per step on the scale of step_time_us, or time
                  between steps: what the diagnosis rests on, whatever the fix gives back; None where the finding is of
                  another kind
-    of           run: what it saves lies between training steps, and its µs are those of the run for each of them; it
-                 makes no step shorter
+    run_us       where what it saves lies between training steps, and makes none of them shorter: the time of the run
+                 for each training step, of which the saving is a part; None where it is a part of the step
     """
 
     message: str
@@ -98,7 +98,7 @@ class Finding:
     at_most: Severity = "high"
     severity: Severity = "low"
     measured_us: float | None = None
-    of: Literal["step", "run"] = "step"
+    run_us: float | None = None
     ranks: tuple[int, ...] = ()
 
 

@@ -34,6 +34,22 @@ PARTS: dict[str, Label] = {
     "host": Label("Python", "no operator runs: Python code between operators"),
 }
 
+# Parts of the watched run, in its order.
+RUN_PARTS: dict[str, Label] = {
+    "startup": Label("Start-up", "from the start of the process to the end of the first training step"),
+    "training": Label("Training steps", "fetching batches, forward and backward passes, the optimizer"),
+    "evaluation": Label("Evaluation", "a model is evaluated, or batches are read that nothing is trained on"),
+    "checkpoints": Label("Checkpoints", "the state of the model is written"),
+    "worker_restarts": Label(
+        "Worker restarts", "loader workers start or stop, or the loop waits for their first batch"
+    ),
+    "logging": Label("Logging", "logs, tables and figures are written between training steps"),
+    "epoch_end": Label("Epoch ends", "other work between the last batch of an epoch and the next epoch"),
+    "compilation": Label("Compilation", "torch.compile makes code"),
+    "other": Label("Other work", "other work between training steps"),
+    "end": Label("After the last step", "from the last training step to the last record"),
+}
+
 METRICS: dict[str, Label] = {
     "step_time_us": Label("Step time", "median time of one training step; without the profiler if that was measured"),
     "device_busy_share": Label("GPU busy", "share of the window in which a kernel, copy or memset runs on the GPU"),
@@ -102,6 +118,11 @@ SEVERITIES: dict[str, str] = {
 def part(name: str) -> Label:
     """The words for a part of the step; an unknown id speaks for itself."""
     return PARTS.get(name) or Label(_words.one_line(name).replace("_", " "), "")
+
+
+def run_part(name: str) -> Label:
+    """The words for a part of the run; an unknown id speaks for itself."""
+    return RUN_PARTS.get(name) or Label(_words.one_line(name).replace("_", " "), "")
 
 
 def metric(name: str) -> Label:

@@ -74,9 +74,12 @@ def nothing_found(report: Report) -> str:
 
 
 def saving(finding: Finding, step_us: float | None) -> str:
-    """The saving per step as words, in the unit of the step; says so where there is no number."""
+    """The saving per step as words, in the unit of the step, or per hour of the run; says so where there is none."""
     if finding.saving is None:
         return "saving not computed"
+    if finding.run_us:
+        low, high = (round(us / finding.run_us * 60) for us in (finding.saving.low_us, finding.saving.high_us))
+        return f"{high} min per hour" if low == high else f"{low} to {high} min per hour"
     return f"{_words.time_range(finding.saving.low_us, finding.saving.high_us, step_us)} per step"
 
 
@@ -93,12 +96,13 @@ def promise(finding: Finding, step_us: float | None) -> str:
 
 
 def saving_share(finding: Finding, step_us: float | None) -> str:
-    """The saving as a part of the step, or ""."""
-    if finding.saving is None or not step_us:
+    """The saving as a part of the step or the run, or ""."""
+    whole_us, whole = (finding.run_us, "run") if finding.run_us else (step_us, "step")
+    if finding.saving is None or not whole_us:
         return ""
     if finding.saving.low_us <= 0:
-        return f"up to {_words.share(finding.saving.high_us / step_us)} of the step"
-    return f"{_words.share_range(finding.saving.low_us / step_us, finding.saving.high_us / step_us)} of the step"
+        return f"up to {_words.share(finding.saving.high_us / whole_us)} of the {whole}"
+    return f"{_words.share_range(finding.saving.low_us / whole_us, finding.saving.high_us / whole_us)} of the {whole}"
 
 
 def places(finding: Finding) -> tuple[tuple[str, str], ...]:
@@ -128,6 +132,8 @@ def ranks(report: Report, finding: Finding) -> str:
 
 def check_again(finding: Finding, step_us: float | None) -> str:
     """How to verify the fix: what a second run should show."""
+    if finding.run_us:
+        return "Run again after the change, for as long, and compare where the two runs went."
     parts = _words.listed([f"“{_labels.part(claim).name}”" for claim in finding.claims])
     if finding.saving is None or not step_us:
         shrink = f": {parts} should shrink" if parts else ""

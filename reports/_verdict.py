@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from advisor.api import BreakdownItem, Report, Times, dataclass, significant
 
-from . import _labels, _words
+from . import _labels, _run_account, _words
 
 # From this difference on, mean and median tell two stories: throughput follows the mean, so the tail is named.
 TAIL_SHARE = 0.10
@@ -84,7 +84,7 @@ def headline(report: Report) -> Headline:
         basis=_basis(report, times, profiled) if step_us is not None else (metric.why if metric else ""),
         spread=_spread(times),
         tail=_tail(times),
-        verdict=_verdict(report),
+        verdict=" ".join(filter(None, (_run_account.beside_steps(report), _verdict(report)))),
         caveats=_caveats(report),
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from advisor.api import Report
 
-from . import _labels, _ranking, _verdict, _words
+from . import _labels, _ranking, _run_account, _verdict, _words
 
 LIMIT_BYTES = 60_000
 # Longer texts are cut: a message is a sentence, and names of 2,000 characters exist.
@@ -24,7 +24,7 @@ _ISSUE = re.compile(r"#(?=\d)")
 
 def render(report: Report) -> str:
     """The report as Markdown."""
-    sections = (_head, _breakdown, _findings, _apart, _elsewhere, _checks, _numbers)
+    sections = (_head, _breakdown, _run, _findings, _apart, _elsewhere, _checks, _numbers)
     return _bounded([line for section in sections for line in section(report)])
 
 
@@ -87,6 +87,17 @@ def _breakdown(report: Report) -> Iterator[str]:
         if item.share > 0:
             time = _words.time_at(item.us, scale_us)
             yield f"| {text(_labels.part(item.id).name)} | {_words.share(item.share)} | {time} |"
+    yield ""
+
+
+def _run(report: Report) -> Iterator[str]:
+    if report.account is None:
+        return
+    yield "| Part of the run | Share | Time | Most of it at |"
+    yield "|---|---:|---:|---|"
+    for row in _run_account.rows(report.account):
+        at = code(row.lines[0][0]) if row.lines else ""
+        yield f"| {text(row.name)} | {row.share} | {row.time} | {at} |"
     yield ""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from advisor.api import Outcome, Report
 
-from . import _labels, _ranking, _verdict, _words
+from . import _labels, _ranking, _run_account, _verdict, _words
 
 WIDTH = 80
 # Parts under half a per cent of the step are named in one line, not drawn.
@@ -26,7 +26,7 @@ _NAMES_LIMIT = 3
 
 def render(report: Report) -> str:
     """The summary as plain text; no line is wider than 80 columns."""
-    blocks = (_head, _bars, _actions, _apart, _elsewhere, _quiet, _health)
+    blocks = (_head, _bars, _run, _actions, _apart, _elsewhere, _quiet, _health)
     found = ["\n".join(block(report)) for block in blocks]
     return "\n\n".join(filter(None, found)) + "\n"
 
@@ -58,6 +58,10 @@ def _bars(report: Report) -> Iterator[str]:
     small = [_small(_labels.part(item.id).name) for item in report.breakdown if 0 < item.share < _DRAWN_SHARE]
     if small:
         yield from _wrapped(f"under {_words.share(_DRAWN_SHARE)} each: {_words.listed(small)}", "  ", "  ")
+
+
+def _run(report: Report) -> Iterator[str]:
+    yield from _wrapped(_run_account.summary(report), "", "  ")
 
 
 def _small(name: str) -> str:

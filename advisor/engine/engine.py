@@ -116,7 +116,7 @@ def analyse(
     outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
     outcomes += ignored(rules, config)
     outcomes.sort(key=lambda outcome: outcome.rule)
-    accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable and f.of == "step"]
+    accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable and f.run_us is None]
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
     noise = reference.summary.steps.repeats
     return Report(

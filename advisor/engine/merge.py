@@ -15,7 +15,7 @@ def brought_to(step_us: float, of_rank: tuple[Outcome, ...], rank_step_us: float
     factor = step_us / rank_step_us
 
     def scaled(finding: Finding) -> Finding:
-        if finding.of == "run":
+        if finding.run_us is not None:
             return finding  # by the clock, whatever the step took
         saving = finding.saving
         measured_us = None if finding.measured_us is None else finding.measured_us * factor

@@ -16,7 +16,11 @@ def without_promise(outcome: Outcome) -> Outcome:
     """
     if outcome.status != "found":
         return outcome
-    kept = [f if f.of == "run" else replace(f, saving=None, at_most="low") for f in outcome.findings if not _of_host(f)]
+    kept = [
+        f if f.run_us is not None else replace(f, saving=None, at_most="low")
+        for f in outcome.findings
+        if not _of_host(f)
+    ]
     if kept:
         return replace(outcome, findings=tuple(kept))
     return replace(outcome, status="skipped", findings=(), reason=_WHY)
@@ -24,4 +28,4 @@ def without_promise(outcome: Outcome) -> Outcome:
 
 def _of_host(finding: Finding) -> bool:
     """Whether all of what it would shrink is idle time of the step, or it does not say what."""
-    return finding.of == "step" and all(claim.startswith("idle_") for claim in finding.claims)
+    return finding.run_us is None and all(claim.startswith("idle_") for claim in finding.claims)

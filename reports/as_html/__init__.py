@@ -15,7 +15,7 @@ import jinja2
 
 from advisor.api import Report
 
-from .. import _labels, _ranking, _verdict, _words
+from .. import _labels, _ranking, _run_account, _verdict, _words
 from . import _charts, _prose, _view
 
 
@@ -57,7 +57,9 @@ def _environment() -> jinja2.Environment:
         widest=_prose.widest,
         spans=_prose.spans,
     )
-    environment.globals.update(labels=_labels, ranking=_ranking, verdict=_verdict, words=_words, charts=_charts)
+    environment.globals.update(
+        labels=_labels, ranking=_ranking, verdict=_verdict, words=_words, charts=_charts, run_account=_run_account
+    )
     return environment
 
 

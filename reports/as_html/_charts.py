@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from advisor.api import BreakdownItem, Finding, Lane, OpRow, Report, Segment, Timeline, Times, dataclass
+from advisor.api import BreakdownItem, Finding, Lane, OpRow, Report, RunAccount, Segment, Timeline, Times, dataclass
 
 from .. import _labels, _words
 
@@ -32,6 +32,18 @@ _KINDS = {
     "runtime": "Runtime call",
     "idle": "Idle",
     "other": "Other",
+}
+# Parts of the run look like the part of a step that is nearest to them.
+_RUN_KINDS = {
+    "startup": "idle",
+    "training": "compute",
+    "evaluation": "input",
+    "checkpoints": "communication",
+    "worker_restarts": "launch",
+    "logging": "python",
+    "epoch_end": "optimizer",
+    "compilation": "sync",
+    "end": "runtime",
 }
 # Words of traces and engines for the same thing; the class of the drawing is the value.
 _SAME = {"compute": "compute", "kernel": "compute", "memcpy": "copy", "cpu_op": "op", "python_function": "python"}
@@ -135,8 +147,20 @@ def bar(items: Sequence[BreakdownItem]) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
+def run_bar(account: RunAccount | None) -> tuple[Piece, ...]:
+    """The parts of the watched run one after the other."""
+    pieces, x = [], 0.0
+    for part in account.parts if account else ():
+        label, kind = _labels.run_part(part.id), _RUN_KINDS.get(part.id, "other")
+        shown = (percent(x), percent(part.share), _words.share(part.share), _words.time(part.us))
+        pieces.append(Piece(kind, label.name, label.meaning, *shown, part.share >= _LABEL_SHARE))
+        x += part.share
+    return tuple(pieces)
+
+
 def range_bar(finding: Finding, step_us: float | None) -> tuple[str, str, str] | None:
-    """A saving on the scale of a step: (length that is sure, start and length of what is possible)."""
+    """A saving on the scale of a step or the run: (length that is sure, start and length of what is possible)."""
+    step_us = finding.run_us or step_us
     if finding.saving is None or not step_us:
         return None
     low, high = (min(value / step_us, 1.0) for value in (finding.saving.low_us, finding.saving.high_us))

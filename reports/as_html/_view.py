@@ -54,6 +54,7 @@ class Page:
     noun: str
     on_device: bool
     bar: tuple[_charts.Piece, ...]
+    run_bar: tuple[_charts.Piece, ...]
     groups: _ranking.Groups
     timeline: _charts.DrawnTimeline | None
     strip: _charts.Strip | None
@@ -85,6 +86,7 @@ def page(report: Report) -> Page:
         noun=_verdict.noun(report),
         on_device=_verdict.is_on_device(report),
         bar=_charts.bar(_verdict.parts(report)),
+        run_bar=_charts.run_bar(report.account),
         groups=_ranking.groups(report),
         timeline=_charts.timeline(report.timeline),
         strip=_charts.strip(report),

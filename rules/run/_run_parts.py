@@ -40,7 +40,7 @@ def finding_of(
         saving=saving,
         where=lines_of(part),
         facts={
-            "run_us": run.loop_us,
+            "watched_us": run.loop_us,
             f"{part.id}_us": part.us,
             "share": part.us / run.loop_us,
             "steps": run.steps,
@@ -49,7 +49,7 @@ def finding_of(
         fix=fix,
         at_most=at_most,
         measured_us=part.us / run.steps,
-        of="run",
+        run_us=run.loop_us / run.steps,
     )
 
 

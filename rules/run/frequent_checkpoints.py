@@ -65,8 +65,8 @@ CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one ever
 _LONG_NS = 500_000
 # Least share of saving checkpoints that goes when they are a hundredth as frequent.
 _FEWER = constant("share.needless_saves").value
-# Where no profiled step has one, checkpoints are named from this share of the run: once an epoch is customary, and takes
-# a twentieth.
+# Where no profiled step has one, checkpoints are named from this share of the run: once an epoch is customary, and
+# takes a twentieth.
 _OF_THE_RUN = 0.1
 _SELDOM = Fix(
     "Save checkpoints less often",

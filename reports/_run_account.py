@@ -1,0 +1,91 @@
+"""Where the whole run went, in words: beside the step, which is a part of it."""
+
+from __future__ import annotations
+
+from advisor.api import Report, RunAccount, RunLine, RunPart, Source, dataclass
+
+from . import _labels, _words
+
+# The headline names what takes so much of the run after its start, beside the training steps.
+_WORTH_NAMING = 0.20
+# Parts that are said in a line of text.
+_SAID_SHARE = 0.01
+_OUTSIDE = ("startup", "end")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A part of the run as the tables show it. lines: (place, share of the run, most of it at)."""
+
+    name: str
+    share: str
+    time: str
+    times: str
+    lines: tuple[tuple[str, str, str], ...]
+
+
+def beside_steps(report: Report) -> str:
+    """One sentence where the step is not what the run goes to; else ""."""
+    account = report.account
+    if account is None:
+        return ""
+    loop_us = sum(part.us for part in account.parts if part.id not in _OUTSIDE)
+    others = [part for part in account.parts if part.id not in (*_OUTSIDE, "training")]
+    largest = max(others, key=lambda part: part.us, default=None)
+    if largest is None or largest.us < _WORTH_NAMING * loop_us:
+        return ""
+    at = f" ({_at(largest.lines[0].source)})" if largest.lines else ""
+    what = _words.one_line(_labels.run_part(largest.id).name)
+    share = _words.share(largest.us / loop_us)
+    return f"{share} of the run after its start goes to {what[:1].lower()}{what[1:]}{at}, not to training steps."
+
+
+def summary(report: Report) -> str:
+    """The parts of the run in a line: 76 % training steps, 21 % evaluation (train.py:88)."""
+    account = report.account
+    if account is None:
+        return ""
+    parts = sorted(account.parts, key=lambda part: -part.us)
+    said = [_said(part) for part in parts if part.share >= _SAID_SHARE]
+    watched = f"{_words.time(account.us)} watched, {_words.plural(account.steps, 'training step')}"
+    return f"Where the run goes ({watched}): {', '.join(said)}"
+
+
+def _said(part: RunPart) -> str:
+    name = _labels.run_part(part.id).name
+    at = f" ({_at(part.lines[0].source)})" if part.lines and part.id != "training" else ""
+    return f"{_words.share(part.share)} {name[:1].lower()}{name[1:]}{at}"
+
+
+def rows(account: RunAccount) -> tuple[Row, ...]:
+    """All parts, in the order of the run."""
+    return tuple(
+        Row(
+            _labels.run_part(part.id).name,
+            _words.share(part.share),
+            _words.time(part.us),
+            _words.count(part.times) if part.times else "",
+            tuple(_line(line, account.us) for line in part.lines),
+        )
+        for part in account.parts
+    )
+
+
+def how(account: RunAccount) -> str:
+    """What the figures are of, and how they were taken."""
+    text = (
+        f"{_words.time(account.us)} of the run were watched, with {_words.plural(account.steps, 'training step')}. "
+        f"The clock tells the training steps from what lies between them; "
+        f"{_words.plural(account.sampled, 'sample')} of the loop's stack tell what that was."
+    )
+    if account.ours_us > 0:
+        text += f" {_words.time(account.ours_us)} under the profiler are left out."
+    return text
+
+
+def _line(line: RunLine, run_us: float) -> tuple[str, str, str]:
+    return _at(line.source), _words.share(line.us / run_us), _at(line.inner) if line.inner else ""
+
+
+def _at(source: Source) -> str:
+    return f"{_words.path(source.file)}:{source.line}"
