@@ -108,10 +108,18 @@ SOURCES: dict[str, str] = {
     "window": "no steps were found: the whole recording counts as one",
 }
 
+# Why a range is as wide as it is.
+WIDTHS: dict[str, str] = {
+    "change": "by what the change itself leaves open",
+    "steps": "by how far steps of this run vary",
+    "profiler": "by what the profiler may have slowed",
+    "instead": "by what the ops that come instead may cost",
+}
+
 SEVERITIES: dict[str, str] = {
-    "high": "10 % of the step or more",
-    "medium": "3 % of the step or more",
-    "low": "under 3 % of the step",
+    "high": "10 % of the step or more, for certain",
+    "medium": "3 % of the step or more, for certain or by the time that it concerns",
+    "low": "under 3 % of the step, or no more than a bound",
 }
 
 

@@ -7,6 +7,8 @@ from advisor.api import Finding, Outcome, Report, Source, dataclass
 from . import _labels, _words
 
 BEST = 3
+# Ends that are less than a per cent of the step apart need no reason.
+_NARROW = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,13 @@ class Groups:
 
 
 def groups(report: Report) -> Groups:
-    """The findings of a report in their groups, each by the wait that was measured or else by saving.
+    """The findings of a report in their groups, each by the wait that was measured or else by saving; bounds come last.
 
-    That a device idled for lack of launches was measured; that a fix gives this back is what is not confirmed.
+    That a device idled for lack of launches was measured; that a fix gives this back is what is not confirmed, and may
+    be no more than a bound.
     """
-    ordered = sorted(report.findings(), key=lambda pair: -_concerns_us(pair[1]))
+    step_us = report.step_us
+    ordered = sorted(report.findings(), key=lambda pair: (_certainty(pair[1], step_us), -_concerns_us(pair[1])))
     actions = [pair for pair in ordered if _stands(*pair) and pair[1].recoverable]
     unconfirmed = [pair for pair in ordered if not pair[0].confirmed and not (_stands(*pair) and pair[1].recoverable)]
     apart = [pair for pair in ordered if pair[0].confirmed and not pair[1].recoverable]
@@ -51,6 +55,13 @@ def groups(report: Report) -> Groups:
 
 def _stands(outcome: Outcome, finding: Finding) -> bool:
     return outcome.confirmed or finding.measured_us is not None
+
+
+def _certainty(finding: Finding, step_us: float | None) -> int:
+    """0: a saving or a wait that is certain; 1: no more than a bound; 2: neither."""
+    if finding.measured_us is not None:
+        return 0
+    return 2 if finding.saving is None else int(finding.saving.is_bound(step_us))
 
 
 def _concerns_us(finding: Finding) -> float:
@@ -80,7 +91,8 @@ def saving(finding: Finding, step_us: float | None) -> str:
     if finding.run_us:
         low, high = (round(us / finding.run_us * 60) for us in (finding.saving.low_us, finding.saving.high_us))
         return f"{high} min per hour" if low == high else f"{low} to {high} min per hour"
-    return f"{_words.time_range(finding.saving.low_us, finding.saving.high_us, step_us)} per step"
+    low_us = 0.0 if finding.saving.is_bound(step_us) else finding.saving.low_us
+    return f"{_words.time_range(low_us, finding.saving.high_us, step_us)} per step"
 
 
 def saves(finding: Finding, step_us: float | None) -> str:
@@ -100,9 +112,28 @@ def saving_share(finding: Finding, step_us: float | None) -> str:
     whole_us, whole = (finding.run_us, "run") if finding.run_us else (step_us, "step")
     if finding.saving is None or not whole_us:
         return ""
-    if finding.saving.low_us <= 0:
+    if finding.saving.is_bound(whole_us):
         return f"up to {_words.share(finding.saving.high_us / whole_us)} of the {whole}"
     return f"{_words.share_range(finding.saving.low_us / whole_us, finding.saving.high_us / whole_us)} of the {whole}"
+
+
+def width(finding: Finding, step_us: float | None) -> str:
+    """Where the width of the saving's range comes from, largest part first; "" where it has next to none.
+
+    The parts are what this run leaves unknown; the rest is due to the change itself, as its estimate says.
+    """
+    saving = finding.saving
+    least_us = _NARROW * (step_us or 0.0)
+    if saving is None or not step_us or saving.high_us - saving.low_us < least_us:
+        return ""
+    whole_us = saving.high_us - saving.low_us
+    # Ends that were cut off at nothing, or at the step, leave less than the parts.
+    cut = min(whole_us / max(sum(saving.width_us.values()), 1e-9), 1.0)
+    parts = {why: us * cut for why, us in saving.width_us.items()}
+    parts["change"] = whole_us - sum(parts.values())
+    named = sorted(((us, why) for why, us in parts.items() if us >= least_us), reverse=True)
+    said = [f"{_words.share(us / step_us)} {_labels.WIDTHS.get(why, why)}" for us, why in named]
+    return f"{_words.share(whole_us / step_us)} of the step: {_words.listed(said)}"
 
 
 def places(finding: Finding) -> tuple[tuple[str, str], ...]:

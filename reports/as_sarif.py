@@ -74,7 +74,9 @@ def _result(report: Report, outcome: Outcome, finding: Finding, index: int, seen
         "properties": _properties(finding, step_us),
     }
     if finding.saving and step_us:
-        result["rank"] = round(min(100.0, finding.saving.high_us / step_us * 100), 2)
+        # Of a bound nothing is certain but its low end: it ranks behind what is sure to save something.
+        us = finding.saving.low_us if finding.saving.is_bound(step_us) else finding.saving.high_us
+        result["rank"] = round(min(100.0, us / step_us * 100), 2)
     return result
 
 

@@ -119,13 +119,14 @@ def analyse(
     accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable and f.run_us is None]
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
     noise = reference.summary.steps.repeats
+    widened = (repeats.of_outcome(outcome, step_us, noise) for outcome in outcomes)
     return Report(
         run=_run_info(run, reference, results),
         health=health.of_job(run, about_job, (said for result in results for said in result.health)),
         steps=reference.summary.steps,
         metrics=reference.summary.metrics,
         breakdown=reference.summary.breakdown,
-        outcomes=tuple(repeats.of_outcome(outcome, step_us, noise) for outcome in outcomes),
+        outcomes=tuple(severity.settled(outcome, step_us) for outcome in widened),
         joint=repeats.of_joint(together, step_us, noise),
         replay=reference.replay,
         ranks=tuple(result.summary for result in results),
@@ -184,7 +185,7 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
     known_us = {item.id: item.us * factor for item in items}
     replay = computed.find(Replay)
     outcomes = tuple(
-        diagnosis.measured(severity.of_outcome(o, scale.step_us, known_us), known_us, factor) for o in outcomes
+        severity.of_outcome(diagnosis.measured(o, known_us, factor), scale.step_us, known_us) for o in outcomes
     )
     if replay is not None and not replay.trusted and breakdown is not None and breakdown.on_device:
         outcomes = tuple(map(diagnosis.without_models, outcomes))

@@ -20,7 +20,9 @@ def brought_to(step_us: float, of_rank: tuple[Outcome, ...], rank_step_us: float
         saving = finding.saving
         measured_us = None if finding.measured_us is None else finding.measured_us * factor
         if saving is not None:
-            saving = replace(saving, low_us=saving.low_us * factor, high_us=saving.high_us * factor)
+            width_us = {why: us * factor for why, us in saving.width_us.items()}
+            low_us, high_us = saving.low_us * factor, saving.high_us * factor
+            saving = replace(saving, low_us=low_us, high_us=high_us, width_us=width_us)
         return replace(finding, saving=saving, measured_us=measured_us)
 
     return tuple(replace(one, findings=tuple(map(scaled, one.findings))) for one in of_rank)

@@ -36,8 +36,8 @@ def _annotations(result: Result) -> list[tuple[str, str, str, str]]:
         )
         for row in rows
     ]
-    flags = sorted(result.new_findings, key=lambda flag: -(flag.high_us or 0.0))
-    said += [("warning", f"new finding: {flag.rule}", flag.message, flag.where) for flag in flags]
+    flags = sorted(result.new_findings, key=lambda flag: (not flag.low_us, -(flag.high_us or 0.0)))
+    said += [("warning", f"new finding: {flag.rule} ({words.worth(flag)})", flag.message, flag.where) for flag in flags]
     if result.step_time and result.step_time.decision == "regression":
         lines = [cause for cause in result.causes if cause.where and cause.change > 0]
         said += [

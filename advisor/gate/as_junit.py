@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as Xml
 
-from advisor.gate import verdict
+from advisor.gate import verdict, words
 from advisor.gate.as_text import describe
 from advisor.gate.model import Result, Row
 
@@ -24,7 +24,7 @@ def render(result: Result) -> str:
     if result.new_findings:
         suite = Xml.SubElement(root, "testsuite", name="new findings")
         for flag in result.new_findings:
-            _case(suite, flag.rule, "skipped", f"{flag.severity}: {flag.message} {flag.where}".strip())
+            _case(suite, flag.rule, "skipped", f"{words.worth(flag)}: {flag.message} {flag.where}".strip())
     for suite in root:
         for name, tag in (("failures", "failure"), ("skipped", "skipped")):
             suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))

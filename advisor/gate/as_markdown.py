@@ -80,7 +80,7 @@ def _findings(title: str, flags: Sequence[Flagged]) -> str:
     if not flags:
         return ""
     lines = [
-        f"- **{flag.rule}** ({flag.severity}) {_safe(flag.message)} {_safe(flag.where)}".rstrip() for flag in flags
+        f"- **{flag.rule}** ({words.worth(flag)}) {_safe(flag.message)} {_safe(flag.where)}".rstrip() for flag in flags
     ]
     more = [f"- *{len(flags) - _MOST_ROWS} more*"] if len(flags) > _MOST_ROWS else []
     return f"\n### {title}\n\n" + "\n".join(lines[:_MOST_ROWS] + more) + "\n"

@@ -44,7 +44,9 @@ def _row(row: Row) -> dict[str, Any]:
 def _finding(flag: Flagged) -> dict[str, Any]:
     # The line stays out of the print: it moves with every edit above it.
     file = flag.where.rpartition(":")[0]
-    return _result(f"finding/{flag.rule}", "warning", flag.message, flag.where, f"{flag.rule} {file}")
+    return _result(
+        f"finding/{flag.rule}", "warning", f"{flag.message} ({words.worth(flag)})", flag.where, f"{flag.rule} {file}"
+    )
 
 
 def _result(rule: str, level: str, text: str, where: str, print_of: str) -> dict[str, Any]:

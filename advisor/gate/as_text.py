@@ -74,7 +74,8 @@ def _findings(title: str, flags: Sequence[Flagged]) -> list[str]:
     if not flags:
         return []
     rows = [
-        f"    {flag.rule} ({flag.severity}) {flag.message}{'  ' + flag.where if flag.where else ''}" for flag in flags
+        f"    {flag.rule} ({words.worth(flag)}) {flag.message}{'  ' + flag.where if flag.where else ''}"
+        for flag in flags
     ]
     more = [f"    and {len(flags) - _MOST} more"] if len(flags) > _MOST else []
     return ["", f"  {title}", *rows[:_MOST], *more]

@@ -82,7 +82,7 @@ def new_findings(report: Report, held: Mapping[str, int]) -> tuple[list[Flagged]
     new = []
     for outcome in report.outcomes:
         beyond = held.get(outcome.rule, 0)
-        new += [flagged(outcome.rule, finding) for finding in outcome.findings[beyond:]]
+        new += [flagged(outcome.rule, finding, report.step_us) for finding in outcome.findings[beyond:]]
     firing = {outcome.rule for outcome in report.outcomes if outcome.findings}
     gone = [Flagged(rule, "low", "no longer found") for rule in sorted(held) if rule not in firing]
     return new, gone

@@ -141,7 +141,7 @@ def _cause(cause: Cause) -> str:
 
 
 def _flag(flag: Flagged) -> str:
-    return f"{flag.rule} ({flag.severity}) {flag.message}{'  ' + flag.where if flag.where else ''}"
+    return f"{flag.rule} ({words.worth(flag)}) {flag.message}{'  ' + flag.where if flag.where else ''}"
 
 
 def _section(title: str, rows: Sequence[str]) -> list[str]:

@@ -95,14 +95,18 @@ def _by_place(report: Report) -> dict[tuple[str, str, str], Flagged]:
     for outcome, finding in report.findings():
         source = finding.where[0] if finding.where else None
         place = (outcome.rule, Path(source.file).name if source else "", source.function if source else "")
-        found.setdefault(place, flagged(outcome.rule, finding))
+        found.setdefault(place, flagged(outcome.rule, finding, report.step_us))
     return found
 
 
-def flagged(rule: str, finding: Finding) -> Flagged:
-    """A finding in the words of the gate: its rule, its first place, its largest saving."""
+def flagged(rule: str, finding: Finding, step_us: float | None) -> Flagged:
+    """A finding in the words of the gate: its rule, its first place, its saving."""
     where = f"{finding.where[0].file}:{finding.where[0].line}" if finding.where else ""
-    return Flagged(rule, finding.severity, finding.message, where, finding.saving.high_us if finding.saving else None)
+    saving = finding.saving
+    if saving is None:
+        return Flagged(rule, finding.severity, finding.message, where)
+    low_us = 0.0 if saving.is_bound(step_us) else saving.low_us
+    return Flagged(rule, finding.severity, finding.message, where, saving.high_us, low_us)
 
 
 def notes(base: Report, head: Report, rows: list[Row]) -> list[str]:

@@ -64,10 +64,11 @@ def decode(data: bytes, path: Path | str = "report.json") -> Report:
 
 def ordered(report: Report) -> Report:
     """The report in the order of the contract: findings by saving, and the rules by their best finding."""
-    outcomes = (replace(outcome, findings=_sorted(outcome)) for outcome in report.outcomes)
+    step_us = report.step_us
+    outcomes = (replace(outcome, findings=_sorted(outcome, step_us)) for outcome in report.outcomes)
     return replace(
         report,
-        outcomes=tuple(sorted(outcomes, key=_outcome_order)),
+        outcomes=tuple(sorted(outcomes, key=lambda outcome: _outcome_order(outcome, step_us))),
         metrics={name: _finite(metric) for name, metric in report.metrics.items()},
         ranks=tuple(
             replace(rank, metrics={name: _finite(metric) for name, metric in rank.metrics.items()})
@@ -76,12 +77,13 @@ def ordered(report: Report) -> Report:
     )
 
 
-def _sorted(outcome: Outcome) -> tuple[Finding, ...]:
-    return tuple(sorted(outcome.findings, key=lambda finding: finding_order(outcome.rule, finding)))
+def _sorted(outcome: Outcome, step_us: float | None) -> tuple[Finding, ...]:
+    return tuple(sorted(outcome.findings, key=lambda finding: finding_order(outcome.rule, finding, step_us)))
 
 
-def _outcome_order(outcome: Outcome) -> tuple[int, tuple[Any, ...]]:
-    best = finding_order(outcome.rule, outcome.findings[0]) if outcome.findings else (True, 0.0, 0.0, outcome.rule, "")
+def _outcome_order(outcome: Outcome, step_us: float | None) -> tuple[int, tuple[Any, ...]]:
+    findings = outcome.findings
+    best = finding_order(outcome.rule, findings[0], step_us) if findings else (2, 0.0, 0.0, outcome.rule, "")
     return _STATUS_ORDER.index(outcome.status), best
 
 

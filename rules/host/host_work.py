@@ -126,6 +126,7 @@ def _saving(place: Block, nameless_us: float, price: Price, rare: float | None, 
     undilated, scale = price.undilated, price.scale
     nameless = undilated.in_part("rest", nameless_us, python_us=nameless_us)
     low, high = undilated.share(place.whole(undilated) + nameless)
+    slowed = high - low
     how = "high: all of these lines and what they evict from the caches; low: three tenths of it remain as tensor ops"
     times = scale.unprofiled
     if rare is not None and times.mean and times.median and times.p10:
@@ -137,7 +138,7 @@ def _saving(place: Block, nameless_us: float, price: Price, rare: float | None, 
     if end_us is not None and end_us > scale.step_us:
         high = 1 - (1 - high) * scale.step_us / end_us
         how = "low: three tenths of these lines remain as tensor ops; high: their time at the end of the run so far"
-    return price.shares(low * (1 - MOST_KEPT), high, how)
+    return price.shares(low * (1 - MOST_KEPT), high, how, slowed=slowed)
 
 
 def _finding(

@@ -179,7 +179,9 @@ def _saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Sav
     if doubt := _doubt(loop, turn, stays):
         least, how[1] = 0.0, f"low: nothing, since {doubt}"
     known = 1.0 if turn.known else 1 - 1 / loop.turns
-    return price.shares(least, high * known, "; ".join(how), times=BESIDES)
+    # A range from nothing is as wide as its high end, whatever the profiler did.
+    slowed = high - low if least else 0.0
+    return price.shares(least, high * known, "; ".join(how), times=BESIDES, slowed=slowed)
 
 
 def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:

@@ -58,7 +58,8 @@ def fused(cost: Cost, price: Price, claims: Sequence[str]) -> Saving:
         "low: the ops between the multiplications disappear, but most of the softmax remains, and the backward pass "
         "recomputes the scores; high: everything between the multiplications disappears"
     )
-    return price.shares(ends[0][0], ends[1][1], how)
+    slowed = sum(high - low for low, high in ends) / 2
+    return price.shares(ends[0][0], ends[1][1], how, slowed=slowed)
 
 
 def cost_of(recorded: StepOps, found: Sequence[Ints], on_device: bool) -> Cost:

@@ -132,7 +132,7 @@ def test_the_parts_add_up_to_the_step_of_the_headline() -> None:
 
 def test_the_best_three_are_confirmed_in_reach_and_by_saving() -> None:
     def outcome(rule: str, high: float | None, confirmed: bool = True, recoverable: bool = True) -> Outcome:
-        saving = None if high is None else Saving(0, high, "modelled", "")
+        saving = None if high is None else Saving(high / 2, high, "modelled", "")
         return Outcome(rule, "found", (Finding(rule, saving, recoverable=recoverable),), confirmed=confirmed)
 
     outcomes = (
@@ -166,9 +166,43 @@ def test_a_wait_that_was_measured_is_among_the_best_whatever_its_fix_saves() -> 
         outcome("dream", 90, None, confirmed=False),
     )
     groups = ranking.groups(replace(fixtures.canonical(), outcomes=outcomes))
-    assert [ranked.outcome.rule for ranked in groups.best] == ["launch-bound", "sync-in-loop", "saves"]
-    assert [ranked.outcome.rule for ranked in groups.more] == ["input-bound"]
+    assert [ranked.outcome.rule for ranked in groups.best] == ["launch-bound", "sync-in-loop", "input-bound"]
+    assert [ranked.outcome.rule for ranked in groups.more] == ["saves"]
     assert [ranked.outcome.rule for ranked in groups.unconfirmed] == ["dream"]
+
+
+def test_bounds_come_after_what_is_certain_and_before_what_has_no_number() -> None:
+    report = fixtures.canonical()
+    assert report.step_us is not None
+    step_us = report.step_us
+
+    def outcome(rule: str, low: float, high: float) -> Outcome:
+        return Outcome(rule, "found", (Finding(rule, Saving(low * step_us, high * step_us, "modelled", "")),))
+
+    outcomes = (
+        Outcome("none", "found", (Finding("none"),)),
+        outcome("bound", 0.0, 0.9),
+        outcome("hardly", 0.004, 0.5),
+        outcome("certain", 0.006, 0.1),
+    )
+    report = replace(report, outcomes=outcomes)
+    assert [ranked.outcome.rule for ranked in ranking.groups(report).best] == ["certain", "bound", "hardly"]
+    assert [outcome.rule for outcome, _ in report.findings()] == ["certain", "bound", "hardly", "none"]
+    said = [ranking.promise(finding, step_us) for _, finding in report.findings()[:3]]
+    assert [words.count("up to") for words in said] == [0, 2, 2], said
+
+
+def test_the_page_says_what_makes_a_range_wide() -> None:
+    def width(low: float, high: float, **known: float) -> str:
+        return ranking.width(Finding("m", Saving(low, high, "modelled", "how", known)), 1_000.0)
+
+    said = width(100, 400, profiler=50, steps=60, instead=4)
+    assert said.startswith("30 % of the step: 19 % by what the change itself leaves open, 6 % by how far steps"), said
+    assert "5 % by what the profiler" in said
+    assert "instead" not in said, "less than a per cent needs no words"
+    assert width(100, 105, profiler=5) == "", "a narrow range needs no reason"
+    # Ends that were cut off leave less than the parts.
+    assert width(0, 100, profiler=150, steps=50).startswith("10 % of the step: 8 % by what the profiler")
 
 
 def test_a_function_line_is_called_the_functions_first() -> None:

@@ -127,7 +127,7 @@ def findings() -> tuple[Outcome, ...]:
         facts={"fp32_us": 41_000.0, "dtypes": ["float"]},
         fix=Fix("train in mixed precision", "numerics", after="with torch.autocast('cuda', torch.float16):"),
         claims=("compute",),
-        severity="high",
+        severity="low",
     )
     sync = Finding(
         message="`loss.item()` makes the host wait for the GPU in every step.",
@@ -245,7 +245,13 @@ def on_cpu() -> Report:
     """A report of a small script on a CPU: a long tail, no device."""
     batch = Finding(
         message="A batch of 4 leaves 71 % of the 2.43 ms step to work that does not grow with the batch.",
-        saving=Saving(1_500, 1_700, "modelled", "fixed time of the step, shared by 16 times as many samples"),
+        saving=Saving(
+            1_500,
+            1_700,
+            "modelled",
+            "fixed time of the step, shared by 16 times as many samples",
+            {"profiler": 120.0, "steps": 50.0},
+        ),
         where=(Source("samples/cifar10_cnn.py", 58, "main"),),
         facts={"batch_size": 4, "fixed_us": 1_730.0, "per_sample_us": 175.0},
         fix=Fix("batch_size=64", "semantics", "batch_size=4", "batch_size=64"),

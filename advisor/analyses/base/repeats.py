@@ -41,7 +41,8 @@ def widened(saving: Saving, step_us: float, repeats: float | None) -> Saving:
         return saving
     more = repeats * step_us
     high = min(saving.high_us + more, 2 * saving.high_us, max(step_us, saving.high_us))
-    return replace(saving, low_us=max(saving.low_us - more, 0.0), high_us=high)
+    low = max(saving.low_us - more, 0.0)
+    return saving.wider(low, high, "steps", (high - low) - (saving.high_us - saving.low_us))
 
 
 def of_outcome(outcome: Outcome, step_us: float, repeats: float | None) -> Outcome:

@@ -134,15 +134,27 @@ class Price:
             return self.saving(least, most, claims, how)
         ends = [self._divided(edits) for edits in (least, most)]
         high = min(max(high for _, high in ends), self._claimed_share(claims))
-        return less_by(self.shares(min(low for low, _ in ends), high, how, times=times), instead_us)
+        slowed = sum(high - low for low, high in ends) / 2
+        return less_by(self.shares(min(low for low, _ in ends), high, how, times=times, slowed=slowed), instead_us)
 
-    def shares(self, low: float, high: float, how: str, *, times: float = 1.0, basis: Basis = "modelled") -> Saving:
+    def shares(
+        self,
+        low: float,
+        high: float,
+        how: str,
+        *,
+        times: float = 1.0,
+        basis: Basis = "modelled",
+        slowed: float = 0.0,
+    ) -> Saving:
         """The saving of shares of the un-profiled step: no less than nothing, and no more than the step.
 
-        times: as of `divided`.
+        times: as of `divided`;  slowed: by what share the ends differ as it is not known which work the profiler
+        slowed.
         """
         step_us = self.scale.step_us
-        return self.of_us(low * step_us, min(max(high, 0.0) * times, 1.0) * step_us, how, basis=basis)
+        saving = self.of_us(low * step_us, min(max(high, 0.0) * times, 1.0) * step_us, how, basis=basis)
+        return saving.wider(saving.low_us, saving.high_us, "profiler", slowed * step_us)
 
     def of_us(self, low_us: float, high_us: float, how: str, *, basis: Basis = "measured") -> Saving:
         """The saving of known µs of the un-profiled step: no less than nothing, and no more than the step."""
@@ -166,6 +178,8 @@ class Price:
         low_us, high_us = (min(us, bound_us) for us in model_us)
         slower = 1.0 if self.on_device else self._slower
         found = self.scale.saving(low_us, high_us * slower, how, basis)
+        more_us = found.high_us - self.scale.scaled(high_us)
+        found = found.wider(found.low_us, found.high_us, "profiler", more_us)
         return found if self.on_device else less_by(found, instead_us)
 
     def refilled(self, saving: Saving, work_bytes: float = _CACHE_BYTES, most_us: float = np.inf) -> Saving:
@@ -231,7 +245,8 @@ class Price:
         _, high = self.share_of(spans)
         # The bound is told in time of the profiled step, which the profiler stretched.
         most_us = min(claimed_us * self._slower, self.scale.step_us)
-        return replace(saving, high_us=max(saving.high_us, min(high * self.scale.step_us, most_us)))
+        high_us = max(saving.high_us, min(high * self.scale.step_us, most_us))
+        return saving.wider(saving.low_us, high_us, "profiler", high_us - saving.high_us)
 
     @classmethod
     def compute(
@@ -251,7 +266,7 @@ def less_by(saving: Saving, instead_us: Range) -> Saving:
     """The saving less what comes in place of the work that goes: (least, most), µs of the un-profiled step."""
     least_us, most_us = instead_us
     high_us = max(saving.high_us - least_us, 0.0)
-    return replace(saving, low_us=min(max(saving.low_us - most_us, 0.0), high_us), high_us=high_us)
+    return saving.wider(min(max(saving.low_us - most_us, 0.0), high_us), high_us, "instead", most_us - least_us)
 
 
 def refill_us(rest_us: float, work_bytes: float = _CACHE_BYTES) -> float:

@@ -35,7 +35,7 @@ class ReplayedSaving(Saving):
 
     def plain(self) -> Saving:
         """The saving as a report holds it."""
-        return Saving(self.low_us, self.high_us, self.basis, self.how)
+        return Saving(self.low_us, self.high_us, self.basis, self.how, self.width_us)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,14 +88,14 @@ class Replay:
         error = min(self.error_share, 1.0)
         low, high = max(min(shares), 0.0) * (1 - error), max(*shares, 0.0) * (1 + error)
         step = self.scale.step_us
-        return ReplayedSaving(min(low, 1.0) * step, min(high, 1.0) * step, "replayed", how, edits)
+        return ReplayedSaving(min(low, 1.0) * step, min(high, 1.0) * step, "replayed", how, edits=edits)
 
     def between(self, low: Sequence[Edit], high: Sequence[Edit], how: str) -> ReplayedSaving:
         """A saving from what is sure (`low`) to what is possible (`high`); no edits at all save nothing."""
         other = self.saving(*high, how=how)
         one = other if list(low) == list(high) else self.saving(*low, how=how)
         least, most = min(one.low_us, other.low_us), max(one.high_us, other.high_us)
-        return ReplayedSaving(least, most, "replayed", how, tuple(high))
+        return ReplayedSaving(least, most, "replayed", how, edits=tuple(high))
 
     def step_after_us(self, *edits: Edit) -> float:
         """The profiled step with these edits, steady state, µs."""
