@@ -19,6 +19,7 @@ from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.training import Training
 from advisor.analyses.base.watched_run import WatchedRun
+from advisor.analyses.communication.callers import Callers, CallerTime, CollectiveRate
 from advisor.analyses.communication.communication import Communication, is_communication
 from advisor.analyses.communication.exchanges import Exchanges
 from advisor.analyses.communication.library import Library
@@ -185,7 +186,10 @@ __all__ = [
     "BreakdownItem",
     "Calibration",
     "CallSites",
+    "CallerTime",
+    "Callers",
     "Category",
+    "CollectiveRate",
     "Communication",
     "Constant",
     "Copies",

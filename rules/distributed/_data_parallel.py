@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from advisor.api import (
     Breakdown,
+    CallerTime,
     Communication,
     Finding,
     HostCommunication,
@@ -55,6 +56,14 @@ def side_of(device: Communication | None, host: HostCommunication | None, mixed:
     if device is not None:
         return Side(np.flatnonzero(device.rows), device.us, device.calls, device.bytes)
     return Side(np.empty(0, np.int64), host.us if host else 0.0, host.calls if host else 0.0, None)
+
+
+def without(side: Side, script: CallerTime) -> Side:
+    """What is left of it without the collectives that lines of the script ask for."""
+    spans = 1 - min(len(script.rows) / max(len(side.rows), 1), 1.0) if len(side.rows) else 1.0
+    stated = None if side.bytes is None or script.bytes is None else max(side.bytes - script.bytes, 0.0)
+    kept = np.setdiff1d(side.rows, script.rows)
+    return Side(kept, side.us * spans, max(side.calls - script.calls, 0.0), stated)
 
 
 def data_finding(

@@ -7,15 +7,20 @@ and is not counted. Its purpose is distinguished: gradients of data-parallel ran
 split over ranks, experts, embedding tables, buffers; by the names of process groups, and by what launches it:
 `fully_shard`, functional collectives as DTensor uses them, and whether compiled code does. So is the library:
 DistributedDataParallel, fully_shard, FullyShardedDataParallel, DeepSpeed, Megatron, torchrec, where rows, modules or
-process groups name it. Sends and receives between the stages of a pipeline are reported by the rule pipeline-bubbles.
+process groups name it. Beside DistributedDataParallel, collectives that lines of the script ask for (metrics, logging,
+barriers) are told from its reducer's, which are called when a gradient was stored. What a collective takes is fitted to
+the sizes that occur: latency, and time for each byte. Sends and receives between the stages of a pipeline are reported
+by the rule pipeline-bubbles.
 
 ## Why it costs time
-While gradients are sent, the device computes nothing. Part of this time may be waiting for a slower rank: a collective
-ends when the last rank has joined.
+While gradients are sent, the device computes nothing. A collective takes its latency however small it is: a metric of
+four bytes, or a barrier, in each step costs as much as a small bucket. Part of this time may be waiting for a slower
+rank: a collective ends when the last rank has joined.
 
 ## How to fix it
 DistributedDataParallel reduces gradients in buckets while the backward pass still runs: use it instead of reducing
-by hand after the backward pass; use larger buckets where there are many small collectives. With gradient accumulation,
+by hand after the backward pass; use larger buckets where there are many small collectives. Add up metrics on each rank
+and reduce them together, every hundred steps; leave out barriers. With gradient accumulation,
 communicate only in the last micro-step (`no_sync()`, which DeepSpeed's ZeRO 2 and 3 refuse with an error). Send fewer
 bytes: a bf16 compression hook. Larger batches per rank need less communication per sample. Buffers that are broadcast
 before each forward pass: `broadcast_buffers=False`.
@@ -28,6 +33,8 @@ gather two layers ahead (`set_modules_to_forward_prefetch`). DeepSpeed: `overlap
 compiled code: `torch._inductor.config.reorder_for_compute_comm_overlap = True` makes the compiler launch them earlier.
 
 ## When to leave it
+Reductions of DistributedDataParallel in buckets of its default size, on ranks without a device: they take what the back
+end and the network take, which the breakdown shows, and no finding asks for a change.
 Ranks that wait for a slower one: no bucket size helps there; look at the slow rank first. Communication of sharded
 models that the next layer needs at once, where prefetching is already on.
 """
@@ -47,12 +54,15 @@ from advisor.api import (
     Example,
     Exchanges,
     Finding,
+    Lines,
     Price,
     RankRecord,
     draw,
 )
 
-from ._data_parallel import computing_us, data_finding, side_of
+from ._callers import of_script, small_buckets
+from ._callers_examples import CALLERS
+from ._data_parallel import computing_us, data_finding, side_of, without
 from ._parallel_kinds import finding
 from ._parallel_kinds_examples import KINDS, LIBRARIES
 
@@ -63,8 +73,10 @@ def check(
     exchanges: Exchanges,
     price: Price,
     record: RankRecord | None,
+    lines: Lines | None,
     *,
     min_share: float = 0.05,  # changing how ranks communicate is work: less than 5 % of the step does not justify it
+    min_line_share: float = 0.03,  # one line to change: below 3 % the gain drowns in the noise between steps
     min_host_share: float = 0.15,  # two ranks on one host that do all they can still wait for each other for 10 %
 ) -> Iterator[Finding]:
     steps, breakdown, parallelism = price.ops.steps, price.breakdown, exchanges.parallelism
@@ -77,7 +89,15 @@ def check(
     all_us = breakdown.us("exposed_communication" if breakdown.on_device else "communication")
     data_us = max(all_us - sum(kind.exposed_us for kind in others), 0.0)
     exposed_us = max(kept * data_us - exchanges.search.told_us, 0.0)
-    if exposed_us >= least * steps.step_us and (side.calls or not others):
+    callers = exchanges.callers
+    yield from of_script(price, callers, lines, min_line_share)
+    if callers.script is not None:
+        side, exposed_us = without(side, callers.script), max(exposed_us - callers.script.exposed_us, 0.0)
+    if exchanges.library.name == "ddp" and not breakdown.on_device:
+        # What it takes to reduce in buckets of its own size is what the back end gives: the breakdown shows it.
+        buckets = small_buckets(price, callers, record, kept, min_share)
+        yield from [buckets] if buckets else []
+    elif exposed_us >= least * steps.step_us and (side.calls or not others):
         yield data_finding(price, side.scaled(kept), exposed_us, record, exchanges.library, mixed=bool(others))
     room_us = computing_us(breakdown) - max(0.0, side.us + sum(kind.us for kind in others) - all_us)
     for kind in others:
@@ -166,6 +186,7 @@ EXAMPLES = [
         ),
         saves_us=None,
     ),
+    *CALLERS,
     *KINDS,
     *LIBRARIES,
 ]

@@ -15,6 +15,8 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.trace.events import Category, Events, Ints, Trace
 
+_BARRIER = "c10d::barrier"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
@@ -72,7 +74,9 @@ def _queued(events: Events, rows: Ints) -> Ints:
     ops = np.flatnonzero(events.of(Category.CPU_OP) & events.named("c10d::") & ~events.named("_c10d_functional"))
     waiting: dict[int, deque[int]] = defaultdict(deque)
     for op in ops.tolist():
-        for size in {elements(shapes) for shapes in inputs(events, op)} or {0}:
+        # A barrier exchanges no tensor; its op names the device's by an empty one.
+        named = [] if events.text(op) == _BARRIER else inputs(events, op)
+        for size in {elements(shapes) for shapes in named} or {0}:
             waiting[size].append(op)
     found = np.full(len(rows), -1, np.int64)
     taken: set[int] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from advisor.analyses.base.host_communication import HostCommunication
+from advisor.analyses.communication.callers import Callers
 from advisor.analyses.communication.communication import Communication
 from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.needless_reductions import NeedlessReductions
@@ -20,7 +21,7 @@ class Exchanges:
     of_host      collectives on the host; None where it has none
     parallelism  what they are for, by kind; None where it cannot be told
     needless     reductions that no update needs;  search: what DistributedDataParallel's search for unused parameters
-                 takes;  library: which one distributes the training
+                 takes;  library: which one distributes the training;  callers: who asks for them
     """
 
     of_device: Communication | None
@@ -29,6 +30,7 @@ class Exchanges:
     needless: NeedlessReductions
     search: NeedlessSearch
     library: Library
+    callers: Callers
 
     @classmethod
     def compute(
@@ -39,6 +41,7 @@ class Exchanges:
         needless: NeedlessReductions,
         search: NeedlessSearch,
         library: Library,
+        callers: Callers,
     ) -> Exchanges:
         """The exchanges of a rank. Missing where reductions of several passes cannot be told apart."""
-        return cls(of_device, of_host, parallelism, needless, search, library)
+        return cls(of_device, of_host, parallelism, needless, search, library, callers)

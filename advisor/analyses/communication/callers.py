@@ -1,0 +1,171 @@
+"""Who asks for the collectives of a rank, and what one takes by its size."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.communication.collective_launches import Asked, elements, inputs
+from advisor.analyses.communication.communication import element_bytes
+from advisor.analyses.communication.library import Library
+from advisor.analyses.step.breakdown import Breakdown
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.intervals import intersect, subtract, total, union
+
+Floats = npt.NDArray[np.float64]
+
+# The reducer of DistributedDataParallel is called when a gradient was stored.
+_STORES = "torch::autograd::AccumulateGrad"
+# Libraries ask within rows of their own, and functional collectives are those of DTensor and of compiled code.
+_LIBRARIES = ("DistributedDataParallel.forward", "FSDP::", "FullyShardedDataParallel.", "_c10d_functional")
+# Sizes tell latency from bandwidth where one is at least twice the other; of very many, so many are looked at.
+_APART, _MOST = 2.0, 400
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRate:
+    """What a collective of this rank takes by its size, from those of the window: latency + bytes x per_byte.
+
+    latency_us   (low, high): the middle half of what the collectives take beyond their bytes, µs each; from 0 on where
+                 all are of about one size, of which nothing tells latency and transfer apart
+    per_byte_us  median over all pairs of collectives whose sizes differ twofold (Theil-Sen); None where there are none
+    n            collectives that were looked at
+    """
+
+    latency_us: tuple[float, float]
+    per_byte_us: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallerTime:
+    """Collectives of one caller.
+
+    rows, ops    their event rows, and the ops that asked for them, in the same order
+    calls        per step;  bytes: per step, 0 for a barrier, None where a size is not known
+    exposed_us   time in which they run and no computation does, and none of the other caller's, µs per step
+    least_us     what they would take per step if each were as short as the shortest tenth of its size: no rank is late
+    """
+
+    rows: Ints
+    ops: Ints
+    calls: float
+    bytes: float | None
+    exposed_us: float
+    least_us: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Callers:
+    """Collectives of a rank by who asks for them.
+
+    reducer  those of DistributedDataParallel's reducer;  script: those that lines of the script ask for, beside it
+    rate     what one takes, None where there are none
+
+    Both are None where the training is not distributed by DistributedDataParallel alone, or where its reducer was not
+    seen: then nothing tells gradients that a script reduces by hand from anything else.
+    """
+
+    reducer: CallerTime | None
+    script: CallerTime | None
+    rate: CollectiveRate | None
+
+    @classmethod
+    def compute(
+        cls, trace: Trace, steps: Steps, breakdown: Breakdown, asked: Asked, nesting: Nesting, library: Library
+    ) -> Callers:
+        """The callers of this rank's collectives."""
+        events = trace.events
+        sizes = np.array([_bytes(events, int(row)) for row in asked.rows], np.float64)
+        took_us = events.dur_ns[asked.rows] / 1e3
+        rate = fitted(sizes, took_us) if len(asked.rows) else None
+        host = events.of(Category.CPU_OP, Category.ANNOTATION)
+        known = asked.op >= 0
+        reducer = known & (nesting.ancestor_of(asked.op, host & events.named(_STORES)) >= 0)
+        if library.name != "ddp" or not reducer.any():
+            return cls(None, None, rate)
+        inside = nesting.ancestor_of(asked.op, host & events.named(*_LIBRARIES)) >= 0
+        script = known & ~reducer & ~inside & events.named("c10d::")[np.maximum(asked.op, 0)]
+        exposed = breakdown.intervals["exposed_communication" if breakdown.on_device else "communication"]
+
+        def share(of: Mask, other: Mask) -> CallerTime:
+            rows, others = asked.rows[of], asked.rows[other]
+            mine = union(events.start_ns[rows], events.end_ns[rows])
+            theirs = union(events.start_ns[others], events.end_ns[others])
+            alone = intersect(subtract(mine, theirs), exposed)
+            stated = sizes[of]
+            return CallerTime(
+                rows,
+                asked.op[of],
+                len(rows) / steps.count,
+                None if np.isnan(stated).any() else float(stated.sum()) / steps.count,
+                steps.of_window_us(total(alone)),
+                _least_us(stated, took_us[of]) / steps.count,
+            )
+
+        return cls(share(reducer, script), share(script, reducer) if script.any() else None, rate)
+
+
+def fitted(sizes: Floats, took_us: Floats) -> CollectiveRate:
+    """Latency and bandwidth of these collectives: bytes of each (nan: not known) and µs."""
+    known = ~np.isnan(sizes)
+    sizes, took_us = sizes[known], took_us[known]
+    if not len(sizes):
+        return CollectiveRate((0.0, 0.0), None, 0)
+    chosen = np.unique(np.linspace(0, len(sizes) - 1, min(len(sizes), _MOST)).astype(int))
+    sizes, took_us = sizes[chosen], took_us[chosen]
+    small, large = np.triu_indices(len(sizes), 1)
+    swap = sizes[small] > sizes[large]
+    small, large = np.where(swap, large, small), np.where(swap, small, large)
+    apart = (sizes[large] > 0) & (sizes[large] >= _APART * sizes[small])
+    small, large = small[apart], large[apart]
+    if not len(small):
+        # Of one size: all of the time may be latency, or none of it.
+        return CollectiveRate((0.0, float(np.quantile(took_us, 0.25))), None, len(sizes))
+    slope = max(float(np.median((took_us[large] - took_us[small]) / (sizes[large] - sizes[small]))), 0.0)
+    beyond = np.maximum(took_us - slope * sizes, 0.0)
+    low, high = (float(one) for one in np.quantile(beyond, (0.25, 0.75)))
+    return CollectiveRate((low, high), slope, len(sizes))
+
+
+def _least_us(sizes: Floats, took_us: Floats) -> float:
+    """µs of all of them if each took as long as the shortest tenth of its size."""
+    of_size: dict[float, list[float]] = defaultdict(list)
+    for size, us in zip(np.nan_to_num(sizes, nan=-1.0).tolist(), took_us.tolist(), strict=True):
+        of_size[size].append(us)
+    return sum(len(found) * float(np.quantile(found, 0.1)) for found in of_size.values())
+
+
+def _bytes(events: Events, row: int) -> float:
+    """Bytes of a collective: as its row states them, else by its shapes; 0 for a barrier, nan where not known."""
+    index = int(events.collective[row])
+    if index >= 0:
+        stated = events.collective_table[index]
+        element, number = element_bytes(stated.dtype), max(stated.in_elements, stated.out_elements)
+        return float(element * number) if element is not None and number >= 0 else np.nan
+    if "barrier" in events.text(row):
+        return 0.0
+    shapes = [elements(one) for one in inputs(events, row)] or _scalar(events, row)
+    element = element_bytes(_dtype(events, row))
+    return float(sum(shapes) * element) if shapes and element is not None else np.nan
+
+
+def _dtype(events: Events, row: int) -> str:
+    index = int(events.dtypes[row])
+    try:
+        found = json.loads(events.dtypes_table[index]) if index >= 0 else []
+    except ValueError:
+        return ""
+    return str(found[0]) if isinstance(found, list) and found else ""
+
+
+def _scalar(events: Events, row: int) -> list[int]:
+    """One number where the row says that it has a tensor without dimensions."""
+    index = int(events.dims[row])
+    return [1] if index >= 0 and events.dims_table[index] == "[[]]" else []

@@ -1,0 +1,183 @@
+"""Findings about collectives by who asks for them: buckets of DDP's reducer that are too small, lines of the script."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    Callers,
+    CallerTime,
+    CollectiveRate,
+    Finding,
+    Fix,
+    Lines,
+    Price,
+    RankRecord,
+    Source,
+    dataclass,
+)
+
+from ..shared._places import often, place, set_at
+from ..shared._words import count, percent, size, time
+
+# DistributedDataParallel's own: buckets of 25 MiB, after a first one of 1 MiB.
+_BUCKET_BYTES = 25 << 20
+_BARRIER = "barrier"
+_HOW_BUCKETS = (
+    "low: for each reduction less its call, and the least of what reductions here take beyond their bytes, as far as "
+    "nothing hides it; high: the most of it"
+)
+_HOW_SCRIPT = (
+    "low: each as short as the shortest tenth of its size, with no rank late; high: all of the waiting, if ranks do "
+    "not wait for each other in the next collective instead"
+)
+
+
+def small_buckets(
+    price: Price, callers: Callers, record: RankRecord | None, kept: float, min_share: float
+) -> Finding | None:
+    """Reductions of DistributedDataParallel that are more than its own buckets would need; None where they are not.
+
+    kept: the share of them that an update needs.
+    """
+    reducer, rate = callers.reducer, callers.rate
+    if reducer is None or rate is None or not reducer.bytes:
+        return None
+    needed = math.ceil(reducer.bytes / _BUCKET_BYTES) + 1
+    fewer = kept * (reducer.calls - needed)
+    if fewer < 1:
+        return None
+    call_us = float(np.median(price.ops.events.dur_ns[reducer.ops]) / 1e3)
+    hidden = 1 - min(reducer.exposed_us / max(_span_us(price, reducer), 1e-9), 1.0)
+    ends = (fewer * (call_us + (1 - hidden) * rate.latency_us[0]), fewer * (call_us + rate.latency_us[1]))
+    low_us, high_us = (min(one, reducer.exposed_us) for one in ends)
+    saving = price.scale.saving(low_us, high_us, _HOW_BUCKETS, "measured")
+    if saving.high_us < min_share * price.scale.step_us:
+        return None
+    known = (record.settings.ddp if record else None) or {}
+    cap = float(known.get("bucket_cap_bytes") or _BUCKET_BYTES)
+    set_small = f", bucket_cap_mb={cap / 2**20:.2g}" if cap < _BUCKET_BYTES else ""
+    title = "Leave `bucket_cap_mb` at its default of 25" if set_small else "Reduce gradients in larger buckets"
+    return Finding(
+        message=(
+            f"DistributedDataParallel reduces gradients {often(reducer.calls)}, {size(reducer.bytes / reducer.calls)} "
+            f"at a time, where {count(needed)} buckets of its default size would do; each takes "
+            f"{_range(rate)} besides its bytes."
+        ),
+        saving=saving,
+        where=set_at(record.settings if record else None, "ddp"),
+        facts=_facts(reducer, rate) | {"buckets_needed": needed, "call_us": call_us, "caller": "reducer"},
+        fix=Fix(
+            title,
+            "numerics",
+            f"DistributedDataParallel(model{set_small})",
+            "DistributedDataParallel(model, gradient_as_bucket_view=True)",
+        ),
+        claims=("exposed_communication" if price.on_device else "communication",),
+    )
+
+
+def of_script(price: Price, callers: Callers, lines: Lines | None, min_share: float) -> Iterator[Finding]:
+    """Collectives that lines of the script ask for beside DistributedDataParallel, each line by itself."""
+    script, rate = callers.script, callers.rate
+    if script is None or rate is None:
+        return
+    steps, scale = price.ops.steps, price.scale
+    spent = price.ops.events.dur_ns[script.rows].astype(float)
+    for found in _by_line(price, script, lines):
+        part = float(spent[found.at].sum() / max(spent.sum(), 1e-9))
+        exposed_us, calls = part * script.exposed_us, len(found.at) / steps.count
+        if exposed_us < min_share * steps.step_us:
+            continue
+        saving = scale.saving(min(part * script.least_us, exposed_us), exposed_us, _HOW_SCRIPT, "measured")
+        yield Finding(
+            message=(
+                f"`{found.op}` runs {often(calls)}{place(found.where)}, beside the reductions of "
+                f"DistributedDataParallel: the training loop only waits for it for {time(scale.scaled(exposed_us))} of "
+                f"each step ({percent(exposed_us / steps.step_us)})."
+            ),
+            saving=saving,
+            where=(found.where,) if found.where else (),
+            facts=_facts(script, rate) | {"exposed_us": exposed_us, "collectives": calls, "caller": "script"},
+            fix=_NO_BARRIER if found.op == _BARRIER else _SELDOM,
+            claims=("exposed_communication" if price.on_device else "communication",),
+        )
+
+
+_NO_BARRIER = Fix(
+    "Remove the barrier: the reductions of gradients keep the ranks together",
+    "exact",
+    "optimizer.step()\ndist.barrier()",
+    "optimizer.step()",
+)
+_SELDOM = Fix(
+    "Add up metrics on each rank, and reduce all of them in one tensor every hundred steps",
+    "exact",
+    "dist.all_reduce(loss)\ndist.all_reduce(accuracy)",
+    "totals += torch.stack((loss.detach(), accuracy))\nif step % 100 == 99:\n    dist.all_reduce(totals)",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Line:
+    """Collectives of one line. at: their places in the script's `CallerTime`;  op: as torch.distributed calls it."""
+
+    where: Source | None
+    op: str
+    at: npt.NDArray[np.int64]
+
+
+def _by_line(price: Price, script: CallerTime, lines: Lines | None) -> Iterator[_Line]:
+    """The lines that ask, the longest first; where no line is known, one for each kind of collective."""
+    found: dict[tuple[Source | None, str], list[int]] = defaultdict(list)
+    for at, op in enumerate(script.ops.tolist()):
+        name = _NAMES.get(price.ops.events.text(op).removeprefix("c10d::").strip("_"), "a collective")
+        found[lines.where_op(op) if lines else None, name].append(at)
+    spent = price.ops.events.dur_ns[script.rows]
+    for (where, name), places in sorted(found.items(), key=lambda one: -int(spent[one[1]].sum())):
+        yield _Line(where, name, np.array(places, np.int64))
+
+
+# Ops of c10d, as torch.distributed's functions are called.
+_NAMES = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce_coalesced",
+    "allgather": "all_gather",
+    "_allgather_base": "all_gather_into_tensor",
+    "reduce": "reduce",
+    "reduce_scatter": "reduce_scatter",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "broadcast": "broadcast",
+    "gather": "gather",
+    "scatter": "scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all_single",
+    "barrier": _BARRIER,
+    "monitored_barrier": _BARRIER,
+}
+
+
+def _span_us(price: Price, share: CallerTime) -> float:
+    """Time of these collectives one by one, µs per step."""
+    return float(price.ops.events.dur_ns[share.rows].sum()) / 1e3 / price.ops.steps.count
+
+
+def _range(rate: CollectiveRate) -> str:
+    low, high = (time(us) for us in rate.latency_us)
+    return f"{low} to {high}" if rate.latency_us[0] > 0 else f"up to {high}"
+
+
+def _facts(share: CallerTime, rate: CollectiveRate) -> dict[str, object]:
+    per_byte = rate.per_byte_us
+    return {
+        "collectives": share.calls,
+        "bytes": share.bytes,
+        "exposed_us": share.exposed_us,
+        "latency_us": list(rate.latency_us),
+        "megabytes_per_second": 1 / per_byte if per_byte else None,
+    }

@@ -1,0 +1,77 @@
+"""Examples of collectives by who asks for them: two ranks without a device, trained by DistributedDataParallel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from advisor.api import BACKWARD, FORWARD, GLOO, Drawing, Ev, Example, draw
+
+# A gradient is stored, and the reducer asks for a reduction, which ends after the backward pass.
+_REDUCED = """
+    step   [1                                ][2                                ]
+    cpu    [F  ][B            ]               [F  ][B            ]
+    cpu          [S       ]                         [S       ]
+    cpu           [A    ]                            [A    ]
+    cpu 2            [G              ]                  [G              ]
+    """
+# Beside it a line of the script asks for one more, and waits for it.
+_ASKED = """
+    step   [1                                ][2                                ]
+    cpu    [F  ][B            ]  [M]          [F  ][B            ]  [M]
+    cpu          [S       ]                         [S       ]
+    cpu           [A    ]                            [A    ]
+    cpu 2            [G     ]     [H       ]            [G     ]     [H       ]
+    """
+_STORED = Ev("torch::autograd::AccumulateGrad")
+
+
+def _drawn(text: str, elements: int, times: int = 1, asked: str = "") -> Drawing:
+    shape: dict[str, Any] = {"dtypes": ["float"]}
+    names = {
+        "F": FORWARD,
+        "B": BACKWARD,
+        "S": _STORED,
+        "A": Ev("c10d::allreduce_", times=times, fill=0.2, dims=[[elements]], **shape),
+        "G": Ev(GLOO.name, GLOO.cat, times=times, dims=[[elements]], **shape),
+    }
+    if asked == "barrier":
+        names |= {"M": Ev("c10d::barrier"), "H": Ev("gloo:barrier", GLOO.cat)}
+    elif asked:
+        names |= {"M": Ev(f"c10d::{asked}", dims=[[2]], **shape), "H": Ev(GLOO.name, GLOO.cat, dims=[[2]], **shape)}
+    return draw(text, us=1000, world_size=2, **names)
+
+
+def _ddp(bucket_bytes: int) -> dict[str, Any]:
+    return {"world_size": 2, "settings": {"ddp": {"kind": "DDP", "bucket_cap_bytes": bucket_bytes}}}
+
+
+CALLERS = [
+    Example(
+        "a metric is reduced in each step, beside DistributedDataParallel",
+        _drawn(_ASKED, 500_000, asked="allreduce_"),
+        facts=_ddp(25 << 20),
+        saves_us=(0, 12_000),
+        says=("`all_reduce` runs once a step", "beside the reductions of DistributedDataParallel"),
+    ),
+    Example(
+        "a barrier in each step",
+        _drawn(_ASKED, 500_000, asked="barrier"),
+        facts=_ddp(25 << 20),
+        saves_us=(0, 12_000),
+        says=("`barrier` runs once a step",),
+    ),
+    Example(
+        "buckets of 50 kB",
+        _drawn(_REDUCED, 12_500, times=20),
+        facts=_ddp(50_000),
+        saves_us=(0, 12_000),
+        says=("20 times a step, 50 kB at a time", "2 buckets"),
+    ),
+    Example(
+        "buckets of the default size on a slow back end: nothing that a change of the script cures",
+        _drawn(_REDUCED, 500_000),
+        facts=_ddp(25 << 20),
+        saves_us=None,
+        near_miss=True,
+    ),
+]
