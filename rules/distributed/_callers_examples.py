@@ -27,7 +27,7 @@ _STORED = Ev("torch::autograd::AccumulateGrad")
 
 def _drawn(text: str, elements: int, times: int = 1, asked: str = "") -> Drawing:
     shape: dict[str, Any] = {"dtypes": ["float"]}
-    names = {
+    names: dict[str, Any] = {
         "F": FORWARD,
         "B": BACKWARD,
         "S": _STORED,

@@ -1,4 +1,4 @@
-"""Two gloo ranks under DistributedDataParallel; the word tells what else they do: healthy | buckets | metric | barrier."""
+"""Two gloo ranks under DistributedDataParallel; what else they do: healthy | buckets | metric | barrier."""
 
 import sys
 import time
