@@ -177,6 +177,8 @@ class Vitals(msgspec.Struct, frozen=True):
     loop_cpu_us: float | None = None  # CPU time of the loop's thread in it
     loop_queued_us: float | None = None  # time in which that thread was ready and had no core
     process_cpu_us: float | None = None
+    windows: int = 1  # that were recorded until one was calm; the calmest is the trace
+    window_waited: float | None = None  # share of that one in which the loop's thread was ready and had no core
     threads: list[ThreadTime] | None = None
     memory: list[MemoryReading] = []
 

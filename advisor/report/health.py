@@ -125,6 +125,13 @@ def _ms(us: float) -> str:
 def _waits(record: RankRecord | None) -> Iterator[Health]:
     """That the loop had to wait for a core in the steps that give the step time, as the system counted it."""
     vitals = record.vitals if record else None
+    if vitals is not None and vitals.window_waited is not None and vitals.window_waited >= _BUSY:
+        which = f"the calmest of {vitals.windows} profiled windows" if vitals.windows > 1 else "the profiled window"
+        text = (
+            f"the training loop waited {vitals.window_waited:.0%} of {which} for a CPU core: shares of the step are "
+            "those of a busy machine; run again when it is idle"
+        ).replace("%", " %", 1)
+        yield Health("busy-window", "warning", text)
     if vitals is None or not vitals.loop_queued_us or not vitals.timed_us:
         return
     share = min(vitals.loop_queued_us / vitals.timed_us, 1.0)

@@ -93,6 +93,9 @@ class Recorder:
     def full(self) -> bool:
         return False
 
+    def affords(self, steps: int) -> bool:
+        return True
+
     def mark(self) -> Any:
         return None
 

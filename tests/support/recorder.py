@@ -45,6 +45,9 @@ class Recorder:
     def full(self) -> bool:
         return self.filled
 
+    def affords(self, steps: int) -> bool:
+        return not self.large
+
     def mark(self) -> Any:
         return None
 

@@ -11,6 +11,7 @@ from .steps.parts import as_record
 
 if TYPE_CHECKING:
     from .session import Session
+    from .steps.phases import Phases
 
 
 def write(folder: str, part: dict[str, Any]) -> None:
@@ -35,7 +36,7 @@ def record(session: Session) -> dict[str, Any]:
         "steps": _steps(session),
         **session.facts.known,
         "run": session.run.record(),
-        "vitals": session.vitals.record(not session.live),
+        "vitals": session.vitals.record(not session.live) | _windows(session.phases),
         **session.collector.record(session.tracker.trained),
         "notes": [*session.notes, *window.notes, *clock],
         "user_files": sorted(lines.files) if lines is not None else [],
@@ -63,3 +64,8 @@ def _steps(session: Session) -> dict[str, Any]:
             steps["unprofiled_parts_us"] = as_record(phases.unprofiled_parts)
             steps["profiled_parts_us"] = as_record(phases.profiled_parts)
     return steps
+
+
+def _windows(phases: Phases | None) -> dict[str, Any]:
+    """How many windows were recorded until one was calm, and how calm that is which was kept."""
+    return {"windows": phases.windows, "window_waited": phases.waited} if phases is not None and phases.windows else {}

@@ -27,7 +27,7 @@ from .steps.phases import AFTER, DONE, LINES, OBSERVED, READY, RECORD, TIMING, P
 from .steps.plan import plan
 from .steps.run_times import RunTimes
 from .steps.time_window import TimeWindow
-from .steps.vitals import Vitals, age_us
+from .steps.vitals import Vitals, age_us, queued_ns
 from .windows.window import Window
 
 # Phases in which a profiler of ours is at work, or about to be.
@@ -263,7 +263,7 @@ class Session(Listeners):
             self.facts.forget()
             self.exits.release()
             planned = plan(self.settings, self._known_length(), self.place.world_size())
-            self.phases = Phases(self.window, planned, self.parts.cut)
+            self.phases = Phases(self.window, planned, self.parts.cut, queued_ns)
             self.phases.left -= self.tracker.count
             self.window.budget.ranks = self.place.on_this_machine()
         self.facts.boundary()

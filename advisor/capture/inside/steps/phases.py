@@ -28,6 +28,10 @@ _MOST_COMPILING = 30
 _SETTLE = 3
 # The window closes after this time even when steps are missing: the trace must stay of a readable size.
 _WINDOW_NS = 30_000_000_000
+# A window in which the loop's thread was ready for so much of its time and had no core is recorded again, so often at
+# most, and the calmest one is kept: nine of ten scripts on a machine that did nothing else waited less than a twentieth
+# of a step.
+BUSY, _MOST_WINDOWS = 0.2, 3
 # Boundaries without a training step that a window tolerates for each step asked for (evaluation inside training).
 _PATIENCE = 4
 
@@ -44,6 +48,7 @@ class Recorder(Protocol):
     def compiles(self) -> int: ...
     def too_big(self) -> bool: ...
     def full(self) -> bool: ...
+    def affords(self, steps: int) -> bool: ...
     def mark(self) -> Any: ...
     def timed(self, steps: int) -> None: ...
     def finished(self) -> None: ...
@@ -54,12 +59,20 @@ class Recorder(Protocol):
 class Phases:
     """The state of one rank's capture; `boundary` is called at every boundary of the settled source.
 
-    cut: the parts of the step that ends, as far as somebody listens to them.
+    cut: the parts of the step that ends, as far as somebody listens to them;  queued_ns: for how long the loop's thread
+    was ready and had no core since it began, None where the system does not tell.
     """
 
-    def __init__(self, recorder: Recorder, plan_: Plan, cut: Callable[[], Cut] = lambda: None) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        plan_: Plan,
+        cut: Callable[[], Cut] = lambda: None,
+        queued_ns: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self.recorder = recorder
         self.cut = cut
+        self.queued_ns = queued_ns
         self.plan = plan_
         self.phase = WARM
         self.left = plan_.warmup
@@ -84,6 +97,11 @@ class Phases:
         self.patience = 0
         self.window_began_ns = 0
         self.row_began_ns = 0
+        self.window_queued_ns: int | None = None
+        self.wanted_rows = 0  # steps of a window of numbers
+        self.windows = 0  # of these, that were recorded
+        self.waited: float | None = None  # share of the kept one in which the loop had no core
+        self.kept: tuple[dict[int, int], list[int], list[tuple[float, Cut]]] | None = None
 
     def at_length(self, now_ns: int) -> bool:
         """Whether the next boundary may take milliseconds: a window is made ready, opened or kept there."""
@@ -133,7 +151,7 @@ class Phases:
     def _enter_window(self, now_ns: int) -> None:
         # Where one step of many is long (an agent plays, and then learns in small steps), the window holds one of each.
         took = median(ns for _, ns in self.host_ns) if self.host_ns else now_ns - self.timing_began_ns
-        self.wanted = window_steps(self.plan, took)
+        self.wanted = self.wanted_rows = window_steps(self.plan, took)
         self.recorder.timed(len(self.before))
         if not self.recorder.prepare():
             return  # another profiler is at work: asked again at the next boundary
@@ -151,7 +169,7 @@ class Phases:
     def _open_rows(self, now_ns: int, wanted: int) -> None:
         self.rows, self.row = {}, 0
         self.patience = _PATIENCE * wanted
-        self.window_began_ns = now_ns
+        self.window_began_ns, self.window_queued_ns = now_ns, self.queued_ns()
         self._open_row()
 
     def _record(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
@@ -166,10 +184,51 @@ class Phases:
         # Fewer steps are whole ones, too: they are no window that ended early.
         enough = len(self.rows) >= self.wanted or (bool(self.rows) and self.recorder.full())
         if enough or self._must_close(now_ns):
-            self.recorder.stop(self.rows, partial=not enough)
-            self._enter_lines(now_ns)
+            self._close_window(now_ns, enough)
             return
         self._next_row()
+
+    def _close_window(self, now_ns: int, enough: bool) -> None:
+        """Keeps the window, or the earlier one where that was calmer."""
+        waited = self._waited(now_ns)
+        self.windows += 1
+        if self.kept is not None and not (enough and waited is not None and waited < (self.waited or 0.0)):
+            self._keep_the_earlier()
+            self._record_again(now_ns)
+            return
+        first, self.waited = self.kept is None, waited
+        self.recorder.stop(self.rows, partial=not enough)
+        self.kept = (self.rows, self.profiled, self.profiled_parts) if enough else None
+        if first:
+            self._enter_lines(now_ns)
+        else:
+            self._record_again(now_ns)
+
+    def _record_again(self, now_ns: int) -> None:
+        """One more window where the machine was busy during the kept one: after all else, as the script may end."""
+        busy = self.kept is not None and self.waited is not None and self.waited >= BUSY
+        # Ranks wait for each other: all are recorded at the same time.
+        if busy and self.windows < _MOST_WINDOWS and self.plan.ranks == 1 and self.recorder.affords(self.wanted_rows):
+            self.recorder.finished()  # what there is counts already
+            if self.recorder.start("profile"):
+                self.phase = RECORD
+                self.profiled, self.profiled_parts = [], []
+                self.wanted = self.wanted_rows
+                self._open_rows(now_ns, self.wanted)
+                return
+        self._enter_after()
+
+    def _waited(self, now_ns: int) -> float | None:
+        """Share of the open window in which the loop's thread was ready and had no core; None where unknown."""
+        queued_ns = self.queued_ns()
+        if queued_ns is None or self.window_queued_ns is None:
+            return None
+        return min((queued_ns - self.window_queued_ns) / max(now_ns - self.window_began_ns, 1), 1.0)
+
+    def _keep_the_earlier(self) -> None:
+        self.recorder.discard()
+        if self.kept is not None:
+            self.rows, self.profiled, self.profiled_parts = self.kept
 
     def _next_row(self) -> None:
         self.row += 1
@@ -187,10 +246,10 @@ class Phases:
 
     def _enter_lines(self, now_ns: int) -> None:
         if not self.plan.lines:
-            self._enter_after()
+            self._record_again(now_ns)
             return
         if not self.recorder.start("lines"):
-            self._enter_observed()  # which ops repeat their work is told without lines, too
+            self._enter_observed(now_ns)  # which ops repeat their work is told without lines, too
             return
         self.phase = LINES
         # Ranks wait for each other: all are recorded at the same time, or none.
@@ -212,13 +271,13 @@ class Phases:
         if (self.rows and not more) or self._must_close(now_ns):
             self.waiting = False
             self.recorder.stop(self.rows, partial=not self.rows)
-            self._enter_observed()
+            self._enter_observed(now_ns)
         elif not self.rows or self._is_lacking(iteration + 1):
             self.waiting = False
             self._next_row()
         elif not self.waiting:
             self.waiting = True
-            self._enter_observed()
+            self._enter_observed(now_ns)
 
     def _lacks_a_kind(self) -> bool:
         return self.pace is not None and len({self.pace.is_long(one) for one in self.rows.values()}) == 1
@@ -227,7 +286,7 @@ class Phases:
         """Whether an iteration is of the kind that no recorded one is of."""
         return self.pace is not None and self.pace.is_long(iteration) not in map(self.pace.is_long, self.rows.values())
 
-    def _enter_observed(self) -> None:
+    def _enter_observed(self, now_ns: int) -> None:
         """Observes steps, once; or goes on with what else there is to do."""
         self.wanted = 0 if self.asked else self.recorder.observe()
         self.asked = True
@@ -238,7 +297,7 @@ class Phases:
             self.seen = 0
             self.recorder.open(0)
         elif not self.waiting:
-            self._enter_after()
+            self._record_again(now_ns)
 
     def _observed(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
         self.recorder.close()
@@ -252,7 +311,7 @@ class Phases:
             self.phase = LINES
             self._lines(now_ns, trained, clean, iteration)
         else:
-            self._enter_after()
+            self._record_again(now_ns)
 
     def _enter_after(self) -> None:
         self.phase = AFTER
@@ -288,7 +347,10 @@ class Phases:
                 self._enter_after()
                 return True
             self.phase = LINES
-        if again and not self.rows and self.phase == RECORD:
+        if self.kept is not None and self.phase == RECORD:
+            self._keep_the_earlier()
+            self._enter_after()
+        elif again and not self.rows and self.phase == RECORD:
             self.recorder.discard()
             self.phase = TIMING
         else:

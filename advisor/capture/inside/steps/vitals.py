@@ -114,7 +114,7 @@ def _threads(count: int) -> dict[str, Any]:
         "wall": time.perf_counter_ns(),
         "loop": time.thread_time_ns(),
         "process": time.process_time_ns(),
-        "queued": _queued_ns(),
+        "queued": queued_ns(),
         "others": {native: (cpu, others[native]) for native in others if (cpu := _cpu_ns(native)) is not None},
     }
 
@@ -129,7 +129,7 @@ def _cpu_ns(native_id: int) -> int | None:
         return None  # it has ended
 
 
-def _queued_ns() -> int | None:
+def queued_ns() -> int | None:
     """Time in which this thread was ready to run and had no core, ns."""
     try:
         with open("/proc/thread-self/schedstat", "rb") as file:

@@ -280,6 +280,10 @@ class Window:
         self.short |= found
         return found
 
+    def affords(self, steps: int) -> bool:
+        """Whether one more window of so many steps may be recorded, and lines after it."""
+        return self.budget.affords((steps + _LINES_AHEAD) * self.rows_per_step)
+
     def fetched(self) -> None:
         """A batch is there: what was recorded so far of this step has no backward pass."""
         self.rows_fetched = self.growth.rows(self.closed, "fetched")
