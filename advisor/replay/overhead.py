@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +23,8 @@ _MOST_NS = 1e3 * constant("profiler.most_row_us").value
 _LEAST_LEFT = constant("profiler.least_left").value
 # An un-profiled step this near to the profiled one asks for no correction.
 _ALIKE = 0.01
+# A step whose host cannot make it shorter than by this share is paced by its device: replays are trusted so far.
+_PACED = 0.05
 _HALVINGS = 10
 
 
@@ -47,16 +51,47 @@ class Overhead:
             return calm, step_ns(plan, calm)
         if before_ns <= unprofiled_ns * (1 + _ALIKE):
             return weights, before_ns
-        low, high, found_ns = 0.0, _MOST_NS, None
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            middle_ns = step_ns(plan, self.without(weights, middle))
-            if middle_ns > unprofiled_ns:
-                low = middle
-            else:
-                high, found_ns = middle, middle_ns
-        calm = self.without(weights, high)
-        return calm, step_ns(plan, calm) if found_ns is None else found_ns
+        return _least(plan, lambda row_ns: self.without(weights, row_ns), _MOST_NS, unprofiled_ns)
+
+
+def in_proportion(plan: PlayOrder, weights: Weights, before_ns: float, unprofiled_ns: float) -> tuple[Weights, float]:
+    """The weights with all work of the host shortened alike, so that the step is the un-profiled one; and that step.
+
+    The other way in which the profiler may have stretched the host. What a device does takes as long in both.
+    """
+    if before_ns <= unprofiled_ns * (1 + _ALIKE):
+        return weights, before_ns
+    shorter = partial(_shorter, weights)
+    return _least(plan, shorter, 1 - _LEAST_LEFT, unprofiled_ns)
+
+
+def _shorter(weights: Weights, share: float) -> Weights:
+    return replace(weights, lead=(1 - share) * weights.lead)
+
+
+def _least(
+    plan: PlayOrder, shortened: Callable[[float], Weights], most: float, unprofiled_ns: float
+) -> tuple[Weights, float]:
+    """The weights shortened by no more than makes the step the un-profiled one, or by the most; and the step then.
+
+    Where that is as short as the device lets it be, the host has time to spare, nobody knows how much: the weights are
+    halfway between those with which it has none and the shortest ones.
+    """
+    shortest_ns = step_ns(plan, shortened(most))
+    paced = shortest_ns > unprofiled_ns * (1 - _PACED)
+    unprofiled_ns = max(unprofiled_ns, shortest_ns * (1 + _ALIKE)) if paced else unprofiled_ns
+    low, high, found_ns = 0.0, most, shortest_ns
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        middle_ns = step_ns(plan, shortened(middle))
+        if middle_ns > unprofiled_ns:
+            low = middle
+        else:
+            high, found_ns = middle, middle_ns
+    if not paced:
+        return shortened(high), found_ns
+    calm = shortened((high + most) / 2)
+    return calm, step_ns(plan, calm)
 
 
 def _rows_in_leads(graph: Graph, events: Events, opens: int) -> Floats:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.training import Training
 from advisor.analyses.costs.replay import Replay
+from advisor.calibration.calibration import Calibration
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.constants import constant
 from advisor.model import Health
@@ -18,8 +21,11 @@ from advisor.trace.events import Category, Trace
 _DISTURBED = constant("profiler.most_times").value
 # From here on what the profiler added is stated.
 _STATED = 1.2
-# What recording a row takes at most.
+# What recording a row takes at most; an op that launches a kernel has two, its own and that of the launch.
 _MOST_ROW_US = constant("profiler.most_row_us").value
+_ROWS_OF_AN_OP = 2
+# Steps on either side of the window, from which on two medians of them can be compared, and what they may differ by.
+_FEW, _SLOWER = 20, 1.05
 # Nine of ten scripts on a machine that did nothing else waited less than a twentieth of a step for a core; beside two
 # workers on two cores a quarter to a third, beside other work half of it and more.
 _BUSY = 0.2
@@ -52,7 +58,8 @@ def of_rank(
     if record is None:
         text = "step times are the profiler's own (a bare trace); `advisor run` also times steps without the profiler"
         said.append(Health("unprofiled", "note", text))
-    said.extend(_dilation(trace, steps, scale, device))
+    said.extend(_dilation(trace, steps, scale, device, record))
+    said.extend(_after_the_window(record, device))
     said.extend(_waits(record))
     if replay is not None and replay.notes:
         text = f"replayed savings assume dependencies that this trace does not record: {'; '.join(replay.notes)}"
@@ -61,7 +68,7 @@ def of_rank(
     return tuple(said)
 
 
-def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device) -> Iterator[Health]:
+def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device, record: RankRecord | None) -> Iterator[Health]:
     """What the profiler added to a step, and whether the rows that it recorded explain it."""
     # Mean by mean: in a script whose steps differ the median is below both.
     profiled_us, plain_us = scale.profiled.mean, scale.unprofiled.mean
@@ -71,7 +78,7 @@ def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device) -> Itera
     rows = float((inside & trace.events.of(Category.CPU_OP, Category.RUNTIME, Category.ANNOTATION)).sum()) / steps.count
     times, row_us = profiled_us / plain_us, (profiled_us - plain_us) / max(rows, 1.0)
     said = f"the profiler made a step {times:.1f} times as long"
-    if row_us > _MOST_ROW_US or (times > _DISTURBED and not device.measured):
+    if row_us > _most_row_us(record) or (times > _DISTURBED and not device.measured):
         text = (
             f"{said}, which recording {rows:,.0f} rows on the host does not explain ({row_us:.1f} µs each): shares "
             "describe the profiled steps, and other work may have run beside them; run again on an idle machine"
@@ -83,6 +90,31 @@ def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device) -> Itera
         f"{said}: recording {rows:,.0f} rows on the host took {row_us:.1f} µs each{shares if device.measured else ''}"
     )
     yield Health("dilation", "note", text)
+
+
+def _most_row_us(record: RankRecord | None) -> float:
+    """What recording a row takes at most, µs: as chosen for all machines, or more where this one was measured to."""
+    op = Calibration.compute(record).profiler_device_op_us
+    return max(_MOST_ROW_US, op.high / _ROWS_OF_AN_OP if op is not None else 0.0)
+
+
+def _after_the_window(record: RankRecord | None, device: Device) -> Iterator[Health]:
+    """That what records a GPU stays in the process when the recording has ended, and what that costs there."""
+    times_us = record.steps.unprofiled_us if record else []
+    first = (record.steps.timed_before or 0) if record else 0
+    if device.kind != "cuda" or min(first, len(times_us) - first) < _FEW:
+        return
+    # Kineto does not detach NVIDIA's CUPTI when a profile ends: https://github.com/pytorch/pytorch/issues/144455.
+    # TEARDOWN_CUPTI=1 would: libkineto/src/CuptiActivityApi.cpp; torch sets it to 0 beside CUDA graphs before CUDA
+    # 12.6 (torch/profiler/profiler.py, start_trace), where it ends the process.
+    times = float(np.median(times_us[first:]) / np.median(times_us[:first]))
+    if times >= _SLOWER:
+        text = (
+            f"steps after the recording took {times:.2f} times as long as before it: the profiler's CUPTI stays in the "
+            "process until it ends, which slows this run alone; `TEARDOWN_CUPTI=1` in the environment unloads it (not "
+            "with CUDA graphs before CUDA 12.6)"
+        )
+        yield Health("after-the-window", "note", text)
 
 
 def _startup(steps: Steps) -> Iterator[Health]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.costs.module_calls import ModuleCalls
 from advisor.analyses.costs.module_costs import Floats, ModuleCosts
 from advisor.capture.record import RankRecord
@@ -33,7 +34,8 @@ def modules(computed: Computed, rank: int, record: RankRecord | None) -> ModuleT
         costs = computed.get(ModuleCosts)
     except Missing as reason:
         return ModuleTable(rank, why=str(reason)) if record is not None else None
-    rows = list(_rows(costs, listed))
+    busy = computed.find(GpuBusy)
+    rows = list(_rows(costs, listed, costs.step_us / (busy.longer if busy else 1.0)))
     kept = _costliest(rows)
     return ModuleTable(
         rank=rank,
@@ -57,8 +59,11 @@ def _alone(rows: list[ModuleCost], listed: list[Mapping[str, Any]]) -> bool:
     return bool(listed) and roots <= 1 and rows[0].calls > 0
 
 
-def _rows(costs: ModuleCosts, listed: list[Mapping[str, Any]]) -> Iterable[ModuleCost]:
-    """Every module: those that capture knows in the model's order, then those that only the trace has."""
+def _rows(costs: ModuleCosts, listed: list[Mapping[str, Any]], device_step_us: float) -> Iterable[ModuleCost]:
+    """Every module: those that capture knows in the model's order, then those that only the trace has.
+
+    device_step_us: the step that device work takes a share of; the profiler does not slow it as it does the host.
+    """
     calls = costs.calls
     index: dict[str, int] = {}
     for at, path in enumerate(calls.paths):
@@ -70,10 +75,10 @@ def _rows(costs: ModuleCosts, listed: list[Mapping[str, Any]]) -> Iterable[Modul
         kind = calls.kinds[ran] if ran is not None else str(row.get("kind", ""))
         parameters, size = _whole(row.get("parameters")), _whole(row.get("parameter_bytes"))
         told = ModuleCost(path, kind, parameters=parameters, parameter_bytes=size)
-        yield told if ran is None else _with_costs(told, costs, calls, ran)
+        yield told if ran is None else _with_costs(told, costs, calls, ran, device_step_us)
 
 
-def _with_costs(told: ModuleCost, costs: ModuleCosts, calls: ModuleCalls, at: int) -> ModuleCost:
+def _with_costs(told: ModuleCost, costs: ModuleCosts, calls: ModuleCalls, at: int, device_step_us: float) -> ModuleCost:
     def value(of: Mapping[str, Floats | None], name: str) -> float | None:
         column = of[name]
         return float(column[at]) if column is not None and np.isfinite(column[at]) else None
@@ -93,7 +98,7 @@ def _with_costs(told: ModuleCost, costs: ModuleCosts, calls: ModuleCalls, at: in
         device_own_us=value(costs.own, "device_us"),
         share=((forward or 0.0) + (backward or 0.0)) / costs.step_us,
         own_share=((forward_own or 0.0) + (backward_own or 0.0)) / costs.step_us,
-        device_share=device / costs.step_us if device is not None else None,
+        device_share=device / device_step_us if device is not None else None,
         low_us=float(costs.plain_us[0][at]) if costs.plain_us else None,
         high_us=float(costs.plain_us[1][at]) if costs.plain_us else None,
     )

@@ -73,7 +73,7 @@ def data_finding(
     trace, breakdown, scale = price.ops.trace, price.breakdown, price.scale
     hidden_us = max(0.0, side.us - exposed_us)
     hidden = hidden_us / side.us if side.us else 0.0
-    merged_us = _merged_us(trace, side, exposed_us) if breakdown.on_device else 0.0
+    merged_us = _merged_us(trace, side, exposed_us) * price.ops.longer if breakdown.on_device else 0.0
     # What is still exposed can hide behind computation that communication does not cover yet.
     room_us = computing_us(breakdown) - hidden_us
     # Half the bytes, or only every second step: half of the time, whatever computation can hide.

@@ -73,10 +73,10 @@ def check(
     if late[1] == "forward":
         rows = _awaited(price, rows)
     gathering = intersect(union(events.start_ns[rows], events.end_ns[rows]), communication.exposed)
-    exposed_us = steps.of_window_us(total(gathering))
+    exposed_us = price.breakdown.us_in("exposed_communication", gathering)
     if exposed_us < min_share * steps.step_us:
         return
-    computing_us = steps.of_window_us(total(busy.computing))
+    computing_us = steps.of_window_us(total(busy.computing)) * busy.longer
     how = "high: the gathers overlap with the previous layer's computation; low: nothing, if the links are the limit"
     hidden_us = 0.0, min(exposed_us, computing_us)
     saving = price.saving([], [edits.move(rows)], (), how, model_us=hidden_us, bound_us=exposed_us)

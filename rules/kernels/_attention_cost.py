@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Links, Nesting, Price, Saving, StepOps, Steps, Trace, backward_of, constant, dataclass
+from advisor.api import (
+    Events,
+    Links,
+    Nesting,
+    Price,
+    Saving,
+    StepOps,
+    Steps,
+    Trace,
+    backward_of,
+    constant,
+    dataclass,
+    edits,
+)
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 SOFTMAX = ("aten::_softmax", "aten::_safe_softmax")
 # Least share of the softmax that fused attention saves.
@@ -44,22 +59,44 @@ class Cost:
         return self.between_us + self.softmax_us, self.between_backward_us + self.softmax_backward_us
 
 
-def fused(cost: Cost, price: Price, claims: Sequence[str]) -> Saving:
-    """What fusing gives back of these parts of the step."""
-    undilated = price.undilated
+_HOW = (
+    "low: the ops between the multiplications disappear, but most of the softmax remains, and the backward pass "
+    "recomputes the scores; high: everything between the multiplications disappears"
+)
+
+
+def fused(cost: Cost, price: Price, claims: Sequence[str], found: Sequence[Ints] = ()) -> Saving:
+    """What fusing gives back of these parts of the step. found: the attentions, without which a device is replayed."""
     inside = min(price.measured_us(claims) / max(cost.forward_us + cost.backward_us, 1e-9), 1.0)
+    if price.on_device:
+        return _fused_on_device(cost, price, claims, found, inside)
+    undilated = price.undilated
     ends = [
         undilated.share(
             undilated.in_part("rest", ahead_us * inside) + undilated.in_part("backward", behind_us * inside)
         )
         for ahead_us, behind_us in (cost.least, cost.most)
     ]
-    how = (
-        "low: the ops between the multiplications disappear, but most of the softmax remains, and the backward pass "
-        "recomputes the scores; high: everything between the multiplications disappears"
-    )
     slowed = sum(high - low for low, high in ends) / 2
-    return price.shares(ends[0][0], ends[1][1], how, slowed=slowed)
+    return price.shares(ends[0][0], ends[1][1], _HOW, slowed=slowed)
+
+
+def _fused_on_device(cost: Cost, price: Price, claims: Sequence[str], found: Sequence[Ints], inside: float) -> Saving:
+    """The step replayed without what lies between the products, and no more at least than the kernels tell."""
+    events, nesting = price.ops.events, price.ops.nesting
+    ahead = np.concatenate([rows[1:-1] for rows in found])
+    behind = backward_of(events, ahead)
+    softmax = np.concatenate((_is_softmax(events, nesting, ahead), events.named("SoftmaxBackward")[behind]))
+    every = np.concatenate((ahead, behind))
+    least = [edits.remove(every[~softmax]), edits.scale(every[softmax], 1 - _SOFTMAX_GOES)]
+    least_us, most_us = (inside * sum(ends) for ends in (cost.least, cost.most))
+    saving = price.saving(least, [edits.remove(every)], claims, _HOW, model_us=(least_us, most_us))
+    return replace(saving, low_us=min(saving.low_us, price.scale.scaled(least_us)))
+
+
+def _is_softmax(events: Events, nesting: Nesting, rows: Ints) -> Mask:
+    """Which of these outermost ops hold a softmax."""
+    return np.isin(rows, nesting.outer_op[np.flatnonzero(events.exactly(*SOFTMAX))])
 
 
 def cost_of(recorded: StepOps, found: Sequence[Ints], on_device: bool) -> Cost:
@@ -67,11 +104,11 @@ def cost_of(recorded: StepOps, found: Sequence[Ints], on_device: bool) -> Cost:
     trace, steps, nesting, links = recorded.trace, recorded.steps, recorded.nesting, recorded.links
     events = trace.events
     cost = _cost_ns(trace, nesting, links, found, on_device)
-    holding = nesting.outer_op[np.flatnonzero(events.exactly(*SOFTMAX))]
     ahead = np.concatenate([rows[1:-1] for rows in found])
-    is_softmax = np.isin(ahead, holding)
+    is_softmax = _is_softmax(events, nesting, ahead)
+    longer = recorded.longer if on_device else 1.0
     softmax_us, between_us, scores_us, forward_us = (
-        steps.per_step_us(float(cost[rows].sum()))
+        steps.per_step_us(float(cost[rows].sum())) * longer
         for rows in (ahead[is_softmax], ahead[~is_softmax], np.array([one[0] for one in found]), np.concatenate(found))
     )
     behind = None if on_device else _backward_us(trace, steps, nesting, links, found)

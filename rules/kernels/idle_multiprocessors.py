@@ -45,7 +45,7 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._roofline import WELL_MADE, idle_kernels, scaled, shape_words
+from ..shared._roofline import WELL_MADE, idle_kernels, saved_us, scaled, shape_words
 from ..shared._words import count, percent, plural, time
 
 # A trace of an MI300X holds the fault (batch normalisation in 64 blocks for 304 multiprocessors, 2 % of the memory's
@@ -69,12 +69,11 @@ def check(
     events, processors = price.ops.events, device.multiprocessors
     found = [(group, rows) for group in work.groups if len(rows := idle_kernels(events, group, device))]
     kept = [(rows, _kept(events, group, rows, processors)) for group, rows in found]
-    spent_us = steps.per_step_us(float(sum(events.dur_ns[rows].sum() for rows, _ in kept)))
-    saved_us = steps.per_step_us(float(sum((events.dur_ns[rows] * (1 - factor)).sum() for rows, factor in kept)))
-    if saved_us < min_share * steps.step_us:
+    spent_us, most_us = sum(price.spent_us(rows) for rows, _ in kept), saved_us(price, kept)
+    if most_us < min_share * steps.step_us:
         return
     how = "high: the same work divided over all multiprocessors; low: nothing, as the library decides how to divide it"
-    saving = price.saving([], scaled(kept), ("compute",), how, model_us=(0.0, saved_us))
+    saving = price.saving([], scaled(kept), ("compute",), how, model_us=(0.0, most_us))
     if saving.high_us < min_share * scale.step_us:
         return
     worst = max(found, key=lambda pair: int(events.dur_ns[pair[1]].sum()))

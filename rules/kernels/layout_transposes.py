@@ -73,7 +73,7 @@ def check(
     saving = price.saving([], [edits.remove(rows)], ("compute",), how)
     if saving.high_us < min_share * scale.step_us:
         return
-    of_work = spent_us / steps.of_window_us(busy.busy_ns)
+    of_work = spent_us / busy.us
     yield Finding(
         message=(
             f"Each step runs {plural(len(rows) / steps.count, 'kernel')} only to convert between channels-first "

@@ -40,7 +40,7 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._roofline import LEAST_US, WELL_MADE, odd_size, scaled, shape_words
+from ..shared._roofline import LEAST_US, WELL_MADE, odd_size, saved_us, scaled, shape_words, spent_us
 from ..shared._words import percent, time
 
 CONFIRMED = "real trace: a video transformer with 3,137 tokens on an H100, on kernels whose names say align1"
@@ -60,19 +60,17 @@ def check(
         for group in work.groups
         if odd_size(group) and group.us / group.calls >= LEAST_US and group.reached < WELL_MADE
     ]
-    spent_us = sum(group.us for group in odd)
-    excess_us = sum(_excess_us(group, WELL_MADE) for group in odd)
-    if excess_us < min_share * steps.step_us:
+    high = [(group, _factor(group, WELL_MADE)) for group in odd]
+    taken_us, most_us = spent_us(price, odd), _saved_us(price, high)
+    if most_us < min_share * steps.step_us:
         return
     usual = _usual(work.groups)
     how = f"high: these kernels come as near the device's peak as efficient ones do ({percent(WELL_MADE)}); low: " + (
         "half as near as this step's multiplications of aligned sizes" if usual else "nothing, for lack of others"
     )
     low = [(group, _factor(group, usual / 2)) for group in odd if usual]
-    high = [(group, _factor(group, WELL_MADE)) for group in odd]
-    least_us, most_us = (sum(group.us * (1 - factor) for group, factor in pairs) for pairs in (low, high))
     least, most = (scaled((group.kernels, factor) for group, factor in pairs) for pairs in (low, high))
-    saving = price.saving(least, most, ("compute",), how, model_us=(least_us, most_us))
+    saving = price.saving(least, most, ("compute",), how, model_us=(_saved_us(price, low), most_us))
     if saving.high_us < min_share * scale.step_us:
         return
     worst = max(odd, key=lambda group: _excess_us(group, WELL_MADE))
@@ -82,13 +80,13 @@ def check(
         message=(
             f"Rows of {_listed(sizes)} numbers are not aligned for tensor cores or wide loads: {shape_words(worst)} "
             f"reaches {percent(worst.reached)} of what the device can do, and such kernels take "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"{time(scale.scaled(taken_us))} of each step ({percent(taken_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={
             "sizes": sizes,
-            "kernels_us": spent_us,
+            "kernels_us": taken_us,
             "least_us": sum(group.least_us * group.calls for group in odd),
             "kernels": list(dict.fromkeys(group.kernel for group in odd))[:3],
         },
@@ -100,6 +98,10 @@ def check(
 def _excess_us(group: WorkGroup, near: float) -> float:
     """Time per step beyond that of kernels which reach `near` of the peak."""
     return group.us * (1 - _factor(group, near))
+
+
+def _saved_us(price: Price, pairs: Sequence[tuple[WorkGroup, float]]) -> float:
+    return saved_us(price, ((group.kernels, factor) for group, factor in pairs))
 
 
 def _factor(group: WorkGroup, near: float) -> float:

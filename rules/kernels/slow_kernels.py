@@ -44,7 +44,7 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._roofline import FAR, WELL_MADE, idle_kernels, odd_size, scaled, shape_words
+from ..shared._roofline import FAR, WELL_MADE, idle_kernels, odd_size, saved_us, scaled, shape_words, spent_us
 from ..shared._words import percent, plural, time
 
 # Kernels below this are mostly start and end.
@@ -66,16 +66,15 @@ def check(
     slow = [
         group for group in work.groups if _is_slow(group) and not len(idle_kernels(price.ops.events, group, device))
     ]
-    spent_us = sum(group.us for group in slow)
     factors = [(group.kernels, group.reached / WELL_MADE) for group in slow]
-    saved_us = sum(group.us * (1 - group.reached / WELL_MADE) for group in slow)
-    if saved_us < min_share * steps.step_us:
+    taken_us, most_us = spent_us(price, slow), saved_us(price, factors)
+    if most_us < min_share * steps.step_us:
         return
     how = (
         f"high: as near the device's peak as efficient kernels come ({percent(WELL_MADE)}); "
         "low: nothing, if no better kernel exists for these shapes"
     )
-    saving = price.saving([], scaled(factors), ("compute",), how, model_us=(0.0, saved_us))
+    saving = price.saving([], scaled(factors), ("compute",), how, model_us=(0.0, most_us))
     if saving.high_us < min_share * scale.step_us:
         return
     worst = max(slow, key=lambda group: group.us * (1 - group.reached / WELL_MADE))
@@ -84,14 +83,14 @@ def check(
     others = f" and {plural(len(slow) - 1, 'other call')}" if len(slow) > 1 else ""
     yield Finding(
         message=(
-            f"{shape_words(worst)}{others} {'take' if others else 'takes'} {time(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)}) and reach{'' if others else 'es'} {percent(worst.reached)} of what "
+            f"{shape_words(worst)}{others} {'take' if others else 'takes'} {time(scale.scaled(taken_us))} of each step "
+            f"({percent(taken_us / steps.step_us)}) and reach{'' if others else 'es'} {percent(worst.reached)} of what "
             f"the device's {limit} allows{_because(worst)}."
         ),
         saving=saving,
         where=(where,) if where else (),
         facts={
-            "kernels_us": spent_us,
+            "kernels_us": taken_us,
             "least_us": sum(group.least_us * group.calls for group in slow),
             "reached": worst.reached,
             "kernel": worst.kernel,

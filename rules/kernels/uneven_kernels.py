@@ -87,7 +87,7 @@ def check(
     if (events.dims < 0).all():
         raise Missing("the trace has no shapes, so equal calls cannot be identified; record with record_shapes=True")
     found = list(_uneven(events, recorded.nesting, recorded.links))
-    excess_us = steps.per_step_us(sum(one.excess_ns for one in found))
+    excess_us = steps.per_step_us(sum(one.excess_ns for one in found)) * recorded.longer
     if excess_us < min_share * steps.step_us:
         return
     worst = max(found, key=lambda one: one.excess_ns)

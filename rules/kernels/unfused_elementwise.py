@@ -68,9 +68,8 @@ def check(
     rows, run = _runs(recorded.trace, recorded.links)
     if not len(rows):
         return
-    spent_ns = recorded.events.dur_ns[rows]
     last = np.append(run[1:] != run[:-1], True)
-    order = np.lexsort((spent_ns, run))
+    order = np.lexsort((recorded.events.dur_ns[rows], run))
     shorter = rows[order[~last]]
     if price.spent_us(shorter) < min_share * steps.step_us:
         return
@@ -79,12 +78,11 @@ def check(
     if saving.high_us < min_share * scale.step_us:
         return
     kernels, runs = len(rows), int(last.sum())
-    recorded_us = steps.per_step_us(float(spent_ns.sum()))
-    spent_us = recorded_us * scale.stretched
+    spent_us = recorded.us(rows)
     yield Finding(
         message=(
             f"{count(kernels / steps.count)} elementwise and reduction kernels a step run in sequences of "
-            f"{count(kernels / runs)} on average: {percent(recorded_us / steps.of_window_us(busy.busy_ns))} of the "
+            f"{count(kernels / runs)} on average: {percent(spent_us / busy.us)} of the "
             f"device's work, {time(scale.scaled(spent_us))} of each step."
         ),
         saving=saving,

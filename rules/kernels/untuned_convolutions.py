@@ -63,7 +63,7 @@ def check(
     if not len(rows) or steps.count < 2 or not _same_in_each_step(recorded, rows):
         return
     spent_us = recorded.device_us(rows)
-    share = spent_us / steps.of_window_us(busy.busy_ns) if busy.busy_ns else 0.0
+    share = spent_us / busy.us if busy.us else 0.0
     if share < min_share:
         return
     shapes = len(np.unique(events.dims[rows]))

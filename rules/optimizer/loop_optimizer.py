@@ -30,7 +30,6 @@ from advisor.api import (
     FORWARD,
     GEMM,
     OPTIMIZER,
-    Breakdown,
     Device,
     Ev,
     Example,
@@ -43,12 +42,9 @@ from advisor.api import (
     Phases,
     Price,
     Settings,
-    Steps,
     constant,
     draw,
     edits,
-    intersect,
-    total,
 )
 
 from ..shared._places import made_at
@@ -84,7 +80,7 @@ def check(
         return
     known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
     if breakdown.on_device:
-        low_us, high_us, claim = 0.0, min(_idle_us(phases, breakdown, steps), work.us), "idle_launch"
+        low_us, high_us, claim = 0.0, min(breakdown.us_in("idle_launch", phases.optimizer), work.us), "idle_launch"
         how = "at most the idle time between the optimizer's launches; nothing if the device is the bottleneck anyway"
     else:
         low, high = _saved(work, known, facts, settings, len(work.rows) / steps.count)
@@ -135,11 +131,6 @@ def _saved(
     least, most = _CPU_GAIN[work.name]
     kept = kept_share(work.name, facts.optimizers, (settings and settings.threads) or 1) if facts else None
     return (1 - kept[1], 1 - kept[0]) if kept else (1 - 1 / least, 1 - 1 / most)
-
-
-def _idle_us(phases: Phases, breakdown: Breakdown, steps: Steps) -> float:
-    """Launch-bound idle time of the device while the host is in the optimizer, µs per step."""
-    return steps.of_window_us(total(intersect(phases.optimizer, breakdown.intervals["idle_launch"])))
 
 
 def _fix(name: str, known: Optimizer | None, on_device: bool) -> Fix:

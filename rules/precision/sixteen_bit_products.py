@@ -42,7 +42,7 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._roofline import scaled, shape_words
+from ..shared._roofline import saved_us, scaled, shape_words, spent_us
 from ..shared._words import percent, time
 
 _SIXTEEN = ("bf16", "fp16")
@@ -67,14 +67,13 @@ def check(
     if not len(phases.backward) or events.named(*_EIGHT)[events.of(Category.CPU_OP)].any():
         return
     large = [group for group in work.groups if _least_size(group) >= min_size]
-    kept = [(group, _kept(group, work.hardware)) for group in large]
-    saved_us = min(sum(group.us * (1 - share) for group, share in kept), price.measured_us(("compute",)))
-    if saved_us < min_share * steps.step_us:
+    kept = [(group.kernels, _kept(group, work.hardware)) for group in large]
+    most_us = min(saved_us(price, kept), price.measured_us(("compute",)))
+    if most_us < min_share * steps.step_us:
         return
-    spent_us = sum(group.us for group in large)
+    taken_us = spent_us(price, large)
     how = "high: fp8's rate, minus converting the operands at memory bandwidth; low: nothing, until it is measured"
-    smaller = scaled((group.kernels, share) for group, share in kept)
-    saving = price.saving([], smaller, ("compute",), how, model_us=(0.0, saved_us))
+    saving = price.saving([], scaled(kept), ("compute",), how, model_us=(0.0, most_us))
     if saving.high_us < min_share * scale.step_us:
         return
     costliest = large[0]
@@ -82,13 +81,13 @@ def check(
     yield Finding(
         message=(
             f"Matrix multiplications of {min_size:,} and more in every size run in {costliest.precision} and take "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}), "
+            f"{time(scale.scaled(taken_us))} of each step ({percent(taken_us / steps.step_us)}), "
             f"{shape_words(costliest)} most of it; the {work.hardware.model} multiplies fp8 at "
             f"{work.hardware.fp8_tflops / work.hardware.half_tflops:.2g} times that rate."
         ),
         saving=saving,
         where=(where,) if where else (),
-        facts={"products_us": spent_us, "saved_us": saved_us, "shapes": [shape_words(group) for group in large[:3]]},
+        facts={"products_us": taken_us, "saved_us": most_us, "shapes": [shape_words(group) for group in large[:3]]},
         fix=_FIX,
         claims=("compute",),
         at_most="medium",  # what is left after the conversions, and what the loss says, only a measurement tells

@@ -72,12 +72,12 @@ def check(
         return
     # The narrower switch concerns convolutions alone.
     names = (*_CONVOLUTIONS, *_INDEXED) if settings.deterministic else _CONVOLUTIONS
-    events, steps = recorded.events, recorded.steps
+    events = recorded.events
     rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*names) & recorded.links.inside)
     if not len(rows) or not busy.busy_ns:
         return
     spent_us = recorded.device_us(rows)
-    share = spent_us / steps.of_window_us(busy.busy_ns)
+    share = spent_us / busy.us
     if share < min_share:
         return
     switch = "use_deterministic_algorithms(True)" if settings.deterministic else "cudnn.deterministic = True"

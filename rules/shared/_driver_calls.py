@@ -57,7 +57,7 @@ def driver_calls(
         return None
     spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
     spent_us = steps.of_window_us(total(spans))
-    idle_us = steps.of_window_us(total(subtract(spans, busy.busy)))
+    idle_us = steps.of_window_us(total(subtract(spans, busy.busy))) * busy.rest
     how = "low: the device is the bottleneck anyway; high: the step without these calls"
     saving = price.saving([], [edits.remove(rows)], (), how, model_us=(0.0, idle_us), bound_us=spent_us)
     if saving.high_us < min_share * price.scale.step_us:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Device, Events, WorkGroup, constant, edits
+from advisor.api import Device, Events, Price, WorkGroup, constant, edits
 
 # Share of a device's peak that well-made kernels reach at most.
 WELL_MADE = constant("device.well_made_share").value
@@ -84,6 +84,16 @@ def idle_kernels(events: Events, group: WorkGroup, device: Device) -> npt.NDArra
     blocks = events.blocks[group.kernels]
     few = (blocks > 0) & (blocks < (device.multiprocessors or 0)) & (events.dur_ns[group.kernels] >= LEAST_US * 1e3)
     return group.kernels[few] if group.reached < FAR else group.kernels[:0]
+
+
+def spent_us(price: Price, groups: Iterable[WorkGroup]) -> float:
+    """Time of the kernels of these groups, µs per profiled step: they take as long without the profiler."""
+    return sum(price.spent_us(group.kernels) for group in groups)
+
+
+def saved_us(price: Price, kept: Iterable[tuple[npt.NDArray[np.int64], float]]) -> float:
+    """What goes where kernels keep such shares of their time, µs per profiled step."""
+    return sum(price.spent_us(mine) * (1 - share) for mine, share in kept)
 
 
 def scaled(kept: Iterable[tuple[npt.NDArray[np.int64], float]]) -> list[edits.Edit]:

@@ -46,7 +46,7 @@ from advisor.api import (
     edits,
 )
 
-from ..shared._words import count, percent, size, time
+from ..shared._words import count, each_step, size, time
 
 # Copies up to 64 KB take about as long as the launch itself; waiting for them is a matter of syncs, not of copying.
 _SMALL_BYTES = 64 << 10
@@ -62,11 +62,12 @@ def check(
 ) -> Iterator[Finding]:
     bound_us = min(copies.exposed_us, price.measured_us(("exposed_copy",)))
     for site in copies.blocking:
-        cost_us = min(site.us, site.blocked_us, bound_us)
+        # A copy takes as long without the profiler, as does the host's wait for it.
+        cost_us = min(site.us * price.ops.longer, site.blocked_us * price.ops.longer, bound_us)
         if _ours(site) and cost_us >= min_share * steps.step_us:
             saving = _saving(site, cost_us, price)
             if saving.high_us >= min_share * scale.step_us:
-                yield _finding(site, cost_us, saving, steps, scale)
+                yield _finding(site, cost_us, saving, price)
 
 
 def _saving(site: CopySite, cost_us: float, price: Price) -> Saving:
@@ -81,19 +82,20 @@ def _ours(site: CopySite) -> bool:
     return large and (site.pinned is True or not site.to_device)
 
 
-def _finding(site: CopySite, cost_us: float, saving: Saving, steps: Steps, scale: Scale) -> Finding:
+def _finding(site: CopySite, cost_us: float, saving: Saving, price: Price) -> Finding:
+    blocked_us = site.blocked_us * price.ops.longer
     way = "to" if site.to_device else "from"
     amount = f" of {size(site.bytes)}" if site.bytes is not None else ""
     number = "A copy" if site.calls == 1 else f"{count(site.calls)} copies"
     return Finding(
         message=(
             f"{number}{amount} {way} the GPU a step (`{site.op}`): the host waits "
-            f"{time(scale.scaled(site.blocked_us))}, and for {time(scale.scaled(cost_us))} of each step "
-            f"({percent(cost_us / steps.step_us)}) no kernel runs meanwhile."
+            f"{time(price.scale.scaled(blocked_us))}, and for {each_step(price, cost_us)} "
+            "no kernel runs meanwhile."
         ),
         saving=saving,
         where=(site.where,) if site.where else (),
-        facts={"copies": site.calls, "bytes": site.bytes, "blocked_us": site.blocked_us, "exposed_us": cost_us},
+        facts={"copies": site.calls, "bytes": site.bytes, "blocked_us": blocked_us, "exposed_us": cost_us},
         fix=_fix(site.to_device),
         claims=("exposed_copy",),
     )

@@ -32,18 +32,16 @@ from advisor.api import (
     Category,
     Drawing,
     Ev,
+    Events,
     Example,
     Finding,
     Fix,
-    Links,
-    Scale,
-    Steps,
-    Trace,
+    Price,
     draw,
 )
 
 from ..shared._places import often
-from ..shared._words import percent, size, time
+from ..shared._words import each_step, size
 
 # Losses and flags go over the host on purpose.
 _LEAST_BYTES = 64 << 10
@@ -52,20 +50,17 @@ _SOON_NS = 5_000_000
 
 
 def check(
-    trace: Trace,
-    steps: Steps,
-    links: Links,
-    scale: Scale,
+    price: Price,
     *,
     min_share: float = 0.01,  # a call to remove; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
-    events = trace.events
-    copies = events.of(Category.MEMCPY) & links.inside & (events.bytes >= _LEAST_BYTES) & (events.device >= 0)
+    events, steps, scale = price.ops.events, price.ops.steps, price.scale
+    copies = events.of(Category.MEMCPY) & price.ops.links.inside & (events.bytes >= _LEAST_BYTES) & (events.device >= 0)
     up, down = (np.flatnonzero(copies & events.named(way)) for way in ("HtoD", "DtoH"))
     if not len(up) or not len(down) or len(np.unique(events.device[np.concatenate((up, down))])) < 2:
         return
-    pairs = _pairs(trace, down.tolist(), up.tolist())
-    spent_us = steps.per_step_us(float(sum(events.dur_ns[second] for _, second in pairs)))
+    pairs = _pairs(events, down.tolist(), up.tolist())
+    spent_us = price.spent_us(np.array([second for _, second in pairs], np.int64))
     if not pairs or spent_us < min_share * steps.step_us:
         return
     many = len(pairs) / steps.count
@@ -73,7 +68,7 @@ def check(
     yield Finding(
         message=(
             f"{size(moved / many)} are copied {often(many)} from one GPU to the host and from there to another: "
-            f"the second copy takes {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"the second copy takes {each_step(price, spent_us)}."
         ),
         saving=scale.saving(0.0, spent_us, "low: the copies overlap with other work; high: one of the two is gone"),
         facts={"pairs": many, "bytes": moved, "second_us": spent_us},
@@ -86,9 +81,8 @@ def check(
     )
 
 
-def _pairs(trace: Trace, down: list[int], up: list[int]) -> list[tuple[int, int]]:
+def _pairs(events: Events, down: list[int], up: list[int]) -> list[tuple[int, int]]:
     """(copy to the host, copy from it) of one size, the second to another device and soon after the first."""
-    events = trace.events
     waiting: dict[int, list[int]] = defaultdict(list)
     for row in down:
         waiting[int(events.bytes[row])].append(row)

@@ -75,7 +75,7 @@ def check(
     alone = subtract(
         union(events.start_ns[rows], events.end_ns[rows]), union(events.start_ns[others], events.end_ns[others])
     )
-    spent_us = steps.per_step_us(total(alone))
+    spent_us = steps.per_step_us(total(alone)) * price.ops.longer
     if spent_us < min_share * steps.step_us:
         return
     how = "low: they are all needed; high: the step without these copies"

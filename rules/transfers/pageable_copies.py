@@ -66,7 +66,7 @@ def check(
 ) -> Iterator[Finding]:
     if copies.h2d_pageable_bytes is None or copies.pageable_us is None:
         raise Missing("this trace does not distinguish pageable from pinned memory; the vendor's profiler omits it")
-    exposed_us = min(copies.pageable_us, copies.exposed_us, price.measured_us(("exposed_copy",)))
+    exposed_us = min(copies.pageable_us * price.ops.longer, copies.exposed_us, price.measured_us(("exposed_copy",)))
     if exposed_us < min_share * steps.step_us:
         return
     sites = [site for site in copies.blocking if site.to_device and site.pinned is False]

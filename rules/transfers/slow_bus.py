@@ -72,7 +72,7 @@ def check(
         return
     moved, spent_ns = float(events.bytes[rows].sum()), float(events.dur_ns[rows].sum())
     rate = moved / spent_ns / hardware.bus_gbs
-    spent_us, factor = steps.per_step_us(spent_ns), rate / _USUAL
+    spent_us, factor = price.spent_us(rows), rate / _USUAL
     exposed_us = price.measured_us(("exposed_copy",))
     if rate >= max_rate or min(spent_us * (1 - factor), exposed_us) < min_share * steps.step_us:
         return

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.api import Breakdown, Device, GpuBusy, GpuIdle, Price, RankRecord, Scale, Steps, StepTimes, Trace
-from advisor.capture.record import Vitals
+from advisor.capture.record import Measured, Vitals
 from advisor.computed import Computed
 from advisor.model import Health
 from advisor.report.health import of_rank
@@ -106,3 +106,28 @@ def test_a_step_that_the_device_limits_is_so_whatever_the_profiler_added() -> No
     assert known.get(Scale).scaled(breakdown.us("compute")) == pytest.approx(622)
     kernels = np.flatnonzero(known.get(Trace).device_work)
     assert known.get(Scale).scaled(known.get(Price).spent_us(kernels)) == pytest.approx(622)
+
+
+def test_what_stays_of_the_profiler_in_the_process_is_stated_with_what_it_costs() -> None:
+    trace = _on_gpu(200, 1088, 640, 622).get(Trace)
+
+    def said(before: list[float], after: list[float]) -> Health | None:
+        steps = StepTimes(unprofiled_us=before + after, timed_before=len(before))
+        return _of(Computed(trace=trace, record=RankRecord(steps=steps))).get("after-the-window")
+
+    slower = said([640.0] * 20, [704.0] * 20)
+    assert slower is not None
+    assert "1.10 times as long as before it" in slower.message
+    assert "TEARDOWN_CUPTI=1" in slower.message
+    assert said([640.0] * 20, [645.0] * 20) is None
+    assert said([640.0] * 5, [704.0] * 20) is None
+
+
+def test_rows_cost_what_this_machine_was_measured_to_take() -> None:
+    known = _on_gpu(40, 1088, 640, 622)
+    assert _of(known)["dilation"].status == "warning"
+    measured = Measured(quantities={"profiler_device_op_us": (20.0, 23.0, 26.0, 5)})
+    record = RankRecord(steps=StepTimes(unprofiled_us=[640.0] * 20), calibration=measured)
+    said = _of(Computed(trace=known.get(Trace), record=record))["dilation"]
+    assert said.status == "note"
+    assert "recording 40 rows on the host took 11.2 µs each" in said.message

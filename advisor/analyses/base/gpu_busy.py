@@ -21,6 +21,7 @@ class GpuBusy:
     busy_ns    its length
     share      the share of time with at least one kernel, copy or memset running: busy_ns / |W|, and where the step is
                known without the profiler, of that: the profiler slows the host, and no work of the device
+    us         the same, µs per profiled step
     longer     share / (busy_ns / |W|): by that the shares of work in W are larger without the profiler; at least 1
     rest       (1 - share) / (1 - busy_ns / |W|): and those of idle time smaller
     computing  union of the kernels that are no communication, in W
@@ -32,6 +33,7 @@ class GpuBusy:
     busy: Intervals
     busy_ns: int
     share: float
+    us: float
     longer: float
     rest: float
     computing: Intervals
@@ -58,6 +60,7 @@ class GpuBusy:
             busy=busy,
             busy_ns=total(busy),
             share=share,
+            us=share * steps.step_us,
             longer=share / recorded if recorded else 1.0,
             rest=(1 - share) / (1 - recorded) if recorded < 1 else 1.0,
             computing=within(kernels & ~talks),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.analyses.base.device import Device
+from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
@@ -15,13 +16,18 @@ from advisor.trace.events import Category, Events, Ints, Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepOps:
-    """A trace with what a look at its ops needs: steps, calls inside calls, launches, and the device."""
+    """A trace with what a look at its ops needs: steps, calls inside calls, launches, and the device.
+
+    longer  `GpuBusy.longer`: by that device work counts for more in a profiled step than it was recorded to take, since
+            the profiler stretched the step, and not that work; 1 without device work
+    """
 
     trace: Trace
     steps: Steps
     nesting: Nesting
     links: Links
     device: Device
+    longer: float = 1.0
 
     @property
     def events(self) -> Events:
@@ -46,14 +52,21 @@ class StepOps:
         return found
 
     def device_us(self, rows: Ints) -> float:
-        """Device time of what these host rows, and what is inside them, launched, µs per step."""
-        return self.steps.per_step_us(float(self.events.dur_ns[self.launched(rows)].sum()))
+        """Device time of what these host rows, and what is inside them, launched, µs per profiled step."""
+        return self.us(self.launched(rows))
 
     def us(self, rows: Ints) -> float:
-        """Recorded time of these rows themselves, µs per step."""
-        return self.steps.per_step_us(float(self.events.dur_ns[rows].sum()))
+        """Time of these rows themselves, µs per profiled step: as recorded, of device work `longer` times that.
+
+        So `Scale.scaled` brings both to what they take without the profiler.
+        """
+        took_ns = self.events.dur_ns[rows]
+        of_device_ns = float(took_ns[self.trace.device_work[rows]].sum())
+        return self.steps.per_step_us(float(took_ns.sum()) + (self.longer - 1) * of_device_ns)
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links, device: Device) -> StepOps:
+    def compute(
+        cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links, device: Device, busy: GpuBusy | None
+    ) -> StepOps:
         """The ops of a trace."""
-        return cls(trace, steps, nesting, links, device)
+        return cls(trace, steps, nesting, links, device, busy.longer if busy else 1.0)

@@ -8,6 +8,7 @@ from itertools import compress
 
 import numpy as np
 
+from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.collective_launches import Asked
@@ -87,7 +88,14 @@ class Parallelism:
 
     @classmethod
     def compute(
-        cls, trace: Trace, steps: Steps, breakdown: Breakdown, asked: Asked, nesting: Nesting, library: Library
+        cls,
+        trace: Trace,
+        steps: Steps,
+        breakdown: Breakdown,
+        busy: GpuBusy | None,
+        asked: Asked,
+        nesting: Nesting,
+        library: Library,
     ) -> Parallelism:
         """The kinds of this rank; none where it communicates with nobody."""
         events = trace.events
@@ -95,7 +103,8 @@ class Parallelism:
         of_row = _kinds(trace, asked, nesting, said, library)
         compiled = nesting.ancestor_of(asked.op, events.named("## Call CompiledFxGraph")) >= 0
         group = tuple(_group(trace.meta, events, int(row), kind) for row, kind in zip(asked.rows, of_row, strict=True))
-        exposed = breakdown.intervals["exposed_communication" if breakdown.on_device else "communication"]
+        part = "exposed_communication" if breakdown.on_device else "communication"
+        longer = busy.longer if busy and breakdown.on_device else 1.0
         before: Intervals = EMPTY
         found = []
         for kind in [kind for kind in KINDS if kind in of_row]:
@@ -107,8 +116,8 @@ class Parallelism:
                 KindOfTalk(
                     kind,
                     rows,
-                    steps.of_window_us(total(spans)),
-                    steps.of_window_us(total(intersect(subtract(spans, before), exposed))),
+                    steps.of_window_us(total(spans)) * longer,
+                    breakdown.us_in(part, subtract(spans, before)),
                     len(rows) / steps.count,
                     payload(events, _mask(len(events), rows), steps.count),
                     float(compiled[chosen].mean()),

@@ -65,15 +65,11 @@ class Price:
         return sum(self.breakdown.us(part) for part in claims) if claims else self.ops.steps.step_us
 
     def spent_us(self, rows: Ints) -> float:
-        """Recorded time of these rows, µs per step: of the device work that they are or launch, else their own.
-
-        Device work takes as long without the profiler: it is given in µs that `Scale.scaled` brings back to that.
-        """
+        """Time of these rows, µs per profiled step: of the device work that they are or launch, else their own."""
         if not self.on_device:
             return self.ops.us(rows)
         of_device = self.ops.trace.device_work[rows]
-        us = self.ops.us(rows[of_device]) + (self.ops.device_us(rows[~of_device]) if not of_device.all() else 0.0)
-        return us * self.scale.stretched
+        return self.ops.us(rows[of_device]) + (self.ops.device_us(rows[~of_device]) if not of_device.all() else 0.0)
 
     def taken_us(self, rows: Ints) -> Range:
         """(low, high) µs of the un-profiled step that these rows of the loop's thread take, with what is in them.

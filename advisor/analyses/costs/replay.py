@@ -16,7 +16,7 @@ from advisor.computed import Missing
 from advisor.model import ReplayCheck, Saving
 from advisor.replay.edits import Edit, Editor
 from advisor.replay.graph import Graph, build, longest_run
-from advisor.replay.overhead import Overhead
+from advisor.replay.overhead import Overhead, in_proportion
 from advisor.replay.play_order import PlayOrder, prepare
 from advisor.replay.points import Kind
 from advisor.replay.simulate import Played, Weights, play_both, step_ns, weights_of
@@ -78,8 +78,9 @@ class Replay:
     def saving(self, *edits: Edit, how: str) -> ReplayedSaving:
         """What these edits give back together, on the scale of step_time_us; never more than the step.
 
-        The range spans the trace as profiled and the trace without the profiler's own cost per event, widened by the
-        measured error of the replay.
+        The range spans what the profiler may have added to the host's work, widened by the measured error of the
+        replay: nothing, or as much for each recorded row as makes the step the un-profiled one. Where the device's work
+        is known to take as long in a shorter step, in place of nothing as much in proportion to the host's work.
         """
         if not edits:
             return ReplayedSaving(0.0, 0.0, "replayed", how)
@@ -136,10 +137,17 @@ class Replay:
             raise Missing(f"the dependencies of this trace could not be replayed ({failure})") from failure
         error = _error_share(graph, played)
         opens = longest_run(steps)[0][0]
-        unprofiled_ns = scale.unprofiled.median or scale.unprofiled.mean
+        unprofiled_us = scale.unprofiled.median or scale.unprofiled.mean
         calm, calm_before = Overhead(graph, trace.events, opens).calibrated(
-            plan, weights, before, None if unprofiled_ns is None else unprofiled_ns * 1e3
+            plan, weights, before, None if unprofiled_us is None else unprofiled_us * 1e3
         )
+        hypotheses = [(weights, before), (calm, calm_before)]
+        if unprofiled_us is not None and graph.loader:
+            # The profiler stretched the host alone: as recorded, a device would seem to work less of the step.
+            hypotheses[0] = in_proportion(plan, weights, before, unprofiled_us * 1e3)
+            # What makes the step no shorter is not what the profiler did.
+            nearest = max(unprofiled_us * 1e3, min(step for _, step in hypotheses))
+            hypotheses = [one for one in hypotheses if one[1] <= nearest * (1 + _TRUSTED_ERROR)]
         return cls(
             error_share=error,
             start_error_us=_start_error_us(graph, played),
@@ -151,8 +159,8 @@ class Replay:
             plan=plan,
             editor=Editor(graph, trace.events, opens),
             scale=scale,
-            hypotheses=(weights, calm),
-            before_ns=(before, calm_before),
+            hypotheses=tuple(one for one, _ in hypotheses),
+            before_ns=tuple(step for _, step in hypotheses),
         )
 
 

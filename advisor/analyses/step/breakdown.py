@@ -9,7 +9,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.analyses.step.phases import Phases
 from advisor.model import BreakdownItem
-from advisor.trace.intervals import Intervals, merge, subtract, total
+from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total
 
 ON_DEVICE = (
     "compute",
@@ -42,6 +42,11 @@ class Breakdown:
     def us(self, part: str) -> float:
         """µs per profiled step; 0 for an id of the other kind."""
         return next((item.us for item in self.items if item.id == part), 0.0)
+
+    def us_in(self, part: str, spans: Intervals) -> float:
+        """µs per profiled step of what of a part lies in these spans (absolute ns), as in `us`."""
+        whole = self.intervals.get(part, EMPTY)
+        return self.us(part) * total(intersect(whole, spans)) / total(whole) if len(whole) else 0.0
 
     def share(self, part: str) -> float:
         """Share of W; 0 for an id of the other kind."""

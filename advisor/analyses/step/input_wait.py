@@ -21,8 +21,8 @@ class InputWaits:
 
     spans           union of the fetches
     exposed         spans minus device-busy time; equal to spans where there is no device
-    us, exposed_us  µs per step
-    share           length of exposed / |W|: the metric input_wait_share
+    us, exposed_us  µs per step; of exposed without what the profiler added, where a device tells (`GpuBusy.rest`)
+    share           length of exposed / |W|, corrected likewise: the metric input_wait_share
     loader_class    iterator class that fetched most, "_SingleProcessDataLoaderIter" or "_MultiProcessingDataLoaderIter"
     single_process  the batches were made in the loop's own process (num_workers=0)
     fetches         per step
@@ -57,6 +57,7 @@ class InputWaits:
             )
         spans = intersect(union(events.start_ns[fetches], events.end_ns[fetches]), steps.window)
         exposed = spans if busy is None else subtract(spans, busy.busy)
+        rest = busy.rest if busy else 1.0
         rows = np.flatnonzero(fetches)
         inside = rows[steps.step_of(events.start_ns[rows]) >= 0]
         loader = events.names[int(np.argmax(np.bincount(events.name[rows], weights=events.dur_ns[rows])))]
@@ -66,8 +67,8 @@ class InputWaits:
             spans=spans,
             exposed=exposed,
             us=steps.of_window_us(total(spans)),
-            exposed_us=steps.of_window_us(total(exposed)),
-            share=total(exposed) / steps.window_ns,
+            exposed_us=steps.of_window_us(total(exposed)) * rest,
+            share=total(exposed) / steps.window_ns * rest,
             loader_class=loader_class,
             single_process="SingleProcess" in loader_class,
             fetches=len(inside) / steps.count,

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from advisor.analyses.base.classify import rows_named
 from advisor.analyses.base.device import Device
+from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
-from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.precision import (
     PRECISIONS,
@@ -79,7 +79,7 @@ class Matmuls:
         links: Links,
         nesting: Nesting,
         settings: Settings | None,
-        scale: Scale,
+        busy: GpuBusy | None,
     ) -> Matmuls:
         """Precision of the matrix work. Raises Missing where nothing of the kind ran."""
         work = _on_device(trace, nesting, links) if device.measured else _on_host(trace.events)
@@ -104,7 +104,7 @@ class Matmuls:
         weights = nesting.self_ns if not device.measured else events.dur_ns
         share = spent["fp32"] / (base or steps.window_ns)
         # Without the profiler kernels take as long: in these µs, which are scaled to the un-profiled step later.
-        longer = scale.stretched if device.measured else 1.0
+        longer = busy.longer if busy else 1.0
         return cls(
             by_precision={name: steps.per_step_us(ns) * longer for name, ns in spent.items()},
             fp32_kinds={name: steps.per_step_us(ns) * longer for name, ns in fp32_kinds.items()},
