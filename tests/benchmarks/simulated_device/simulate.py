@@ -1,0 +1,176 @@
+"""A recorded CPU run turned into the run beside a simulated device.
+
+    python -m simulated_device.simulate RECORDED OUT [--device T4|A100|H100] [--cold]      (in tests/benchmarks)
+
+OUT holds what `advisor analyze` reads. Printed is the *true* step time of the same simulated run without a profiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from . import kineto, placement, recording, run_facts
+from .devices import DEVICES, Costs, Device
+from .machine import Machine
+from .recording import Recording, Step
+from .replayed import Host, Workers
+
+CYCLES = 3  # the window's steps are gone through so often for the truth, after one cycle that fills queues
+ROW_US = 1.1  # where the recording holds no calibration: what one measured on two machines
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the simulated run takes without a profiler.
+
+    step_us      mean time of a step, µs;  median_us: the median
+    profiled_us  mean time of a step in the profiled window
+    kernel_us    work of the device in a step;  busy: its share of the step
+    unaligned    ops of the window, as a share, that the observed step does not have
+    """
+
+    step_us: float
+    median_us: float
+    profiled_us: float
+    kernel_us: float
+    busy: float
+    unaligned: float = 0.0
+
+
+def simulate(folder: Path, out: Path, device: Device, *, cold: bool = False, costs: Costs | None = None) -> Truth:
+    """Writes the run beside the device to `out`. Raises ValueError where the recording cannot be simulated."""
+    recorded = recording.read(folder)
+    costs = costs or Costs()
+    truth = _host(recorded, device, costs, profiled=False)
+    times, kernel_us = _true_times(truth, recorded)
+    host = _host(recorded, device, costs, profiled=True)
+    profiled = _profile(host, recorded, cold=cold)
+    out.mkdir(parents=True, exist_ok=True)
+    files = {one["role"]: one["path"] for one in recorded.rank["files"]}
+    kineto.write(out / files["profile"], host.machine.rows, device, recorded.trace, recorded.thread)
+    if recorded.lines_trace is not None:
+        _write_lines(out / files["lines"], recorded, device, costs)
+    flow = (recorded.rank.get("dataflow") or {}).get("file")
+    if flow and (folder / flow).exists():
+        shutil.copy(folder / flow, out / flow)
+    wanted = len(recorded.rank["steps"]["unprofiled_us"]) or len(times)
+    many = (times * (wanted // len(times) + 1))[:wanted]
+    changed = run_facts.beside(recorded.run, device, costs, (many, profiled), _peak_bytes(recorded))
+    (out / "run.json").write_text(json.dumps(changed), "utf-8")
+    mean = statistics.fmean(times)
+    return Truth(mean, statistics.median(times), statistics.fmean(profiled), kernel_us, min(1.0, kernel_us / mean))
+
+
+def _host(recorded: Recording, device: Device, costs: Costs, *, profiled: bool) -> Host:
+    measured = (recorded.rank.get("calibration") or {}).get("quantities", {})
+    row_us = measured.get("profiler_row_us", [0, ROW_US])[1]
+    machine = Machine(device, costs)
+    if profiled:
+        machine.row_us, machine.call_us = row_us, costs.call_row_us
+    settings = recorded.rank["settings"]
+    loader = next(iter(recorded.rank.get("loaders") or []), {})
+    tensors = {one["name"] for one in recorded.rank.get("optimizers") or [] if _walks_lists(one)}
+    host = Host(
+        machine,
+        row_us,
+        (bool(settings.get("tf32_matmul")), bool(settings.get("tf32_cudnn"))),
+        bool(loader.get("pin_memory")),
+        _workers(loader),
+        foreach=tensors,
+    )
+    _choose(host, recorded, recorded.steps)
+    return host
+
+
+def _walks_lists(optimizer: dict[str, Any]) -> bool:
+    """Whether it takes lists of tensors on a device, where nobody says otherwise (`_default_to_fused_or_foreach`)."""
+    known = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "ASGD", "Rprop")
+    return optimizer["name"] in known and optimizer.get("foreach") is None and not optimizer.get("fused")
+
+
+def _workers(loader: dict[str, Any]) -> Workers | None:
+    count, each = loader.get("num_workers") or 0, loader.get("worker_us") or []
+    if not count or not each:
+        return None
+    return Workers(statistics.fmean(each), count, count * (loader.get("prefetch_factor") or 2))
+
+
+def _choose(host: Host, recorded: Recording, steps: list[Step]) -> None:
+    rows = [step.row for step in steps]
+    for row, choices in zip(rows, placement.of_steps(recorded, rows), strict=True):
+        host.choices.update({id(op): one for op, one in zip(recording.outermost(row), choices, strict=True)})
+
+
+def _boundary(machine: Machine) -> float:
+    """When an event that is recorded now happens: after all work that was launched before."""
+    return max(machine.now, machine.stream_end)
+
+
+def _pass(host: Host, steps: list[Step]) -> list[float]:
+    """One time through the steps; the time of each training step by events of the device."""
+    times = []
+    for step in steps:
+        before = _boundary(host.machine)
+        host.walk(step.row)
+        if step.number is not None:
+            times.append(_boundary(host.machine) - before)
+    return times
+
+
+def _true_times(host: Host, recorded: Recording) -> tuple[list[float], float]:
+    """Step times without a profiler, and the work of the device in a step, µs."""
+    _pass(host, recorded.steps)
+    before = host.machine.kernel_us
+    times = [one for _ in range(CYCLES) for one in _pass(host, recorded.steps)]
+    return times, (host.machine.kernel_us - before) / len(times)
+
+
+def _profile(host: Host, recorded: Recording, *, cold: bool) -> list[float]:
+    """The window under the profiler; its step times."""
+    machine = host.machine
+    if not cold:
+        _pass(host, recorded.steps)
+    machine.cold, machine.recording, machine.needs_bytes = cold, True, _peak_bytes(recorded)
+    begun = machine.now
+    times = _pass(host, recorded.steps)
+    machine.synchronize("cudaDeviceSynchronize", 165)
+    for row in machine.rows:
+        row["ts"] -= begun
+    return times
+
+
+def _write_lines(path: Path, recorded: Recording, device: Device, costs: Costs) -> None:
+    """The step with lines, on the same machine."""
+    host = _host(replace(recorded, steps=recorded.lines), device, costs, profiled=True)
+    host.machine.recording = True
+    _pass(host, recorded.lines)
+    assert recorded.lines_trace is not None
+    kineto.write(path, host.machine.rows, device, recorded.lines_trace, recorded.thread)
+
+
+def _peak_bytes(recorded: Recording) -> int:
+    """Weights, gradients, the optimizer's state and, once more as much, what the forward pass keeps: an estimate."""
+    weights = (recorded.rank.get("model") or {}).get("parameter_bytes") or 0
+    state = sum(one.get("state_bytes") or 0 for one in recorded.rank.get("optimizers") or [])
+    return int(2 * (2 * weights + state)) or 1
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recorded", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--device", choices=DEVICES, default="A100")
+    parser.add_argument("--cold", action="store_true", help="the window begins with the first step of the process")
+    args = parser.parse_args()
+    print(simulate(args.recorded, args.out, DEVICES[args.device], cold=args.cold))
+
+
+if __name__ == "__main__":
+    main()
