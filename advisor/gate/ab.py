@@ -42,7 +42,7 @@ def run(  # noqa: PLR0913 - what a comparison is made of
     Raises GateError (4) where a side fails or has too few steps.
     """
     began = time.monotonic()
-    _end_in_order()
+    end_in_order()
     limits = config.step_time
     seen = [pairs.look(side, limits.warmup, root) for side in (base, head)]
     for side, one in zip((base, head), seen, strict=True):
@@ -68,7 +68,7 @@ def run(  # noqa: PLR0913 - what a comparison is made of
     return _explained(result, base, head, say) if explain and _worth_explaining(step_time) else result
 
 
-def _end_in_order() -> None:
+def end_in_order() -> None:
     """A cancelled job sends SIGTERM: it must end what was started and remove the worktrees, as Ctrl-C does."""
 
     def end(number: int, _frame: object) -> None:

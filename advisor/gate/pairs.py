@@ -10,11 +10,11 @@ import math
 import random
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from advisor.errors import FAILED
 from advisor.gate import clocks
@@ -36,13 +36,27 @@ _ROOM = 1.2
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison: what is started, and where. label: the commit or command line, for people."""
+    """One side of a comparison: what is started, and where. label: the commit or command line, for people.
+
+    settings: what `capture.inside.gate_loop` is told besides where its pipes are (`treatments`, `losses`).
+    """
 
     name: Literal["base", "head"]
     command: tuple[str, ...]
     folder: Path
     env: Mapping[str, str]
     label: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SideFailedError(GateError):
+    """One side of a comparison failed. status: its exit status (negative: the signal); last: its last line."""
+
+    def __init__(self, text: str, side: Side, ended: EndedError) -> None:
+        super().__init__(text, FAILED)
+        self.side = side
+        self.status = ended.status
+        self.last = ended.last
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +77,19 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How pairs are measured on this machine: settled by a first run of the base."""
+    """How pairs are measured on this machine: settled by a first run of the base.
+
+    starts: how often sides whose script ends before its turns do are started again, for the turns that are left.
+    block: turns whose times are summed before they are compared, so that what happens now and then is seen.
+    """
 
     mode: Mode
     steps_per_turn: int
     turns: int
     warmup: int
     on_device: bool = False
+    starts: int = 1
+    block: int = 1
 
 
 def command_of(words: Sequence[str]) -> tuple[str, ...]:
@@ -115,23 +135,37 @@ def settle(seen: Sequence[Look], turns: int, warmup: int, mode: Mode | None) -> 
     return Layout(mode or ("lockstep" if fits else "blocks"), steps, turns, warmup, on_device)
 
 
-def measure(base: Side, head: Side, layout: Layout, rng: random.Random) -> Pair:
+# Called with 0 (base) or 1 (head) and its process when its turns are over, before it is ended.
+AtEnd = Callable[[int, Runner], None]
+
+
+def measure(
+    base: Side, head: Side, layout: Layout, rng: random.Random, at_end: AtEnd = lambda index, runner: None
+) -> Pair:
     """One pair. Raises GateError (4) where a side fails or has too few steps."""
     watch = clocks.Watch(on_device=layout.on_device)
     one_pair = _lockstep if layout.mode == "lockstep" else _blocks
-    times = one_pair(base, head, layout, rng, watch)
+    times: Times = ([], [])
+    for _ in range(layout.starts):
+        had = len(times[0])
+        one_pair((base, head), layout, rng, times, watch, at_end)
+        if min(len(one) for one in times) >= layout.turns or len(times[0]) == had:
+            break
     count = min(len(one) for one in times)
     if count < min(_FEWEST_TURNS, layout.turns):
-        steps = layout.warmup + count * layout.steps_per_turn
+        # A second start begins with a warm-up of its own.
+        steps = layout.warmup + count // layout.starts * layout.steps_per_turn
         needed = layout.warmup + _FEWEST_TURNS * layout.steps_per_turn
         text = f"the script has about {steps} training steps; the gate needs {needed} or more: give it more batches"
         raise GateError(text, FAILED)
     before, after = (one[:count] for one in times)
     if layout.mode == "lockstep":
         # Neighbouring turns share the machine's mood: their ratio loses it.
-        ratio = statistics.median(math.log(b / a) for a, b in zip(before, after, strict=True))
+        blocks = zip(_sums(before, layout.block), _sums(after, layout.block), strict=True)
+        ratio = statistics.median(math.log(b / a) for a, b in blocks)
     else:
-        ratio = math.log(statistics.median(after) / statistics.median(before))
+        summed = (statistics.median(_sums(one, layout.block)) for one in (after, before))
+        ratio = math.log(next(summed) / next(summed))
     return Pair(
         ratio=ratio,
         mean_ratio=math.log(statistics.fmean(after) / statistics.fmean(before)),
@@ -143,58 +177,77 @@ def measure(base: Side, head: Side, layout: Layout, rng: random.Random) -> Pair:
     )
 
 
+def _sums(times: Sequence[float], size: int) -> list[float]:
+    """Sums of neighbours; what is left of a block at the end is not used, unless it is all there is."""
+    size = min(size, len(times))
+    return [sum(times[at : at + size]) for at in range(0, len(times) - size + 1, size)]
+
+
 Times = tuple[list[float], list[float]]
+Sides = tuple[Side, Side]
 
 
-def _lockstep(base: Side, head: Side, layout: Layout, rng: random.Random, watch: clocks.Watch) -> Times:
-    times: Times = ([], [])
-    sides = (base, head)
+def _lockstep(
+    sides: Sides, layout: Layout, rng: random.Random, times: Times, watch: clocks.Watch, at_end: AtEnd
+) -> None:
+    """Adds the turns of two processes that alternate to `times`."""
     with ExitStack() as held:
         # Who starts first finds other memory free: which side that is must be a coin toss, too.
         first = rng.randrange(2)
         runners = {
-            i: held.enter_context(Runner(sides[i].command, sides[i].folder, sides[i].env)) for i in (first, 1 - first)
+            i: held.enter_context(Runner(sides[i].command, sides[i].folder, sides[i].env, sides[i].settings))
+            for i in (first, 1 - first)
         }
         for index, runner in runners.items():
             _ready(runner, sides[index])
             _turn(runner, sides[index], max(layout.warmup, 1))
         cores = runners[0].cores()
-        for number in range(layout.turns):
-            if number == layout.turns // 2:
+        while len(times[0]) < layout.turns:
+            if len(times[0]) == layout.turns // 2:
                 watch.look()
             order = [0, 1]
             rng.shuffle(order)
             core = rng.choice(cores) if cores else None
-            try:
-                took = {index: runners[index].turn(layout.steps_per_turn, core) for index in order}
-            except EndedError as ended:
-                _check_ended(ended, base, head)
+            took = {index: _one_turn(runners[index], sides[index], layout.steps_per_turn, core) for index in order}
+            if None in took.values():
                 break
             for index, us in took.items():
-                times[index].append(us)
-    return times
+                times[index].append(us or 0.0)
+        for index, runner in runners.items():
+            at_end(index, runner)
 
 
-def _blocks(base: Side, head: Side, layout: Layout, rng: random.Random, watch: clocks.Watch) -> Times:
-    times: Times = ([], [])
+def _blocks(sides: Sides, layout: Layout, rng: random.Random, times: Times, watch: clocks.Watch, at_end: AtEnd) -> None:
+    """Adds the turns of two processes that run one after the other to `times`."""
     order = [0, 1]
     rng.shuffle(order)
     for index in order:
-        side = (base, head)[index]
+        side = sides[index]
         with _started(side) as runner:
             _turn(runner, side, max(layout.warmup, 1))
-            try:
-                while len(times[index]) < layout.turns:
-                    if len(times[index]) == layout.turns // 2:
-                        watch.look()
-                    times[index].append(runner.turn(layout.steps_per_turn))
-            except EndedError as ended:
-                _check_ended(ended, side, side)
-    return times
+            while len(times[index]) < layout.turns:
+                if len(times[index]) == layout.turns // 2:
+                    watch.look()
+                us = _one_turn(runner, side, layout.steps_per_turn, None)
+                if us is None:
+                    break
+                times[index].append(us)
+            at_end(index, runner)
+
+
+def _one_turn(runner: Runner, side: Side, steps: int, core: int | None) -> float | None:
+    """µs per step; None where the script has run out of steps. Raises SideFailedError where it fails."""
+    try:
+        return runner.turn(steps, core)
+    except EndedError as ended:
+        if ended.status:
+            text = f"the {side.name} failed with status {ended.status}: {ended.last}"
+            raise SideFailedError(text, side, ended) from ended
+        return None
 
 
 def _started(side: Side) -> Runner:
-    runner = Runner(side.command, side.folder, side.env)
+    runner = Runner(side.command, side.folder, side.env, side.settings)
     try:
         _ready(runner, side)
     except BaseException:
@@ -207,21 +260,16 @@ def _ready(runner: Runner, side: Side) -> None:
     try:
         runner.ready()
     except EndedError as ended:
-        raise GateError(_why_ended(ended, side, "before its second training step"), FAILED) from ended
+        raise SideFailedError(_why_ended(ended, side, "before its second training step"), side, ended) from ended
 
 
 def _turn(runner: Runner, side: Side, steps: int) -> float:
     try:
         return runner.turn(steps)
     except EndedError as ended:
-        raise GateError(_why_ended(ended, side, f"before {steps} steps of warm-up were over"), FAILED) from ended
-
-
-def _check_ended(ended: EndedError, *sides: Side) -> None:
-    """A script that ends well has simply run out of steps; one that fails fails the gate."""
-    if ended.status != 0:
-        names = " or ".join(dict.fromkeys(side.name for side in sides))
-        raise GateError(f"the {names} failed with status {ended.status}: {ended.last}", FAILED) from ended
+        raise SideFailedError(
+            _why_ended(ended, side, f"before {steps} steps of warm-up were over"), side, ended
+        ) from ended
 
 
 def _why_ended(ended: EndedError, side: Side, when: str) -> str:

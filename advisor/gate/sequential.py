@@ -86,7 +86,7 @@ def look(ratios: Sequence[float], design: SequentialDesign, floor: float = 0.0) 
     # A few pairs that happen to agree must not look more precise than the machine has shown itself to be.
     noise = max(float(values.std(ddof=1)), floor)
     effect = signed_rank.hodges_lehmann(values)
-    low, high = _bounds(values, noise, design.alpha_per_look)
+    low, high = bounds(values, noise, design.alpha_per_look)
     found = detectable(noise, pairs, design)
     decision: Verdict = "inconclusive"
     if low > 0 and effect > math.log1p(design.margin):
@@ -105,7 +105,8 @@ def look(ratios: Sequence[float], design: SequentialDesign, floor: float = 0.0) 
     )
 
 
-def _bounds(values: Floats, noise: float, alpha: float) -> tuple[float, float]:
+def bounds(values: Floats, noise: float, alpha: float) -> tuple[float, float]:
+    """One-sided lower and upper bound of the centre, each missed with at most `alpha`; noise: at least this."""
     if signed_rank.possible(len(values), alpha):
         return signed_rank.bounds(values, alpha)
     mean, reach = float(values.mean()), quantile(1.0 - alpha, len(values) - 1) * noise / math.sqrt(len(values))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from advisor.errors import FAILED
 from advisor.gate.files import GateError
@@ -34,8 +35,13 @@ class EndedError(Exception):
 class Runner:
     """One process of one side. It stands stopped except during its turns."""
 
-    def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
-        """`command` as the system starts it; `env` must lead to `capture.inside.gate_loop` in the child (`launch`)."""
+    def __init__(
+        self, command: Sequence[str], folder: Path, env: Mapping[str, str], settings: Mapping[str, Any] | None = None
+    ) -> None:
+        """`command` as the system starts it; `env` must lead to `capture.inside.gate_loop` in the child (`launch`).
+
+        settings: more of what `gate_loop` is told (`treatments`, `losses`).
+        """
         self.name = " ".join(command[-3:])
         self._scratch = tempfile.TemporaryDirectory(prefix="advisor-turns-")
         place = Path(self._scratch.name)
@@ -51,7 +57,7 @@ class Runner:
         self.process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**env, **_setting(place, command, folder)},
+            env={**env, **_setting(place, command, folder, settings or {})},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -108,6 +114,18 @@ class Runner:
     def resident_bytes(self) -> int:
         """Memory of the script's processes, shared pages counted in each; 0 where the system does not say."""
         return sum(_resident(pid) for pid in _group(self.process.pid))
+
+    def facts(self) -> dict[str, Any]:
+        """What treatments reached and missed, and the losses so far; empty where the process left nothing."""
+        if self.process.poll() is None:
+            with contextlib.suppress(EndedError):
+                found: dict[str, Any] = json.loads(self._ask("facts"))
+                return found
+        try:
+            left: dict[str, Any] = json.loads((Path(self._scratch.name) / "facts.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return left
 
     def _ask(self, order: str) -> str:
         self._continue()
@@ -176,10 +194,10 @@ class Runner:
         self.close()
 
 
-def _setting(place: Path, command: Sequence[str], folder: Path) -> dict[str, str]:
+def _setting(place: Path, command: Sequence[str], folder: Path, more: Mapping[str, Any]) -> dict[str, str]:
     # A launcher starts the script as a grandchild: it is known by the path of its script.
     scripts = [os.path.realpath(folder / word) for word in command if word.endswith(".py")]
-    setting = {"folder": str(place), "turns": str(place), "parent": os.getpid(), "targets": scripts}
+    setting = {**more, "folder": str(place), "turns": str(place), "parent": os.getpid(), "targets": scripts}
     return {"TORCH_ADVISOR_CAPTURE": json.dumps(setting)}
 
 

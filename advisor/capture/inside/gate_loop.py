@@ -1,40 +1,61 @@
-"""A training loop that runs only when it is told to: one turn of a few steps, then it waits. For `advisor gate`.
+"""A training loop that runs only when it is told to: one turn of a few steps, then it waits. For `gate` and `try`.
 
 Two such processes, one of each side, take turns on one machine; whoever waits is stopped whole by the controller, its
 threads and loader workers included. The controller writes lines to one pipe and reads the answers from another:
 
     run N       N training steps, timed; answers `ran NANOSECONDS N`, or `void` when a segment among them was no clean
-                training step (the turn of an epoch, an evaluation), which the controller asks again
+                training step (the turn of an epoch, an evaluation), which the controller asks again; with `whole` in
+                the settings what lies between two training steps counts with the second
     modules P   answers `modules [files of imported modules below folder P]` as JSON
     memory      answers `memory HELD FREE`: bytes that the accelerator's allocator holds and that the device has left
+    facts       answers `facts JSON`: what treatments reached and missed, and the losses so far; a script that ends
+                leaves the same in `facts.json` of the folder of the pipes
 
 The first line, `ready SOURCE PID`, says what the steps are told apart by, and which process runs them.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .facts.rank_identity import RankIdentity
 from .listeners import Listeners
+from .losses import Losses
+
+if TYPE_CHECKING:
+    from .treatments.door import Notes
 
 
 def arm(settings: dict[str, Any], role: str) -> None:
-    """Listens to the loop of the process that ran the script; every other process runs on as it is."""
-    turns = GateLoop(settings)
+    """Applies treatments on every rank, and listens to the loop of the process that ran the script."""
+    notes = _treated(settings)
+    turns = GateLoop(settings, notes)
     if role == "rank" and RankIdentity().rank() == 0:
         turns.begin()
+
+
+def _treated(settings: dict[str, Any]) -> Notes | None:
+    wanted = settings.get("treatments")
+    if not wanted:
+        return None
+    from .treatments.apply import apply
+
+    return apply(wanted)
 
 
 class GateLoop(Listeners):
     """The same ears as a capture, and nothing recorded: every boundary may be the end of a turn."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], notes: Notes | None = None) -> None:
         super().__init__(settings)
+        self.notes = notes
+        self.losses = Losses(int(settings.get("losses", 0)))
+        self.whole = bool(settings.get("whole"))
         self.left = 0
         self.wanted = 0
         self.void = False
@@ -59,18 +80,28 @@ class GateLoop(Listeners):
         os.set_blocking(self.pipe_out, True)
         os.set_blocking(self.pipe_in, True)
         self.listen(_nothing, _nothing)
+        if "losses" in self.settings or self.notes is not None:
+            atexit.register(self._leave_facts, os.getpid())
 
     def fail(self, failure: Exception) -> None:
         """Says why, and lets the script go on; the controller ends it."""
         self.live = False
         self._say(f"failed {type(failure).__name__}: {failure}")
 
+    def _backward(self) -> bool:
+        if self.live:
+            self._guard(self.losses.begins)
+        return super()._backward()
+
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
         if not self.wanted:
             self._say(f"ready {self.tracker.source} {os.getpid()}")
             self._wait()
             return
-        self.void = self.void or not (trained and clean)
+        if not self.whole:
+            self.void = self.void or not (trained and clean)
+        elif not trained:
+            return  # the end of an epoch, an evaluation: its time belongs to the step that follows
         self.left -= 1
         if self.left > 0:
             return
@@ -96,6 +127,21 @@ class GateLoop(Listeners):
                 self._say(f"modules {json.dumps(_modules_below(rest))}")
             elif word == "memory":
                 self._say("memory {} {}".format(*_device_bytes()))
+            elif word == "facts":
+                self._say(f"facts {self._facts()}")
+
+    def _facts(self) -> str:
+        reached, missed = (self.notes.reached, self.notes.missed) if self.notes else ([], [])
+        return json.dumps({"reached": reached, "missed": missed, "losses": self.losses.as_text()})
+
+    def _leave_facts(self, pid: int) -> None:
+        if os.getpid() != pid:  # a process that the script forked
+            return
+        try:
+            with open(os.path.join(self.settings["turns"], "facts.json"), "w", encoding="utf-8") as file:
+                file.write(self._facts())
+        except OSError:
+            pass  # the controller is gone
 
     def _line(self) -> str:
         while b"\n" not in self.rest:

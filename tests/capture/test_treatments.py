@@ -1,0 +1,139 @@
+"""Changes that are made in a script's process: what they reach, what they say, and what they leave of the numbers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.gate.turns import EndedError, Runner, environment
+
+pytestmark = pytest.mark.torch
+
+# Everything in it that a treatment could reach: the calls that are left out, a loader, an optimizer, a model of images.
+SCRIPT = """
+import gc
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_num_threads(1)
+torch.manual_seed(3)
+torch.autograd.set_detect_anomaly(True)
+model = nn.Sequential(nn.Conv2d(3, 4, 3, stride=4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.2), nn.Linear(64, 5))
+data = TensorDataset(torch.randn(160, 3, 16, 16), torch.randint(0, 5, (160,)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+for images, labels in DataLoader(data, batch_size=4, shuffle=True):
+    loss = nn.functional.cross_entropy(model(images), labels)
+    optimizer.zero_grad(set_to_none=False)
+    loss.backward()
+    optimizer.step()
+    gc.collect()
+print(torch.is_anomaly_enabled(), torch.get_num_threads(), model[0].weight.is_contiguous())
+"""
+EXACT = (
+    ("loader", {"num_workers": 1, "persistent_workers": True}),
+    ("set_to_none", {}),
+    ("calls", {"names": ["gc.collect", "torch.autograd.set_detect_anomaly"]}),
+    ("gc", {"freeze": True}),
+    ("ddp", {"static_graph": True}),
+)
+ROUNDED = (
+    ("autocast", {"dtype": "bfloat16"}),
+    ("channels_last", {}),
+    ("optimizer", {"fused": True}),
+    ("threads", {"count": 2}),
+    ("matmul_precision", {"precision": "high"}),
+    ("no_such", {}),
+)
+
+
+@pytest.fixture(autouse=True)
+def _torch() -> None:
+    pytest.importorskip("torch")
+
+
+def run(folder: Path, *treatments: tuple[str, dict[str, Any]], script: str = SCRIPT) -> tuple[dict[str, Any], str]:
+    """The facts that a script leaves which runs to its end, and its last line."""
+    (folder / "train.py").write_text(script)
+    wanted = [{"name": name, "arguments": arguments} for name, arguments in treatments]
+    settings = {"treatments": wanted, "losses": 100}
+    with Runner((sys.executable, "train.py"), folder, environment(), settings) as process:
+        process.ready()
+        process.turn(3)
+        while_alive = process.facts()
+        with pytest.raises(EndedError) as ended:
+            process.turn(1000)
+        assert ended.value.status == 0, ended.value.last
+        after_the_end = process.facts()
+    assert after_the_end["losses"][: len(while_alive["losses"])] == while_alive["losses"]
+    assert len(while_alive["losses"]) >= 3
+    return after_the_end, ended.value.last
+
+
+def test_exact_changes_reach_their_places_and_leave_every_bit_of_the_losses(tmp_path: Path) -> None:
+    base, said = run(tmp_path)
+    changed, after = run(tmp_path, *EXACT)
+    assert len(base["losses"]) == 40
+    assert base["losses"] == changed["losses"]
+    assert base["reached"] == []
+    assert said == "True 1 True"
+    assert after == "False 1 True"
+    assert set(changed["reached"]) == {
+        "DataLoader",
+        "zero_grad(set_to_none=False) of AdamW",
+        "calls of collect() do nothing",
+        "calls of set_detect_anomaly() do nothing",
+        "the garbage collector",
+    }
+
+
+@pytest.mark.complete
+def test_changes_that_round_differently_are_seen_in_the_losses(tmp_path: Path) -> None:
+    base, _ = run(tmp_path)
+    changed, after = run(tmp_path, *ROUNDED)
+    losses = [[float.fromhex(text) for text in one["losses"]] for one in (base, changed)]
+    assert losses[0] != losses[1]
+    assert losses[0][:3] == pytest.approx(losses[1][:3], rel=0.05)
+    assert after == "True 2 False"
+    assert "AdamW" in changed["reached"]
+    assert "Sequential and what follows it up to the backward pass" in changed["reached"]
+    assert changed["missed"] == ["no treatment is called no_such"]
+
+
+@pytest.mark.complete
+def test_a_treatment_says_what_it_could_not_reach(tmp_path: Path) -> None:
+    script = """
+import torch
+from torch import nn
+torch.set_num_threads(1)
+class Numbers(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(torch.randn(100, 8))
+class Plain(torch.optim.SGD):
+    pass
+model = nn.Linear(8, 2)
+model.compile(backend="eager")
+optimizer = torch.optim.Rprop(model.parameters())
+for x in torch.utils.data.DataLoader(Numbers(), batch_size=4):
+    model(x).sum().backward()
+    optimizer.step()
+"""
+    wanted = (("loader", {"num_workers": 2}), ("channels_last", {}), ("compile", {}), ("optimizer", {"fused": True}))
+    left, _ = run(tmp_path, *wanted, script=script)
+    assert left["reached"] == []
+    assert set(left["missed"]) == {
+        "a DataLoader of an iterable dataset: each further worker would repeat its samples",
+        "Linear, which has no 2-D convolution",
+        "Linear, which is compiled already",
+        "Rprop, which has no fused update",
+    }
+
+
+@pytest.mark.complete
+def test_other_seeds_give_other_losses_and_equal_ones_the_same(tmp_path: Path) -> None:
+    seeds = [run(tmp_path, ("seeds", {"value": 0, "shift": shift}))[0]["losses"] for shift in (0, 0, 1)]
+    assert seeds[0] == seeds[1]
+    assert seeds[0] != seeds[2]
