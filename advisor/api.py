@@ -141,6 +141,9 @@ from advisor.model import (
     StepsSummary,
     Timeline,
     Times,
+    Treatment,
+    Trial,
+    Tried,
     finding_order,
 )
 from advisor.quantities import duration, duration_unit, significant
@@ -300,6 +303,9 @@ __all__ = [
     "Times",
     "Trace",
     "Training",
+    "Treatment",
+    "Trial",
+    "Tried",
     "Undilated",
     "Unfollowed",
     "UnfollowedForwards",

@@ -74,16 +74,30 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Treatment:
+    """A change that `advisor try` makes in the script's process, without an edit.
+
+    name       a key of `advisor.capture.inside.treatments.apply.TREATMENTS`, or `environment`
+    arguments  plain data; of `environment`: variables, None unsets one
+    """
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """What to change: lines to copy, and what the change risks.
 
     exact: same numbers; numerics: results differ by rounding; semantics: the training itself changes.
+    treatment: the same change without an edit, where there is one
     """
 
     title: str
     risk: Risk
     before: str = ""
     after: str = ""
+    treatment: Treatment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +413,67 @@ class RunInfo:
     files: tuple[str, ...] = ()
 
 
+TryVerdict = Literal[
+    "faster", "not proven", "slower", "changes training", "no effect", "out of memory", "failed", "not tried"
+]
+Numbers = Literal["equal", "within seeds", "outside seeds", "not compared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One change that was measured against the script as it is, or why it was not.
+
+    gain, low, high      share of the base's step that the change saves (0.2: 20 % less time), with the bounds of its
+                         95 % interval; None where not measured
+    promised_low, _high  the same share as the finding promised it; None where it promised nothing
+    numbers              losses against the base's with the same seeds: bitwise equal; differing by no more than other
+                         seeds make them differ; differing by more; not compared (`why` says why)
+    memory_bytes, base_memory_bytes  peak of the accelerator's allocator, or memory of the processes on a host
+    rules                whose findings ask for the change;  treatments: what was applied, several where tried together
+    """
+
+    title: str
+    verdict: TryVerdict
+    why: str = ""
+    rules: tuple[str, ...] = ()
+    risk: Risk = "exact"
+    treatments: tuple[Treatment, ...] = ()
+    promised_low: float | None = None
+    promised_high: float | None = None
+    gain: float | None = None
+    low: float | None = None
+    high: float | None = None
+    pairs: int = 0
+    base_us: float | None = None
+    us: float | None = None
+    numbers: Numbers = "not compared"
+    memory_bytes: int | None = None
+    base_memory_bytes: int | None = None
+    reached: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What `advisor try` measured on this machine with this script.
+
+    trials         each change alone, in the order of their promises;  together: the proven ones at once, those that
+                   contribute nothing left out
+    contributions  what the set with all proven changes loses without each of them
+    noise          of a pair of base against base, as a share;  repeats: equal seeds give bitwise equal losses
+    error          at most this is the chance that any change is called faster that is not
+    """
+
+    trials: tuple[Trial, ...] = ()
+    together: Trial | None = None
+    contributions: tuple[Trial, ...] = ()
+    noise: float | None = None
+    repeats: bool | None = None
+    error: float = 0.05
+    budget_s: float = 0.0
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """Everything that any output shows. `advisor.report.report_file` reads and writes it as report.json."""
@@ -420,6 +495,7 @@ class Report:
     what_if: tuple[WhatIf, ...] = ()  # other accelerators that were asked about
     modules: ModuleTable | None = None  # cost by module; None where the input never told of modules
     account: RunAccount | None = None  # of the whole run; None where `advisor run` did not watch it
+    tried: Tried | None = None  # what `advisor try` measured
     schema: str = SCHEMA
     version: int = VERSION
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Fix, Library, RankRecord, Trace
+from advisor.api import Fix, Library, RankRecord, Trace, Treatment
 
 from ._libraries import data_fix
 
@@ -26,6 +26,7 @@ def fewer_bytes(
             "numerics",
             "DistributedDataParallel(model)",
             f"DistributedDataParallel(model, bucket_cap_mb={bucket * 4 / 2**20:.0f}, gradient_as_bucket_view=True)",
+            Treatment("ddp", {"bucket_cap_mb": round(bucket * 4 / 2**20), "gradient_as_bucket_view": True}),
         )
     return data_fix(trace, library, on_device, hidden, calls >= MANY)
 

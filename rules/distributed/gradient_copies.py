@@ -33,6 +33,7 @@ from advisor.api import (
     Settings,
     StepOps,
     Steps,
+    Treatment,
     draw,
     edits,
 )
@@ -75,6 +76,7 @@ def check(
             "exact",
             "DistributedDataParallel(model)",
             "DistributedDataParallel(model, gradient_as_bucket_view=True)",
+            Treatment("ddp", {"gradient_as_bucket_view": True}),
         ),
         claims=claims,
     )

@@ -34,6 +34,7 @@ from advisor.api import (
     Scale,
     Settings,
     Steps,
+    Treatment,
     draw,
 )
 
@@ -80,6 +81,7 @@ def check(
             "exact",
             "DistributedDataParallel(model, find_unused_parameters=True)",
             "DistributedDataParallel(model)",
+            Treatment("ddp", {"find_unused_parameters": False}),
         ),
         at_most="medium",
     )

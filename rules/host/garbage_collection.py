@@ -35,6 +35,7 @@ from advisor.api import (
     Saving,
     Scale,
     Source,
+    Treatment,
     draw,
 )
 
@@ -113,12 +114,14 @@ _FROZEN = Fix(
     "exact",
     "for step, batch in enumerate(loader):",
     "gc.collect()\ngc.freeze()\nfor step, batch in enumerate(loader):",
+    Treatment("gc", {"freeze": True}),
 )
 _REMOVED = Fix(
     "Remove `gc.collect()` from the loop: tensors are freed without it",
     "exact",
     "for step, batch in enumerate(loader):\n    ...\n    gc.collect()",
     "for step, batch in enumerate(loader):\n    ...",
+    Treatment("calls", {"names": ["gc.collect"]}),
 )
 
 

@@ -40,6 +40,7 @@ from advisor.api import (
     RankRecord,
     Steps,
     Trace,
+    Treatment,
     draw,
     edits,
     intersect,
@@ -142,6 +143,7 @@ def _fix(compiled: bool | None, graphs: bool, backward: float | None = None) -> 
         "numerics",
         "model = Net().to(device)",
         'model = torch.compile(Net().to(device), mode="reduce-overhead")',
+        Treatment("compile", {"mode": "reduce-overhead"}),
     )
 
 

@@ -47,6 +47,7 @@ from advisor.api import (
     Steps,
     Syncs,
     SyncSite,
+    Treatment,
     draw,
     edits,
 )
@@ -116,7 +117,8 @@ def _short(op: str) -> str:
 
 def _fix(op: str) -> Fix | None:
     if "Synchronize" in op:
-        return Fix("Remove the synchronization", "exact", "torch.cuda.synchronize()", "")
+        without = Treatment("calls", {"names": ["torch.cuda.synchronize"]})
+        return Fix("Remove the synchronization", "exact", "torch.cuda.synchronize()", "", without)
     if op in ("aten::unique", "aten::_unique2", "aten::unique_dim"):
         return None  # how many there are is what it is asked for
     if op in ("aten::nonzero", "aten::masked_select", "aten::index"):

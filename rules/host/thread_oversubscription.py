@@ -44,6 +44,7 @@ from advisor.api import (
     Scale,
     Settings,
     ThreadUse,
+    Treatment,
     constant,
     draw,
 )
@@ -125,6 +126,7 @@ def check(
             "exact",
             "",
             f"torch.set_num_threads({threads})  # right after `import torch`; or start with OMP_NUM_THREADS={threads}",
+            Treatment("threads", {"count": threads}),
         ),
     )
 
@@ -172,6 +174,7 @@ def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown, sett
             "numerics",
             f"torch.set_num_threads({use.threads})  # or OMP_NUM_THREADS={use.threads}",
             f"torch.set_num_threads({threads})  # or leave it out: the default is one per core",
+            Treatment("threads", {"count": threads}),
         ),
         claims=_OPS,
     )

@@ -20,7 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import Device, Ev, Example, Finding, Fix, Matmuls, Price, Settings, ThreadUse, constant, draw
+from advisor.api import (
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Matmuls,
+    Price,
+    Settings,
+    ThreadUse,
+    Treatment,
+    constant,
+    draw,
+)
 
 from ..shared._places import set_at
 from ..shared._words import percent, plural, time
@@ -67,6 +80,7 @@ def check(
             "numerics",
             f"torch.set_num_threads({use.threads})",
             f"torch.set_num_threads({usable})  # or start with OMP_NUM_THREADS={usable}",
+            Treatment("threads", {"count": usable}),
         ),
         claims=("forward", "backward", "other_ops"),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, RankRecord, Saving, constant, refill_us
+from advisor.api import Finding, Fix, RankRecord, Saving, Treatment, constant, refill_us
 
 from ..shared._batches import Batch, respawned
 from ..shared._words import count, loader_call, percent, plural, time
@@ -114,6 +114,7 @@ def _needless(seen: Seen, made: Batch, waited: tuple[float, float]) -> Finding |
             "exact",
             loader_call(seen.facts),
             loader_call(seen.facts, num_workers=0),
+            Treatment("loader", {"num_workers": 0}),
         ),
         {"batch_us": made.us},
         claims=("input", "forward", "backward"),

@@ -15,6 +15,7 @@ from advisor.api import (
     RankRecord,
     Saving,
     Source,
+    Treatment,
     Undilated,
     dataclass,
 )
@@ -131,6 +132,7 @@ def keep_workers(facts: Loader | None, workers: int | None) -> Fix | None:
         "exact",
         loader_call(facts),
         f"{loader_call(facts, persistent_workers=True)}  # created once, before the loop over the epochs",
+        Treatment("loader", {"persistent_workers": True}),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from advisor.api import Finding, Fix, Saving
+from advisor.api import Finding, Fix, Saving, Treatment
 
 from ..shared._words import loader_call, plural, time
 from . import _workers
@@ -69,6 +69,7 @@ def _fix(seen: Seen, wanted: int | None, free: int | None) -> Fix:
         "exact",
         loader_call(facts, num_workers=workers),
         loader_call(facts, **changes),
+        Treatment("loader", changes),
     )
 
 

@@ -38,6 +38,7 @@ from advisor.api import (
     Price,
     RankRecord,
     StepOps,
+    Treatment,
     draw,
     edits,
 )
@@ -87,6 +88,7 @@ def check(
             "model = model.to(device)\nimages = images.to(device)",
             "model = model.to(device, memory_format=torch.channels_last)\n"
             "images = images.to(device, memory_format=torch.channels_last)",
+            None if unset else Treatment("channels_last"),
         ),
         claims=("compute",),
         at_most="medium",  # how the network runs in the other layout only a measurement tells

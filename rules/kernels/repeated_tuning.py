@@ -41,6 +41,7 @@ from advisor.api import (
     Settings,
     Steps,
     Trace,
+    Treatment,
     draw,
     edits,
 )
@@ -101,6 +102,7 @@ def check(
             "numerics",
             "torch.backends.cudnn.benchmark = True",
             "torch.backends.cudnn.benchmark = False",
+            Treatment("cudnn", {"benchmark": False}),
         ),
         claims=("compute",),
     )

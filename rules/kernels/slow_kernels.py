@@ -39,6 +39,7 @@ from advisor.api import (
     Price,
     Scale,
     Steps,
+    Treatment,
     WorkGroup,
     constant,
     draw,
@@ -144,6 +145,7 @@ _CHANNELS_LAST = Fix(
     "model = model.to(device)",
     "model = model.to(device, memory_format=torch.channels_last)\n"
     "images = images.to(device, memory_format=torch.channels_last)",
+    Treatment("channels_last"),
 )
 
 
@@ -171,6 +173,7 @@ def _fix(slow: Sequence[WorkGroup]) -> Fix:
         "numerics",
         "model = model.to(device)",
         "model = torch.compile(model.to(device))",
+        Treatment("compile"),
     )
 
 

@@ -41,6 +41,7 @@ from advisor.api import (
     StepOps,
     Steps,
     Trace,
+    Treatment,
     draw,
     edits,
 )
@@ -87,7 +88,13 @@ def check(
         ),
         saving=saving,
         facts={"kernels": kernels / steps.count, "runs": runs / steps.count, "runs_us": spent_us},
-        fix=Fix("Fuse them with `torch.compile`", "numerics", "model = Model()", "model = torch.compile(Model())"),
+        fix=Fix(
+            "Fuse them with `torch.compile`",
+            "numerics",
+            "model = Model()",
+            "model = torch.compile(Model())",
+            Treatment("compile"),
+        ),
         claims=("compute",),
         # Compiled already: what is left is what the compiler could not fuse.
         at_most="low" if settings is not None and settings.compiled else "medium",

@@ -36,6 +36,7 @@ from advisor.api import (
     Scale,
     Settings,
     StepOps,
+    Treatment,
     draw,
 )
 
@@ -82,6 +83,7 @@ def check(
             "numerics",
             "import torch",
             "import torch\n\ntorch.backends.cudnn.benchmark = True",
+            Treatment("cudnn", {"benchmark": True}),
         ),
         claims=("compute",),
         at_most="low",

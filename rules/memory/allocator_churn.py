@@ -37,6 +37,7 @@ from advisor.api import (
     Lines,
     Price,
     RankRecord,
+    Treatment,
     draw,
 )
 
@@ -89,6 +90,7 @@ def _fix(frees: int, record: RankRecord | None, events: Events) -> Fix:
             "exact",
             "optimizer.step()\ntorch.cuda.empty_cache()",
             "optimizer.step()",
+            Treatment("calls", {"names": ["torch.cuda.empty_cache"]}),
         )
     return _FEW_SHAPES if expandable(record, events) else EXPANDABLE
 

@@ -40,6 +40,7 @@ from advisor.api import (
     Scale,
     StepOps,
     Steps,
+    Treatment,
     dataclass,
     draw,
     edits,
@@ -107,6 +108,7 @@ def check(
             "numerics",
             f"torch.optim.{work.name}(model.parameters(), ...)",
             f"torch.optim.{work.name}(model.parameters(), ..., fused=True)",
+            Treatment("optimizer", {"fused": True}),
         ),
         claims=("compute",),
     )

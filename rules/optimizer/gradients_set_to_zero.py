@@ -41,6 +41,7 @@ from advisor.api import (
     RankRecord,
     Steps,
     Trace,
+    Treatment,
     constant,
     draw,
     edits,
@@ -144,12 +145,14 @@ _FIX_OF_ANY_VERSION = Fix(
     "exact",
     "optimizer.zero_grad()",
     "optimizer.zero_grad(set_to_none=True)",
+    Treatment("set_to_none"),
 )
 _FIX = Fix(
     "Remove `set_to_none=False`",
     "exact",
     "optimizer.zero_grad(set_to_none=False)",
     "optimizer.zero_grad()",
+    Treatment("set_to_none"),
 )
 
 

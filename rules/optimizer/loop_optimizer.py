@@ -42,6 +42,7 @@ from advisor.api import (
     Phases,
     Price,
     Settings,
+    Treatment,
     constant,
     draw,
     edits,
@@ -140,7 +141,8 @@ def _fix(name: str, known: Optimizer | None, on_device: bool) -> Fix:
     title = "Set `fused=True`" + ("" if on_device else " (on a CPU: PyTorch 2.4 or later)")
     if known and known.foreach is False:
         title += " instead of `foreach=False`: it needs no extra memory"
-    return Fix(title, "numerics", before, call.replace("...", "..., fused=True"))
+    after = call.replace("...", "..., fused=True")
+    return Fix(title, "numerics", before, after, Treatment("optimizer", {"fused": True}))
 
 
 _ADAM = Ev("Optimizer.step#AdamW.step", "user_annotation")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Device, Fix, Hardware, Matmuls, Missing, Settings, constant, dataclass, lookup
+from advisor.api import Device, Fix, Hardware, Matmuls, Missing, Settings, Treatment, constant, dataclass, lookup
 
 # How many times faster matrix work becomes in TF32.
 _TF32_GAIN = constant("device.tf32_gain").range
@@ -79,6 +79,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
             "numerics",
             "import torch",
             "import torch\n\n" + "\n".join(one.line for one in used),
+            Treatment("matmul_precision", {"precision": "high"}) if [one.kind for one in used] == ["product"] else None,
         )
         return Way("TF32", _capped(_TF32_GAIN, hardware.tf32_tflops, hardware), fix, kinds)
     if mixed:
@@ -132,6 +133,7 @@ def _autocast(device_type: str, name: str, gain: tuple[float, float], framework:
         "numerics",
         "loss = criterion(model(x), y)",
         f'with torch.autocast("{device_type}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
+        Treatment("autocast", {"dtype": "bfloat16"}),
     )
     return Way(name, gain, fix)
 

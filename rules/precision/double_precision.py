@@ -38,6 +38,7 @@ from advisor.api import (
     StepOps,
     Steps,
     Trace,
+    Treatment,
     constant,
     draw,
     shapes,
@@ -100,6 +101,7 @@ def check(
             "numerics",
             "torch.set_default_dtype(torch.float64)" if chosen else "x = torch.from_numpy(array)",
             "" if chosen else "x = torch.from_numpy(array).float()",
+            Treatment("calls", {"names": ["torch.set_default_dtype"]}) if chosen else None,
         ),
         claims=("compute",) if breakdown.on_device else ("forward", "backward", "other_ops"),
         # Nobody gets float64 matrix products by asking for speed, but some ask for digits.

@@ -34,6 +34,7 @@ from advisor.api import (
     Price,
     RankRecord,
     StepOps,
+    Treatment,
     constant,
     draw,
 )
@@ -77,9 +78,12 @@ def check(record: RankRecord, price: Price) -> Iterator[Finding]:
         saving=saving,
         where=set_at(record.settings, "anomaly_detection"),
         facts={"anomaly_detection": True, "checks_us": checks_us, "stack_traces_us": stored_us},
-        fix=Fix("Turn anomaly detection off", "exact", "torch.autograd.set_detect_anomaly(True)", ""),
+        fix=Fix("Turn anomaly detection off", "exact", "torch.autograd.set_detect_anomaly(True)", "", _OFF),
         claims=("backward", "forward") if not price.on_device else (),
     )
+
+
+_OFF = Treatment("calls", {"names": ["torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"]})
 
 
 def _costs(ops: StepOps) -> tuple[float, float]:

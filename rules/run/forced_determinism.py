@@ -37,6 +37,7 @@ from advisor.api import (
     Scale,
     Settings,
     StepOps,
+    Treatment,
     draw,
 )
 
@@ -95,6 +96,9 @@ def check(
             "numerics",
             "torch.use_deterministic_algorithms(True)" if settings.deterministic else "cudnn.deterministic = True",
             "# off by default",
+            Treatment("calls", {"names": ["torch.use_deterministic_algorithms"]})
+            if settings.deterministic
+            else Treatment("cudnn", {"deterministic": False}),
         ),
         claims=("compute",),
         at_most="low",

@@ -23,7 +23,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import BACKWARD, FORWARD, GEMM, GLOO, Breakdown, Environment, Example, Finding, Fix, RankRecord, draw
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    GLOO,
+    Breakdown,
+    Environment,
+    Example,
+    Finding,
+    Fix,
+    RankRecord,
+    Treatment,
+    draw,
+)
 
 from ..shared._places import set_at
 from ..shared._words import percent
@@ -56,7 +69,13 @@ def check(
             ),
             where=set_at(record.settings, one.name),
             facts={"variable": one.name, "value": value, "share": share},
-            fix=Fix(f"Unset `{one.name}`", "exact", f"{one.name}={value} python train.py", "python train.py"),
+            fix=Fix(
+                f"Unset `{one.name}`",
+                "exact",
+                f"{one.name}={value} python train.py",
+                "python train.py",
+                Treatment("environment", {one.name: None}),
+            ),
             claims=tuple(part for part in one.parts if part in shares and part not in _OWNED),
             at_most="medium",
         )

@@ -7,7 +7,7 @@ from PYTORCH_ALLOC_CONF from 2.9 on, before from PYTORCH_CUDA_ALLOC_CONF or PYTO
 
 from __future__ import annotations
 
-from advisor.api import Category, Events, Fix, RankRecord
+from advisor.api import Category, Events, Fix, RankRecord, Treatment
 
 _VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _MAPS = ("cuMemMap", "cuMemCreate", "cuMemSetAccess", "hipMemMap", "hipMemCreate", "hipMemSetAccess")
@@ -17,6 +17,7 @@ EXPANDABLE = Fix(
     "exact",
     "python train.py",
     "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
+    Treatment("environment", {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
 )
 
 
