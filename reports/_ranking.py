@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.api import Finding, Outcome, Report, Source, dataclass
 
-from . import _labels, _words
+from . import _labels, _tried, _words
 
 BEST = 3
 # Ends that are less than a per cent of the step apart need no reason.
@@ -43,7 +43,9 @@ def groups(report: Report) -> Groups:
     be no more than a bound.
     """
     step_us = report.step_us
-    ordered = sorted(report.findings(), key=lambda pair: (_certainty(pair[1], step_us), -_concerns_us(pair[1])))
+    ordered = sorted(
+        report.findings(), key=lambda pair: (_certainty(report, pair[1], step_us), -_worth_us(report, pair[1]))
+    )
     actions = [pair for pair in ordered if _stands(*pair) and pair[1].recoverable]
     unconfirmed = [pair for pair in ordered if not pair[0].confirmed and not (_stands(*pair) and pair[1].recoverable)]
     apart = [pair for pair in ordered if pair[0].confirmed and not pair[1].recoverable]
@@ -57,11 +59,22 @@ def _stands(outcome: Outcome, finding: Finding) -> bool:
     return outcome.confirmed or finding.measured_us is not None
 
 
-def _certainty(finding: Finding, step_us: float | None) -> int:
-    """0: a saving or a wait that is certain; 1: no more than a bound; 2: neither."""
+def _certainty(report: Report, finding: Finding, step_us: float | None) -> int:
+    """0: a saving or a wait that is certain; 1: no more than a bound; 2: neither; 3: tried, and it saved nothing."""
+    trial = _tried.of(report, finding)
+    if trial is not None and trial.gain is not None:
+        return 0 if trial.verdict == "faster" else 3
     if finding.measured_us is not None:
         return 0
     return 2 if finding.saving is None else int(finding.saving.is_bound(step_us))
+
+
+def _worth_us(report: Report, finding: Finding) -> float:
+    """µs per step that the finding concerns; where its fix was measured, what that saves."""
+    trial = _tried.of(report, finding)
+    if trial is None or trial.gain is None or trial.base_us is None or trial.verdict != "faster":
+        return _concerns_us(finding)
+    return trial.base_us * trial.gain
 
 
 def _concerns_us(finding: Finding) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from advisor.api import Outcome, Report
 
-from . import _labels, _ranking, _run_account, _verdict, _words
+from . import _labels, _ranking, _run_account, _tried, _verdict, _words
 
 WIDTH = 80
 # Parts under half a per cent of the step are named in one line, not drawn.
@@ -102,6 +102,9 @@ def _in_full(report: Report, ranked: _ranking.Ranked, step_us: float | None) -> 
     text = f"{ranked.number}. {_words.one_line(outcome.rule)}: {_ranking.promise(finding, step_us)}{basis}"
     yield from _wrapped(text, "  ", "     ")
     on = _ranking.ranks(report, finding)
+    trial = _tried.of(report, finding)
+    if trial:
+        yield from _wrapped(f"measured on this machine: {_words.one_line(_tried.said(trial))}", "     ", "     ")
     message = _words.one_line(finding.message)
     yield from _wrapped(f"{message} ({on})" if on else message, "     ", "     ")
     places = [f"{place} {within}".strip() for place, within in _ranking.places(finding)]

@@ -7,6 +7,7 @@ import datetime
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,14 @@ from advisor.errors import UsageError
 if TYPE_CHECKING:
     from advisor.gate.config import GateConfig
     from advisor.gate.model import Result
+    from advisor.gate.pairs import Side
     from advisor.model import Report
 
 _USAGE = """advisor gate [options] BASE.json HEAD.json
        advisor gate [options] check (REPORT.json | -- train.py ARGS…)
        advisor gate [options] baseline write|update|show [REPORT.json | -- …]
-       advisor gate [options] --base REF -- train.py ARGS…"""
+       advisor gate [options] --base REF -- train.py ARGS…
+       advisor gate [options] --head-with TREATMENT -- train.py ARGS…"""
 _DESCRIPTION = """Detects performance regressions: counters against a checked-in baseline, step
 time against another commit on this machine, or two stored reports.
 Exit status: 0 pass; 1 regression or budget exceeded; 2 usage; 3 inconclusive,
@@ -52,6 +55,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--head", metavar="REF", help="default: the working tree as it is, copied")
     parser.add_argument("--base-command", metavar="COMMAND", help="measure this command line instead of a commit")
     parser.add_argument("--head-command", metavar="COMMAND", help="the command line to compare with it")
+    parser.add_argument(
+        "--head-with",
+        action="append",
+        default=[],
+        metavar="TREATMENT",
+        help="make this change in the head's process, such as loader:num_workers=2; repeatable",
+    )
     parser.add_argument(
         "--baseline", type=Path, metavar="FILE", help="default: perf-baseline.json, or the configuration's"
     )
@@ -115,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         return _baseline(args, settings)
     if word == "check":
         result = _check(args, settings)
-    elif args.base or args.head or args.base_command or args.head_command:
+    elif args.base or args.head or args.base_command or args.head_command or args.head_with:
         result = _side_by_side(args, settings)
     else:
         result = _stored(args, settings)
@@ -207,14 +217,16 @@ def _side_by_side(args: argparse.Namespace, settings: GateConfig) -> Result:
     from advisor.gate.pairs import Side, command_of
     from advisor.gate.turns import environment
 
-    if not args.base:
+    if args.head and not args.base:
         raise UsageError("--head needs --base, the commit to compare with")
     if not args.command:
         raise UsageError("name what to measure after --, such as: advisor gate --base main -- train.py")
+    if not args.base:
+        return _treated(args, settings)
     with trees.trees(args.base, args.head, [*settings.share, *args.share]) as both:
         command = command_of(args.command)
         base = Side("base", command, both.base, environment(both.python_path(both.base)), both.base_name)
-        head = Side("head", command, both.head, environment(both.python_path(both.head)), both.head_name)
+        head = _with(args, Side("head", command, both.head, environment(both.python_path(both.head)), both.head_name))
         return ab.run(base, head, settings, _say(args), root=both.root, mode=args.mode, explain=not args.no_explain)
 
 
@@ -229,8 +241,26 @@ def _commands(args: argparse.Namespace, settings: GateConfig) -> Result:
     for command in commands:
         _check_command(command)
     base = Side("base", command_of(commands[0]), Path.cwd(), environment(), args.base_command)
-    head = Side("head", command_of(commands[1]), Path.cwd(), environment(), args.head_command)
+    head = _with(args, Side("head", command_of(commands[1]), Path.cwd(), environment(), args.head_command))
     return ab.run(base, head, settings, _say(args), mode=args.mode, explain=not args.no_explain)
+
+
+def _treated(args: argparse.Namespace, settings: GateConfig) -> Result:
+    """The working tree against itself with a change that is made in the head's process."""
+    from advisor.gate import ab
+    from advisor.gate.pairs import Side, command_of
+    from advisor.gate.turns import environment
+
+    base = Side("base", command_of(args.command), Path.cwd(), environment(), "the working tree")
+    head = _with(args, replace(base, name="head", label=" ".join(args.head_with)))
+    # A profile does not know of the change, so there is nothing to explain it by.
+    return ab.run(base, head, settings, _say(args), mode=args.mode, explain=False)
+
+
+def _with(args: argparse.Namespace, side: Side) -> Side:
+    from advisor.trying.treatments import applied, parse
+
+    return applied(side, [parse(text) for text in args.head_with]) if args.head_with else side
 
 
 def _say(args: argparse.Namespace) -> Callable[[str], None]:

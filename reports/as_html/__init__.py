@@ -15,7 +15,7 @@ import jinja2
 
 from advisor.api import Report
 
-from .. import _labels, _ranking, _run_account, _verdict, _words
+from .. import _labels, _ranking, _run_account, _tried, _verdict, _words
 from . import _charts, _prose, _view
 
 
@@ -58,7 +58,13 @@ def _environment() -> jinja2.Environment:
         spans=_prose.spans,
     )
     environment.globals.update(
-        labels=_labels, ranking=_ranking, verdict=_verdict, words=_words, charts=_charts, run_account=_run_account
+        labels=_labels,
+        ranking=_ranking,
+        verdict=_verdict,
+        words=_words,
+        charts=_charts,
+        run_account=_run_account,
+        trials=_tried,
     )
     return environment
 

@@ -241,6 +241,28 @@ def test_a_clock_held_down_is_said_and_decides_nothing_without_turns(
     assert "throttled a clock during 10 of 10 pairs" in str(document["notes"])
 
 
+def test_a_change_in_the_heads_process_is_judged_like_any_head(
+    given: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given.extend([0.002, -0.001, 0.001, -0.002, -0.061, -0.058, -0.06, -0.062, -0.059, -0.06])
+    quick, sides = pairs.measure, set()
+
+    def measure(base: Side, head: Side, *rest: object) -> Pair:
+        for one in (base, head):
+            sides.add((one.name, str(dict(one.settings)), one.env.get("SLOW", "unset")))
+        return quick(base, head, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setenv("SLOW", "1")
+    monkeypatch.setattr(pairs, "measure", measure)
+    words = ["--head-with", "loader:num_workers=2", "--head-with", "environment:SLOW=None"]
+    status = cli.main(["gate", *words, "--format", "json", "--quiet", "--", __file__])
+    document = json.loads(capsys.readouterr().out)
+    assert (status, document["verdict"]) == (0, "pass")
+    assert document["head"] == "loader:num_workers=2 environment:SLOW=None"
+    inside = {"treatments": [{"name": "loader", "arguments": {"num_workers": 2}}]}
+    assert sides == {("base", "{}", "1"), ("head", str(inside), "unset")}
+
+
 # -- worktrees
 
 

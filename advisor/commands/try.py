@@ -1,0 +1,205 @@
+"""`advisor try [options] script args…`: applies its own advice without an edit, and measures it on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.commands import _options, run
+from advisor.errors import AdvisorError, UsageError
+
+if TYPE_CHECKING:
+    from advisor.model import Report, Trial, Tried
+    from advisor.trying.candidates import Candidate
+
+_EPILOG = """examples:
+  advisor try train.py --epochs 3
+  advisor try --report advisor-report --only input-bound train.py --epochs 3
+  advisor try --with loader:num_workers=2 --with threads:count=1 train.py
+"""
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = subparsers.add_parser(
+        "try",
+        help="apply advice without an edit, and measure it on this machine",
+        usage="advisor try [options] SCRIPT ARGS…\n       advisor try [options] -- LAUNCHER ARGS…",
+        description="Profiles a training script, applies each fix that needs no edit in the script's process, and "
+        "measures it against the script as it is: step time, losses, memory. The script is started many "
+        "times and writes what it writes; its own files are never changed.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="take advice from this report; no new profile")
+    parser.add_argument("--only", action="append", default=[], metavar="RULE,…", help="try only fixes of these rules")
+    parser.add_argument(
+        "--with", dest="treatments", action="append", default=[], metavar="NAME:ARG=VALUE,…",
+        help="try this change instead of findings; repeatable",
+    )  # fmt: skip
+    parser.add_argument("--budget", type=seconds, default=600.0, metavar="TIME", help="such as 90s, 10m (default), 1h")
+    parser.add_argument("--mode", choices=("lockstep", "blocks"), help="default: lockstep if memory allows")
+    parser.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path(_options.DEFAULT_FOLDER), metavar="FOLDER",
+        help=f"folder of the report (default: {_options.DEFAULT_FOLDER})",
+    )  # fmt: skip
+    _options.add_common_options(parser)
+    parser.set_defaults(handler=try_, target=[])
+    parse = parser.parse_known_args
+
+    def parse_ours(words: Any = None, namespace: Any = None) -> Any:
+        ours, rest = run.split(list(words or ()), run._with_value(parser))
+        args, left = parse(ours, namespace)
+        args.target = rest
+        return args, left
+
+    parser.parse_known_args = parse_ours  # type: ignore[method-assign,assignment]
+
+
+def seconds(text: str) -> float:
+    """A duration such as `90s`, `10m`, `1h`; a bare number means minutes."""
+    unit = text[-1:] if text[-1:] in _UNITS else ""
+    try:
+        value = float(text.removesuffix(unit)) * _UNITS[unit or "m"]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: no duration; write 90s, 10m or 1h") from None
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text}: must be more than nothing")
+    return value
+
+
+def try_(args: argparse.Namespace) -> int:
+    """Profiles unless a report is given, tries, prints the table, and adds it to the report."""
+    from advisor.trying import as_text
+    from advisor.trying.candidates import Candidate, of_report
+    from advisor.trying.treatments import parse, words
+
+    treatments = [parse(text) for text in args.treatments]
+    target = run.target_of(args.target, args.python)
+    folder, report = None, None
+    if treatments:
+        found = [Candidate(words(one), (one,)) for one in treatments]
+        others: list[Trial] = []
+    else:
+        folder = args.report or args.output
+        report = _report(args, folder)
+        found, others = of_report(report, _rules(args.only))
+    if not found:
+        print(_nothing(others))
+        return 0
+    tried, failure = _session(args, target.command, found)
+    tried = replace(tried, trials=(*tried.trials, *others))
+    print(as_text.render(tried), end="")
+    if report is not None and folder is not None:
+        _keep(replace(report, tried=tried), folder, quiet=args.quiet)
+    if failure is not None:
+        raise failure
+    return 0
+
+
+def _rules(only: Sequence[str]) -> set[str]:
+    from advisor.engine import config, registry
+
+    names = [name for value in only for name in value.split(",")]
+    if names:
+        known = [rule.id for rule in registry.load_rules().rules]
+        for name in names:
+            config.known(name, known, "rule")
+    return set(names)
+
+
+def _report(args: argparse.Namespace, folder: Path) -> Report:
+    """The report to take advice from: a stored one of this script, or that of a profile made now."""
+    from advisor.gate.files import read_report
+
+    if args.report:
+        report = read_report(args.report, baseline=False)
+        scripts = [Path(word).name for word in report.run.command if word.endswith(".py")]
+        ours = [Path(word).name for word in args.target if word.endswith(".py")]
+        if scripts and ours and scripts[0] != ours[0]:
+            raise UsageError(f"{args.report} is a report of {scripts[0]}, not of {ours[0]}; leave out --report")
+        return report
+    python = ["--python", args.python] if args.python else []
+    words = [sys.executable, "-P", "-m", "advisor", "run", "--quiet", "--stop-after-profile"]
+    words += [*python, "--output", str(folder), *args.target]
+    _say(args)("profiling the script first")
+    with subprocess.Popen(words, stdout=sys.stderr) as process:
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()  # passed on to the script
+            raise
+    if status or not (folder / "report.json").is_file():
+        raise AdvisorError(f"the script could not be profiled (status {status}); run it alone to see why")
+    return read_report(folder, baseline=False)
+
+
+def _session(
+    args: argparse.Namespace, command: Sequence[str], found: Sequence[Candidate]
+) -> tuple[Tried, BaseException | None]:
+    """What was tried, and what ended it early: an interrupt, or a failure of the script itself."""
+    import random
+    import time
+
+    from advisor.gate.ab import end_in_order
+    from advisor.gate.pairs import Side
+    from advisor.gate.turns import environment
+    from advisor.trying.pairing import layout_of, measurer
+    from advisor.trying.session import SELF_TEST, Session
+
+    end_in_order()
+    say = _say(args)
+    began = time.monotonic()
+    base = Side("base", tuple(command), Path.cwd(), environment(), "the script as it is")
+    layout, start_s = layout_of(base, args.mode)
+    pair_s = 2 * start_s
+    fits = max(0.0, args.budget - SELF_TEST * pair_s) / pair_s
+    say(
+        f"{len(found)} changes to try in {args.budget / 60:.3g} min; a pair takes at most about {pair_s:.0f} s: "
+        f"about {fits:.0f} pairs fit after the self-test, of 4 to 10 for each change"
+    )
+    session = Session(base, measurer(layout, random.Random()), args.budget, say, began=began)
+    try:
+        return session.run(found), None
+    except (Exception, KeyboardInterrupt, SystemExit) as failure:
+        if not session.trials:
+            raise
+        return session.tried(), failure
+
+
+def _nothing(others: Sequence[Trial]) -> str:
+    if not others:
+        return "Nothing to try: no finding."
+    lines = [f"  {', '.join(one.rules)}: {one.title}: {one.why}" for one in others]
+    return "\n".join(["Nothing can be tried without an edit:", *lines])
+
+
+def _keep(report: Report, folder: Path, *, quiet: bool) -> None:
+    """Writes the report again, with what was tried, in the formats that its folder holds."""
+    from advisor.engine import registry
+    from advisor.inputs.output import write_file
+
+    written = []
+    for name, suffix in _options.SUFFIXES.items():
+        path = folder / f"report{suffix}"
+        if path.is_file():
+            write_file(path, registry.load_reporter(name)(report), replace=True)
+            written.append(path)
+    if written and not quiet:
+        print(f"added to {', '.join(map(str, written))}", file=sys.stderr)
+
+
+def _say(args: argparse.Namespace) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        if not args.quiet:
+            print(f"advisor: {text}", file=sys.stderr, flush=True)
+
+    return say

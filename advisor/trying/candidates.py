@@ -1,0 +1,76 @@
+"""What can be tried of a report's findings, in the order of what they promise, and why the others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from advisor.model import Finding, Report, Risk, Treatment, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A change that needs no edit. low, high: the promised saving as a share of the step; None without a promise."""
+
+    title: str
+    treatments: tuple[Treatment, ...]
+    rules: tuple[str, ...] = ()
+    risk: Risk = "exact"
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def promise(self) -> float:
+        """The middle of the promised range; without one behind all that have one."""
+        return -1.0 if self.low is None or self.high is None else (self.low + self.high) / 2
+
+
+def of_report(report: Report, only: Collection[str] = ()) -> tuple[list[Candidate], list[Trial]]:
+    """Candidates, the largest promise first, and the findings that cannot be tried, each with its reason.
+
+    Every pair of runs costs about the same time, so that the largest promise is also the largest for its time. Several
+    findings that ask for the same change are one candidate with the largest of their promises.
+    """
+    found: dict[str, Candidate] = {}
+    others = []
+    for outcome, finding in report.findings():
+        if only and outcome.rule not in only:
+            continue
+        reason = _why_not(finding)
+        if reason:
+            title = finding.fix.title if finding.fix else outcome.title or finding.message
+            risk = finding.fix.risk if finding.fix else "exact"
+            others.append(Trial(title, "not tried", reason, (outcome.rule,), risk))
+            continue
+        one = _candidate(report, outcome.rule, finding)
+        if one is None:
+            continue
+        known = found.get(str(one.treatments))
+        if known is None:
+            found[str(one.treatments)] = one
+        elif outcome.rule not in known.rules:
+            best = max(known, one, key=lambda candidate: candidate.promise)
+            found[str(one.treatments)] = replace(best, rules=(*known.rules, outcome.rule))
+    return sorted(found.values(), key=lambda one: -one.promise), others
+
+
+def _why_not(finding: Finding) -> str:
+    if not finding.recoverable:
+        return "the cause lies outside the script"
+    if finding.fix is None:
+        return "no general fix is known"
+    if finding.fix.risk == "semantics":
+        return "the fix changes the training itself; decide, edit and measure with `advisor gate`"
+    if finding.fix.treatment is None:
+        return "the fix is an edit of the script; apply it and measure with `advisor gate`"
+    return ""
+
+
+def _candidate(report: Report, rule: str, finding: Finding) -> Candidate | None:
+    fix, saving = finding.fix, finding.saving
+    if fix is None or fix.treatment is None:
+        return None
+    metric = report.metrics.get("step_time_us")
+    step_us = metric.value if metric else None
+    ends = (saving.low_us / step_us, saving.high_us / step_us) if saving and step_us else (None, None)
+    return Candidate(fix.title, (fix.treatment,), (rule,), fix.risk, *ends)

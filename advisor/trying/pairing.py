@@ -1,0 +1,93 @@
+"""Pairs of the script as it is and as it would be changed: step times, losses, memory, and what was reached."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from advisor.errors import FAILED
+from advisor.gate import pairs
+from advisor.gate.files import GateError
+from advisor.gate.pairs import Layout, Pair, Side
+from advisor.gate.turns import Runner
+
+# Twice the gate's slots, or fewer where a step is long: a pair is started often, and much of its cost is the start.
+_SLOTS, _FEWEST_SLOTS = 120, 20
+_TIMED_S = 20.0
+# Steps whose times are summed before they are compared: one period of what scripts do every few steps, or in an epoch.
+_BLOCK_STEPS = 10
+WARMUP = 10
+# A script that ends early is started again for the slots that are left.
+_STARTS = 6
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a process of one side left."""
+
+    losses: list[float] = field(default_factory=list)
+    reached: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One pair, with the facts of its first start."""
+
+    pair: Pair
+    base: Facts
+    head: Facts
+    seconds: float
+
+
+# Measures one pair of (base, head).
+Measure = Callable[[Side, Side], Measured]
+
+
+def layout_of(base: Side, mode: pairs.Mode | None = None) -> tuple[Layout, float]:
+    """How pairs of this script are measured, and how long a start of it takes until its steps run, in seconds.
+
+    Raises GateError (4) where the script fails or has too few steps.
+    """
+    began = time.monotonic()
+    seen = pairs.look(base, WARMUP, None)
+    seconds = time.monotonic() - began
+    settled = pairs.settle([seen], _SLOTS, WARMUP, mode)
+    slot_s = settled.steps_per_turn * seen.step_us / 1e6
+    slots = min(_SLOTS, max(_FEWEST_SLOTS, round(_TIMED_S / (2 * slot_s))))
+    block = max(1, -(-_BLOCK_STEPS // settled.steps_per_turn))
+    return replace(settled, turns=slots, starts=_STARTS, block=block), seconds
+
+
+def measurer(layout: Layout, rng: random.Random) -> Measure:
+    """What measures pairs in this layout."""
+
+    def measure(base: Side, head: Side) -> Measured:
+        found = (Facts(), Facts())
+        began = time.monotonic()
+
+        def at_end(index: int, runner: Runner) -> None:
+            if not found[index].losses:
+                _read(found[index], runner)
+
+        pair = pairs.measure(base, head, layout, rng, at_end)
+        return Measured(pair, *found, time.monotonic() - began)
+
+    return measure
+
+
+def _read(facts: Facts, runner: Runner) -> None:
+    alive = runner.process.poll() is None
+    if alive:
+        held, _ = runner.device_bytes()
+        facts.memory_bytes = held or runner.resident_bytes()
+    left: dict[str, Any] = runner.facts()
+    try:
+        facts.losses = [float.fromhex(text) for text in left.get("losses", ())]
+    except ValueError as failure:
+        raise GateError(f"the losses of {runner.name} cannot be read ({failure})", FAILED) from failure
+    facts.reached, facts.missed = tuple(left.get("reached", ())), tuple(left.get("missed", ()))

@@ -1,0 +1,58 @@
+"""What `advisor try` measured on the user's machine, in words; where it measured, it outranks what was promised."""
+
+from __future__ import annotations
+
+from advisor.api import Finding, Report, Trial
+
+from . import _words
+
+NUMBERS = {
+    "equal": "losses bitwise equal",
+    "within seeds": "losses differ by no more than with other seeds",
+    "outside seeds": "losses differ by more than with other seeds",
+    "not compared": "losses not compared",
+}
+VERDICTS = {
+    "faster": "faster",
+    "slower": "slower",
+    "not proven": "no proven win",
+    "changes training": "changes the training",
+    "no effect": "had no effect",
+    "out of memory": "ran out of memory",
+    "failed": "failed",
+    "not tried": "not tried",
+}
+
+
+def of(report: Report, finding: Finding) -> Trial | None:
+    """The trial of this finding's fix that came to a result; None where there is none."""
+    wanted = finding.fix.treatment if finding.fix else None
+    trials = report.tried.trials if report.tried and wanted else ()
+    return next((trial for trial in trials if wanted in trial.treatments and trial.verdict != "not tried"), None)
+
+
+def gain(trial: Trial) -> str:
+    """`18 % of the step [15, 21]`, or ""."""
+    if trial.gain is None or trial.low is None or trial.high is None:
+        return ""
+    return f"{100 * trial.gain:.1f} % of the step [{100 * trial.low:.1f}, {100 * trial.high:.1f}]"
+
+
+def promised(trial: Trial) -> str:
+    """The promise in the same unit, or ""."""
+    if trial.promised_low is None or trial.promised_high is None:
+        return ""
+    return f"{_words.share_range(trial.promised_low, trial.promised_high)} of the step"
+
+
+def said(trial: Trial) -> str:
+    """The result in one phrase: `faster: 18 % of the step [15, 21], losses bitwise equal`."""
+    parts = [part for part in (gain(trial), NUMBERS[trial.numbers] if trial.pairs else "", trial.why) if part]
+    return f"{VERDICTS[trial.verdict]}: {', '.join(parts)}" if parts else VERDICTS[trial.verdict]
+
+
+def memory(trial: Trial) -> str:
+    """Memory more or less than the script takes as it is, or ""."""
+    if not trial.memory_bytes or not trial.base_memory_bytes:
+        return ""
+    return f"{(trial.memory_bytes - trial.base_memory_bytes) / 1e6:+.0f} MB"

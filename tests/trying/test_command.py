@@ -1,0 +1,188 @@
+"""`advisor try` as it is typed: whole sessions with real processes, interrupts, and mistakes of the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor import cli
+from advisor.engine import registry
+from advisor.model import Finding, Fix, Metric, Outcome, Report, RunInfo, Saving, StepsSummary, Treatment, Trial, Tried
+from advisor.report.report_file import decode, encode
+
+# `time.sleep` of the script is what this variable makes it: a change of the environment that is worth most of the step.
+PAUSED = """
+import os, time
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = nn.Linear(16, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.TensorDataset(torch.randn({samples}, 16))
+for (x,) in torch.utils.data.DataLoader(data, batch_size=4, shuffle=True):
+    optimizer.zero_grad()
+    time.sleep(float(os.environ.get("PAUSE", "0.02")))
+    (model(x).pow(2).mean() * float(os.environ.get("FACTOR", "1"))).backward()
+    optimizer.step()
+"""
+
+
+def advisor(folder: Path, *words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "advisor", "try", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+@pytest.mark.torch
+@pytest.mark.complete
+def test_a_change_that_is_worth_half_of_the_step_is_proven_with_equal_losses(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    # 40 steps: every start of it ends before its slots are filled.
+    (tmp_path / "train.py").write_text(PAUSED.format(samples=160))
+    done = advisor(tmp_path, "--budget", "1h", "--with", "environment:PAUSE=0.002", "--with", "environment:FACTOR=50",
+                   "--with", "ddp:static_graph=True", "train.py")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "3 changes to try in 60 min" in done.stderr
+    assert "base against base, pair 4 of 4" in done.stderr
+    lines = done.stdout.splitlines()
+    rows = {lines[place]: lines[place + 1] for place in range(len(lines) - 1)}
+    assert "faster" in rows["environment:PAUSE=0.002"]
+    assert "equal" in rows["environment:PAUSE=0.002"]
+    assert "changes training" in rows["environment:FACTOR=50"]
+    assert "no effect" in rows["ddp:static_graph=True"]
+    assert "equal seeds: bitwise equal losses" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
+
+
+@pytest.mark.torch
+@pytest.mark.complete
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_process_and_no_file(tmp_path: Path, number: signal.Signals) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(PAUSED.format(samples=400_000))
+    before = set(Path("/tmp").glob("advisor-*"))
+    command = [sys.executable, "-m", "advisor", "try", "--with", "set_to_none", "train.py"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "pair 1 of 4" in line:
+                break
+        time.sleep(1.0)  # in the middle of the next pair
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
+    assert set(Path("/tmp").glob("advisor-*")) <= before
+    assert not [pid for pid in running() if working_folder(pid) == tmp_path]
+
+
+def running() -> list[str]:
+    return [entry.name for entry in Path("/proc").glob("[0-9]*")]
+
+
+def working_folder(pid: str) -> Path | None:
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink()
+    except OSError:
+        return None
+
+
+@pytest.mark.torch
+@pytest.mark.complete
+def test_a_script_with_too_few_steps_is_told_how_many_it_has(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(PAUSED.format(samples=44))
+    done = advisor(tmp_path, "--with", "set_to_none", "train.py")
+    assert done.returncode == 4
+    assert "give it more batches" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# -- mistakes, and what needs no process
+
+
+def stored(folder: Path, *, treatment: Treatment | None = None) -> Report:
+    """A report of train.py with one finding, in a folder."""
+    fix = Fix("Set `num_workers=2`", "exact", treatment=treatment)
+    found = Finding("The loop waits.", Saving(2_000.0, 4_000.0, "replayed", "how"), fix=fix)
+    metrics = {"step_time_us": Metric("step_time_us", 10_000.0, "us")}
+    outcomes = (Outcome("input-bound", "found", (found,), title="The step waits for its batch"),)
+    report = Report(RunInfo(("train.py",)), (), StepsSummary(), metrics, (), outcomes)
+    folder.mkdir()
+    (folder / "report.json").write_bytes(encode(report))
+    return report
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 2, "no script given"),
+        (("absent.py",), 2, "absent.py"),
+        (("--with", "magic", "train.py"), 2, "no treatment is called 'magic'"),
+        (("--with", "loader:two", "train.py"), 2, "is no argument"),
+        (("--report", "kept", "--only", "input-bond", "train.py"), 2, "did you mean 'input-bound'?"),
+        (("--report", "kept", "other.py"), 2, "a report of train.py, not of other.py"),
+        (("--report", "absent", "train.py"), 2, "no such report"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.py", "other.py"):
+        (tmp_path / name).write_text("")
+    stored(tmp_path / "kept")
+    assert cli.main(["try", *words]) == code
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_findings_that_cannot_be_tried_are_listed_with_their_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    stored(tmp_path / "kept")
+    assert cli.main(["try", "--report", "kept", "train.py"]) == 0
+    assert "input-bound: Set `num_workers=2`: the fix is an edit of the script" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("2", 120)])
+def test_a_budget_is_a_duration(text: str, seconds: float) -> None:
+    args = cli.build_parser(["try"]).parse_args(["try", "--budget", text, "train.py", "--budget", "mine"])
+    assert args.budget == seconds
+    assert args.target == ["train.py", "--budget", "mine"]
+
+
+# -- what reports show of it
+
+
+def test_what_was_measured_outranks_what_was_promised(tmp_path: Path) -> None:
+    treatment = Treatment("loader", {"num_workers": 2})
+    report = stored(tmp_path / "kept", treatment=treatment)
+    trial = Trial(
+        "Set `num_workers=2`", "faster", "", ("input-bound",), "exact", (treatment,), 0.2, 0.4,
+        0.25, 0.22, 0.28, 6, 10_000.0, 7_500.0, "equal", 900_000_000, 500_000_000,
+    )  # fmt: skip
+    report = replace(report, tried=Tried((trial,), noise=0.01, repeats=True, budget_s=600.0, seconds=100.0))
+    assert decode(encode(report)) == report
+    assert json.loads(encode(report))["tried"]["trials"][0]["gain"] == 0.25
+    page, text = (registry.load_reporter(name)(report) for name in ("html", "text"))
+    assert "measured on this machine" in page
+    assert "25.0 % of the step [22.0, 28.0]" in page
+    assert "+400 MB" in page
+    assert "measured on this machine: faster: 25.0 % of the step [22.0, 28.0]" in " ".join(text.split())

@@ -1,0 +1,324 @@
+"""Statistics and order of `advisor try`, with pairs that are given instead of measured."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.gate.pairs import Pair, Side, SideFailedError
+from advisor.gate.turns import EndedError
+from advisor.model import Finding, Fix, Metric, Outcome, Report, RunInfo, Saving, StepsSummary, Treatment
+from advisor.trying import as_text, numbers, treatments
+from advisor.trying.candidates import Candidate, of_report
+from advisor.trying.decide import Design, judge
+from advisor.trying.numbers import Band
+from advisor.trying.pairing import Facts, Measured
+from advisor.trying.session import Session
+
+SECONDS_A_PAIR = 10.0
+RULES = Path(__file__).parents[2] / "rules"
+DECLARED = re.compile(r'\bTreatment\(\s*"(\w+)"')
+
+
+def script() -> Side:
+    return Side("base", ("python", "train.py"), Path(), {"OMP_NUM_THREADS": "2", "SLOW": "1"})
+
+
+def names(side: Side) -> set[str]:
+    """Treatments of a side, variables of the environment that were changed among them."""
+    inside = {one["name"] for one in side.settings["treatments"]} - {"seeds"}
+    return inside | ({"environment"} if "SLOW" not in side.env else set())
+
+
+class Machine:
+    """A machine on which each treatment saves a share of the step, and every pair takes ten seconds."""
+
+    def __init__(self, saves: dict[str, float], noise: float = 0.005, seed: int = 1) -> None:
+        self.saves = saves
+        self.rng = random.Random(seed)
+        self.noise = noise
+        self.clock = 0.0
+        self.losses: dict[str, list[float]] = {}
+        self.fails: dict[str, EndedError] = {}
+        self.unreached: set[str] = set()
+        self.pairs: list[tuple[set[str], set[str]]] = []
+
+    def now(self) -> float:
+        return self.clock
+
+    def measure(self, base: Side, head: Side) -> Measured:
+        self.clock += SECONDS_A_PAIR
+        before, after = names(base), names(head)
+        self.pairs.append((before, after))
+        for name in after & set(self.fails):
+            raise SideFailedError("failed", head, self.fails[name])
+        times = [8000.0 * math.prod(1 - self.saves.get(name, 0.0) for name in side) for side in (before, after)]
+        ratio = math.log(times[1] / times[0]) + self.rng.gauss(0.0, self.noise)
+        shift = head.settings["treatments"][0]["arguments"]["shift"]
+        facts = [
+            Facts(self._losses(side, moved), tuple(side - self.unreached), ("a reason",), 1_000_000)
+            for side, moved in ((before, 0), (after, shift))
+        ]
+        return Measured(Pair(ratio, ratio, times[0], times[0] * math.exp(ratio), 60, 1), *facts, SECONDS_A_PAIR)
+
+    def _losses(self, side: set[str], shift: int) -> list[float]:
+        for name in side & set(self.losses):
+            return self.losses[name]
+        return [2.0 + 0.1 * shift, 1.5 - 0.1 * shift, 1.2, 1.0]
+
+
+def tried(machine: Machine, *names: str, budget: float = 3600.0, risk: str = "exact"):
+    candidates = [Candidate(name, (Treatment(name),), (f"{name}-rule",), risk) for name in names]  # type: ignore[arg-type]
+    session = Session(script(), machine.measure, budget, lambda _: None, machine.now)
+    return session.run(candidates)
+
+
+def test_what_is_faster_is_proven_and_what_is_not_is_dropped_soon() -> None:
+    machine = Machine({"loader": 0.20, "threads": -0.05})
+    found = tried(machine, "loader", "threads", "gc")
+    verdicts = {trial.title: trial.verdict for trial in found.trials}
+    assert verdicts["loader"] == "faster"
+    assert verdicts["threads"] in ("slower", "not proven")
+    assert verdicts["gc"] == "not proven"
+    loader = found.trials[0]
+    assert loader.low is not None
+    assert loader.high is not None
+    assert loader.low < 0.20 < loader.high
+    assert loader.gain == pytest.approx(0.20, abs=0.02)
+    assert loader.pairs == 4
+    assert loader.numbers == "equal"
+    assert found.together is None  # one proven change is its own best
+
+
+def test_proven_changes_are_measured_together_and_what_adds_nothing_is_left_out() -> None:
+    class Overlapping(Machine):
+        def measure(self, base: Side, head: Side) -> Measured:
+            # Whoever has one of the first two gains all that both can give.
+            for side in (base, head):
+                given = names(side)
+                if {"loader", "threads"} <= given:
+                    side.settings["treatments"][:] = [  # type: ignore[index]
+                        one for one in side.settings["treatments"] if one["name"] != "threads"
+                    ]
+            return super().measure(base, head)
+
+    machine = Overlapping({"loader": 0.20, "threads": 0.199, "gc": 0.10}, noise=0.002)
+    found = tried(machine, "loader", "threads", "gc")
+    assert [trial.verdict for trial in found.trials] == ["faster"] * 3
+    assert found.together is not None
+    assert found.together.verdict == "faster"
+    assert found.together.gain == pytest.approx(1 - 0.8 * 0.9, abs=0.02)
+    contributed = {one.title: one.gain for one in found.contributions}
+    assert contributed["gc"] == pytest.approx(0.10, abs=0.02)
+    assert contributed["threads"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_numbers_that_leave_the_range_are_never_recommended() -> None:
+    machine = Machine({"autocast": 0.4, "compile": 0.3, "threads": 0.3})
+    machine.losses = {
+        "autocast": [2.0, 5.0, 9.0, 11.0],
+        "compile": [2.0, 1.5001, 1.2, 1.0],
+        "threads": [2.0, math.nan, math.nan, math.nan],
+    }
+    found = tried(machine, "autocast", "compile", "threads", risk="numerics")
+    assert [trial.verdict for trial in found.trials] == ["changes training", "faster", "changes training"]
+    assert [trial.numbers for trial in found.trials] == ["outside seeds", "within seeds", "outside seeds"]
+    assert found.repeats is True
+    labelled = tried(machine, "compile").trials[0]
+    assert "not bitwise equal" in labelled.why
+
+
+def test_a_change_that_fails_ends_only_itself() -> None:
+    machine = Machine({"loader": 0.2})
+    machine.fails = {
+        "compile": EndedError(1, "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB"),
+        "ddp": EndedError(-9, ""),
+        "cudnn": EndedError(1, "ValueError: no"),
+    }
+    found = tried(machine, "compile", "ddp", "cudnn", "loader")
+    assert [trial.verdict for trial in found.trials] == ["out of memory", "out of memory", "failed", "faster"]
+    assert "ValueError: no" in found.trials[2].why
+
+
+def test_a_change_that_reaches_nothing_has_no_effect() -> None:
+    machine = Machine({})
+    machine.unreached = {"ddp"}
+    found = tried(machine, "ddp")
+    assert found.trials[0].verdict == "no effect"
+    assert "a reason" in found.trials[0].why
+    assert sum("ddp" in after for _, after in machine.pairs) == 1
+
+
+def test_the_budget_ends_the_session_and_says_what_was_left() -> None:
+    machine = Machine({"loader": 0.2, "gc": 0.2})
+    found = tried(machine, "loader", "gc", budget=100.0)
+    assert [trial.verdict for trial in found.trials] == ["faster", "not tried"]
+    assert "budget" in found.trials[1].why
+    assert machine.clock <= 100.0
+
+
+def test_variables_of_the_environment_are_set_in_the_sides_environment() -> None:
+    side = treatments.treated(script(), [Treatment("environment", {"SLOW": None, "NEW": "2"})])
+    assert "SLOW" not in side.env
+    assert side.env["NEW"] == "2"
+    assert [one["name"] for one in side.settings["treatments"]] == ["seeds"]
+
+
+def test_words_of_a_treatment_are_read_back() -> None:
+    for one in (
+        Treatment("loader", {"num_workers": 2, "persistent_workers": True}),
+        Treatment("calls", {"names": ["gc.collect", "torch.cuda.synchronize"]}),
+        Treatment("matmul_precision", {"precision": "high"}),
+        Treatment("set_to_none"),
+    ):
+        assert treatments.parse(treatments.words(one)) == one
+    with pytest.raises(Exception, match="no treatment is called 'magic'"):
+        treatments.parse("magic:wand=1")
+
+
+def test_treatments_of_one_name_are_joined() -> None:
+    both = treatments.merged(
+        [
+            Treatment("loader", {"num_workers": 2}),
+            Treatment("calls", {"names": ["gc.collect"]}),
+            Treatment("loader", {"num_workers": 4, "pin_memory": True}),
+            Treatment("calls", {"names": ["torch.cuda.synchronize"]}),
+        ]
+    )
+    assert both == (
+        Treatment("loader", {"num_workers": 2, "pin_memory": True}),
+        Treatment("calls", {"names": ["gc.collect", "torch.cuda.synchronize"]}),
+    )
+
+
+# -- what a report gives
+
+
+def finding(us: float | None, treatment: Treatment | None, risk: str = "exact") -> Finding:
+    saving = Saving(us, 2 * us, "replayed", "") if us else None
+    return Finding("", saving, fix=Fix("Do it", risk, treatment=treatment))  # type: ignore[arg-type]
+
+
+def report(**found: Finding) -> Report:
+    outcomes = tuple(Outcome(rule, "found", (one,)) for rule, one in found.items())
+    metrics = {"step_time_us": Metric("step_time_us", 10_000.0, "us")}
+    return Report(RunInfo(), (), StepsSummary(), metrics, (), outcomes)
+
+
+def test_candidates_come_in_the_order_of_their_promises_and_the_rest_with_reasons() -> None:
+    loader = Treatment("loader", {"num_workers": 2})
+    found, others = of_report(
+        report(
+            small=finding(500, Treatment("gc", {"freeze": True})),
+            large=finding(2000, loader),
+            again=finding(1000, loader),
+            unpriced=finding(None, Treatment("cudnn", {"benchmark": True}), "numerics"),
+            edit=finding(900, None),
+            other=finding(900, loader, "semantics"),
+        )
+    )
+    assert [(one.rules, one.low, one.high) for one in found] == [
+        (("large", "again"), 0.2, 0.4),
+        (("small",), 0.05, 0.1),
+        (("unpriced",), None, None),
+    ]
+    assert {one.rules[0]: one.why.split(";")[0] for one in others} == {
+        "edit": "the fix is an edit of the script",
+        "other": "the fix changes the training itself",
+    }
+    only, _ = of_report(report(small=finding(500, Treatment("gc")), large=finding(2000, loader)), {"small"})
+    assert [one.rules for one in only] == [("small",)]
+
+
+def test_the_table_says_what_was_proven_and_what_was_not_tried() -> None:
+    found = tried(Machine({"loader": 0.2}), "loader", "gc", budget=80.0)
+    text = as_text.render(found)
+    assert "loader (loader-rule)" in text
+    assert "faster" in text
+    assert "Proven: loader saves" in text
+    assert "--with loader" in text
+    assert "not tried: gc (gc-rule): the budget" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "No proven win" in as_text.render(tried(Machine({}), "gc"))
+
+
+# -- numbers
+
+
+def test_losses_say_whether_a_change_leaves_the_training_as_it_is() -> None:
+    band = Band(True, 0.0, 0.1)
+    base = [3.0, 2.0, 1.0]
+    assert numbers.compare(base, [*base, 0.5], band)[0] == "equal"
+    assert numbers.compare(base, [3.0, 2.0, 1.05], band)[0] == "within seeds"
+    assert numbers.compare(base, [3.0, 2.0, 1.5], band)[0] == "outside seeds"
+    assert numbers.compare(base, [3.0, 2.0, math.nan], band)[0] == "outside seeds"
+    assert numbers.compare([], [], band)[0] == "not compared"
+    assert numbers.compare(base, [3.0, 2.0, 1.5], Band(True, 0.0, 0.0))[0] == "not compared"
+    # A script whose own runs differ: that is the range.
+    assert numbers.compare(base, [3.0, 2.0, 1.2], Band(False, 0.2, 0.0))[0] == "within seeds"
+
+
+# -- error rates
+
+
+def heavy(rng: np.random.Generator, sigma: float) -> Iterator[float]:
+    """Student's t with three degrees of freedom."""
+    while True:
+        yield float(rng.standard_t(3)) * sigma / math.sqrt(3.0)
+
+
+def two_values(rng: np.random.Generator, sigma: float) -> Iterator[float]:
+    """The worst case for a t test on few pairs."""
+    while True:
+        yield sigma if rng.random() < 0.5 else -sigma
+
+
+def gaussian(rng: np.random.Generator, sigma: float) -> Iterator[float]:
+    while True:
+        yield float(rng.normal(0.0, sigma))
+
+
+def any_win(draw: Callable[..., Iterator[float]], sigma: float, tests: int, rng: np.random.Generator) -> bool:
+    """Whether a session on equal code calls anything faster."""
+    noise = draw(rng, sigma)
+    from advisor.gate.sequential import noise_floor
+
+    floor = noise_floor([next(noise) for _ in range(4)])
+    design = Design(tests)
+    for _ in range(tests):
+        ratios: list[float] = []
+        for look in design.looks:
+            ratios += [next(noise) for _ in range(look - len(ratios))]
+            judged = judge(ratios, design, floor)
+            if judged.final:
+                break
+        if judged.verdict == "faster":
+            return True
+    return False
+
+
+@pytest.mark.parametrize("draw", [gaussian, heavy, two_values])
+@pytest.mark.parametrize("tests", [1, 6])
+def test_few_sessions_on_equal_code_name_a_winner(draw: Callable[..., Iterator[float]], tests: int) -> None:
+    """`tests/benchmarks/try_simulation.py` runs more of them; here the rate only has to be far from a wrong one."""
+    rng = np.random.default_rng([tests, len(draw.__name__)])
+    wins = sum(any_win(draw, 0.05, tests, rng) for _ in range(120))
+    assert wins <= 12  # 5 % of 120 are 6; twelve or more have a chance below 2 %
+
+
+# -- what rules declare
+
+
+def test_rules_name_treatments_that_exist() -> None:
+    from advisor.capture.inside.treatments.apply import TREATMENTS
+
+    assert {*TREATMENTS, "environment"} - {"seeds"} == set(treatments.NAMES)
+    declared = [name for path in RULES.rglob("*.py") for name in DECLARED.findall(path.read_text("utf-8"))]
+    assert len(declared) > 20
+    assert set(declared) <= set(treatments.NAMES)
