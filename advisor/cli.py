@@ -13,7 +13,7 @@ from importlib import import_module
 from advisor import __version__
 from advisor.errors import INTERNAL, AdvisorError
 
-COMMANDS = ("run", "analyze", "try", "gate", "compare", "explain", "rules", "doctor")
+COMMANDS = ("run", "analyze", "try", "fix", "gate", "compare", "explain", "rules", "doctor")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

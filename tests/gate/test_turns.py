@@ -130,6 +130,18 @@ def test_a_pair_sees_a_large_change(tmp_path: Path, mode: pairs.Mode) -> None:
 
 @needs_torch
 @pytest.mark.complete
+def test_a_script_that_ends_early_is_started_again(tmp_path: Path) -> None:
+    base = train(tmp_path / "base", samples=40)  # two epochs of ten steps
+    head = train(tmp_path / "head", samples=40)
+    seen: list[int] = []
+    layout = Layout("lockstep", 1, 20, 2, starts=6)
+    pair = pairs.measure(base, head, layout, random.Random(1), lambda index, _: seen.append(index))
+    assert pair.turns == 20
+    assert len(seen) in (4, 6)  # the ends of epochs are no steps: a start gives about 15
+
+
+@needs_torch
+@pytest.mark.complete
 def test_a_side_that_fails_or_never_steps_is_named(tmp_path: Path) -> None:
     broken = train(tmp_path / "head", added="raise ValueError('no such loss')")
     with pytest.raises(GateError, match=r"the head failed with status 1: ValueError: no such loss") as failure:

@@ -45,8 +45,7 @@ def advisor(folder: Path, *words: str, timeout: float = 900) -> subprocess.Compl
 @pytest.mark.complete
 def test_a_change_that_is_worth_half_of_the_step_is_proven_with_equal_losses(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    # 40 steps: every start of it ends before its slots are filled.
-    (tmp_path / "train.py").write_text(PAUSED.format(samples=160))
+    (tmp_path / "train.py").write_text(PAUSED.format(samples=600))
     done = advisor(tmp_path, "--budget", "1h", "--with", "environment:PAUSE=0.002", "--with", "environment:FACTOR=50",
                    "--with", "ddp:static_graph=True", "train.py")  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,48 @@
+"""`advisor fix`: the edits that findings ask for, as a diff, where the call is known."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from advisor.commands import _options
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = subparsers.add_parser(
+        "fix",
+        help="print the edits that a report asks for, as a diff",
+        description="Prints the fixes of a report that change one known call (a DataLoader, an optimizer, "
+        "gc.collect(), …) as a unified diff; all formatting stays.",
+        epilog="example: advisor fix advisor-report --only loop-optimizer | git apply",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "report", nargs="?", type=Path, default=Path(_options.DEFAULT_FOLDER), metavar="REPORT",
+        help=f"a folder or a report.json (default: {_options.DEFAULT_FOLDER})",
+    )  # fmt: skip
+    parser.add_argument("--only", action="append", default=[], metavar="RULE,…", help="only fixes of these rules")
+    parser.add_argument("--write", action="store_true", help="change the files; needs a clean git work tree")
+    _options.add_common_options(parser)
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the diff on stdout and what has no edit on stderr; 0 also where there is nothing to change."""
+    from advisor.fixing import patches
+    from advisor.gate.files import read_report
+
+    only = {name for value in args.only for name in value.split(",")}
+    found = patches.of_report(read_report(args.report, baseline=False), Path.cwd(), only)
+    if args.write and found.texts:
+        patches.write(found, Path.cwd())
+    sys.stdout.write(found.diff())
+    if not args.quiet:
+        verb = "written" if args.write else "in the diff"
+        for text in found.done:
+            print(f"advisor: {verb}: {text}", file=sys.stderr)
+        for text in found.left:
+            print(f"advisor: no edit: {text}", file=sys.stderr)
+    return 0

@@ -1,0 +1,144 @@
+"""Fixes as edits: only the call changes, everything else stays as the user wrote it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from advisor import cli
+from advisor.fixing.edits import NoEditError, edit
+from advisor.model import Finding, Fix, Metric, Outcome, Report, RunInfo, Saving, Source, StepsSummary, Treatment
+from advisor.report.report_file import encode
+
+WORKERS = Treatment("loader", {"num_workers": 2, "persistent_workers": True})
+IN_LOOP = Treatment("calls", {"names": ["gc.collect"]})
+
+
+@pytest.mark.parametrize(
+    ("before", "treatment", "after"),
+    [
+        ("DataLoader(data)", WORKERS, "DataLoader(data, num_workers=2, persistent_workers=True)"),
+        ("DataLoader(data, num_workers = 0)", WORKERS, "DataLoader(data, num_workers = 2, persistent_workers=True)"),
+        (
+            "loader = DataLoader(\n    data,  # 'äöü'\n    shuffle=True,\n)",
+            WORKERS,
+            "loader = DataLoader(\n    data,  # 'äöü'\n    shuffle=True, num_workers=2, persistent_workers=True,\n)",
+        ),
+        (
+            "DataLoader(data, num_workers=8, prefetch_factor=4, persistent_workers=True)",
+            Treatment("loader", {"num_workers": 0}),
+            "DataLoader(data, num_workers=0)",
+        ),
+        (
+            'x = "ä"; o = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)',
+            Treatment("optimizer", {"fused": True}),
+            'x = "ä"; o = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)',
+        ),
+        ("torch.set_num_threads(16)", Treatment("threads", {"count": 2}), "torch.set_num_threads(2)"),
+        (
+            "a.zero_grad(set_to_none=False)\nb.zero_grad(set_to_none=False)  # both",
+            Treatment("set_to_none"),
+            "a.zero_grad()\nb.zero_grad()  # both",
+        ),
+        ("DDP(model)", Treatment("ddp", {"static_graph": True}), "DDP(model, static_graph=True)"),
+        ("for x in y:\n    f(x)\n    gc.collect()\nend()", IN_LOOP, "for x in y:\n    f(x)\nend()"),
+        ("if x:\n    gc.collect()\nend()", IN_LOOP, "if x:\n    pass\nend()"),
+        ("f(); gc.collect()", IN_LOOP, "f(); pass"),
+    ],
+)
+def test_only_the_call_changes(before: str, treatment: Treatment, after: str) -> None:
+    assert edit(before, (), treatment) == after
+
+
+def test_of_several_calls_the_one_at_the_line_is_meant() -> None:
+    source = "a = DataLoader(x)\nb = DataLoader(y)\n"
+    changed = edit(source, {2}, Treatment("loader", {"num_workers": 2}))
+    assert changed == "a = DataLoader(x)\nb = DataLoader(y, num_workers=2)\n"
+    with pytest.raises(NoEditError, match="2 calls of DataLoader: which one is not known"):
+        edit(source, (), WORKERS)
+
+
+@pytest.mark.parametrize(
+    ("source", "treatment", "why"),
+    [
+        ("DataLoader(data, **options)", WORKERS, "from a dictionary"),
+        ("x = 1", WORKERS, "0 calls of DataLoader"),
+        ("x = (", WORKERS, "cannot be parsed"),
+        ("x = gc.collect()", IN_LOOP, "0 statements"),
+        ("model()", Treatment("autocast"), "no edit is known"),
+    ],
+)
+def test_what_cannot_be_written_says_why(source: str, treatment: Treatment, why: str) -> None:
+    with pytest.raises(NoEditError, match=why):
+        edit(source, (), treatment)
+
+
+# -- the command
+
+
+SCRIPT = "import gc\n\nloader = DataLoader(data, batch_size=4)\nfor x in loader:\n    step(x)\n    gc.collect()\n"
+FIXED = SCRIPT.replace("batch_size=4", "batch_size=4, num_workers=2, persistent_workers=True").replace(
+    "    gc.collect()\n", ""
+)
+
+
+def git(folder: Path, *words: str) -> None:
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b",
+           "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}  # fmt: skip
+    subprocess.run(["git", *words], cwd=folder, env=env, check=True, capture_output=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clean work tree with train.py, and beside it the report of a run."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / ".gitignore").write_text("advisor-report\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "first")
+    saving = Saving(2_000.0, 4_000.0, "replayed", "how")
+    waits = Finding("", saving, (Source("train.py", 4),), fix=Fix("Set `num_workers=2`", "exact", treatment=WORKERS))
+    collects = Finding("", saving, (Source("train.py", 6),), fix=Fix("Remove it", "exact", treatment=IN_LOOP))
+    other = Finding("", saving, fix=Fix("Rewrite it", "numerics"))
+    outcomes = tuple(
+        Outcome(rule, "found", (one,))
+        for rule, one in (("input-bound", waits), ("garbage-collection", collects), ("host-work", other))
+    )
+    metrics = {"step_time_us": Metric("step_time_us", 10_000.0, "us")}
+    report = Report(RunInfo(("train.py",)), (), StepsSummary(), metrics, (), outcomes)
+    (tmp_path / "advisor-report").mkdir()
+    (tmp_path / "advisor-report" / "report.json").write_bytes(encode(report))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_diff_is_one_that_git_applies(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["fix"]) == 0
+    captured = capsys.readouterr()
+    assert (folder / "train.py").read_text() == SCRIPT
+    assert "no edit: host-work: Rewrite it" in captured.err
+    (folder / "fix.diff").write_text(captured.out)
+    git(folder, "apply", "fix.diff")
+    assert (folder / "train.py").read_text() == FIXED
+
+
+def test_write_changes_a_clean_work_tree_and_no_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "train.py").write_text(SCRIPT + "# mine\n")
+    assert cli.main(["fix", "--write"]) == 2
+    assert "clean work tree" in capsys.readouterr().err
+    assert (folder / "train.py").read_text() == SCRIPT + "# mine\n"
+    git(folder, "checkout", "-q", "train.py")
+    assert cli.main(["fix", "--write", "--only", "garbage-collection"]) == 0
+    assert (folder / "train.py").read_text() == SCRIPT.replace("    gc.collect()\n", "")
+
+
+def test_a_folder_without_git_is_never_written_to(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(folder / "nowhere"))
+    assert cli.main(["fix", "--write"]) == 2
+    assert "git work tree" in capsys.readouterr().err
+    assert (folder / "train.py").read_text() == SCRIPT
