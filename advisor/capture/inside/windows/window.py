@@ -240,7 +240,8 @@ class Window:
                 return False
             self.size = size
         if self.role != "lines":
-            self.files.clear()
+            # A window that replaces an earlier one; the lines belong to either.
+            self.files[:] = [one for one in self.files if one["role"] == "lines"]
         return True
 
     def _make_lines(self) -> None:
