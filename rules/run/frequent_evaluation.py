@@ -32,6 +32,7 @@ from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, wa
 
 # Rounded up to a number that people choose: 1, 2 or 5 times a power of ten.
 _ROUND = (1, 2, 5, 10)
+_NEAR = 0.1
 
 
 def check(
@@ -47,7 +48,7 @@ def check(
     by_epoch = part.times <= run.epochs + 1
     if not is_known(part, run, min_share_of_epochs if by_epoch else min_share):
         return
-    each_us, every = part.us / part.times, run.steps / part.times
+    each_us, every = part.us / part.times, _customary(run.steps / part.times)
     fewer = part.us / (left_share / (1 - left_share) * (run.loop_us - part.us))
     interval = _rounded(fewer if by_epoch else fewer * every)
     kept = (1 if by_epoch else every) / interval
@@ -63,6 +64,13 @@ def check(
         _fix(interval, max(round(every), 1), by_epoch),
         "medium",  # how often the validation loss is wanted is the user's to say
     )
+
+
+def _customary(steps: float) -> float:
+    """A number of steps as people choose it, where one is near: the profiled steps are not among those watched."""
+    power = 10.0 ** math.floor(math.log10(max(steps, 1)))
+    near = [power * one for one in (1, 2, 2.5, 5, 10) if abs(power * one / steps - 1) <= _NEAR]
+    return near[0] if near else steps
 
 
 def _rounded(number: float) -> int:

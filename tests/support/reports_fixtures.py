@@ -23,7 +23,10 @@ from advisor.model import (
     RankSummary,
     ReplayCheck,
     Report,
+    RunAccount,
     RunInfo,
+    RunLine,
+    RunPart,
     Saving,
     Segment,
     Source,
@@ -238,7 +241,20 @@ def canonical() -> Report:
         ),
         ops=(OpRow("aten::conv2d", "cpu_op", 20_000, 53, 0.2), OpRow("aten::item", "cpu_op", 10_000, 1, 0.1)),
         modules=modules(),
+        account=account(),
     )
+
+
+def account() -> RunAccount:
+    """A run that is left for an evaluation every so many steps."""
+    evaluate = RunLine(Source("train.py", 120, "main"), 38e6, Source("evaluate.py", 12, "evaluate"))
+    parts = (
+        RunPart("startup", 12e6, 0.12, 0.1e6, 1),
+        RunPart("training", 44e6, 0.44, 1e6, 440, (RunLine(Source("train.py", 95, "main"), 40e6),)),
+        RunPart("evaluation", 40e6, 0.40, 1e6, 22, (evaluate,)),
+        RunPart("checkpoints", 4e6, 0.04, 1e6, 2, (RunLine(Source("train.py", 130, "main"), 4e6),)),
+    )
+    return RunAccount(100e6, 440, 6e6, parts, 0, 900)
 
 
 def on_cpu() -> Report:

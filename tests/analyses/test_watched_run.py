@@ -1,0 +1,140 @@
+"""Where the time of a run went: parts, lines and counts from recorded stretches and samples, made up and simulated."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from advisor.analyses.base.watched_run import WatchedRun
+from advisor.capture.record import RankRecord, RunSamples, RunTimes, Settings
+from advisor.computed import Computed, Missing
+
+
+def sample(kind: str, line: int, hits: int, *marks: str, **more: Any) -> dict[str, Any]:
+    place = {"file": "train.py", "function": "main", "line": line, "block": line}
+    return {"kind": kind, **place, "hits": hits, "stretches": min(hits, 20), "marks": list(marks), **more}
+
+
+def watched(*samples: dict[str, Any], device: str = "cpu", **more: Any) -> WatchedRun:
+    """A run: 2 s of start, 400 ordinary steps in 40 s, 20 long ones in 12 s that would have taken 2 s, 6 s between."""
+    run = {
+        "before_us": 3e6,
+        "spent_us": {"start": 2e6, "step": 40e6, "long": 12e6, "between": 6e6, "end": 1e6},
+        "count": {"start": 1, "step": 400, "long": 20, "between": 10, "end": 1},
+        "usual_us": 2e6,
+        "samples": [sample("step", 80, 400, "forward"), *samples],
+        **more,
+    }
+    record = RankRecord(run=msgspec.convert(run, RunTimes), settings=Settings(model_device=device))
+    return Computed(record=record).get(WatchedRun)
+
+
+def shares(run: WatchedRun) -> dict[str, float]:
+    return {name: round(part.us / 1e6, 3) for name, part in run.loop.items()}
+
+
+def test_the_parts_sum_to_the_run() -> None:
+    run = watched(sample("long", 90, 60), sample("long", 80, 20), sample("between", 95, 50, "save"))
+    assert sum(part.us for part in run.account.parts) == pytest.approx(64e6) == run.account.us
+    assert sum(part.share for part in run.account.parts) == pytest.approx(1)
+    assert [part.id for part in run.account.parts] == ["startup", "training", "checkpoints", "other", "end"]
+    assert run.steps == 420
+
+
+def test_long_steps_keep_what_an_ordinary_one_takes() -> None:
+    """Samples alone would give all of the 12 s to the other line."""
+    assert shares(watched(sample("long", 90, 60), sample("between", 80, 1)))["other"] == pytest.approx(10)
+
+
+def test_batches_of_various_lengths_are_training() -> None:
+    """Steps three times as long, at the same lines: nothing lies between them."""
+    run = watched(sample("long", 80, 60, "forward"), sample("long", 81, 1))
+    assert shares(run) == {"training": 52, "epoch_end": 6}
+
+
+@pytest.mark.parametrize(
+    ("marks", "more", "part"),
+    [
+        (("forward", "untrained"), {}, "evaluation"),
+        (("fetch", "untrained"), {}, "evaluation"),
+        (("forward", "eval_mode"), {}, "evaluation"),
+        (("evaluate",), {}, "evaluation"),
+        (("forward",), {}, "other"),  # an agent that plays
+        (("save",), {}, "checkpoints"),
+        (("iterator", "workers"), {}, "worker_restarts"),
+        (("fetch", "first_batch"), {}, "worker_restarts"),
+        (("compile",), {}, "compilation"),
+        ((), {"package": "matplotlib"}, "logging"),
+        (("epoch_end",), {}, "epoch_end"),
+    ],
+)
+def test_a_place_is_told_by_its_marks(marks: tuple[str, ...], more: dict[str, Any], part: str) -> None:
+    run = watched(sample("between", 90, 50, *marks, **more))
+    assert shares(run)[part] == pytest.approx(6)
+    (line,) = run.loop[part].lines
+    assert (line.source.file, line.source.line) == ("train.py", 90)
+
+
+def test_a_teacher_in_evaluation_mode_is_part_of_the_step() -> None:
+    run = watched(sample("long", 80, 60, "forward", "eval_mode"), sample("between", 80, 20, "forward", "eval_mode"))
+    assert "evaluation" not in run.loop
+
+
+def test_all_of_a_statement_that_evaluates_is_evaluation() -> None:
+    """The loop of an evaluation, its metric after it, and a checkpoint inside of it."""
+    block = {"block": 90}
+    run = watched(
+        sample("between", 91, 30, "forward", "untrained", **block),
+        sample("between", 93, 10, **block),
+        sample("between", 94, 20, "save", **block),
+    )
+    assert shares(run) == pytest.approx({"training": 52, "evaluation": 4, "checkpoints": 2})
+    assert run.loop["evaluation"].lines[0].source.line == 90
+    assert run.loop["checkpoints"].lines[0].source.line == 94
+
+
+def test_a_function_that_a_framework_calls_is_named_by_its_costliest_line() -> None:
+    more = {"function": "validation_step", "block": 0}
+    run = watched(sample("between", 31, 10, "untrained", "fetch", **more), sample("between", 33, 40, "forward", **more))
+    (line,) = run.loop["evaluation"].lines
+    assert (line.source.line, line.source.function) == (33, "validation_step")
+
+
+def test_a_line_that_waits_for_a_device_is_training() -> None:
+    waits, draws = sample("long", 90, 60), sample("long", 91, 60, package="matplotlib")
+    assert "other" in watched(waits).loop
+    assert "other" not in watched(waits, device="cuda").loop
+    assert "logging" in watched(draws, device="cuda").loop
+
+
+@pytest.mark.parametrize("mean", [0.1, 0.7, 3.0])
+def test_visits_too_short_to_be_sampled_are_counted(mean: float) -> None:
+    """Independent: 400 visits, each sampled by chance, `mean` times on average."""
+    chance = random.Random(3)
+    seen = [sum(chance.random() < mean / 50 for _ in range(50)) for _ in range(400)]
+    hits, stretches = sum(seen), sum(map(bool, seen))
+    one = sample("between", 90, hits, "untrained", "forward") | {"stretches": stretches}
+    run = watched(one, count={"start": 1, "step": 400, "between": 5000})
+    assert run.loop["evaluation"].times == pytest.approx(400, rel=0.35 if mean < 0.5 else 0.12)
+
+
+def test_the_error_of_a_part_covers_what_sampling_does_to_it() -> None:
+    """Independent: a tenth of the time of 6 s, sampled 100 times, again and again."""
+    chance, inside = random.Random(1), 0
+    for _ in range(200):
+        hits = sum(chance.random() < 0.1 for _ in range(100))
+        run = watched(sample("between", 90, hits, "save"), sample("between", 95, 100 - hits))
+        part = run.loop.get("checkpoints")
+        inside += part is not None and abs(part.us - 0.6e6) <= 2 * part.error_us
+    assert inside >= 180
+
+
+def test_a_run_that_was_not_watched_is_missing() -> None:
+    with pytest.raises(Missing, match="not watched"):
+        Computed(record=RankRecord()).get(WatchedRun)
+    with pytest.raises(Missing):
+        Computed(record=RankRecord(run=RunTimes(count={"start": 1}))).get(WatchedRun)
+    assert RunSamples(kind="step").hits == 0

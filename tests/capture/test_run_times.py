@@ -1,0 +1,181 @@
+"""The whole run on one clock: stretches and samples, by hand and on real scripts that time themselves."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+import pytest
+from capture_runs import Captured, capture
+
+from advisor.analyses.base.watched_run import WatchedRun
+from advisor.capture.record import RankRecord
+from advisor.computed import Computed
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+SCRIPT = """import sys, time, torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+kind = sys.argv[1]
+def loader(n): return DataLoader(TensorDataset(torch.randn(n, 64), torch.randn(n, 1)), batch_size=16)
+def evaluate(model, batches):
+    model.eval()
+    with torch.no_grad():
+        for x, y in batches:
+            time.sleep(0.02)
+            model(x)
+    model.train()
+def pause():
+    time.sleep(0.12)
+model = torch.nn.Linear(64, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+train, val, number, spent = loader(16 * 80), loader(16 * 6), 0, 0.0
+began = time.perf_counter()
+for epoch in range(3):
+    for x, y in train:
+        optimizer.zero_grad()
+        (model(x) - y).square().mean().backward()
+        time.sleep(0.005)
+        optimizer.step()
+        number += 1
+        at = time.perf_counter()
+        if number % 20 == 0 and kind == "evaluation":
+            evaluate(model, val)
+        if number % 20 == 0 and kind == "other":
+            pause()
+        spent += time.perf_counter() - at
+    at = time.perf_counter()
+    if kind == "epoch":
+        pause(); pause()
+    if kind == "inline":
+        model.eval()
+        for x, y in val:
+            with torch.no_grad():
+                model(x)
+            time.sleep(0.05)
+        model.train()
+    spent += time.perf_counter() - at
+if kind == "broken":
+    raise ValueError("the script's own")
+print(spent, time.perf_counter() - began)
+"""
+
+
+def line_of(text: str) -> int:
+    return 1 + next(i for i, line in enumerate(SCRIPT.splitlines()) if line.strip().startswith(text))
+
+
+def run(folder: Path, kind: str, **options: object) -> tuple[Captured, WatchedRun]:
+    script = folder / "train.py"
+    script.write_text(SCRIPT)
+    done = capture(folder / "out", script, kind, cwd=folder, **options)
+    return done, Computed(record=msgspec.convert(done.rank, RankRecord)).get(WatchedRun)
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "statement"),
+    [
+        ("evaluation", "evaluation", "evaluate(model, val)"),
+        pytest.param("other", "other", "pause()", marks=pytest.mark.complete),
+        pytest.param("epoch", "epoch_end", "pause(); pause()", marks=pytest.mark.complete),
+        pytest.param("inline", "evaluation", "for x, y in val", marks=pytest.mark.complete),
+    ],
+)
+def test_the_share_of_a_part_is_what_the_script_measures(tmp_path: Path, kind: str, part: str, statement: str) -> None:
+    done, watched = run(tmp_path, kind)
+    assert done.status == 0, done.err
+    spent, whole = map(float, done.out.split())
+    run_record = done.rank["run"]
+    # The script's clock runs under the profiler, too; steps and other work there are in no share.
+    expected = spent / (whole - run_record["ours_us"] / 1e6)
+    assert watched.share(part) == pytest.approx(expected, abs=0.12)
+    assert watched.loop[part].lines[0].source.line == line_of(statement)
+    assert watched.loop_us / 1e6 == pytest.approx(whole - run_record["ours_us"] / 1e6, rel=0.1)
+    assert run_record["sampling_us"] < 0.001 * watched.account.us + 60_000
+
+
+@pytest.mark.complete
+def test_a_script_that_fails_leaves_its_account(tmp_path: Path) -> None:
+    done, watched = run(tmp_path, "broken")
+    assert done.status == 1
+    assert watched.steps > 200
+    assert watched.share("training") > 0.8
+
+
+@pytest.mark.complete
+def test_a_script_that_is_stopped_after_its_profile_is_accounted_for_so_far(tmp_path: Path) -> None:
+    _, watched = run(tmp_path, "evaluation", stop=True)
+    assert 10 < watched.steps < 100
+
+
+def test_a_place_is_where_a_stack_leaves_the_way_to_the_step() -> None:
+    from advisor.capture.inside.steps.stack_samples import Place, Sampler
+
+    sampler = Sampler(lambda: False, lambda: 0, lambda _stack, _mode: None)
+
+    def here() -> FrameType:
+        return sys._getframe(1)
+
+    def train() -> FrameType:
+        return here()
+
+    def evaluate() -> FrameType:
+        return here()
+
+    at = sys._getframe().f_lineno
+    step, _ = sampler.walk(train())
+    stack, _ = sampler.walk(evaluate())
+    place = Place(sampler.codes, stack, step)
+    assert (place.line, place.step_line, place.function) == (at + 2, at + 1, sys._getframe().f_code.co_name)
+    assert place.inner[2] == "evaluate"
+
+
+def test_the_loop_around_a_place_is_its_block(tmp_path: Path) -> None:
+    from advisor.capture.inside.steps.run_totals import block_of
+
+    text = "for x in a:\n    step(x)\n    if x:\n        for y in b:\n            look(y)\n            count(y)\n"
+    ast.parse(text)
+    (tmp_path / "loop.py").write_text(text)
+
+    class Here:
+        source = str(tmp_path / "loop.py")
+
+    found = []
+    for line, step_line in ((6, 2), (5, 2), (2, 2), (6, 0)):
+        Here.line, Here.step_line = line, step_line  # type: ignore[attr-defined]
+        found.append(block_of(Here))  # type: ignore[arg-type]
+    assert found == [4, 4, 2, 0]
+
+
+def test_stretches_are_told_apart_by_their_length() -> None:
+    from advisor.capture.inside.steps.run_times import RunTimes
+    from advisor.capture.inside.steps.tracker import Tracker
+
+    tracker = Tracker(lambda _now, _trained, _clean: None)
+    times, now = RunTimes(tracker, lambda: False, lambda: 0, lambda: False), 0
+    assert times.record() is None
+
+    def boundary(length: int, trained: bool = True, ours: bool = False) -> None:
+        nonlocal now
+        now += length
+        times.boundary(now, trained, ours)
+        times.resumed(now)
+
+    boundary(500)
+    for length in (100, 104, 98, 102, 99, 101, 400, 100, 100, 149, 700):
+        boundary(length)
+    boundary(50, trained=False)
+    boundary(100, ours=True)
+    totals = times.totals
+    assert totals.spent_ns | {"end": 0} == {"start": 500, "step": 953, "long": 1100, "between": 50, "end": 0}
+    assert totals.count | {"end": 0} == {"start": 1, "step": 9, "long": 2, "between": 1, "end": 0}
+    assert totals.usual_ns == pytest.approx(200)
+    assert times.ours_ns == 100
+    record = times.record()
+    assert record is not None
+    assert times.record()["count"] == record["count"]  # type: ignore[index]
