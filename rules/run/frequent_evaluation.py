@@ -58,8 +58,8 @@ def check(
         run,
         part,
         f"Evaluation{place(where[0] if where else None)} takes {percent(part.us / run.loop_us)} of {watched(run)}: "
-        f"{time(each_us)} each time, {often}; every {plural(interval, 'epoch' if by_epoch else 'step')}, it would give "
-        f"back {each_hour((1 - kept) * part.us / run.loop_us)}.",
+        f"{time(each_us)} each time, {often}; every {plural(interval, 'epoch' if by_epoch else 'step')}, that "
+        f"would save {each_hour((1 - kept) * part.us / run.loop_us)}.",
         saving_of(run, part, 1 - kept, 1 - kept, "the time of evaluations between training steps, at that interval"),
         _fix(interval, max(round(every), 1), by_epoch),
         "medium",  # how often the validation loss is wanted is the user's to say

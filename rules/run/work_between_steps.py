@@ -8,7 +8,7 @@ an agent that plays, a generator that draws.
 
 ## Why it costs time
 The loop waits for it. A figure that is drawn every ten steps, a metric over all predictions in Python, a table that is
-written anew at the end of each epoch do not show in the profile of a step, and may take as long as the training.
+rewritten at the end of each epoch do not show in the profile of a step, and may take as long as the training.
 
 ## How to fix it
 Do it less often, on less data, or in another process. Collect numbers as tensors and convert them once; compute metrics
