@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.api import Finding, Fix, RunPart, Saving, Severity, Source, WatchedRun
 
-from ..shared._words import percent, time
+from ..shared._words import time
 
 
 def is_known(part: RunPart | None, run: WatchedRun, min_share: float) -> bool:
@@ -18,9 +18,8 @@ def lines_of(part: RunPart) -> tuple[Source, ...]:
 
 
 def each_hour(share: float) -> str:
-    """A share of the run: '37 % of the run, 22 min of each hour'."""
-    minutes = share * 60
-    return f"{percent(share)} of the run, {minutes:.0f} min of each hour" if minutes >= 1 else f"{percent(share)}"
+    """A share of the run as time: '22 min of each hour'."""
+    return f"{share * 60:.0f} min of each hour"
 
 
 def saving_of(run: WatchedRun, part: RunPart, least: float, most: float, how: str) -> Saving:

@@ -52,6 +52,7 @@ def check(
     fewer = part.us / (left_share / (1 - left_share) * (run.loop_us - part.us))
     interval = _rounded(fewer if by_epoch else fewer * every)
     kept = (1 if by_epoch else every) / interval
+    saved = (1 - kept) * part.us / run.loop_us
     where = lines_of(part)
     often = "at the end of each epoch" if by_epoch else f"about every {count(round(every))} training steps"
     yield finding_of(
@@ -59,7 +60,7 @@ def check(
         part,
         f"Evaluation{place(where[0] if where else None)} takes {percent(part.us / run.loop_us)} of {watched(run)}: "
         f"{time(each_us)} each time, {often}; every {plural(interval, 'epoch' if by_epoch else 'step')}, that "
-        f"would save {each_hour((1 - kept) * part.us / run.loop_us)}.",
+        f"would save {percent(saved)} of the run, {each_hour(saved)}.",
         saving_of(run, part, 1 - kept, 1 - kept, "the time of evaluations between training steps, at that interval"),
         _fix(interval, max(round(every), 1), by_epoch),
         "medium",  # how often the validation loss is wanted is the user's to say
