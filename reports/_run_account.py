@@ -35,7 +35,7 @@ def beside_steps(report: Report) -> str:
     if largest is None or largest.us < _WORTH_NAMING * loop_us:
         return ""
     at = f" ({_at(largest.lines[0].source)})" if largest.lines else ""
-    what = _words.one_line(_labels.run_part(largest.id).name)
+    what = _words.short(_labels.run_part(largest.id).name)
     share = _words.share(largest.us / loop_us)
     return f"{share} of the run after its start goes to {what[:1].lower()}{what[1:]}{at}, not to training steps."
 

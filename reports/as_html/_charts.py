@@ -19,7 +19,7 @@ _NAMED_SHARE = 0.01
 # Text inside a segment needs about fifty pixels.
 _TEXT_SHARE = 0.05
 _LANE_HEIGHT, _LANE_PITCH, _AXIS_HEIGHT = 26, 52, 26
-_TABLE_ROWS = 30
+_TABLE_ROWS = 25
 
 _KINDS = {
     **{name: label.name for name, label in _labels.PARTS.items()},

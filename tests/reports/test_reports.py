@@ -113,7 +113,7 @@ def test_the_summary_fits_a_terminal() -> None:
     for make in fixtures.REPORTS.values():
         assert max(map(len, render("text", make()).splitlines())) <= 80
     assert len(render("text", fixtures.on_cpu()).splitlines()) <= 40
-    assert len(render("text", fixtures.canonical()).splitlines()) <= 48
+    assert len(render("text", fixtures.canonical()).splitlines()) <= 52
 
 
 def test_the_summary_counts_what_it_does_not_list() -> None:
@@ -159,12 +159,12 @@ def test_markdown_shows_hostile_names_as_text() -> None:
     }
     headings = [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "heading_open"]
     assert len(headings) == len([line for line in text.splitlines() if line.startswith("##")])
-    # Every row of the table has its three cells: no name has broken out of one.
+    # Every row of a table has its two to four cells: no name has broken out of one.
     rows = [i for i, token in enumerate(tokens) if token.type == "tr_open"]
     assert rows
     for i in rows:
         end = next(j for j in range(i, len(tokens)) if tokens[j].type == "tr_close")
-        assert sum(token.type in ("td_open", "th_open") for token in tokens[i:end]) in (2, 3)
+        assert sum(token.type in ("td_open", "th_open") for token in tokens[i:end]) in (2, 3, 4)
 
 
 def test_sarif_has_what_code_scanning_asks_for() -> None:

@@ -37,6 +37,26 @@ def test_a_busy_gpu_is_called_so() -> None:
     assert text.startswith("The GPU computes for 96 % of the step: it is compute-bound")
 
 
+def test_a_run_that_does_not_go_to_steps_is_said_first() -> None:
+    account = fixtures.account()
+    text = said({"compute": 0.96, "idle_launch": 0.04}, account=account)
+    assert text.startswith(
+        "45 % of the run after its start goes to evaluation (train.py:120), not to training steps. The"
+    )
+    startup, training, evaluation, checkpoints = account.parts
+    seldom = replace(account, parts=(startup, training, replace(evaluation, us=10e6), checkpoints))
+    assert said({"compute": 0.96, "idle_launch": 0.04}, account=seldom).startswith("The GPU computes")
+    slow_start = replace(account, parts=(replace(startup, us=500e6), training))
+    assert said({"compute": 0.96, "idle_launch": 0.04}, account=slow_start).startswith("The GPU computes")
+
+
+def test_a_saving_between_steps_is_of_the_run() -> None:
+    finding = Finding("Evaluation takes long.", Saving(30_000, 40_000, "measured", "by the clock"), run_us=200_000)
+    assert ranking.saving(finding, 98_400) == "9 to 12 min per hour"
+    assert ranking.saving_share(finding, 98_400) == "15 to 20 % of the run"
+    assert "compare where the two runs went" in ranking.check_again(finding, 98_400)
+
+
 @given(st.floats(0.01, 0.79), st.sampled_from(["exposed_communication", "idle_input", "idle_unknown", "exposed_copy"]))
 def test_a_step_of_low_compute_share_is_never_called_busy(compute: float, cause: str) -> None:
     """Communication keeps a GPU occupied and is no work done: the verdict names it as a loss."""

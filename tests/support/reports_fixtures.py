@@ -368,6 +368,6 @@ def as_plain(text: str) -> Any:
 
 
 def made(parts: dict[str, float], **changes: object) -> Report:
-    """The canonical report with a breakdown of these shares of a step of 100 ms, and other changes."""
+    """The canonical report with a breakdown of these shares of a step of 100 ms, no whole run, and other changes."""
     items = tuple(BreakdownItem(name, share * 1e5, share) for name, share in parts.items())
-    return replace(canonical(), breakdown=items, **changes)
+    return replace(canonical(), breakdown=items, **{"account": None, **changes})
