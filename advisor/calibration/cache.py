@@ -16,8 +16,8 @@ from advisor.calibration.calibration import busy
 from advisor.calibration.machine import Machine
 from advisor.capture.record import Measured
 
-# Raised where a quantity changes its meaning: what older versions stored is measured again.
-VERSION = 1
+# Raised where a quantity is added or changes its meaning: what older versions stored is measured again.
+VERSION = 2
 _BUSY_FOR_S = 3600
 
 

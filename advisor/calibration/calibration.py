@@ -44,6 +44,8 @@ class Calibration:
     profiler_row_us              what recording an op adds to it in a loop of one op
     profiler_row_cold_us         and where other work ran before it
     thread_wake_us               what sharing an op among all threads adds to it
+    all_cores_product_times …    how many times as fast a product of 512 x 512 matrices, or a copy, is on all cores as
+                                 on the script's threads, where these are fewer
     core_cache_gbs, core_memory_gbs, memory_gbs   bytes read and written by a copy, 10^9 per second
     core_small_gflops            convolution of four small images, 10^9 operations per second
     core_fp32_gflops …           product of 512 x 512 matrices, 10^9 operations per second
@@ -81,6 +83,8 @@ class Calibration:
     device_bf16_tflops: Quantity | None = None
     device_memory_gbs: Quantity | None = None
     profiler_device_op_us: Quantity | None = None
+    all_cores_product_times: Quantity | None = None
+    all_cores_copy_times: Quantity | None = None
 
     def items(self) -> Iterator[tuple[str, Quantity]]:
         """(name, quantity) of those that are known, in the order above."""
@@ -104,6 +108,8 @@ class Calibration:
 def _quantity(name: str, measured: Measured | None) -> Quantity | None:
     if measured is None:
         return _of_table(name)
+    if name.startswith("all_cores") and busy(measured):
+        return None
     if name in _TOGETHER and (measured.threads == 1 or busy(measured)):
         return _of_one_thread(name, measured)
     return _measured(name, measured) or _of_table(name)
@@ -140,4 +146,4 @@ def _of_table(name: str) -> Quantity | None:
 
 
 def _unit(name: str) -> str:
-    return {"us": "µs", "gbs": "GB/s", "gflops": "GFLOP/s", "tflops": "TFLOP/s"}[name.rpartition("_")[2]]
+    return {"us": "µs", "gbs": "GB/s", "gflops": "GFLOP/s", "tflops": "TFLOP/s", "times": ""}[name.rpartition("_")[2]]

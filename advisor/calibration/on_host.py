@@ -5,6 +5,7 @@ Standard library, and torch as it is given.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -56,7 +57,32 @@ def host_samples(torch: Any) -> dict[str, Callable[[], Sample]]:
         made["memory_gbs"] = partial(_copy, torch, time.perf_counter, _buffer_bytes(), _SLICE_BYTES, 1)
         made |= {name: partial(_product, torch, time.perf_counter, kind) for name, kind in products.items()}
         made["thread_wake_us"] = lambda: _wake(torch, threads)
+    cores = _cores()
+    if threads < cores:
+        made["all_cores_product_times"] = lambda: _shared(
+            torch, threads, cores, _product(torch, time.perf_counter, torch.float32)
+        )
+        made["all_cores_copy_times"] = lambda: _shared(
+            torch, threads, cores, _copy(torch, time.perf_counter, _buffer_bytes(), _SLICE_BYTES, 1)
+        )
     return made
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _shared(torch: Any, threads: int, cores: int, rate: Sample) -> Sample:
+    """How many times as fast work is on all cores as on the script's threads, one after the other in each sample."""
+
+    def sample() -> float:
+        with _threads(torch, threads):
+            few = max(rate() for _ in range(2))
+        with _threads(torch, cores):
+            return max(rate() for _ in range(2)) / few
+
+    return sample
 
 
 def _on_one_thread(torch: Any, sample: Sample) -> Sample:

@@ -21,12 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.api import (
+    Calibration,
     Device,
     Ev,
     Example,
     Finding,
     Fix,
     Matmuls,
+    OpRow,
     Price,
     Settings,
     ThreadUse,
@@ -50,6 +52,7 @@ def check(
     device: Device,
     matmuls: Matmuls,
     settings: Settings | None,
+    calibration: Calibration,
     *,
     min_share: float = 0.10,  # of the step in ops long enough to share: below, waking threads costs more
 ) -> Iterator[Finding]:
@@ -61,6 +64,8 @@ def check(
     shared_us = sum(row.us for row in rows)
     if shared_us < min_share * steps.step_us:
         return
+    least_us, low = _least_us(rows, calibration) if usable == use.cores else (0.0, _UNKNOWN)
+    most_us = shared_us * (1 - use.threads / usable)
     yield Finding(
         message=(
             f"{plural(use.threads, 'thread')}{' per rank' if use.ranks > 1 else ''} on {plural(use.cores, 'core')}: "
@@ -69,9 +74,9 @@ def check(
             f"and {plural(usable, 'core')} could share the work."
         ),
         saving=price.long_ops(
-            (0.0, shared_us * (1 - use.threads / usable)),
+            (min(least_us, most_us), most_us),
             (),
-            "high: these ops split evenly over the cores; low: nothing, if they are memory-bound",
+            f"high: these ops split evenly over the cores; low: {low}",
         ),
         where=set_at(settings, "threads", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
         facts={"threads": use.threads, "cores": use.cores, "workers": use.workers, "ranks": use.ranks},
@@ -86,6 +91,20 @@ def check(
     )
 
 
+def _least_us(rows: list[OpRow], calibration: Calibration) -> tuple[float, str]:
+    """(recorded µs per step that these ops give back at least, why): as a product and a copy did on this machine."""
+    known = [calibration.all_cores_product_times, calibration.all_cores_copy_times]
+    measured = [one.low for one in known if one is not None]
+    if len(measured) < len(known):
+        return 0.0, _UNKNOWN
+    times = max(min(measured), 1.0)
+    # An op that takes no longer than waking threads is worth gives back nothing.
+    beyond_us = sum(max(row.us - row.calls * _LONG_OP_US, 0.0) for row in rows)
+    said = f"all cores are {times:.2g} times as fast in a copy and a product measured on this machine, less for waking"
+    return beyond_us * (1 - 1 / times), said
+
+
+_UNKNOWN = "nothing, if they are memory-bound"
 _STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
 _LAYER = Ev("aten::mm", dims=[[256, 1024], [1024, 1024]], dtypes=["float", "float"])
 
@@ -100,6 +119,21 @@ EXAMPLES = [
         draw(_STEPS, us=1000, F=_LAYER, B=_LAYER),
         facts=_threads(1, 8),
         saves_us=(0, 9700),
+        says=("1 thread on 8 cores",),
+    ),
+    Example(
+        "one thread on eight cores that share memory: four times as fast was measured",
+        draw(_STEPS, us=1000, F=_LAYER, B=_LAYER),
+        facts=_threads(1, 8)
+        | {
+            "calibration": {
+                "quantities": {
+                    "all_cores_product_times": (6.0, 6.5, 7.0, 20),
+                    "all_cores_copy_times": (4.0, 4.1, 4.2, 20),
+                }
+            }
+        },
+        saves_us=(6000, 9700),
         says=("1 thread on 8 cores",),
     ),
     Example(

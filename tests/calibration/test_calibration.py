@@ -328,6 +328,15 @@ def test_while_other_work_has_the_cores_threads_are_not_measured_together() -> N
     assert found.op_call_us.range == (0.9, 1.2)  # CPU time: no other process stretches it
 
 
+def test_what_more_cores_would_give_is_not_known_while_other_work_has_them() -> None:
+    quantities = {**QUIET.quantities, "all_cores_copy_times": (1.2, 1.3, 1.4, 20)}
+    found = Calibration.of(msgspec.structs.replace(QUIET, threads=1, quantities=quantities)).all_cores_copy_times
+    assert found is not None
+    assert found.range == (1.2, 1.4)
+    busy = msgspec.structs.replace(QUIET, threads=1, quantities=quantities, waited=0.4)
+    assert Calibration.of(busy).all_cores_copy_times is None
+
+
 def test_one_thread_is_all_threads() -> None:
     found = Calibration.of(msgspec.structs.replace(QUIET, threads=1))
     assert found.memory_gbs is not None

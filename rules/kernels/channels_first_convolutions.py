@@ -1,0 +1,185 @@
+"""Convolutions on a CPU run on channels-first tensors, or without oneDNN.
+
+## What it looks at
+Convolutions of images on ranks without a device: their part of the step, whether the channels of their inputs come
+first in memory (by the strides that were recorded), and whether they ran without oneDNN (`aten::_slow_conv2d_forward`).
+
+## Why it costs time
+oneDNN computes convolutions on blocks of channels. From channels-first tensors it makes such blocks and back again
+around each convolution, and the ops between convolutions (normalization, pooling, their backward passes) have slower
+kernels in that format. Without oneDNN a convolution is a matrix product on a copy of the image that is as many times
+larger as the window has points.
+
+## How to fix it
+`model = model.to(memory_format=torch.channels_last)`, and the same for the images. It is worth a try, not a promise:
+how a network runs in the other format only a run of it tells. On one core of an EPYC (torch 2.14, 24 steps of each,
+one after the other, CPU time) two networks with convolutions of 16 to 128 channels took 24 % less. oneDNN is used for
+fp32, and `torch.backends.mkldnn.flags(enabled=False)` turns it off.
+
+## When to leave it
+Networks whose first layers have few channels and large pictures, where nothing is gained. Code that calls `.view()` on
+activations: views need the channels-first format, `.reshape()` copies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Device, Ev, Events, Example, Finding, Fix, Price, StepOps, dims_of, draw, dtypes_of, sizes
+
+from ..shared._words import percent, time
+
+_FORWARD = "aten::convolution"
+_BACKWARD = "aten::convolution_backward"
+_WITHOUT = "aten::_slow_conv2d_forward"
+# Blocks of oneDNN hold 8 or 16 channels: with fewer there is nothing to arrange.
+_CHANNELS = 8
+_MOSTLY = 0.8
+_NO_NUMBER = "no number: only a run of this network in the other format tells; worth trying"
+
+
+def check(
+    price: Price,
+    device: Device,
+    *,
+    min_share: float = 0.3,  # of the step in convolutions: of less, what the format gains drowns in the noise
+) -> Iterator[Finding]:
+    if device.kind != "none" or price.on_device:
+        return
+    recorded = price.ops
+    rows = _inside(recorded, recorded.events.exactly(_FORWARD, _BACKWARD))
+    spent_us = recorded.us(rows)
+    if spent_us < min_share * recorded.steps.step_us:
+        return
+    without = _inside(recorded, recorded.events.exactly(_WITHOUT)).tolist()
+    without_us = recorded.us(np.array([row for row in without if _is_onednns(recorded.events, row)], int))
+    forward = _inside(recorded, recorded.events.exactly(_FORWARD))
+    first_us = recorded.us(np.array([row for row in forward.tolist() if _channels_first(recorded.events, row)], int))
+    forward_us = recorded.us(forward)
+    facts = {"convolutions_us": spent_us, "channels_first_us": first_us, "without_onednn_us": without_us}
+    took = f"{time(price.scale.scaled(spent_us))} of each step ({percent(spent_us / recorded.steps.step_us)})"
+    if forward_us and first_us >= _MOSTLY * forward_us:
+        yield Finding(
+            message=f"Convolutions take {took}, on images whose channels come first in memory.",
+            facts=facts | {"saving": _NO_NUMBER},
+            fix=_CHANNELS_LAST,
+            claims=("forward", "backward"),
+            at_most="low",
+        )
+    if forward_us and without_us >= _MOSTLY * forward_us:
+        yield Finding(
+            message=f"Convolutions in fp32 take {took}, and run without oneDNN, as if it were turned off.",
+            facts=facts | {"saving": _NO_NUMBER},
+            fix=_ONEDNN,
+            claims=("forward", "backward"),
+            at_most="low",
+        )
+
+
+_CHANNELS_LAST = Fix(
+    "Try the channels-last format for model and images",
+    "numerics",
+    "loss = criterion(model(images), labels)",
+    "model = model.to(memory_format=torch.channels_last)  # once\n"
+    "loss = criterion(model(images.to(memory_format=torch.channels_last)), labels)",
+)
+_ONEDNN = Fix(
+    "Try convolutions with oneDNN",
+    "numerics",
+    "with torch.backends.mkldnn.flags(enabled=False):",
+    "with torch.backends.mkldnn.flags(enabled=True):",
+)
+
+
+def _inside(recorded: StepOps, found: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """These ops of the profiled steps."""
+    return np.flatnonzero(found & (recorded.steps.step_of(recorded.events.start_ns) >= 0))
+
+
+def _channels_first(events: Events, row: int) -> bool:
+    """Whether the images of a convolution lie channel after channel; False where strides or shapes are not known."""
+    shape, strides = (_first(table, int(at[row])) for table, at in _columns(events))
+    if len(shape) != 4 or len(strides) != 4 or shape[1] < _CHANNELS or shape[2] * shape[3] == 1:
+        return False
+    return strides[1] >= shape[2] * shape[3]
+
+
+def _is_onednns(events: Events, row: int) -> bool:
+    """Whether torch would give this convolution to oneDNN: in fp32, and with more than one point in its window.
+
+    Of one point it takes its own on a single thread (`use_mkldnn` in ATen/native/Convolution.cpp).
+    """
+    kernel = sizes(dims_of(events, row), 1)
+    return dtypes_of(events, row)[:1] == ["float"] and len(kernel) == 4 and kernel[2] * kernel[3] > 1
+
+
+def _columns(events: Events) -> tuple[tuple[tuple[str, ...], npt.NDArray[np.int32]], ...]:
+    return (events.dims_table, events.dims), (events.strides_table, events.strides)
+
+
+def _first(table: tuple[str, ...], index: int) -> list[int]:
+    """The numbers of the first tensor; empty where they were not recorded."""
+    try:
+        found = json.loads(table[index]) if index >= 0 else []
+    except ValueError:
+        return []
+    first = found[0] if isinstance(found, list) and found else []
+    return first if isinstance(first, list) and all(isinstance(one, int) for one in first) else []
+
+
+_LANE = "step [1                ][2                ]\ncpu  [C     ][B        ]  [C     ][B        ] "
+_LAST, _FIRST = [524288, 1, 4096, 64], [524288, 4096, 64, 1]
+
+
+def _images(name: str, strides: list[int], channels: int = 32) -> Ev:
+    dims = [[8, channels, 64, 64], [64, channels, 3, 3]]
+    return Ev(name, dims=dims, dtypes=["float", "float"], args={"Input Strides": [strides, [288, 9, 3, 1]]})
+
+
+EXAMPLES = [
+    Example(
+        "images of 32 channels, channel after channel",
+        draw(_LANE, us=1000, C=_images(_FORWARD, _FIRST), B=_images(_BACKWARD, _FIRST)),
+        saves_us="unknown",
+        says=("whose channels come first",),
+    ),
+    Example(
+        "the same with channels last",
+        draw(_LANE, us=1000, C=_images(_FORWARD, _LAST), B=_images(_BACKWARD, _LAST)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "pictures of three channels",
+        draw(_LANE, us=1000, C=_images(_FORWARD, _FIRST, 3), B=_images(_BACKWARD, _FIRST, 3)),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "oneDNN is turned off",
+        draw(
+            "step [1                ][2                ]\ncpu  [C     ][B        ]  [C     ][B        ] \n"
+            "cpu  [W    ]             [W    ]            ",
+            us=1000,
+            C=_images(_FORWARD, _LAST),
+            B=_images(_BACKWARD, _LAST),
+            W=_images(_WITHOUT, _LAST),
+        ),
+        saves_us="unknown",
+        says=("run without oneDNN",),
+    ),
+    Example(
+        "a small part of the step",
+        draw(
+            "step [1                ][2                ]\ncpu  [C][O           ]    [C][O           ]  ",
+            us=1000,
+            C=_images(_FORWARD, _FIRST),
+            O=Ev("aten::linear"),
+        ),
+        saves_us=None,
+    ),
+]
