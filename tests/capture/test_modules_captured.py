@@ -142,3 +142,12 @@ def test_names_that_mean_something_elsewhere(run) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert(1)" not in page
     assert "\u202e" not in page
+
+
+def test_a_model_that_is_being_made_is_passed_over():
+    from advisor.capture.inside.facts.model_facts import paths
+
+    half = torch.nn.Linear.__new__(torch.nn.Linear)  # its __init__ has not run yet
+    whole = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    found = paths([half, whole, whole[0]], list(whole.parameters()))
+    assert found == {id(whole): "Sequential", id(whole[0]): "0"}

@@ -160,7 +160,8 @@ def _roots(modules: list[Any], params: list[Any]) -> list[Any]:
     order = {id(param): at for at, param in reversed(list(enumerate(params)))}
     inner = {id(child) for one in modules for child in one.__dict__.get("_modules", {}).values()}
     found = []
-    for one in modules:
+    # A window before the first step may look while the script is making a model: its __init__ sets `_modules` last.
+    for one in (one for one in modules if "_modules" in one.__dict__):
         places = [] if id(one) in inner else [order.get(id(param), len(order)) for param in one.parameters()]
         if places:
             found.append((min(places), one))
