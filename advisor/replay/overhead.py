@@ -23,8 +23,8 @@ _MOST_NS = 1e3 * constant("profiler.most_row_us").value
 _LEAST_LEFT = constant("profiler.least_left").value
 # An un-profiled step this near to the profiled one asks for no correction.
 _ALIKE = 0.01
-# A step whose host cannot make it shorter than by this share is paced by its device: replays are trusted so far.
-_PACED = 0.05
+# A step whose host cannot make it shorter than by this share is paced by its device.
+_PACED = constant("profiler.paced_share").value
 _HALVINGS = 10
 
 
@@ -78,7 +78,7 @@ def _least(
     halfway between those with which it has none and the shortest ones.
     """
     shortest_ns = step_ns(plan, shortened(most))
-    paced = shortest_ns > unprofiled_ns * (1 - _PACED)
+    paced = plan.graph.loader > 0 and shortest_ns > unprofiled_ns * (1 - _PACED)
     unprofiled_ns = max(unprofiled_ns, shortest_ns * (1 + _ALIKE)) if paced else unprofiled_ns
     low, high, found_ns = 0.0, most, shortest_ns
     for _ in range(_HALVINGS):

@@ -25,7 +25,8 @@ _STATED = 1.2
 _MOST_ROW_US = constant("profiler.most_row_us").value
 _ROWS_OF_AN_OP = 2
 # Steps on either side of the window, from which on two medians of them can be compared, and what they may differ by.
-_FEW, _SLOWER = 20, 1.05
+_FEW = 20
+_SLOWER = 1.05
 # Nine of ten scripts on a machine that did nothing else waited less than a twentieth of a step for a core; beside two
 # workers on two cores a quarter to a third, beside other work half of it and more.
 _BUSY = 0.2

@@ -2,8 +2,8 @@
 
 ## What it looks at
 Lookups in eight or more embedding tables in a row, of equal width and for equally many indices, each with a gradient
-of its own: one table per categorical column. Only tables that together take no more than 2 MB; and only without an
-accelerator, where small kernels are reported by the rule launch-bound.
+of its own: one table per categorical column. Only tables that together take no more than 2 MB. Beside a device what
+counts is the time for which it waits for their launches.
 
 ## Why it costs time
 Each lookup is a module call, an op, a node of the backward pass and a parameter for the optimizer. For a few
@@ -21,17 +21,34 @@ fit into a cache. Tables of different widths.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from advisor.api import Category, Drawing, Ev, Example, Finding, Fix, Lines, Price, backward_passes, constant
+from advisor.api import (
+    GEMM,
+    Category,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Price,
+    backward_passes,
+    constant,
+)
 
-from ..shared._words import count
+from ..shared._device_waits import waiting_us
+from ..shared._places import first_line, place
+from ..shared._words import count, each_step
 from ._equivalent import Equivalent, worth
 from ._examples import node, op, two_steps
 from ._look_ups import MOST_BYTES, LookUps, bytes_of, runs_of_look_ups
 
+Ints = npt.NDArray[np.int64]
 CONFIRMED = "measured pair on a CPU: thirty categorical columns with an embedding each against one for all"
 
 # What one call for all tables takes of the calls of each.
@@ -56,13 +73,14 @@ def check(
     min_tables: int = 8,  # of fewer, one table saves less than it costs to write
     min_share: float = 0.03,  # a model's tables to merge: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    if price.on_device:
-        return
     events, steps = price.ops.events, price.ops.steps
     rows = [one for one in runs_of_look_ups(price.ops) if len(one) >= min_tables]
     found = [one for one in rows if bytes_of(events, one) <= MOST_BYTES]
     work = LookUps.of(price.ops, found)
     if work is None or work.stores < min_tables * len(found):
+        return
+    if price.on_device:
+        yield from _on_device(price, lines, found, work, min_share)
         return
     updates = events.named(backward_passes.UPDATES) & events.of(Category.ANNOTATION)
     one = Equivalent(
@@ -82,8 +100,36 @@ def check(
         )
 
 
-def _drawn(*, tables: int = 8, rows: int = 50, width: int = 8, other: int = 8) -> Drawing:
-    """Look-ups, a layer (A), and their nodes, each with a gradient that is stored (S). other: every second width."""
+def _on_device(
+    price: Price, lines: Lines | None, found: list[Ints], work: LookUps, min_share: float
+) -> Iterator[Finding]:
+    """Of the launches of so many look-ups, and of what goes back through them, those of one remain."""
+    per_step = sum(map(len, found)) / price.ops.steps.count
+    waited_us = waiting_us(price, work.spans)
+    goes = 1 - len(found) / sum(map(len, found))
+    how = "low: nothing, where something else holds the device up as long; high: it waits for one look-up instead"
+    saving = price.scale.saving(0.0, goes * waited_us, how)
+    if saving.high_us < min_share * price.scale.step_us:
+        return
+    where = first_line(lines, found[0])
+    yield Finding(
+        message=(
+            f"{count(per_step)} embedding tables are looked up one by one in each step{place(where)}, and the GPU "
+            f"waits for them and their backward pass {each_step(price, waited_us)}."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"look_ups": per_step, "waited_us": waited_us},
+        fix=_FIX,
+        at_most="medium",  # launches that are spared may only move the wait
+    )
+
+
+def _drawn(*, tables: int = 8, rows: int = 50, width: int = 8, other: int = 8, gpu: str = "") -> Drawing:
+    """Look-ups, a layer (A), and their nodes, each with a gradient that is stored (S). other: every second width.
+
+    gpu: what a device does in a step, as long a lane as the host's.
+    """
     names = "CDEGHIJK"[:tables]
     lane = "".join(f"[{name}]" for name in names) + "[A ][Z ]"
     lane += "".join(f"[{name.lower()}][S]" for name in reversed(names)) + "[O ]"
@@ -91,7 +137,12 @@ def _drawn(*, tables: int = 8, rows: int = 50, width: int = 8, other: int = 8) -
     for at, name in enumerate(names):
         ops[name] = op("embedding", [rows, other if at % 2 else width], [256], number=at + 1)
         ops[name.lower()] = node(at + 1, "EmbeddingBackward0")
-    return two_steps(lane, **ops)
+    if gpu:
+        # What is drawn, the first look-up launches or the layer: whichever it lies behind.
+        launching = "C" if gpu.startswith(" [") else "A"
+        ops = {name: one if name == launching else replace(one, launches="") for name, one in ops.items()}
+        ops["X"] = GEMM
+    return two_steps(lane, gpu=gpu, **ops)
 
 
 EXAMPLES = [
@@ -100,6 +151,18 @@ EXAMPLES = [
         _drawn(),
         saves_us=(3000, 6600),
         says=("8 embedding tables are looked up one by one",),
+    ),
+    Example(
+        "the same beside a device that waits for their launches",
+        _drawn(gpu="                        [X    ]"),
+        saves_us=(0, 6600),
+        says=("8 embedding tables are looked up one by one", "the GPU waits"),
+    ),
+    Example(
+        "beside a device that has enough to do",
+        _drawn(gpu=f" [X{' ' * 81}]"),
+        saves_us=None,
+        near_miss=True,
     ),
     Example("one table for all columns", _drawn(tables=1), None),
     Example("three columns", _drawn(tables=3), None, near_miss=True),

@@ -8,11 +8,12 @@ Where each line is documented:
   a mesh of two dimensions for HSDP), FSDPModule.set_modules_to_forward_prefetch and set_requires_gradient_sync.
 - FullyShardedDataParallel (FSDP1): `mixed_precision`, `sharding_strategy`; the tutorial "Getting Started with Fully
   Sharded Data Parallel (FSDP2)" calls it deprecated and has the way to fully_shard.
-- DeepSpeed: configuration JSON, "zero_optimization" (`overlap_comm`,
-  `reduce_bucket_size`) and "gradient_accumulation_steps". Its engine's `no_sync()` asserts that gradients are not
-  partitioned: with ZeRO 2 and 3 it stops the training (deepspeed/runtime/engine.py).
+- DeepSpeed: configuration JSON, "zero_optimization" (`overlap_comm`: where it is not set, on with ZeRO 3 and off
+  otherwise, deepspeed/runtime/zero/config.py, overlap_comm_valid). Its engine's `no_sync()` raises an AssertionError
+  with ZeRO 2 and 3, which partition gradients (documentation, "Training API"; deepspeed/runtime/engine.py, no_sync).
 - Megatron: DistributedDataParallelConfig (`overlap_grad_reduce`, `overlap_param_gather`), "Communication Overlap".
-- torchrec: torchrec.distributed (`TrainPipelineSparseDist`), torchrec.distributed.fbgemm_qcomm_codec (`QCommsConfig`).
+- torchrec: torchrec.distributed (`TrainPipelineSparseDist`), torchrec.distributed.fbgemm_qcomm_codec (`QCommsConfig`,
+  `CommType`, `get_qcomm_codecs_registry`).
 """
 
 from __future__ import annotations
@@ -104,10 +105,10 @@ _HYBRID = Fix(
     "fully_shard(layer, mesh=mesh)",
 )
 _DEEPSPEED = Fix(
-    "Set `overlap_comm` in DeepSpeed's configuration, to reduce during the backward pass",
+    "With ZeRO 1 or 2 set `overlap_comm` in DeepSpeed's configuration, to reduce during the backward pass",
     "exact",
     '"zero_optimization": {"stage": 2}',
-    '"zero_optimization": {"stage": 2, "overlap_comm": true}  # needs memory for further buckets',
+    '"zero_optimization": {"stage": 2, "overlap_comm": true}  # the default of stage 3',
 )
 _MEGATRON = Fix(
     "Overlap data-parallel communication with `--overlap-grad-reduce` and `--overlap-param-gather`",

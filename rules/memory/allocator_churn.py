@@ -7,7 +7,8 @@ allocator keeps freed memory for the next tensor, so a training in steady state 
 ## Why it costs time
 Each call goes to the driver, and `cudaFree` waits until the device has finished all its work: the queue runs empty.
 Causes are `torch.cuda.empty_cache()` in the loop, shapes that change from step to step, or a device so full that
-PyTorch has to free cached memory before it can allocate more.
+PyTorch has to free cached memory before it can allocate more: then the calls that free lie inside the op that needs
+memory. Expandable segments map and unmap memory instead (`cuMemMap`, `cuMemUnmap`).
 
 ## How to fix it
 Remove `empty_cache()`. For changing shapes set `PYTORCH_ALLOC_CONF=expandable_segments:True` in the
@@ -23,13 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     FORWARD,
     GEMM,
     Category,
     Ev,
-    Events,
     Example,
     Finding,
     Fix,
@@ -47,6 +48,9 @@ from ..shared._places import place
 from ..shared._words import count, each_step, plural
 
 _CALLS = ("Malloc", "Free")
+# What grows and shrinks expandable segments (c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment): no cudaMalloc.
+_MAPPED = ("MemCreate", "MemMap", "MemSetAccess")
+_UNMAPPED = ("MemUnmap", "MemRelease")
 # Pinned and managed memory of the host are another matter, and so are the pools of CUDA graphs.
 _NOT = ("Host", "Managed", "Async", "FromPool", "Array", "MallocPitch")
 
@@ -60,31 +64,37 @@ def check(
     min_share: float = 0.01,  # a call to remove, or one variable to set; below 1 % of the step the gain is noise
 ) -> Iterator[Finding]:
     events, steps = price.ops.events, price.ops.steps
-    calls = events.of(Category.RUNTIME) & events.named(*_CALLS) & ~events.named(*_NOT) & events.named("cuda", "hip")
-    rows = np.flatnonzero(calls & (steps.step_of(events.start_ns) >= 0))
+    calls = events.named(*_CALLS) & ~events.named(*_NOT) & events.named("cuda", "hip")
+    calls |= events.named(*_MAPPED, *_UNMAPPED) & events.named("cu", "hip")
+    rows = np.flatnonzero(calls & events.of(Category.RUNTIME) & (steps.step_of(events.start_ns) >= 0))
     found = driver_calls(price, busy, lines, rows, min_share)
     if found is None:
         return
-    frees = int(events.named("Free")[rows].sum())
+    freeing = rows[events.named("Free", *_UNMAPPED)[rows]]
+    frees = len(freeing)
     yield found.finding(
         f"The driver allocates device memory in {plural((len(rows) - frees) / steps.count, 'call')} a step and "
         f"frees it in {count(frees / steps.count)}{place(found.where)}: {each_step(price, found.us)} in calls that a "
         "training in steady state does not make.",
         {"allocations": (len(rows) - frees) / steps.count, "frees": frees / steps.count},
-        _fix(frees, record, events),
+        _fix(price, freeing, record),
     )
 
 
-def _fix(frees: int, record: RankRecord | None, events: Events) -> Fix:
-    """What ends these calls: retries of a full device free and allocate as `empty_cache()` does."""
-    if record and record.memory and record.memory.get("alloc_retries"):
+def _fix(price: Price, freeing: npt.NDArray[np.int64], record: RankRecord | None) -> Fix:
+    """What ends these calls: retries of a full device free and allocate as `empty_cache()` does.
+
+    An allocation that fails frees what is cached within the op that asked for memory; `empty_cache()` is in no op.
+    """
+    retried = len(freeing) > 0 and bool(np.median(price.ops.nesting.outer_op[freeing]) >= 0)
+    if retried or (record and record.memory and record.memory.get("alloc_retries")):
         return Fix(
             "Lower the peak: a smaller batch with gradient accumulation, or activation checkpointing",
             "numerics",
             "x = block(x)",
             "x = checkpoint(block, x, use_reentrant=False)  # torch.utils.checkpoint",
         )
-    if frees:
+    if len(freeing):
         return Fix(
             "Remove `torch.cuda.empty_cache()`",
             "exact",
@@ -92,7 +102,7 @@ def _fix(frees: int, record: RankRecord | None, events: Events) -> Fix:
             "optimizer.step()",
             Treatment("calls", {"names": ["torch.cuda.empty_cache"]}),
         )
-    return _FEW_SHAPES if expandable(record, events) else EXPANDABLE
+    return _FEW_SHAPES if expandable(record, price.ops.events) else EXPANDABLE
 
 
 _FEW_SHAPES = Fix(
@@ -105,6 +115,14 @@ _FEW_SHAPES = Fix(
 
 _MALLOC = Ev("cudaMalloc", "cuda_runtime")
 _FREE = Ev("cudaFree", "cuda_runtime")
+_MAP, _UNMAP = Ev("cuMemMap", "cuda_driver"), Ev("cuMemUnmap", "cuda_driver")
+_NEEDY = Ev("aten::empty", launches="")
+_RETRIED = """
+    step   [1                         ][2                         ]
+    cpu    [F  ][G        ][F ]         [F  ][G        ][F ]
+    cpu         [M][Z ][M]                   [M][Z ][M]
+    gpu 7   [K   ]          [K  ]        [K   ]          [K  ]
+    """
 _STEPS = """
     step   [1                         ][2                         ]
     cpu    [F  ][A   ][G  ][Z      ]    [F  ][A   ][G  ][Z      ]
@@ -125,6 +143,20 @@ EXAMPLES = [
         saves_us=(0, 1600),
         says=("in 2 calls a step",),
         fixes=("Pad to a few shapes",),
+    ),
+    Example(
+        "a device that is full: an op that needs memory frees first",
+        draw(_RETRIED, us=100, F=FORWARD, G=_NEEDY, M=_MALLOC, Z=_FREE, K=GEMM),
+        saves_us=(0, 1600),
+        says=("allocates device memory in 2 calls a step and frees it in 1",),
+        fixes=("Lower the peak",),
+    ),
+    Example(
+        "expandable segments are unmapped in each step",
+        draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MAP, Z=_UNMAP, K=GEMM),
+        saves_us=(0, 1600),
+        says=("allocates device memory in 1 call a step and frees it in 1",),
+        fixes=("Remove `torch.cuda.empty_cache()`",),
     ),
     Example(
         "pinned memory of the host",

@@ -4,8 +4,8 @@
 Backward passes whose ops autograd records, as `create_graph=True` requests, and the nodes that every later backward
 pass evaluates. A pass is reported if none of the nodes that were recorded inside it, nor inside another pass of the
 same form, is ever evaluated. Checkpointed layers, which are recomputed and recorded inside a backward pass, are
-left out, and so are transforms of `torch.func`, which always record. Only without an accelerator, where the calls take
-time; on a device the cost is mostly memory.
+left out, and so are transforms of `torch.func`, which always record. Beside a device only the time counts for which
+it waits meanwhile.
 
 ## Why it costs time
 Each op of such a pass allocates a node and keeps its inputs, and all of it is freed again, unused, at the end. Until
@@ -30,6 +30,7 @@ import numpy as np
 
 from advisor.api import (
     BACKWARD,
+    GEMM,
     NO_GRAD_SAVES,
     OPTIMIZER,
     Drawing,
@@ -46,6 +47,7 @@ from advisor.api import (
     total,
 )
 
+from ..shared._device_waits import waiting_us
 from ..shared._places import first_line, often, place
 from ..shared._words import each_step
 from ._unused_records import behind, unused_passes
@@ -65,23 +67,28 @@ def check(
     *,
     min_share: float = 0.02,  # an argument to remove; below 2 % of the step the gain is within the noise
 ) -> Iterator[Finding]:
-    if price.on_device:
-        return
     steps, scale = price.ops.steps, price.scale
     found = backward_passes.passes(price.ops.trace, steps, price.ops.nesting)
     passes = list(unused_passes(price.ops, found))
     if not passes:
         return
-    spent_us = steps.per_step_us(total(np.array([(one.start_ns, one.end_ns) for one in passes], np.int64)))
-    behind_us = steps.per_step_us(total(behind(price.ops.events, found, passes, forwards)))
-    claims = ("forward", "backward", "other_ops", "host")
+    claims: tuple[str, ...] = ()
+    spans = np.array([(one.start_ns, one.end_ns) for one in passes], np.int64)
+    beyond = behind(price.ops.events, found, passes, forwards)
+    if price.on_device:
+        # What records takes time of the host; the device is late by no more than it waits for that.
+        spent_us, behind_us = waiting_us(price, spans), waiting_us(price, beyond)
+    else:
+        spent_us, behind_us = steps.per_step_us(total(spans)), steps.per_step_us(total(beyond))
+        claims = ("forward", "backward", "other_ops", "host")
     bound_us = price.measured_us(claims)
     low, high = _SAVES
     saving = scale.saving(
-        min(low * spent_us, bound_us),
+        0.0 if price.on_device else min(low * spent_us, bound_us),
         min(high * spent_us + NO_GRAD_SAVES * behind_us, bound_us),
         "low: the least that such a pass gained without create_graph in nine models on a CPU; high: the most, plus "
-        "the most that no_grad saved of the ops that use its gradients",
+        "the most that no_grad saved of the ops that use its gradients"
+        + ("; here of the time for which the device waits, low: nothing" if price.on_device else ""),
     )
     if saving.high_us < min_share * scale.step_us:
         return
@@ -89,7 +96,8 @@ def check(
     yield Finding(
         message=(
             f"A backward pass with `create_graph=True` runs {often(len(passes) / steps.count)}"
-            f"{place(where)}, and no later backward pass uses its graph: {each_step(price, spent_us)}."
+            f"{place(where)}, and no later backward pass uses its graph: "
+            f"{'the GPU waits meanwhile for ' if price.on_device else ''}{each_step(price, spent_us)}."
         ),
         saving=saving,
         where=(where,) if where else (),
@@ -127,10 +135,19 @@ _STEPS = """
     """
 
 
+# The same with a device that waits for the host, or that works all the time.
+_BESIDE = _STEPS + "gpu 7   [K ]        [K ]   [K ][K   ]         [K ]        [K ]   [K ][K   ]\n"
+_AHEAD = _STEPS + "gpu 7  [K                                   ][K                                   ]\n"
+
+
 def _drawn(*, recorded: bool = True, followed: bool = False, again: bool = False) -> Drawing:
     """Two steps. recorded: with create_graph=True; followed: the second pass goes through it; again: checkpointed."""
+    return draw(_STEPS, us=100, **_rows(recorded=recorded, followed=followed, again=again))
+
+
+def _rows(*, recorded: bool, followed: bool, again: bool) -> dict[str, Any]:
     name = "aten::linear" if again else "aten::mm"
-    rows: dict[str, Any] = {
+    return {
         "A": _linear(1),
         "Z": _node(1),
         "D": _inside("AddmmBackward0", 1, 1),
@@ -146,7 +163,6 @@ def _drawn(*, recorded: bool = True, followed: bool = False, again: bool = False
         "O": OPTIMIZER,
         "P": OPTIMIZER,
     }
-    return draw(_STEPS, us=100, **rows)
 
 
 EXAMPLES = [
@@ -155,6 +171,18 @@ EXAMPLES = [
         _drawn(),
         saves_us=(40, 450),
         says=("`create_graph=True`", "once a step"),
+    ),
+    Example(
+        "the same beside a device that waits for the pass",
+        draw(_BESIDE, us=100, K=GEMM, **_rows(recorded=True, followed=False, again=False)),
+        saves_us=(0, 450),
+        says=("the GPU waits meanwhile",),
+    ),
+    Example(
+        "beside a device that has enough to do",
+        draw(_AHEAD, us=100, K=GEMM, **_rows(recorded=True, followed=False, again=False)),
+        saves_us=None,
+        near_miss=True,
     ),
     Example("a gradient penalty: the record is differentiated", _drawn(followed=True), saves_us=None, near_miss=True),
     Example("without create_graph", _drawn(recorded=False), saves_us=None),

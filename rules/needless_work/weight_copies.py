@@ -1,10 +1,11 @@
 """All weights of the model are copied within the step.
 
 ## What it looks at
-On machines without an accelerator: sequences of copies and clones, outside of the optimizer and the loader, that cover
-every parameter of the model by its shape: deep copies of `state_dict()`, snapshots, a target network that is
-overwritten. Where gradients come from `torch.autograd.grad`, a copy may be what the script trains: then only copies of
-twice as much, with weights that are not trained, count.
+Sequences of copies and clones, outside of the optimizer and the loader, that cover every parameter of the model by its
+shape: deep copies of `state_dict()`, snapshots, a target network that is overwritten. On a device that is their work
+and the time for which it waits for them; copies to the host are reported by the rule frequent-checkpoints. Where
+gradients come from `torch.autograd.grad`, a copy may be what the script trains: then only copies of twice as much, with
+weights that are not trained, count.
 
 ## Why it costs time
 A copy reads and writes every weight, into memory that is newly allocated each time: about as much traffic as the
@@ -21,18 +22,21 @@ Algorithms that need the weights of every step, such as those that average or co
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from advisor.api import (
     FORWARD,
+    GEMM,
     OPTIMIZER,
     Device,
     Ev,
     Example,
     Finding,
     Fix,
+    Intervals,
     Lines,
     LinesTrace,
     Price,
@@ -40,11 +44,13 @@ from advisor.api import (
     calm,
     draw,
     edits,
+    starts_in,
     total,
     union,
     where_read,
 )
 
+from ..shared._device_waits import to_host, waiting_us
 from ..shared._places import often, place
 from ..shared._words import each_step, size
 
@@ -63,18 +69,22 @@ def check(
     *,
     min_share: float = 0.02,  # a line to move; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    if price.on_device or device.kind != "none":
+    if not price.on_device and device.kind != "none":
         return
     trace, steps = price.ops.trace, price.ops.steps
     # Most of the weights' bytes: what is smaller is a copy of something else that has as many tensors. Where a copy may
     # be what is trained, as in meta-learning, it is needed; what is copied beside it is not.
     least_bytes = (_MOST_OF if state.stored else _FAR_MORE) * state.parameter_bytes
     runs = [run for run in state.runs if run.copied_bytes >= least_bytes]
+    if price.on_device:
+        # What goes to the host is a checkpoint's, and another rule's.
+        runs = [run for run in runs if 2 * to_host(price, run) < state.parameter_bytes]
     if not runs:
         return
     spans = calm(state.spans(runs))
-    claims = ("other_ops", "host")
-    spent_us = min(steps.per_step_us(total(spans)), price.measured_us(claims))
+    claims = () if price.on_device else ("other_ops", "host")
+    spent_us = _on_device_us(price, spans) if price.on_device else steps.per_step_us(total(spans))
+    spent_us = min(spent_us, price.measured_us(claims))
     gone = least = edits.remove_time(spans)
     how = "the step without the copy, if no step needs it; high: if the profiler slowed the rest of the step more"
     if not state.stored:
@@ -82,7 +92,11 @@ def check(
         least = edits.remove_time(beside)
         how = "low: the step without the copies of what is not trained; high: without all of them, and if the profiler "
         how += "slowed the rest of the step more"
-    saving = price.saving([least], [gone], claims, how)
+    if price.on_device:
+        how = "low: nothing, where other work hides the copies; high: their work, and what the device waits for them"
+        saving = price.saving([least], [gone], claims, how, model_us=(0.0, spent_us), bound_us=spent_us)
+    else:
+        saving = price.saving([least], [gone], claims, how)
     if saving.high_us < min_share * price.scale.step_us:
         return
     where = where_read(trace, steps, lines, recorded, runs[0])
@@ -106,6 +120,12 @@ def check(
     )
 
 
+def _on_device_us(price: Price, spans: Intervals) -> float:
+    """Device work that the loop launches in these spans, and the time for which the device waits for it."""
+    events, ops = price.ops.events, price.ops.outermost
+    return price.spent_us(ops[starts_in(events.start_ns[ops], spans)]) + waiting_us(price, spans)
+
+
 _STORED = Ev("torch::autograd::AccumulateGrad", dims=[[800, 800]])
 _STORED_2 = Ev("torch::autograd::AccumulateGrad", dims=[[800]])
 _BACKWARD = Ev("autograd::engine::evaluate_function: AddmmBackward0")
@@ -120,6 +140,15 @@ _STEPS = """
     cpu    [F  ][B       ][O ] [C     ][D ]         [F  ][B       ][O ] [C     ][D ]
     cpu         [S  ][T ]                                [S  ][T ]
     """
+_ON_DEVICE = """
+    step   [1                                     ][2                                     ]
+    cpu    [F  ][B       ][O ] [C     ][D ]         [F  ][B       ][O ] [C     ][D ]
+    cpu         [S  ][T ]                                [S  ][T ]
+    gpu 7   [K              ]      [M      ]         [K              ]      [M      ]
+    """
+_MOVED, _SMALL = replace(_clone(800, 800), launches="memcpy"), replace(_clone(800), launches="")
+_WITHIN = Ev("Memcpy DtoD (Device -> Device)", "gpu_memcpy", bytes=2_563_200)
+_TO_HOST = Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=2_563_200)
 _REST: dict[str, Any] = {"F": FORWARD, "B": _BACKWARD, "S": _STORED, "T": _STORED_2, "O": OPTIMIZER}
 
 # Gradients by torch.autograd.grad: the optimizer alone shows what the weights are.
@@ -142,6 +171,18 @@ EXAMPLES = [
         draw(_STEPS, us=100, C=_clone(800, 800), D=_clone(800), **_REST),
         saves_us=(900, 1400),
         says=("All weights are copied once a step",),
+    ),
+    Example(
+        "a snapshot after each step on a device, which waits for it",
+        draw(_ON_DEVICE, us=100, C=_MOVED, D=_SMALL, K=GEMM, M=_WITHIN, **_REST),
+        saves_us=(0, 1500),
+        says=("All weights are copied once a step",),
+    ),
+    Example(
+        "a copy to the host, which is a checkpoint's",
+        draw(_ON_DEVICE, us=100, C=_MOVED, D=_SMALL, K=GEMM, M=_TO_HOST, **_REST),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "tensors of other shapes",

@@ -31,7 +31,6 @@ from advisor.api import (
     FORWARD,
     GEMM,
     OPTIMIZER,
-    Category,
     Ev,
     Example,
     Finding,
@@ -42,7 +41,6 @@ from advisor.api import (
     Price,
     RankRecord,
     Source,
-    StateRead,
     StateReads,
     Steps,
     WatchedRun,
@@ -53,7 +51,7 @@ from advisor.api import (
     where_read,
 )
 
-from ..shared._device_waits import waiting_us
+from ..shared._device_waits import to_host, waiting_us
 from ..shared._places import often, place
 from ..shared._words import percent, time
 from ._rhythm import Rhythm, rhythm
@@ -121,7 +119,7 @@ def _in_steps(
         return
     trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
     if price.on_device:
-        reads = [run for run in state.runs if 2 * _to_host(price, run) >= state.parameter_bytes > 0]
+        reads = [run for run in state.runs if 2 * to_host(price, run) >= state.parameter_bytes > 0]
         runs = reads
     else:
         reads = [run for run in state.runs if not run.copied_bytes]
@@ -162,14 +160,6 @@ def _in_steps(
         claims=claims,
         at_most="medium",  # how much work may be lost is the user's to say
     )
-
-
-def _to_host(price: Price, run: StateRead) -> float:
-    """Bytes that copies launched within a read carry from the device to the host."""
-    events, launch = price.ops.events, price.ops.links.launch
-    copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH") & (launch >= 0) & (events.bytes >= 0))
-    launched = events.start_ns[launch[copies]]
-    return float(events.bytes[copies[(launched >= run.start_ns) & (launched < run.until_ns)]].sum())
 
 
 def _rhythm(steps: Steps, spans: Intervals, record: RankRecord | None) -> Rhythm | None:

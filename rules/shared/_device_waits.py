@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Intervals, Price, intersect, union
+from advisor.api import Category, Intervals, Price, StateRead, intersect, union
 
 # Idle time that the host causes, and copies that nothing hides; a device with work in its queue waits for nobody.
 PARTS = ("idle_host", "idle_launch", "idle_sync", "exposed_copy")
@@ -20,3 +20,11 @@ def waiting(price: Price, spans: Intervals) -> Intervals:
 def waiting_us(price: Price, spans: Intervals) -> float:
     """The same, µs per profiled step, without what the profiler added to idle time."""
     return sum(price.breakdown.us_in(part, spans) for part in PARTS)
+
+
+def to_host(price: Price, run: StateRead) -> float:
+    """Bytes that copies launched within a read of the state carry from the device to the host."""
+    events, launch = price.ops.events, price.ops.links.launch
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH") & (launch >= 0) & (events.bytes >= 0))
+    launched = events.start_ns[launch[copies]]
+    return float(events.bytes[copies[(launched >= run.start_ns) & (launched < run.until_ns)]].sum())

@@ -20,11 +20,15 @@ LEAST_WAIT_NS = 10_000
 class Drains:
     """Every blocking host call in W that is not the profiler's own, in order. All columns have one entry per call.
 
+    Calls block by what they are (`named`); besides, a copy to the host that returned after its data had moved: from
+    memory that is not pinned an asynchronous one does, and first waits for all that was queued before it.
+
     call       event row of the call
     op         row of the outermost op around it; the call itself where there is none
     begin_ns   start of the innermost op around it, else of the call: a blocking copy and the wait for it are one
     waited_ns  how long the work that was queued before `begin_ns` kept the host; 0 where the queue was empty already
     until_ns   start of the next device work that is not part of a blocking op: the queue is filled again
+    named      whether the call blocks whatever happens: only these are counted, since a count must not hang on timing
     """
 
     call: Ints
@@ -32,12 +36,15 @@ class Drains:
     begin_ns: Ints
     waited_ns: Ints
     until_ns: Ints
+    named: Mask
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> Drains:
         """The blocking calls of a trace."""
         events = trace.events
-        call = np.flatnonzero(blocking_calls(events) & (steps.step_of(events.start_ns) >= 0))
+        blocking = blocking_calls(events)
+        waiting = blocking | _late_reads(events, links, nesting, blocking)
+        call = np.flatnonzero(waiting & (steps.step_of(events.start_ns) >= 0))
         call = call[~_of_profiler(events, call, nesting)]
         outer = nesting.outer_op[call]
         op = np.where(outer >= 0, outer, call)
@@ -46,7 +53,7 @@ class Drains:
         begin, end = events.start_ns[inner], events.end_ns[call]
         work = np.flatnonzero(trace.device_work)
         if not len(work) or not len(call):
-            return cls(call, op, begin, np.zeros(len(call), np.int64), end)
+            return cls(call, op, begin, np.zeros(len(call), np.int64), end, blocking[call])
         # What was queued before: the latest end among the work that was launched before the op began.
         launch = links.launch[work]
         queued = np.where(launch >= 0, events.start_ns[np.maximum(launch, 0)], events.start_ns[work])
@@ -56,7 +63,20 @@ class Drains:
         pending = np.where(before >= 0, reach[np.maximum(before, 0)], begin)
         waited = np.clip(np.minimum(pending, end) - begin, 0, None)
         waited[waited < LEAST_WAIT_NS] = 0
-        return cls(call, op, begin, waited, _refilled(events, work, links, inner, begin + waited))
+        refilled = _refilled(events, work, links, inner, begin + waited)
+        return cls(call, op, begin, waited, refilled, blocking[call])
+
+
+def _late_reads(events: Events, links: Links, nesting: Nesting, blocking: Mask) -> Mask:
+    """Asynchronous copies to the host that returned after their data had moved, and that no blocking call follows."""
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH") & (links.launch >= 0))
+    call = links.launch[copies]
+    parent, waits = nesting.parent[call], nesting.parent[np.flatnonzero(blocking)]
+    late = (events.end_ns[call] >= events.end_ns[copies]) & (events.dur_ns[call] >= LEAST_WAIT_NS)
+    late &= ~np.isin(parent, waits[waits >= 0])
+    found = np.zeros(len(events), bool)
+    found[call[late]] = True
+    return found
 
 
 def _of_profiler(events: Events, call: Ints, nesting: Nesting) -> Mask:

@@ -117,10 +117,11 @@ def _calls(tally: _Tally) -> Iterator[Counter]:
 def _syncs(tally: _Tally, drains: Drains, lines: Lines) -> Iterator[Counter]:
     events = tally.events
     calls = np.zeros(len(events), np.bool_)
-    calls[drains.call] = True
+    counted = drains.call[drains.named]
+    calls[counted] = True
     yield tally.of("syncs", calls)
     sites: dict[str, tuple[list[int], Source | None]] = {}
-    for call, op in zip(drains.call.tolist(), drains.op.tolist(), strict=True):
+    for call, op in zip(counted.tolist(), drains.op[drains.named].tolist(), strict=True):
         where = lines.where_op(op)
         # Without the line: it moves with every edit above it.
         place = f"{where.file} {where.function} " if where else ""

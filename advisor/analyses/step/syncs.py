@@ -45,7 +45,7 @@ class SyncSite:
 class Syncs:
     """Blocking host calls in W, except the profiler's own.
 
-    count   per step
+    count   per step, of those that block whatever happens (`Drains.named`)
     us      time blocked, µs per step
     sites   by op and line, those with the most idle after them first, then by time blocked
     """
@@ -87,7 +87,7 @@ class Syncs:
                 )
             )
         sites.sort(key=lambda site: (-site.idle_after_us, -site.us, site.op))
-        return cls(len(own_ns) / steps.count, steps.per_step_us(int(own_ns.sum())), tuple(sites))
+        return cls(float(drains.named.sum()) / steps.count, steps.per_step_us(int(own_ns.sum())), tuple(sites))
 
 
 # Ops that synchronise on the framework's account: no line of the user's asks for it.
