@@ -28,10 +28,10 @@ BEGIN, END = "<!-- simulated device -->", "<!-- end of simulated device -->"
 NOISE = 0.02  # of the step: two recordings of one script differ by that much, and a fault below it does not show
 
 
-def advised(profile: Path, folder: Path, device: Device) -> tuple[dict[str, Any], Truth]:
+def advised(profile: Path, folder: Path, device: Device, *, steady: bool) -> tuple[dict[str, Any], Truth]:
     """What is said of a recorded run beside the device, and what is true of it."""
     run = folder / profile.name
-    truth = simulate(profile, run, device)
+    truth = simulate(profile, run, device, steady=steady)
     out = folder / f"{profile.name}.json"
     words = [sys.executable, "-m", "advisor", "analyze", "--quiet", "--output", str(out), str(run)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -45,7 +45,9 @@ def advised(profile: Path, folder: Path, device: Device) -> tuple[dict[str, Any]
     return {**kept, "metrics": metrics}, truth
 
 
-def result_of(case: pairs.Case, profiles: Path, device: Device, keep: Path | None) -> dict[str, Any] | None:
+def result_of(
+    case: pairs.Case, profiles: Path, device: Device, keep: Path | None, *, steady: bool
+) -> dict[str, Any] | None:
     """One case in the form of `pairs.py`; None where it was not recorded."""
     found = {role: profiles / f"{case.kind}-{case.name}-{role}" for role in case.scripts}
     if not all((folder / "run.json").exists() for folder in found.values()):
@@ -53,7 +55,7 @@ def result_of(case: pairs.Case, profiles: Path, device: Device, keep: Path | Non
     with tempfile.TemporaryDirectory() as temporary:
         said, truth = {}, {}
         for role, folder in found.items():
-            said[role], truth[role] = advised(folder, keep or Path(temporary), device)
+            said[role], truth[role] = advised(folder, keep or Path(temporary), device, steady=steady)
     result: dict[str, Any] = {"name": case.name, "kind": case.kind, "facts": case.facts, "advised": said}
     result["busy"] = {role: one.busy for role, one in truth.items()}
     if "fixed" in truth:
@@ -133,6 +135,7 @@ def main() -> int:
     parser.add_argument("--profiles", type=Path, required=True)
     parser.add_argument("--device", choices=DEVICES, default="A100")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--steady", action="store_true", help="the runs were recorded on a busy machine")
     parser.add_argument("--keep", type=Path, help="leave the simulated runs and the reports there")
     parser.add_argument("--page", type=Path, help="also write the table into this page, between its markers")
     args = parser.parse_args()
@@ -141,7 +144,7 @@ def main() -> int:
         if args.only and not any(part in case.name for part in args.only):
             continue
         try:
-            result = result_of(case, args.profiles, DEVICES[args.device], args.keep)
+            result = result_of(case, args.profiles, DEVICES[args.device], args.keep, steady=args.steady)
         except ValueError as reason:
             print(f"{case.name}: left out, {reason}", file=sys.stderr, flush=True)
             continue

@@ -239,3 +239,26 @@ def test_workers_deliver_at_their_own_pace() -> None:
         times.append(slow.fetch(now) - now)
         now += times[-1] + 8000
     assert times[5:] == [0.0] * 15  # a loop of 8 ms finds each batch there
+
+
+def test_what_other_processes_added_to_a_step_is_taken_out(tmp_path: Path) -> None:
+    read = recording.read(recorded(tmp_path / "in", [op("aten::relu", 40, 20, [64])], 100, steps=5))
+    late = read.steps[2].row
+    late.children[0].start += 3000
+    late.children[0].end += 3000
+    late.end += 3000
+    recording.steadied(read.steps)
+    assert [step.row.end - step.row.start for step in read.steps] == pytest.approx([100.0] * 5)
+    assert [step.row.children[0].start - step.row.start for step in read.steps] == pytest.approx([40.0] * 5)
+
+
+def test_a_copy_as_it_is_needs_no_kernel(tmp_path: Path) -> None:
+    copies = [
+        op("aten::copy_", 10, 50, [1024, 1024], [1024, 1024]),
+        op("aten::copy_", 70, 50, [1024, 1024], [1024, 1024]),
+    ]
+    for row, strides in zip(copies, ([1024, 1], [1, 1024]), strict=True):
+        row["args"]["Input Strides"] = [[1024, 1], strides]
+    _, out = simulated(tmp_path, copies, 200)
+    assert {e["name"] for e in events_of(out, "gpu_memcpy")} == {"Memcpy DtoD (Device -> Device)"}
+    assert len(events_of(out, "kernel")) == len(events_of(out, "gpu_memcpy")) == 4

@@ -94,6 +94,16 @@ def kernels(row: Row, device: Device, tf32: tuple[bool, bool]) -> list[Kernel] |
     return [_stream(row, device, name)] if known else None
 
 
+def plain_copy(row: Row) -> int | None:
+    """Bytes that a `copy_` moves as they are: same shape, dtype and order. PyTorch leaves that to cudaMemcpyAsync."""
+    strides = row.args.get("Input Strides") or []
+    if short(row.name) != "copy" or len(row.types) < 2 or row.types[0] != row.types[1] or len(strides) < 2:
+        return None
+    if row.dims[0] != row.dims[1] or strides[0] != strides[1]:
+        return None
+    return elements(row.dims[0]) * SIZES.get(row.types[0], 4)
+
+
 def _computes(row: Row) -> bool:
     return row.is_op and (not is_view(row) or any(_computes(child) for child in row.children))
 

@@ -169,18 +169,32 @@ class Machine:
         if self.recording:
             host = "Pinned" if pinned else "Pageable"
             name = f"Memcpy HtoD ({host} -> Device)" if way == "h2d" else f"Memcpy DtoH (Device -> {host})"
-            args = {
-                "External id": self._op(),
-                "device": 0,
-                "context": 1,
-                "stream": STREAM,
-                "correlation": number,
-                "bytes": count,
-                "memory bandwidth (GB/s)": count / (lasts * 1e3),
-            }
-            self._device_row("gpu_memcpy", name, start, lasts, args)
+            self._copy_row(name, start, lasts, number, count)
         if blocking:
             self.synchronize()
+
+    def copy_inside(self, count: int) -> None:
+        """A copy from memory of the device to memory of the device: read and written once."""
+        self._enqueue()
+        began = self.now
+        number = self.call("cudaMemcpyAsync", self.costs.launch_us, 41)
+        lasts = 1.5 + 2 * count / (self.device.memory_gbs * self.device.share_of_memory) / 1e3
+        start = self._work(began, lasts)
+        self.kernel_us += lasts
+        if self.recording:
+            self._copy_row("Memcpy DtoD (Device -> Device)", start, lasts, number, count)
+
+    def _copy_row(self, name: str, start: float, lasts: float, number: int, count: int) -> None:
+        args = {
+            "External id": self._op(),
+            "device": 0,
+            "context": 1,
+            "stream": STREAM,
+            "correlation": number,
+            "bytes": count,
+            "memory bandwidth (GB/s)": count / (lasts * 1e3),
+        }
+        self._device_row("gpu_memcpy", name, start, lasts, args)
 
     def synchronize(self, name: str = "cudaStreamSynchronize", cbid: int = 131) -> None:
         """The host waits until the stream is empty."""

@@ -248,7 +248,8 @@ def _choose(seen: list[_Seen], texts: dict[int, str], *, counts_on_device: bool)
             lives.append(_move(places, one, texts.get(i, "")))
             born.pop(one.reads[0][0], None)
             continue
-        made = {s for s, _, _ in one.writes} - {s for s, _, _ in one.reads}
+        # `set_` writes no memory: it shows a tensor memory that is there.
+        made = {s for s, _, _ in one.writes} - {s for s, _, _ in one.reads} if one.name != "aten::set_" else set()
         for storage in made:
             places.now[storage] = places.new()
         # A scalar may lie on the host beside tensors of the device; alone it says where the op runs.

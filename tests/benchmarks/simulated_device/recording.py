@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,48 @@ def _nested(rows: list[Row]) -> list[Row]:
         (stack[-1].children if stack else top).append(row)
         stack.append(row)
     return top
+
+
+def steadied(steps: list[Step]) -> None:
+    """Takes out of the steps what other processes of the machine added to them.
+
+    Each stretch between two ends of rows becomes the lower quartile of what such stretches took in all steps: alike are
+    those inside a row of one name, between rows of the same two names. What stands aside for milliseconds shows in few
+    of them. A stretch that comes once a step, and takes longer than the scheduler's turn, stays too long.
+    """
+    found: dict[tuple[str, str, str], list[float]] = {}
+    for step in steps:
+        for key, us in _stretches(step.row):
+            found.setdefault(key, []).append(us)
+    usual = {key: sorted(times)[(len(times) - 1) // 4] for key, times in found.items()}
+    for step in steps:
+        if step.row.category != "gap":
+            _retime(step.row, usual)
+
+
+def _ends(row: Row) -> list[tuple[tuple[str, str, str], float, float]]:
+    """The row's own stretches: what they are known by, start and end."""
+    inside = f"{row.name} {row.dims}" if row.is_op else row.name.partition("#")[0]
+    names = ["", *(child.name for child in row.children), ""]
+    starts = [row.start, *(child.end for child in row.children)]
+    ends = [*(child.start for child in row.children), row.end]
+    keys = [(inside, before, after) for before, after in pairwise(names)]
+    return list(zip(keys, starts, ends, strict=True))
+
+
+def _stretches(row: Row) -> list[tuple[tuple[str, str, str], float]]:
+    found = [(key, end - start) for key, start, end in _ends(row)]
+    return found + [one for child in row.children for one in _stretches(child)]
+
+
+def _retime(row: Row, usual: dict[tuple[str, str, str], float]) -> None:
+    keys = [key for key, _, _ in _ends(row)]
+    at = row.start
+    for key, child in zip(keys, row.children, strict=False):
+        child.start = at + usual[key]
+        _retime(child, usual)
+        at = child.end
+    row.end = at + usual[keys[-1]]
 
 
 def outermost(row: Row) -> list[Row]:

@@ -159,6 +159,9 @@ class Host:
             return False
         _, made = machine.begin(RENAMED.get(row.name, row.name), "cpu_op", _args(row))
         machine.host(self._dispatch(row, name))
+        if (count := kernels_of.plain_copy(row)) is not None:
+            machine.copy_inside(count)
+            found = []
         for kernel in found:
             machine.launch(kernel)
         if name in kernels_of.ASKS_SIZE:

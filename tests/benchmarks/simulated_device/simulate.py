@@ -43,9 +43,16 @@ class Truth:
     unaligned: float = 0.0
 
 
-def simulate(folder: Path, out: Path, device: Device, *, cold: bool = False, costs: Costs | None = None) -> Truth:
-    """Writes the run beside the device to `out`. Raises ValueError where the recording cannot be simulated."""
+def simulate(
+    folder: Path, out: Path, device: Device, *, cold: bool = False, steady: bool = False, costs: Costs | None = None
+) -> Truth:
+    """Writes the run beside the device to `out`. Raises ValueError where the recording cannot be simulated.
+
+    cold: the window begins with the first step of the process;  steady: see `recording.steadied`
+    """
     recorded = recording.read(folder)
+    if steady:
+        recording.steadied(recorded.steps)
     costs = costs or Costs()
     truth = _host(recorded, device, costs, profiled=False)
     times, kernel_us = _true_times(truth, recorded)
@@ -168,8 +175,9 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", choices=DEVICES, default="A100")
     parser.add_argument("--cold", action="store_true", help="the window begins with the first step of the process")
+    parser.add_argument("--steady", action="store_true", help="take out what other processes added to some steps")
     args = parser.parse_args()
-    print(simulate(args.recorded, args.out, DEVICES[args.device], cold=args.cold))
+    print(simulate(args.recorded, args.out, DEVICES[args.device], cold=args.cold, steady=args.steady))
 
 
 if __name__ == "__main__":
