@@ -23,6 +23,9 @@ VERDICTS = {
     "not tried": "not tried",
 }
 
+# Trials that ran to a result, so that losses were compared or could not be.
+_COMPARED = ("faster", "slower", "not proven", "changes training")
+
 
 def of(report: Report, finding: Finding) -> Trial | None:
     """The trial of this finding's fix that came to a result; None where there is none."""
@@ -47,8 +50,13 @@ def promised(trial: Trial) -> str:
 
 def said(trial: Trial) -> str:
     """The result in one phrase: `faster: 18 % of the step [15, 21], losses bitwise equal`."""
-    parts = [part for part in (gain(trial), NUMBERS[trial.numbers] if trial.pairs else "", trial.why) if part]
+    parts = [part for part in (gain(trial), numbers(trial), trial.why) if part]
     return f"{VERDICTS[trial.verdict]}: {', '.join(parts)}" if parts else VERDICTS[trial.verdict]
+
+
+def numbers(trial: Trial) -> str:
+    """What its losses said, or ""."""
+    return NUMBERS[trial.numbers] if trial.verdict in _COMPARED else ""
 
 
 def memory(trial: Trial) -> str:

@@ -78,15 +78,17 @@ def seconds(text: str) -> float:
 
 def try_(args: argparse.Namespace) -> int:
     """Profiles unless a report is given, tries, prints the table, and adds it to the report."""
+    from advisor.gate.ab import end_in_order
     from advisor.trying import as_text
     from advisor.trying.candidates import Candidate, of_report
     from advisor.trying.treatments import parse, words
 
+    end_in_order()
     treatments = [parse(text) for text in args.treatments]
     target = run.target_of(args.target, args.python)
     folder, report = None, None
     if treatments:
-        found = [Candidate(words(one), (one,)) for one in treatments]
+        found = [Candidate(words(one), (one,), risk="numerics") for one in treatments]
         others: list[Trial] = []
     else:
         folder = args.report or args.output
@@ -149,13 +151,11 @@ def _session(
     import random
     import time
 
-    from advisor.gate.ab import end_in_order
     from advisor.gate.pairs import Side
     from advisor.gate.turns import environment
     from advisor.trying.pairing import layout_of, measurer
     from advisor.trying.session import SELF_TEST, Session
 
-    end_in_order()
     say = _say(args)
     began = time.monotonic()
     base = Side("base", tuple(command), Path.cwd(), environment(), "the script as it is")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from advisor.gate import sequential
+from advisor.gate.files import GateError
 from advisor.gate.pairs import Side, SideFailedError
 from advisor.model import Numbers, Treatment, Trial, Tried
 from advisor.trying import numbers
@@ -50,8 +51,8 @@ class Session:
 
     def run(self, candidates: Sequence[Candidate]) -> Tried:
         """Tries the candidates. Raises SideFailedError where the script itself, unchanged, fails."""
-        # The set of proven changes may be called faster as well.
-        self.design = Design(len(candidates) + (len(candidates) > 1))
+        # The set of proven changes may be called faster as well, and again without those that add nothing.
+        self.design = Design(len(candidates) + (len(candidates) > 1) + (len(candidates) > 2))
         self._self_test()
         for number, candidate in enumerate(candidates, start=1):
             self._try(candidate, f"candidate {number} of {len(candidates)}")
@@ -126,11 +127,13 @@ class Session:
                     self._tell(f"{name}, pair {len(found)} of {looks[-1]}", found[-1], look - len(found))
                     if not found[0].head.reached and _inside(treatments):
                         return _without_effect(trial, found[0])
+                    if _numbers(found[-1:], self.band)[0] == "outside seeds":
+                        return _changes_training(trial, found[-1], self.band)
                 judged = judge([one.pair.ratio for one in found], self.design, self.floor)
                 if judged.final:
                     break
-        except SideFailedError as failure:
-            if failure.side is before:
+        except GateError as failure:
+            if isinstance(failure, SideFailedError) and failure.side is before:
                 raise
             return _failed(trial, failure)
         assert judged is not None
@@ -166,7 +169,7 @@ class Session:
             return
         if len(kept) == 1:
             self.together = replace(kept[0], why="the others add nothing to it")
-        elif kept:
+        elif kept and self.left_s() >= self.design.looks[0] * self.pair_s:
             fewer = merged(one for trial in kept for one in trial.treatments)
             name = f"{len(kept)} changes together"
             self.together = self._measured(_together(kept, fewer), fewer, name, self.design.looks)
@@ -210,7 +213,17 @@ def _without_effect(trial: Trial, found: Measured) -> Trial:
     return replace(trial, verdict="no effect", why=why, missed=missed)
 
 
-def _failed(trial: Trial, failure: SideFailedError) -> Trial:
+def _changes_training(trial: Trial, found: Measured, band: Band) -> Trial:
+    """It will never be called faster, so it is measured no further."""
+    seen, reason = _numbers([found], band)
+    why = reason or "losses differ by more than other seeds make them"
+    reached = found.head.reached
+    return replace(trial, verdict="changes training", why=why, numbers=seen, reached=reached)
+
+
+def _failed(trial: Trial, failure: GateError) -> Trial:
+    if not isinstance(failure, SideFailedError):  # it hangs, or has too few steps: the script as it is had enough
+        return replace(trial, verdict="failed", why=str(failure))
     last = failure.last.lower()
     if failure.status in _KILLED or any(word in last for word in _MEMORY):
         return replace(trial, verdict="out of memory", why=failure.last or "ended by the system")
@@ -236,9 +249,6 @@ def _told(trial: Trial, found: Sequence[Measured], judged: Judged, band: Band) -
         reached=first.head.reached,
         missed=first.head.missed,
     )
-    if seen == "outside seeds":
-        why = reason or "losses differ by more than other seeds make them"
-        return replace(result, verdict="changes training", why=why)
     if trial.risk == "exact" and band.repeats and seen == "within seeds":
         why = "losses are not bitwise equal, though the fix is labelled exact"
     return replace(result, verdict=verdict, why=why or reason)

@@ -137,3 +137,38 @@ def test_other_seeds_give_other_losses_and_equal_ones_the_same(tmp_path: Path) -
     seeds = [run(tmp_path, ("seeds", {"value": 0, "shift": shift}))[0]["losses"] for shift in (0, 0, 1)]
     assert seeds[0] == seeds[1]
     assert seeds[0] != seeds[2]
+
+
+RANKS = """
+import os
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+torch.distributed.init_process_group("gloo")
+model = DistributedDataParallel(nn.Linear(8, 2), find_unused_parameters=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.TensorDataset(torch.randn(160, 8))
+with open(f"rank{torch.distributed.get_rank()}.txt", "w") as file:
+    print(model.find_unused_parameters, file=file)
+for (x,) in torch.utils.data.DataLoader(data, batch_size=4):
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.complete
+def test_every_rank_is_treated(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RANKS)
+    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
+    wanted = [{"name": "ddp", "arguments": {"find_unused_parameters": False}}]
+    with Runner(command, tmp_path, environment(), {"treatments": wanted, "losses": 100}) as process:
+        process.ready()
+        process.turn(5)
+        left = process.facts()
+    assert left["reached"] == ["DistributedDataParallel"]
+    assert len(left["losses"]) >= 5
+    assert [(tmp_path / f"rank{rank}.txt").read_text() for rank in (0, 1)] == ["False\n", "False\n"]

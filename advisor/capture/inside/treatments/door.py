@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -82,12 +83,16 @@ class Door:
                     kind.__call__ = call
 
         def end() -> None:
+            self._searching = False
+            kind.__call__ = original
+
+        def found_all() -> None:
             if self._searching and self._known:
-                self._searching = False
-                kind.__call__ = original
+                end()
 
         kind.__call__ = call
-        self.on_backward(end)
+        self.on_backward(found_all)
+        os.register_at_fork(after_in_child=end)  # loader workers train nothing
 
     def _found(self, module: Any) -> None:
         if not torch.is_grad_enabled() or id(module) in self._known:
