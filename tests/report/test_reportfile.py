@@ -50,7 +50,7 @@ def test_the_contract_of_the_keys() -> None:
     found = next(outcome for outcome in data["outcomes"] if outcome["status"] == "found")
     assert {"rule", "status", "reason", "findings"} <= set(found)
     assert {"message", "severity", "saving", "where", "facts", "fix", "ranks"} <= set(found["findings"][0])
-    assert {"low_us", "high_us", "basis", "how"} == set(found["findings"][0]["saving"])
+    assert {"low_us", "high_us", "basis", "how", "width_us"} == set(found["findings"][0]["saving"])
     assert {"low_us", "high_us", "step_us_after"} <= set(data["joint"])
     assert set(data["replay"]) == {"error_share", "low_confidence"}
     assert {"rank", "file", "metrics", "steps", "breakdown"} == set(data["ranks"][0])
