@@ -21,6 +21,7 @@ from ..facts.live_objects import live_objects
 _MOST_TENSORS = 20_000
 # A look at one takes a µs; of the CPU time of the process all looks together take at most this share.
 _LOOKS_SHARE = 0.01
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 # Bits of what is known of one, as `record.Dataflow.held` has them.
 ALIVE, SAME, ASKS, WRITTEN = 1, 2, 4, 8
 
@@ -28,10 +29,18 @@ ALIVE, SAME, ASKS, WRITTEN = 1, 2, 4, 8
 Held = tuple[Any, int, int]
 
 
+def _has_no_strides(tensor: torch.Tensor) -> bool:
+    """Whether it is stored in compressed sparse form, or is nested: torch's observer asks every tensor for strides."""
+    try:
+        return tensor.layout in _COMPRESSED or (tensor.is_nested and tensor.layout is torch.strided)
+    except Exception:
+        return False  # a tensor class of somebody's own, which answers for itself
+
+
 class HeldTensors:
     """states: for each tensor that was marked, in order, the sum of its bits; looks: how often it was looked at since.
 
-    A tensor that is no longer watched keeps its state.
+    A tensor that is no longer watched keeps its state.  without_strides: one of those alive has none.
     """
 
     def __init__(self) -> None:
@@ -41,12 +50,15 @@ class HeldTensors:
         self.resting: dict[int, Held] = {}  # by place among those that were marked
         self.looks = 0
         self.looked_s = 0.0
+        self.without_strides = False
 
     def find(self) -> None:
         """Takes note of the tensors that are alive, some steps before those that are observed; weights come first."""
         self.found = []
         plain, weights = [], []
         for one in live_objects():
+            if issubclass(type(one), torch.Tensor):
+                self.without_strides |= _has_no_strides(one)
             if type(one) is torch.nn.Parameter:
                 weights.append(one)
             elif type(one) is torch.Tensor:

@@ -23,6 +23,9 @@ from .held_tensors import HeldTensors
 
 # Ranges that tell the observer's nodes apart: a step, and the ops on the tensors that the script holds.
 STEP, HELD = "advisor:observed#", "advisor:held"
+# torch 2.14's observer asks every tensor for its strides: compressed sparse tensors have none, and the process ends in
+# a segmentation fault in such an op (seen with `csr @ dense` and its backward pass).
+WITHOUT_STRIDES = "the script uses compressed sparse or nested tensors, which torch's observer cannot write down"
 # Two steps: one alone does not tell a constant from a number that is another one next time.
 STEPS = 2
 # Observing takes a kilobyte of disk for each.
@@ -58,7 +61,7 @@ class Observer:
 
     def start(self, compiled: bool) -> bool:
         """Switches the observer on. False, with `why`, where nothing will be known."""
-        self.why = _reason(compiled)
+        self.why = _reason(compiled) or (WITHOUT_STRIDES if self.held.without_strides else "")
         if self.why:
             return False
         with _silence():

@@ -13,6 +13,7 @@ import zlib
 ROW = "advisor:step#"  # and the number of the row
 _ROW_BYTES = re.compile(rb'"advisor:step#(\d+)"')
 _DURATION = b'"ph": "X"'
+_WITHOUT_STRIDES = re.compile(rb"sparse_(?:csr|csc|bsr|bsc|compressed)|_nested_tensor")
 # A trace is shared more freely than its machine's name.
 _HOST = re.compile(rb'("host_name": )"[^"]*"')
 _FOLDER = re.compile(rb'("traceName": )"[^"]*/')
@@ -22,6 +23,12 @@ def holds(path: str, text: bytes) -> bool:
     """The file has a line with that text."""
     with open(path, "rb") as file:
         return any(text in line for line in file)
+
+
+def uses_tensors_without_strides(path: str) -> bool:
+    """Whether ops of the trace make compressed sparse or nested tensors."""
+    with open(path, "rb") as file:
+        return any(_WITHOUT_STRIDES.search(line) for line in file)
 
 
 def compress(plain: str, path: str, rows: dict[int, int]) -> int:

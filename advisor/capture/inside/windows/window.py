@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
-from ..dataflow.observer import MOST_ROWS, STEPS, Observer
+from ..dataflow.observer import MOST_ROWS, STEPS, WITHOUT_STRIDES, Observer
 from ..guards.hooks import Ranges
 from ..guards.interrupts import let_through
 from ..steps.clock import Clock
 from .budget import Budget, Growth, resident_bytes
 from .lines import LineRecorder
 from .profiler import SILENT, make, trace_only
-from .trace_file import ROW, compress, holds
+from .trace_file import ROW, compress, holds, uses_tensors_without_strides
 
 # Beside the rows of a step's ops the window with lines has two for each line.
 _LINES = 1.5
@@ -163,6 +163,8 @@ class Window:
             profiler.export_chrome_trace(plain)
             if not self._larger(plain):
                 return
+            if role == "profile" and uses_tensors_without_strides(plain):
+                self.unobserved = WITHOUT_STRIDES
             count = compress(plain, path, rows)
         except OSError as failure:
             let_through(failure)
@@ -202,6 +204,7 @@ class Window:
     def _observes(self) -> bool:
         if self.unobserved:
             self.observer.why = self.unobserved
+            self.notes.append(f"what ops read was not observed: {self.unobserved}")
             return False
         self.observer.why = self._too_many_to_observe()
         if self.observer.why:
@@ -332,7 +335,6 @@ class Window:
             self.observer.look()
         else:
             self.unobserved = "the script holds millions of objects, too many to look for its tensors among them"
-            self.notes.append(f"what ops read was not observed: {self.unobserved} (docs/capture.md, Bounds)")
 
     def finished(self) -> None:
         """What there is counts: the record may be written."""
