@@ -198,7 +198,8 @@ class RunSamples(msgspec.Struct, frozen=True):
                           eval_mode: of a module in evaluation mode; untrained: of a batch that no backward pass
                           followed; epoch_end: after a loader that was trained on had no batch left; first_batch: it is
                           the first of new workers
-    hits, stretches       how many samples, in how many stretches; first, last: iterations before the end of such a one
+    hits, stretches       how many samples, in how many stretches; no sample: known from the loader that was asked
+                          there; first, last: iterations before the end of such a stretch
     """
 
     kind: str

@@ -21,17 +21,19 @@ workers that grows with each epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, WatchedRun, draw
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RankRecord, Source, WatchedRun, draw
 
-from ..shared._places import place
+from ..shared._places import made_at, place
 from ..shared._words import percent, plural, time
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 
 def check(
     run: WatchedRun,
+    record: RankRecord,
     *,
     min_share: float = 0.05,  # one argument to add; below a twentieth of the run it is within what machines vary by
     max_per_step: float = 0.5,  # restarts: an iterator that is made for each batch is another fault
@@ -41,7 +43,7 @@ def check(
         return
     where = lines_of(part)
     how = "low: starting and stopping workers; high: and the wait for their first batch"
-    yield finding_of(
+    found = finding_of(
         run,
         part,
         f"Workers of a DataLoader are started {plural(run.restarts, 'time')}{place(where[0] if where else None)}, "
@@ -56,6 +58,14 @@ def check(
         ),
         "high",
     )
+    yield replace(found, where=tuple(dict.fromkeys((*_made(record), *where))))
+
+
+def _made(record: RankRecord) -> Iterator[Source]:
+    """The lines that make loaders which do not keep their workers: the argument belongs there."""
+    for loader in record.loaders:
+        if loader.num_workers and not loader.persistent_workers:
+            yield from made_at(loader)
 
 
 _STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"

@@ -40,6 +40,9 @@ class Listeners:
         """A boundary between two iterations of the loop."""
         raise NotImplementedError
 
+    def _first_asked(self, serial: int) -> None:
+        """An iterator is asked for its first batch."""
+
     def fail(self, failure: Exception) -> None:
         """Gives up; the script goes on."""
         raise NotImplementedError
@@ -59,6 +62,7 @@ class Listeners:
                 self.serials += 1
                 serial = iterator.__dict__["_advisor"] = self.serials
                 self._guard(self.collector.loader, iterator)
+                self._guard(self._first_asked, serial)
             self._guard(self.tracker.asked, serial)
             if self.parts.on:
                 self.parts.begin(FETCH)

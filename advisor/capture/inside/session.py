@@ -131,6 +131,9 @@ class Session(Listeners):
             self._guard(self.run.passed)
         return super()._backward()
 
+    def _first_asked(self, serial: int) -> None:
+        self.run.iterator_begins(serial)
+
     def _stepping(self) -> None:
         super()._stepping()
         self._check_size("stepping")

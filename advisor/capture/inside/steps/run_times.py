@@ -21,6 +21,8 @@ from .tracker import Tracker
 _LONG = 1.5
 # Steps whose median is the ordinary one: the first eight, then always the last 32.
 _FIRST, _RECENT = 8, 32
+# Lines that are kept at which batches are asked for that nothing is trained on.
+_MOST_READERS = 20
 # Samples of one stretch that are kept: of more, every second one goes, and the others still say where its time went.
 _MOST_SAMPLES = 1000
 
@@ -55,6 +57,8 @@ class RunTimes:
         self.step: Stack = ()  # the way to a backward pass; looked at again after a stretch with samples
         self.wants_step = True
         self.places: dict[Any, Place] = {}
+        self.reader: tuple[int, Place] | None = None  # the last iterator that was asked for its first batch, and where
+        self.untrained: dict[Place, None] = {}  # where those were asked that nothing was trained on
 
     def start(self, age_us: float | None) -> None:
         """Begins, in a process of that age."""
@@ -88,6 +92,17 @@ class RunTimes:
         if self.wants_step:
             self.wants_step = False
             self.step, _ = self.sampler.walk(sys._getframe(1))
+
+    def iterator_begins(self, serial: int) -> None:
+        """An iterator is asked for its first batch: where that is, an evaluation stands if nothing trains on it."""
+        if (
+            self.reader is not None
+            and self.reader[0] not in self.tracker.trained
+            and len(self.untrained) < _MOST_READERS
+        ):
+            self.untrained[self.reader[1]] = None
+        stack, _ = self.sampler.walk(sys._getframe(1))
+        self.reader = (serial, self._place(stack)) if self.step else None
 
     def workers_start(self) -> None:
         """An iterator starts workers of its own."""
@@ -169,6 +184,7 @@ class RunTimes:
         if self.waiting:
             self._settle(totals)
         self._add(totals, END, perf_counter_ns() - self.last_ns, list(self.pending), self.tracker.count)
+        totals.note(BETWEEN, ((place, (*place.marks, FETCH, "untrained")) for place in self.untrained))
         return {
             "before_us": self.before_us,
             "ours_us": self.ours_ns / 1e3,

@@ -74,9 +74,14 @@ class Totals:
                 hits.stretches += 1
                 hits.last = iteration
 
+    def note(self, kind: str, places: Iterable[tuple[Place, tuple[str, ...]]]) -> None:
+        """Places that are known without a sample: they have no time of their own."""
+        for place, marks in places:
+            self.hits.setdefault((kind, place, tuple(sorted(set(marks)))), Hits(0))
+
     def record(self) -> dict[str, Any]:
         """The part of run.json: sums in µs, and the places with most samples."""
-        most = sorted(self.hits.items(), key=lambda item: -item[1].hits)
+        most = sorted(self.hits.items(), key=lambda item: (item[1].hits > 0, -item[1].hits))
         left_out = self.left_out + sum(hits.hits for _, hits in most[_MOST_WRITTEN:])
         return {
             "spent_us": {kind: ns / 1e3 for kind, ns in self.spent_ns.items()},
