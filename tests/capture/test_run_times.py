@@ -1,4 +1,4 @@
-"""The whole run on one clock: stretches and samples, by hand and on real scripts that time themselves."""
+"""The whole run on one clock: stretches and samples, by hand and on real scripts."""
 
 from __future__ import annotations
 
@@ -86,19 +86,17 @@ def run(folder: Path, kind: str, **options: object) -> tuple[Captured, WatchedRu
         pytest.param("inline", "evaluation", "for x, y in val", marks=pytest.mark.complete),
     ],
 )
-def test_the_share_of_a_part_is_what_the_script_measures(tmp_path: Path, kind: str, part: str, statement: str) -> None:
+def test_what_lies_between_steps_is_found_with_its_line(tmp_path: Path, kind: str, part: str, statement: str) -> None:
+    """The script sleeps there for more than a second in all, in two epochs and in what is not profiled for 0.3 s."""
     done, watched = run(tmp_path, kind)
     assert done.status == 0, done.err
-    spent, whole = map(float, done.out.split())
-    run_record = done.rank["run"]
-    # The script's clock runs under the profiler, too; steps and other work there are in no share.
-    ours_s, loop_s = run_record["ours_us"] / 1e6, watched.loop_us / 1e6
-    expected = spent / (loop_s + ours_s)
-    assert watched.share(part) == pytest.approx(expected, abs=0.12)
+    spent, _ = map(float, done.out.split())
+    others = {name: one.us / 1e6 for name, one in watched.loop.items() if name != "training"}
+    assert max(others, key=lambda name: others[name]) == part
+    assert 0.2 < others[part] <= spent + 0.1 * watched.loop_us / 1e6
     assert watched.loop[part].lines[0].source.line == line_of(statement)
-    # The script's clock began with the loop, the parts of the loop with its second step.
-    assert loop_s <= 1.02 * (whole - ours_s) <= 1.05 * (loop_s + run_record["spent_us"]["start"] / 1e6)
-    assert run_record["sampling_us"] < 0.001 * watched.account.us + 60_000
+    # By the budget of samples: ten milliseconds, a thousandth of the run, and one more sample on a busy machine.
+    assert done.rank["run"]["sampling_us"] < 60_000 + 0.001 * watched.account.us
 
 
 @pytest.mark.complete
