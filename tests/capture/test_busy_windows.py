@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from capture_runs import capture
 from recorder import Recorder
 
 from advisor.capture.inside.steps import phases
@@ -90,3 +92,28 @@ def test_the_report_says_that_the_window_was_busy() -> None:
     assert said.id == "busy-window"
     assert "waited 45 % of the calmest of 3 profiled windows" in said.message
     assert not list(_waits(RankRecord(vitals=Vitals(windows=2, window_waited=0.1))))
+
+
+@pytest.mark.torch
+@pytest.mark.complete
+def test_a_busy_script_keeps_its_lines_and_one_window(tmp_path: Path) -> None:
+    """The windows of a real script, each taken for a busy one: they replace each other, and nothing else."""
+    pytest.importorskip("torch")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys\nimport torch\n"
+        "phases = [module for name, module in sys.modules.items() if name.endswith('.steps.phases')]\n"
+        "for module in phases:\n    module.BUSY = -1.0\n"
+        "model = torch.nn.Linear(8, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for _ in range(300):\n    optimizer.zero_grad()\n    model(torch.ones(4, 8)).sum().backward()\n"
+        "    optimizer.step()\n",
+        encoding="utf-8",
+    )
+    done = capture(tmp_path / "out", script)
+    assert done.status == 0, done.err
+    (rank,) = done.record["ranks"]
+    assert [file["role"] for file in rank["files"]] == ["profile", "lines"]
+    assert rank["vitals"]["windows"] == 3
+    assert all((tmp_path / "out" / file["path"]).exists() for file in rank["files"])
+    rows = {row["name"] for row in done.events() if row["name"].startswith("ProfilerStep#")}
+    assert set(rank["files"][0]["steps"]) == rows
