@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from advisor.analyses.base import repeats
 from advisor.analyses.base.device import Device
+from advisor.analyses.base.links import Links
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.watched_run import WatchedRun
@@ -14,6 +15,7 @@ from advisor.analyses.costs.replay import Replay, ReplayedSaving
 from advisor.analyses.costs.replay import together as replayed_together
 from advisor.analyses.lines.lines import LinesTrace
 from advisor.analyses.step.breakdown import Breakdown
+from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.analyses.step.ops import Ops
 from advisor.analyses.step.step_counts import StepCounts
 from advisor.capture.record import RankRecord, RunRecord
@@ -200,7 +202,8 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
             breakdown=items,
         ),
         outcomes=tuple(map(_plain, outcomes)),
-        health=health.of_rank(one.trace, one.record, steps, scale, device, replay),
+        health=health.of_rank(one.trace, one.record, steps, scale, device, replay)
+        + health.of_gaps(steps, computed.find(Links), computed.find(GpuIdle)),
         timeline=timeline_view.timeline(computed),
         kernels=ops.kernels if ops else (),
         ops=ops.top if ops else (),

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from advisor.analyses.base.device import Device
+from advisor.analyses.base.links import Links
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.training import Training
 from advisor.analyses.costs.replay import Replay
+from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.calibration.calibration import Calibration
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.constants import constant
@@ -27,6 +29,9 @@ _ROWS_OF_AN_OP = 2
 # Steps on either side of the window, from which on two medians of them can be compared, and what they may differ by.
 _FEW = 20
 _SLOWER = 1.05
+# Between two kernels of a graph lie some µs; what is longer, and a share of the step that is worth a sentence.
+_LONG_GAP_US = 100.0
+_SEEN = 0.05
 # Nine of ten scripts on a machine that did nothing else waited less than a twentieth of a step for a core; beside two
 # workers on two cores a quarter to a third, beside other work half of it and more.
 _BUSY = 0.2
@@ -91,6 +96,25 @@ def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device, record: 
         f"{said}: recording {rows:,.0f} rows on the host took {row_us:.1f} µs each{shares if device.measured else ''}"
     )
     yield Health("dilation", "note", text)
+
+
+def of_gaps(steps: Steps, links: Links | None, idle: GpuIdle | None) -> tuple[Health, ...]:
+    """That the device seems idle where it cannot wait for the host: between two pieces of work of one launch."""
+    if links is None or idle is None:
+        return ()
+    gaps, launch = idle.gaps, links.launch
+    after, before = (launch[np.maximum(rows, 0)] for rows in (gaps.after, gaps.before))
+    within = (gaps.after >= 0) & (gaps.before >= 0) & (after >= 0) & (after == before)
+    lengths_us = gaps.us(np.flatnonzero(within))
+    us = float(lengths_us[lengths_us >= _LONG_GAP_US].sum()) / idle.steps_count
+    if us < _SEEN * steps.step_us:
+        return ()
+    text = (
+        f"for {_ms(us)} of each step ({us / steps.step_us:.0%}) the device seems idle between two pieces of work of "
+        "one launch, as of a CUDA graph: it waits for nothing on the host there. Work ran that the trace does not "
+        "hold, or it waited for another device; no rule counts this time"
+    ).replace("%", " %", 1)
+    return (Health("hidden-work", "note", text),)
 
 
 def _most_row_us(record: RankRecord | None) -> float:

@@ -336,3 +336,43 @@ def test_work_that_was_queued_before_the_recording_waits_for_no_host() -> None:
     ]
     found = idle_of(rows)
     assert (found.by_cause_us["idle_unknown"], found.queued_us) == (3_000, 3_000)
+
+
+@pytest.mark.parametrize("returns_late", [True, False])
+def test_a_read_into_unpinned_memory_that_returned_late_was_a_wait(returns_late: bool) -> None:
+    """704 bytes behind a kernel of 400 µs: the copy takes 5 µs, and the call that made it as long as the kernel."""
+
+    def row(name: str, cat: str, start: float, dur: float, correlation: int = 0, **args: object) -> dict[str, object]:
+        args |= {"correlation": correlation} if correlation else {}
+        tid = 7 if cat in ("kernel", "gpu_memcpy") else 1
+        where = {"device": 0, "stream": 7} if tid == 7 else {}
+        return {
+            "ph": "X",
+            "cat": cat,
+            "name": name,
+            "pid": 1,
+            "tid": tid,
+            "ts": start,
+            "dur": dur,
+            "args": args | where,
+        }
+
+    rows = []
+    for step in range(2):
+        at, key = 1000.0 * step, 10 * step
+        rows += [
+            row(f"ProfilerStep#{step}", "user_annotation", at, 1000),
+            row("cudaLaunchKernel", "cuda_runtime", at + 10, 5, key + 1),
+            row("gemm", "kernel", at + 20, 400, key + 1),
+            row("aten::copy_", "cpu_op", at + 30, 410 if returns_late else 20),
+            row("cudaMemcpyAsync", "cuda_runtime", at + 35, 400 if returns_late else 10, key + 2),
+            row("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", at + 425, 5, key + 2, bytes=704),
+            row("cudaLaunchKernel", "cuda_runtime", at + 600, 5, key + 3),
+            row("gemm", "kernel", at + 610, 300, key + 3),
+        ]
+    known = analysed({"traceEvents": rows})
+    syncs = known.get(Syncs)
+    assert syncs.count == 0  # what a call waited for is no count
+    assert [(site.op, round(site.us)) for site in syncs.sites] == ([("aten::copy_", 400)] if returns_late else [])
+    idle = known.get(GpuIdle).by_cause_us["idle_sync"]
+    assert idle == pytest.approx(610 - 430 if returns_late else 0, abs=ABOUT)

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from advisor.api import Breakdown, Device, GpuBusy, GpuIdle, Price, RankRecord, Scale, Steps, StepTimes, Trace
+from advisor.api import Breakdown, Device, GpuBusy, GpuIdle, Links, Price, RankRecord, Scale, Steps, StepTimes, Trace
 from advisor.capture.record import Measured, Vitals
 from advisor.computed import Computed
 from advisor.model import Health
-from advisor.report.health import of_rank
+from advisor.report.health import of_gaps, of_rank
 from advisor.trace.read.load import read_bytes
 
 
@@ -131,3 +131,22 @@ def test_rows_cost_what_this_machine_was_measured_to_take() -> None:
     said = _of(Computed(trace=known.get(Trace), record=record))["dilation"]
     assert said.status == "note"
     assert "recording 40 rows on the host took 11.2 µs each" in said.message
+
+
+@pytest.mark.parametrize("one_launch", [True, False])
+def test_idle_time_within_one_launch_is_no_wait_for_the_host(one_launch: bool) -> None:
+    """Two kernels of a graph, 400 µs apart in a step of 1,000."""
+    rows = []
+    for step in range(3):
+        at, key = 1000.0 * step, 10 * step
+        rows += [
+            _row(f"ProfilerStep#{step}", "user_annotation", at, 1000),
+            _row("cudaGraphLaunch", "cuda_runtime", at + 5, 5, correlation=key + 1),
+            _row("gemm", "kernel", at + 20, 300, tid=7, device=0, stream=7, correlation=key + 1),
+            _row("cudaGraphLaunch", "cuda_runtime", at + 15, 5, correlation=key + 2),
+            _row("gemm", "kernel", at + 720, 290, tid=7, device=0, stream=7, correlation=key + 2 - one_launch),
+        ]
+    known = Computed(trace=read_bytes(json.dumps({"traceEvents": rows}).encode(), "made"))
+    said = of_gaps(known.get(Steps), known.get(Links), known.get(GpuIdle))
+    assert [one.id for one in said] == (["hidden-work"] if one_launch else [])
+    assert all("0.4 ms of each step (40 %)" in one.message for one in said)
