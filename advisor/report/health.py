@@ -29,7 +29,7 @@ _ROWS_OF_AN_OP = 2
 # Steps on either side of the window, from which on two medians of them can be compared, and what they may differ by.
 _FEW = 20
 _SLOWER = 1.05
-# Between two kernels of a graph lie some µs; what is longer, and a share of the step that is worth a sentence.
+# Between two kernels of a full queue lie some µs; what is longer, and a share of the step that is worth a sentence.
 _LONG_GAP_US = 100.0
 _SEEN = 0.05
 # Nine of ten scripts on a machine that did nothing else waited less than a twentieth of a step for a core; beside two
@@ -99,19 +99,19 @@ def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device, record: 
 
 
 def of_gaps(steps: Steps, links: Links | None, idle: GpuIdle | None) -> tuple[Health, ...]:
-    """That the device seems idle where it cannot wait for the host: between two pieces of work of one launch."""
+    """That the device seems idle where it cannot wait for the host: its next work had been launched before."""
     if links is None or idle is None:
         return ()
-    gaps, launch = idle.gaps, links.launch
-    after, before = (launch[np.maximum(rows, 0)] for rows in (gaps.after, gaps.before))
-    within = (gaps.after >= 0) & (gaps.before >= 0) & (after >= 0) & (after == before)
-    lengths_us = gaps.us(np.flatnonzero(within))
+    gaps = idle.gaps
+    launch = np.where(gaps.before >= 0, links.launch[np.maximum(gaps.before, 0)], -1)
+    queued = (launch >= 0) & (gaps.events.end_ns[np.maximum(launch, 0)] < gaps.start_ns)
+    lengths_us = gaps.us(np.flatnonzero(queued))
     us = float(lengths_us[lengths_us >= _LONG_GAP_US].sum()) / idle.steps_count
     if us < _SEEN * steps.step_us:
         return ()
     text = (
-        f"for {_ms(us)} of each step ({us / steps.step_us:.0%}) the device seems idle between two pieces of work of "
-        "one launch, as of a CUDA graph: it waits for nothing on the host there. Work ran that the trace does not "
+        f"for {_ms(us)} of each step ({us / steps.step_us:.0%}) the device seems idle although its next work had been "
+        "launched, often within a CUDA graph: it waits for nothing on the host there. Work ran that the trace does not "
         "hold, or it waited for another device; no rule counts this time"
     ).replace("%", " %", 1)
     return (Health("hidden-work", "note", text),)
