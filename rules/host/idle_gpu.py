@@ -49,6 +49,7 @@ from advisor.api import (
     draw,
     edits,
     intersect,
+    total,
 )
 
 from ..shared._words import percent, time
@@ -78,11 +79,14 @@ def check(
     named_us = 0.0
     for group in idle.top("idle_host", _PLACES):
         if (group.where or group.host not in _NAMELESS) and group.us >= min_share * step_us:
+            spans = idle.spans_of("idle_host", group)
+            if _optimizers_own(price, spans):
+                continue
             named_us += group.us
-            fix = _fix(group.host, _reads_back(price, idle.spans_of("idle_host", group)))
+            fix = _fix(group.host, _reads_back(price, spans))
             yield _named(group, _saving(group, idle, busy_us, price), fix, step_us, scale)
     # Where the next work was queued already, the device itself needed the time: nothing in the script gives it back.
-    rest_us = host_us - named_us + breakdown.us("idle_unknown") - idle.queued_us
+    rest_us = host_us - named_us + breakdown.us("idle_unknown") - idle.nobodys_us
     if rest_us >= min_share * step_us:
         yield _rest(rest_us, idle, breakdown, step_us, scale)
 
@@ -94,6 +98,13 @@ def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Sa
     how = "low: the work overlaps with that of the device; high: it is removed from the loop"
     found = price.saving([gone], [gone], ("idle_host",), how, model_us=model_us, bound_us=group.us)
     return replace(found, low_us=min(found.low_us, price.scale.scaled(model_us[0])))
+
+
+def _optimizers_own(price: Price, spans: Intervals) -> bool:
+    """Whether most of the time lies in an optimizer's `step`: its own Python, which nobody can move elsewhere."""
+    events = price.ops.events
+    stepping = events.covered(events.of(Category.ANNOTATION) & events.named("Optimizer.step#"))
+    return 2 * total(intersect(spans, stepping)) > total(spans)
 
 
 def _reads_back(price: Price, spans: Intervals) -> bool:
@@ -153,7 +164,7 @@ def _what(where: Source | None, host: str) -> str:
 
 
 def _rest(rest_us: float, idle: GpuIdle, breakdown: Breakdown, step_us: float, scale: Scale) -> Finding:
-    unknown_us = breakdown.us("idle_unknown") - idle.queued_us
+    unknown_us = breakdown.us("idle_unknown") - idle.nobodys_us
     largest = next(iter(idle.top("idle_unknown" if unknown_us > rest_us / 2 else "idle_host", 1)), None)
     seen = f"{time(scale.scaled(rest_us))} of each step ({percent(rest_us / step_us)})"
     if unknown_us > rest_us / 2:
@@ -199,6 +210,26 @@ EXAMPLES = [
         ),
         saves_us="unknown",
         says=("does not name", "advisor run"),
+    ),
+    Example(
+        "Python of the optimizer itself, before it launches: nothing that could be moved elsewhere",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu    [F ][B ][O               ][F ][B ][O               ]
+            cpu            [P          ]             [P          ]
+            cpu                         [U]                       [U]
+            gpu 7   [K ][K]              [K]  [K ][K]              [K]
+            """,
+            us=1000,
+            F=FORWARD,
+            B=BACKWARD,
+            O=Ev("Optimizer.step#SGD.step", "user_annotation"),
+            P=Ev("train.py(90): step"),
+            U="aten::_foreach_add_",
+            K=GEMM,
+        ),
+        saves_us="unknown",
     ),
     Example(
         "the same function while the device still works",

@@ -236,7 +236,26 @@ def test_gaps_between_queued_kernels_are_nobodys() -> None:
         K=GEMM,
     )
     close(causes(drawing), idle_unknown=200)
-    assert analysed(drawing).get(GpuIdle).queued_us == pytest.approx(200)
+    assert analysed(drawing).get(GpuIdle).nobodys_us == pytest.approx(200)
+
+
+def test_between_the_rows_of_two_steps_only_the_profiler_runs() -> None:
+    """500 µs from one row to the next are the profiler's; what lies in the rows, 300 at each end, is the script's."""
+    drawing = draw(
+        """
+        step   [1             ]     [2             ]     [3             ]
+        cpu       [F ]                 [F ]                 [F ]
+        gpu 7      [K      ]            [K      ]            [K      ]
+        """,
+        us=100,
+        F="aten::linear",
+        K=GEMM,
+    )
+    found = analysed(drawing).get(GpuIdle)
+    spent = {cause: us * 3 for cause, us in found.by_cause_us.items()}
+    assert spent["idle_unknown"] == pytest.approx(2 * 500, abs=ABOUT)
+    assert spent["idle_host"] == pytest.approx(6 * 300, abs=6 * ABOUT)
+    assert found.nobodys_us == pytest.approx(2 * 500 / 3, abs=ABOUT)
 
 
 def test_without_host_rows_the_cause_is_unknown() -> None:
@@ -335,7 +354,7 @@ def test_work_that_was_queued_before_the_recording_waits_for_no_host() -> None:
         work("gemm", 5_000, 4_000, correlation=1),
     ]
     found = idle_of(rows)
-    assert (found.by_cause_us["idle_unknown"], found.queued_us) == (3_000, 3_000)
+    assert (found.by_cause_us["idle_unknown"], found.nobodys_us) == (3_000, 3_000)
 
 
 @pytest.mark.parametrize("returns_late", [True, False])

@@ -112,7 +112,8 @@ class GpuIdle:
     """W minus device work, each instant with one cause, decided by evidence in this order:
 
     idle_input    the loop's thread stands in a fetch from its loader
-    idle_unknown  the next work was queued already when the gap began, or the trace holds no host rows there
+    idle_unknown  the next work was queued already when the gap began, or the trace holds no host rows there, or it
+                  lies between the profiler's rows of two steps, where nothing runs but the profiler's own `step()`
     idle_sync     the queue drained in a blocking host call that really waited; lasts until the next device work, but no
                   longer than the wait (the host would have been that much ahead), and without stretches of a
                   millisecond or more in which the host did work of its own
@@ -123,15 +124,15 @@ class GpuIdle:
     gaps          one Gap per stretch of one cause, in order (iterate)
     intervals     cause -> Intervals; disjoint, their union is W minus busy
     by_cause_us   cause -> µs per step (all five keys)
-    queued_us     the part of idle_unknown in which the next work was queued already, µs per step: between two kernels
-                  the device itself needs a µs or two, which no change of the script gives back
+    nobodys_us    the part of idle_unknown in which the next work was queued already (between two kernels the device
+                  itself needs a µs or two), or that is the profiler's, µs per step: nothing in the script gives it back
     share         idle time / |W|, without what the profiler added: the metric device_idle_share
     """
 
     gaps: Gaps
     intervals: dict[str, Intervals]
     by_cause_us: dict[str, float]
-    queued_us: float
+    nobodys_us: float
     share: float
     steps_count: float
 
@@ -165,15 +166,15 @@ class GpuIdle:
         idle = subtract(steps.window, busy.busy)
         around = Neighbours(trace, links)
         next_work = around.before(idle[:, 1])
-        queued = _queued(idle, around.launched_ns(next_work))
-        intervals = _causes(trace, steps, idle, queued, drains, activity)
+        nobodys = merge(_queued(idle, around.launched_ns(next_work)), _between_rows(steps))
+        intervals = _causes(trace, steps, idle, nobodys, drains, activity)
         # What the profiler added to the host is no idle time of the steps without it.
         per_step = steps.of_window / busy.rest if busy.rest else float("inf")
         return cls(
             gaps=_gaps(trace, idle, intervals, around.after(idle[:, 0]), next_work, hosts),
             intervals=intervals,
             by_cause_us={cause: total(intervals[cause]) / per_step / 1e3 for cause in CAUSES},
-            queued_us=total(intersect(intervals["idle_unknown"], queued)) / per_step / 1e3,
+            nobodys_us=total(intersect(intervals["idle_unknown"], nobodys)) / per_step / 1e3,
             share=1 - busy.share,
             steps_count=per_step,
         )
@@ -184,7 +185,7 @@ _OWN_WORK_NS = 1_000_000
 
 
 def _causes(
-    trace: Trace, steps: Steps, idle: Intervals, queued: Intervals, drains: Drains, activity: HostActivity
+    trace: Trace, steps: Steps, idle: Intervals, nobodys: Intervals, drains: Drains, activity: HostActivity
 ) -> dict[str, Intervals]:
     """Splits idle time by cause; disjoint, and nothing is left out."""
     events = trace.events
@@ -193,7 +194,7 @@ def _causes(
     found = {"idle_input": intersect(idle, at_loader)}
     left = subtract(idle, at_loader)
     # With work in the queue the host is not in the way, whatever it does meanwhile.
-    dark = merge(queued, subtract(steps.window, activity.known))
+    dark = merge(nobodys, subtract(steps.window, activity.known))
     found["idle_unknown"] = intersect(left, dark)
     left = subtract(left, dark)
     own = activity.python[activity.python[:, 1] - activity.python[:, 0] >= _OWN_WORK_NS]
@@ -203,6 +204,13 @@ def _causes(
     found["idle_host"] = intersect(left, merge(activity.python, activity.cpu_work))
     found["idle_launch"] = subtract(left, found["idle_host"])
     return {cause: found[cause] for cause in CAUSES}
+
+
+def _between_rows(steps: Steps) -> Intervals:
+    """From the end of a step's row to the start of the next: both are written by one call of the profiler."""
+    if not all(label.startswith("ProfilerStep#") for label in steps.labels):
+        return EMPTY
+    return subtract(steps.recorded, steps.spans)
 
 
 def _drained(drains: Drains) -> Intervals:
