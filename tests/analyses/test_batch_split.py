@@ -154,6 +154,23 @@ def test_on_a_device_kernels_grow_and_python_may():
     assert split.step_us(8)[0] == pytest.approx(2000 + 1000)
 
 
+@pytest.mark.parametrize(("pieces", "grows"), [(32, True), (30, False)])
+def test_launches_of_a_loop_over_the_samples_may_grow_with_the_batch(pieces, grows):
+    """Sixteen pictures, two short ops for each: 32 waits for launches that a batch of 32 has twice. Of 30 ops of a
+    model with many layers nobody says that.
+    """
+    width = 8 * pieces + 2
+    lanes = {
+        "step": "".join(f"[{number}".ljust(width - 1) + "]" for number in (1, 2)),
+        "cpu": 2 * ("[P]     " * pieces).ljust(width),
+        "gpu 7": 2 * ("   [K]  " * pieces).ljust(width),
+    }
+    text = "\n".join(f"{lane:<6} {row}" for lane, row in lanes.items())
+    drawing = draw(text, us=5, P=Ev("aten::mul", dims=[[3, 64, 64], [3, 64, 64]]), K=Ev("tiny", "kernel", fill=0.1))
+    split = computed(Example("drawn", drawing, None, facts={"loaders": [{"batch_size": 16}]})).get(BatchSplit)
+    assert (split.fixed_us[0] < 0.2 * 5 * width) is grows
+
+
 def test_a_busy_machine_is_not_taken_for_fixed_cost():
     # 1.9 ms for products of 1 MFLOP: somebody else had the cores.
     with pytest.raises(Missing, match="busy with something else"):

@@ -101,7 +101,7 @@ class BatchSplit:
             asked = "no DataLoader told it, either" if record else "capture the script with `advisor run`"
             raise Missing(f"the batch size cannot be derived from the shapes; {asked}")
         if idle is not None:
-            return _on_device(trace, steps, scale, device, idle, links, batch)
+            return _on_device(host, device, idle, links, batch)
         if not host.ops.any() or not (trace.events.dims[host.ops] >= 0).any():
             raise Missing(
                 "the ops' shapes were not recorded, so their work per sample is not known; use record_shapes=True"
@@ -308,11 +308,11 @@ def _batch_sizes(batch: int, seen: list[Shape]) -> set[int]:
     return {batch, *(batch * size for size in behind if size > 1)}
 
 
-def _on_device(
-    trace: Trace, steps: Steps, scale: Scale, device: Device, idle: GpuIdle, links: Links, batch: int
-) -> BatchSplit:
-    """Waits for launches stay; waits for input grow; kernels grow once they fill the device."""
-    events = trace.events
+def _on_device(host: Host, device: Device, idle: GpuIdle, links: Links, batch: int) -> BatchSplit:
+    """Waits for launches stay, unless the script loops over the samples; waits for input grow; kernels grow once they
+    fill the device.
+    """
+    events, scale = host.trace.events, host.scale
     kernels = np.flatnonzero(events.of(Category.KERNEL) & links.inside)
     dur_ns, blocks = events.dur_ns.take(kernels), events.blocks.take(kernels)
     whole = int(dur_ns.sum())
@@ -321,12 +321,33 @@ def _on_device(
     # A kernel with a block for a part of the multiprocessors takes as long with as many blocks as there are.
     filled = (blocks < 0) | (blocks >= (device.multiprocessors or 1))
     growing = float(dur_ns[filled].sum()) / whole
-    busy_us = steps.step_us * (1 - idle.share)
+    busy_us = host.steps.step_us * (1 - idle.share)
     input_us, host_us = idle.by_cause_us["idle_input"], idle.by_cause_us["idle_host"]
     # Of idle time that no row explains nobody knows that a larger batch would spare it.
     input_us += idle.by_cause_us["idle_unknown"]
-    # What the host does of its own may be work per sample (a loop over the batch) or not.
+    # What the host does of its own may be work per sample (a loop over the batch) or not; so may ops of such a loop.
+    host_us += _once_per_sample(host, batch) * idle.by_cause_us["idle_launch"]
     high = scale.scaled(busy_us + input_us + host_us) / batch
     low = scale.scaled(busy_us * growing + input_us) / batch
     how = "waits for launches remain; kernels that fill the device and waits for input grow with the batch"
     return BatchSplit(batch, (scale.step_us - batch * high, scale.step_us - batch * low), (low, high), True, how)
+
+
+def _once_per_sample(host: Host, batch: int) -> float:
+    """Share of the ops' time in ops without the batch among their sizes that come once, or n times, for each sample."""
+    calls = list(_calls(host))
+    sizes = _batch_sizes(batch, [shape for one in calls for shape in one.inputs])
+    numbers: Counter[str] = Counter()
+    times: dict[str, float] = {}
+    for one in calls:
+        if all(sizes.isdisjoint(shape) for shape in one.inputs):
+            numbers[one.name] += one.number
+            times[one.name] = times.get(one.name, 0.0) + one.took_us
+    samples = batch * host.steps.count
+    looped = [
+        name
+        for name, number in numbers.items()
+        if number % samples == 0 and number >= max(samples, _TURNS * host.steps.count)
+    ]
+    whole = sum(one.took_us for one in calls)
+    return sum(times[name] for name in looped) / whole if whole else 0.0
