@@ -37,6 +37,7 @@ from advisor.api import (
     Finding,
     Fix,
     LoaderFacts,
+    OpRow,
     Ops,
     Price,
     RankRecord,
@@ -75,6 +76,9 @@ _PACE, _WAITED = 0.5, 0.1
 # An op has to take this long on one thread before sharing it pays for waking the others.
 _LONG_OP_US = constant("calls.shared_op_us").value
 _OPS = ("forward", "backward", "optimizer", "other_ops")
+# Beside a device most ops only launch. With less of the step than a tenth in ops that threads of the host can share, no
+# thread that waits for another explains uneven steps.
+_SHARED = 0.1
 
 
 def check(
@@ -92,6 +96,8 @@ def check(
         return
     if use.ranks == 1 and use.threads > use.cores and not price.on_device:
         yield _too_many(use, scale, ops, breakdown, record.settings if record else None)
+        return
+    if price.on_device and sum(row.share for row in _shareable(ops)) < _SHARED:
         return
     if _other_cause(use, loader, scale, breakdown, record):
         return
@@ -147,10 +153,15 @@ def _other_cause(
     return cores < _AT_WORK or (cores > _PACE and waited > _WAITED)
 
 
+def _shareable(ops: Ops) -> list[OpRow]:
+    """Ops that are long enough to be split over threads."""
+    return [row for row in ops.top if row.calls and row.us / row.calls >= _LONG_OP_US]
+
+
 def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown, settings: Settings | None) -> Finding:
     """One process with more threads than it may use cores."""
     ops_us = sum(breakdown.us(name) for name in _OPS)
-    split_us = min(ops_us, sum(row.us for row in ops.top if row.calls and row.us / row.calls >= _LONG_OP_US))
+    split_us = min(ops_us, sum(row.us for row in _shareable(ops)))
     crowd = np.log(list(_TAKEN))
     least, most = (
         float(np.interp(np.log(use.threads / use.cores), crowd, [taken[end] for taken in _TAKEN.values()]))
@@ -235,6 +246,19 @@ EXAMPLES = [
             **_facts(_TWO_CORES, 2, _UNEVEN),
             "loaders": [{"num_workers": 2, "batch_size": 8, "sample_us": 400.0, "collate_us": 50.0}],
         },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps beside a GPU: the loop's ops only launch",
+        draw(
+            "step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K ]",
+            us=25,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        facts=_facts(_TWO_CORES, 2, _UNEVEN),
         saves_us=None,
         near_miss=True,
     ),
