@@ -19,6 +19,13 @@ from benchmarks.simulated_device.recording import Row
 from benchmarks.simulated_device.replayed import Workers
 from benchmarks.simulated_device.simulate import Truth, simulate
 
+from advisor.api import Breakdown, Scale
+from advisor.capture.record import read as read_record
+from advisor.computed import Computed
+from advisor.engine.ask_rules import apply
+from advisor.engine.registry import load_rules
+from advisor.trace.read.load import load
+
 A100 = DEVICES["A100"]
 COSTS = Costs()
 MIB = 1 << 20
@@ -109,6 +116,24 @@ def test_a_device_bound_step_takes_its_kernels_time_with_and_without_the_profile
     assert truth.busy > 0.99
     assert truth.profiled_us == pytest.approx(truth.step_us, rel=0.01)
     assert truth.step_us == pytest.approx(truth.kernel_us, rel=0.01)
+
+
+@pytest.mark.parametrize("bound", ["device", "launch"])
+def test_the_advisor_says_what_bounds_the_step(bound: str, tmp_path: Path) -> None:
+    """Five products of 4,096, or 200 of 64 with the host's 10 µs around each."""
+    count, size = (5, 4096) if bound == "device" else (200, 64)
+    rows = [op("aten::mm", 20 * i, 10, [size, size], [size, size]) for i in range(count)]
+    truth, out = simulated(tmp_path, rows, 20 * count)
+    record = read_record(out / "run.json").ranks[0]
+    computed = Computed(trace=load(out / "trace.json.gz"), record=record)
+    assert computed.get(Scale).step_us == pytest.approx(truth.step_us, rel=0.02)
+    found = apply(load_rules().by_id()["launch-bound"], computed, {}).status
+    if bound == "device":
+        assert computed.get(Breakdown).share("compute") > 0.97
+        assert found == "clear"
+    else:
+        assert computed.get(Breakdown).share("compute") == pytest.approx(truth.busy, abs=0.1)
+        assert found == "found"
 
 
 def test_profiling_stretches_a_host_bound_step_and_no_kernel(tmp_path: Path) -> None:

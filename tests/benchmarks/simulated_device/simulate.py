@@ -131,10 +131,14 @@ def _pass(host: Host, steps: list[Step]) -> list[float]:
 
 
 def _true_times(host: Host, recorded: Recording) -> tuple[list[float], float]:
-    """Step times without a profiler, and the work of the device in a step, µs."""
-    _pass(host, recorded.steps)
+    """Step times without a profiler, and the work of the device in a step, µs.
+
+    Between the rows of two steps runs what recorded them, and nothing of the script: the truth has no such time.
+    """
+    steps = [step for step in recorded.steps if step.row.category != "gap"]
+    _pass(host, steps)
     before = host.machine.kernel_us
-    times = [one for _ in range(CYCLES) for one in _pass(host, recorded.steps)]
+    times = [one for _ in range(CYCLES) for one in _pass(host, steps)]
     return times, (host.machine.kernel_us - before) / len(times)
 
 
