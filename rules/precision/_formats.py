@@ -31,6 +31,7 @@ class _Switch:
 
     kind: str
     line: str
+    treatment: Treatment
 
     def off(self, settings: Settings) -> bool:
         """Whether it is worth setting: products are in fp32 by default, convolutions where the run is known to."""
@@ -38,8 +39,12 @@ class _Switch:
 
 
 _SWITCHES = (
-    _Switch("product", 'torch.set_float32_matmul_precision("high")'),
-    _Switch("convolution", "torch.backends.cudnn.allow_tf32 = True"),
+    _Switch(
+        "product",
+        'torch.set_float32_matmul_precision("high")',
+        Treatment("matmul_precision", {"precision": "high"}),
+    ),
+    _Switch("convolution", "torch.backends.cudnn.allow_tf32 = True", Treatment("cudnn", {"allow_tf32": True})),
 )
 
 
@@ -79,7 +84,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
             "numerics",
             "import torch",
             "import torch\n\n" + "\n".join(one.line for one in used),
-            Treatment("matmul_precision", {"precision": "high"}) if [one.kind for one in used] == ["product"] else None,
+            used[0].treatment if len(used) == 1 else None,
         )
         return Way("TF32", _capped(_TF32_GAIN, hardware.tf32_tflops, hardware), fix, kinds)
     if mixed:

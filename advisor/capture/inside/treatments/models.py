@@ -18,7 +18,7 @@ def compiled(arguments: dict[str, Any], door: Door) -> None:
         name = type(model).__name__
         if any(_is_compiled(module) for module in model.modules()):
             door.notes.miss(f"{name}, which is compiled already")
-        elif not hasattr(model, "compile"):
+        elif not hasattr(torch.nn.Module, "compile"):
             door.notes.miss(f"{name}: this torch cannot compile a module in place")
         else:
             torch.nn.Module.compile(model, **arguments)
@@ -28,7 +28,7 @@ def compiled(arguments: dict[str, Any], door: Door) -> None:
 
 
 def _is_compiled(module: Any) -> bool:
-    return module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
+    return getattr(module, "_compiled_call_impl", None) is not None or type(module).__name__ == "OptimizedModule"
 
 
 def channels_last(_arguments: dict[str, Any], door: Door) -> None:
