@@ -17,6 +17,7 @@ from advisor.api import (
     backward_passes,
     dataclass,
     dims_of,
+    is_layer,
     shapes_in,
     sizes,
 )
@@ -93,7 +94,7 @@ def _again(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pass]
             continue
         nodes = tuple(row for row in one.nodes if _key(events, row) in seen)
         added = _added(one, set(nodes))
-        if before is not None and nodes and added and _untouched(events, breaks, before, one, added):
+        if before is not None and nodes and added and _untouched(events, nesting, breaks, before, one, added):
             number += 1
             yield _Again(before, one, number, nodes, added)
         else:
@@ -127,9 +128,17 @@ def _added(one: backward_passes.Pass, again: set[int]) -> tuple[int, ...]:
 
 
 def _untouched(
-    events: Events, breaks: Ints, before: backward_passes.Pass, one: backward_passes.Pass, added: Sequence[int]
+    events: Events,
+    nesting: Nesting,
+    breaks: Ints,
+    before: backward_passes.Pass,
+    one: backward_passes.Pass,
+    added: Sequence[int],
 ) -> bool:
-    """Whether nothing between two passes takes the gradients that the first one stored."""
+    """Whether nothing between two passes takes the gradients that the first one stored.
+
+    They have the shapes of the weights. A layer takes the weights themselves: those of the next part of a sequence do.
+    """
     first, stop = np.searchsorted(events.start_ns, (before.end_ns, one.start_ns)).tolist()
     if np.any((breaks >= first) & (breaks < stop)):
         return False
@@ -137,7 +146,9 @@ def _untouched(
     # Biases are of the shapes of much else; who reads gradients reads those of the weights.
     weights = {shape for shape in mine if "," in shape} or mine
     between = np.arange(first, stop)
-    known = between[events.dims[between] >= 0]
+    known = between[(events.dims[between] >= 0) & (nesting.outer_op[between] >= 0)]
+    layers = {outer for outer in np.unique(nesting.outer_op[known]).tolist() if is_layer(events, outer)}
+    known = known[~np.isin(nesting.outer_op[known], list(layers))]
     return not any(weights & set(shapes_in(dims_of(events, row))) for row in known.tolist())
 
 

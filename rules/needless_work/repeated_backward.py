@@ -11,7 +11,9 @@ Gradients are sums: one pass from the sum of the losses gives the same ones, and
 graph also keeps its activations in memory for longer.
 
 ## How to fix it
-`sum(losses).backward()`, or `torch.autograd.backward(losses)` if the losses are not on one device.
+`sum(losses).backward()`, or `torch.autograd.backward(losses)` if the losses are not on one device. Where a hidden state
+carries the graph of one part of a sequence into the next, either sum the losses of the parts, which gives the same
+gradients, or cut the graph with `hidden = hidden.detach()`, which trains through one part alone.
 
 ## When to leave it
 Where the gradients of each loss are needed separately, to weight or project them against each other. Gradients that
@@ -194,6 +196,12 @@ EXAMPLES = [
         _drawn(between=Ev("aten::clone", dims=[_WEIGHT])),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "a hidden state with its graph: the next part runs through the layers before its backward pass",
+        _drawn(between=Ev("aten::linear", dims=[_BATCH, _WEIGHT])),
+        saves_us=(1000, 1700),
+        says=("2 backward passes run through the same graph",),
     ),
     Example("the losses are added up", _drawn(together=True), saves_us=None),
     Example("the optimizer steps after each loss", _drawn(between=OPTIMIZER), saves_us=None, near_miss=True),
