@@ -55,6 +55,14 @@ def test_batches_of_various_lengths_are_training() -> None:
     assert shares(run) == {"training": 52, "epoch_end": 6}
 
 
+def test_a_main_part_of_the_step_that_is_held_up_stays_training() -> None:
+    """Its long steps are a hundred times as long as usual: nobody else works in `loss.backward()`."""
+    held_up = watched(sample("step", 81, 60), sample("long", 81, 400), sample("between", 80, 1))
+    assert shares(held_up) == {"training": 52, "epoch_end": 6}
+    rare = watched(sample("step", 81, 4), sample("long", 81, 400), sample("between", 80, 1))
+    assert shares(rare)["other"] == pytest.approx(10)  # a callback that now and then has much to do
+
+
 @pytest.mark.parametrize(
     ("marks", "more", "part"),
     [

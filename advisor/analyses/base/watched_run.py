@@ -39,6 +39,9 @@ _NAMED = {"save": "checkpoints", "workers": "worker_restarts", "first_batch": "w
 # A place belongs to the training step where ordinary steps, for their number, are sampled there this often at least,
 # compared with the longer ones. Batches of other lengths make a step two or three times as long, not ten.
 _OF_THE_STEP = 0.1
+# So does a place that has this part of the samples of ordinary steps: one that other work on the machine holds up may
+# last forty times as long as usual, wherever it is.
+_MAIN = 0.1
 # Samples of long steps from which on a statement that ordinary ones were not sampled at is no part of the step.
 _SEEN = 3
 # A statement logs where so much of its time outside of known work is in a package that does.
@@ -171,10 +174,11 @@ def _step_groups(run: RunTimes) -> set[Group]:
         if one.kind in hits:
             hits[one.kind][_group(one)] += one.hits
     ordinary, long = run.count.get("step", 0), run.count.get("long", 0)
+    main = max(_MAIN * sum(hits["step"].values()), _SEEN)
     return {
         group
         for group, seen in hits["step"].items()
-        if not long or seen * long >= _OF_THE_STEP * hits["long"].get(group, 0) * ordinary
+        if not long or seen >= main or seen * long >= _OF_THE_STEP * hits["long"].get(group, 0) * ordinary
     }
 
 
