@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -133,6 +134,17 @@ def test_a_place_is_where_a_stack_leaves_the_way_to_the_step() -> None:
     place = Place(sampler.codes, stack, step)
     assert (place.line, place.step_line, place.function) == (at + 2, at + 1, sys._getframe().f_code.co_name)
     assert place.inner[2] == "evaluate"
+
+
+def test_an_instruction_without_a_line_is_where_its_function_begins() -> None:
+    """CPython gives such a frame the line None, which run.json cannot hold."""
+    from advisor.capture.inside.steps.stack_samples import Sampler
+
+    sampler = Sampler(lambda: False, lambda: 0, lambda _stack, _mode: None)
+    code = sys._getframe().f_code
+    frame: Any = SimpleNamespace(f_code=code, f_lineno=None, f_back=None, f_locals={})
+    stack, _ = sampler.walk(frame)
+    assert [line for _, line in stack] == [code.co_firstlineno]
 
 
 def test_the_loop_around_a_place_is_its_block(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def saves() -> list[dict[str, Any]]:
         code = frame.f_code
         file = file_of(code, foreign)
         if file:
-            lines = _in_loops("".join(linecache.getlines(code.co_filename)), frame.f_lineno)
+            lines = _in_loops("".join(linecache.getlines(code.co_filename)), frame.f_lineno or 0)
             if lines:
                 return [{"file": file, "line": line, "function": code.co_name} for line in lines]
         frame = frame.f_back

@@ -107,7 +107,11 @@ class SettingLines:
         while frame is not None:
             file = file_of(frame.f_code, self.foreign)
             if file:
-                return {"file": file, "line": frame.f_lineno, "function": frame.f_code.co_name}
+                return {
+                    "file": file,
+                    "line": frame.f_lineno or frame.f_code.co_firstlineno,
+                    "function": frame.f_code.co_name,
+                }
             frame = frame.f_back
         return {}
 

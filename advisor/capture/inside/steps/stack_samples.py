@@ -79,7 +79,8 @@ class Sampler:
             key = self.codes.of(frame.f_code)
             if self.codes.known[key].mark == FORWARD:
                 module = frame
-            stack.append((key, frame.f_lineno))
+            # Python has instructions that belong to no line: the end of a `with` block, what a function begins with.
+            stack.append((key, frame.f_lineno or frame.f_code.co_firstlineno))
             frame = frame.f_back
         stack.reverse()
         # What is read of the frame's variables goes with the frame: nothing of ours holds a tensor.
