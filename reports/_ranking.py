@@ -135,7 +135,8 @@ def width(finding: Finding, step_us: float | None) -> str:
 
     The parts are what this run leaves unknown; the rest is due to the change itself, as its estimate says.
     """
-    saving = finding.saving
+    saving, of = finding.saving, "run" if finding.run_us else "step"
+    step_us = finding.run_us or step_us
     least_us = _NARROW * (step_us or 0.0)
     if saving is None or not step_us or saving.high_us - saving.low_us < least_us:
         return ""
@@ -146,7 +147,7 @@ def width(finding: Finding, step_us: float | None) -> str:
     parts["change"] = whole_us - sum(parts.values())
     named = sorted(((us, why) for why, us in parts.items() if us >= least_us), reverse=True)
     said = [f"{_words.share(us / step_us)} {_labels.WIDTHS.get(why, why)}" for us, why in named]
-    return f"{_words.share(whole_us / step_us)} of the step: {_words.listed(said)}"
+    return f"{_words.share(whole_us / step_us)} of the {of}: {_words.listed(said)}"
 
 
 def places(finding: Finding) -> tuple[tuple[str, str], ...]:
