@@ -211,7 +211,7 @@ def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price, calle
             f"{time(scale.scaled(place.us))} of each step ({percent(place.us / steps.step_us)}){behind}."
         ),
         saving=_saving(place, loop, turn, price),
-        where=(*place.where, *called),
+        where=tuple(dict.fromkeys((place.head, *place.where, *called))),
         facts={"iterations": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
         fix=_READ_AT_ONCE if loop.reads else _AT_ONCE,
         claims=("forward", "backward", "other_ops", "host"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.analyses.costs.line_costs import LineCost
@@ -45,11 +45,19 @@ class Block:
         return tuple(line.source for line in self.lines[:_LINES])
 
     @property
+    def head(self) -> Source:
+        """Where the lines around the most expensive one begin: of a loop its statement, which itself takes little."""
+        return min(self._around, key=lambda line: line.source.line).source
+
+    @property
+    def _around(self) -> Sequence[LineCost]:
+        return next(group for group in _neighbours(self.lines) if self.lines[0] in group)
+
+    @property
     def place(self) -> str:
         """`train.py:31` or `train.py:31-35`, with the function where it has a name."""
         first = self.lines[0].source
-        group = next(group for group in _neighbours(self.lines) if self.lines[0] in group)
-        numbers = sorted(line.source.line for line in group)
+        numbers = sorted(line.source.line for line in self._around)
         span = f"{numbers[0]}-{numbers[-1]}" if numbers[0] < numbers[-1] else f"{numbers[0]}"
         named = first.function and not first.function.startswith("<")
         said = f"{first.file.rpartition('/')[2]}:{span}" + (f", in `{first.function}`" if named else "")
