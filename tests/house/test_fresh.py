@@ -54,8 +54,9 @@ def test_no_script_knows_of_profilers_or_of_us() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.complete  # more than a hundred scripts, each started, trained for two steps and ended
-def test_every_script_of_one_process_trains() -> None:
+@pytest.mark.complete  # some 25 scripts, each started, trained for two steps and ended
+def test_every_fourth_script_of_one_process_trains() -> None:
+    """They are a hundred, of which the benchmark runs all to their end: tests/benchmarks/fresh.py."""
     pytest.importorskip("torch")
     pytest.importorskip("torchvision")
     scripts = [
@@ -64,7 +65,7 @@ def test_every_script_of_one_process_trains() -> None:
         for role in ("slow", "fixed")
         if "launcher" not in facts
     ]
-    scripts += sorted((FRESH / "healthy").glob("*.py"))
+    scripts = [*scripts, *sorted((FRESH / "healthy").glob("*.py"))][::4]
     assert steps_made(scripts, 2) == dict.fromkeys(map(str, scripts), 2)
 
 
