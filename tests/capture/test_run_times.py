@@ -95,7 +95,9 @@ def test_what_lies_between_steps_is_found_with_its_line(tmp_path: Path, kind: st
     others = {name: one.us / 1e6 for name, one in watched.loop.items() if name != "training"}
     assert max(others, key=lambda name: others[name]) == part
     assert 0.2 < others[part] <= spent + 0.1 * watched.loop_us / 1e6
-    assert watched.loop[part].lines[0].source.line == line_of(statement)
+    # Of a loop its statement, or, where every sample fell on one line of it, that line: here where it sleeps.
+    within = {0, 3} if kind == "inline" else {0}
+    assert watched.loop[part].lines[0].source.line - line_of(statement) in within
     # By the budget of samples: ten milliseconds, a thousandth of the run, and one more sample on a busy machine.
     assert done.rank["run"]["sampling_us"] < 60_000 + 0.001 * watched.account.us
 
