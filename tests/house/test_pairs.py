@@ -76,12 +76,12 @@ NO_BFLOAT16 = "could not create a primitive descriptor for the LSTM"
 
 
 @pytest.mark.torch
-@pytest.mark.complete  # some 120 scripts, each started, trained for two steps and ended
-def test_every_third_script_trains() -> None:
+@pytest.mark.complete  # some 50 scripts, each started, trained for two steps and ended
+def test_every_eighth_script_trains() -> None:
     """They are 370, of which the benchmark runs all to their end: tests/benchmarks/pairs.py."""
     pytest.importorskip("torch")
     pytest.importorskip("torchvision")
-    alone = [path for path in SCRIPTS if FAULTS.get(path.parent.name, {}).get("launcher") != "torchrun"][::3]
+    alone = [path for path in SCRIPTS if FAULTS.get(path.parent.name, {}).get("launcher") != "torchrun"][::8]
     steps = steps_made(alone, STEPS)
     able = [path for path in map(str, alone) if NO_BFLOAT16 not in str(steps[path])]
     assert len(able) >= len(alone) - 1
