@@ -91,7 +91,7 @@ def check(
     if bound_us < min_share * steps.step_us:
         return
     end_us = end_of_rise(python_ns(undilated.python, steps), record) if record else None
-    found, sites = False, CallSites.compute(price.ops.trace, lines)
+    found = False
     named_us = places.python_us if places else 0.0
     cut = record is not None and any(_CUT in note for note in record.notes)
     for index, place in enumerate(places.python if places else ()):
@@ -106,7 +106,8 @@ def check(
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
             found_here = _finding(place, us, saving, here, grown_us is not None, steps, scale)
-            yield replace(found_here, where=(*place.where, *sites.of_lines(place.where)))
+            called = CallSites.compute(price.ops.trace, lines).of_lines(place.where)
+            yield replace(found_here, where=(*place.where, *called))
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, steps, scale)
 

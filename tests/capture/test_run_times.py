@@ -150,7 +150,7 @@ def test_an_instruction_without_a_line_is_where_its_function_begins() -> None:
 
 
 def test_the_loop_around_a_place_is_its_block(tmp_path: Path) -> None:
-    from advisor.capture.inside.steps.run_totals import block_of
+    from advisor.capture.inside.steps.run_totals import block_of, blocks_of
 
     text = "for x in a:\n    step(x)\n    if x:\n        for y in b:\n            look(y)\n            count(y)\n"
     ast.parse(text)
@@ -162,7 +162,7 @@ def test_the_loop_around_a_place_is_its_block(tmp_path: Path) -> None:
     found = []
     for line, step_line in ((6, 2), (5, 2), (2, 2), (6, 0)):
         Here.line, Here.step_line = line, step_line  # type: ignore[attr-defined]
-        found.append(block_of(Here))  # type: ignore[arg-type]
+        found.append(block_of(Here, blocks_of(Here.source)))  # type: ignore[arg-type]
     assert found == [4, 4, 2, 0]
 
 

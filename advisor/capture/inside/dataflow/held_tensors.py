@@ -31,10 +31,7 @@ Held = tuple[Any, int, int]
 
 def _has_no_strides(tensor: torch.Tensor) -> bool:
     """Whether it is stored in compressed sparse form, or is nested: torch's observer asks every tensor for strides."""
-    try:
-        return tensor.layout in _COMPRESSED or (tensor.is_nested and tensor.layout is torch.strided)
-    except Exception:
-        return False  # a tensor class of somebody's own, which answers for itself
+    return tensor.layout in _COMPRESSED or (tensor.is_nested and tensor.layout is torch.strided)
 
 
 class HeldTensors:
@@ -57,12 +54,12 @@ class HeldTensors:
         self.found = []
         plain, weights = [], []
         for one in live_objects():
-            if issubclass(type(one), torch.Tensor):
-                self.without_strides |= _has_no_strides(one)
+            # No subclass: to ask one for its layout runs code of the script's.
             if type(one) is torch.nn.Parameter:
                 weights.append(one)
             elif type(one) is torch.Tensor:
                 plain.append(one)
+        self.without_strides = any(map(_has_no_strides, weights + plain))
         for one in (weights + plain)[:_MOST_TENSORS]:
             with contextlib.suppress(Exception):  # one without storage: sparse, or not filled yet
                 self.found.append((weakref.ref(one), one._version, one.data_ptr()))

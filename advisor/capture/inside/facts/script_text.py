@@ -8,17 +8,24 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable, Iterator
-from functools import cached_property, partial
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from ..guards.user_code import file_at
 
 Place = dict[str, Any]  # file, line, function: the keys of `record.CodePlace`
 Node = ast.expr | ast.keyword | ast.arg | ast.stmt
 
-# Files of the script that are looked through, and the longest of them.
-_MOST_FILES, _MOST_BYTES = 50, 1 << 20
+# Files of the script that are looked through, and how long all of them may be: to parse and walk 507 kB of the standard
+# library took 0.16 s of CPU time (one core of an EPYC, Python 3.11).
+_MOST_FILES, _MOST_BYTES = 50, 1 << 19
+# One of these stands in a file that sets something.
+_WORDS = ("set_num_threads", "double", "float64", "checkpoint", "cudnn", "environ", "putenv")
+_SETTINGS = ("threads", "double", "checkpointing", "cudnn_benchmark", "cudnn_deterministic")
+# What says more than another mention of a setting -> the setting.
+_FIRST_OF = {".double()": "double", "checkpointing=True": "checkpointing"}
 _CUDNN = ("benchmark", "deterministic")
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
 _SETS_VARIABLE = ("setdefault", "putenv")
@@ -27,51 +34,50 @@ _MOST_NAMES = 3
 
 
 class ScriptText:
-    """The text of the script's files that are imported, read once.
+    """The text of the script's files that are imported, read once, each file looked through once for each question.
 
     foreign   folders of code that is not the user's
     """
 
     def __init__(self, foreign: tuple[str, ...]) -> None:
         self.foreign = foreign
-        self.trees: dict[str, ast.Module | None] = {}
+        self.numbers: dict[tuple[int, str, str, int], Place] = {}
 
     @cached_property
     def sources(self) -> dict[str, str]:
-        """The text of each file, as run.json names it; read while the script runs, since its modules go at its end."""
-        paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        python = {path for path in paths if isinstance(path, str) and path.endswith(".py")}
-        files = {(file, path) for path in python if (file := file_at(path, self.foreign))}
-        return {file: text for file, path in sorted(files)[:_MOST_FILES] if (text := _text(path))}
+        """The text of each file, as run.json names it; read while the script runs, since its modules go at its end.
+
+        The file that was started comes first, and all of them are no longer than the limit.
+        """
+        started = getattr(sys.modules.get("__main__"), "__file__", None)
+        paths = sorted({getattr(module, "__file__", None) or "" for module in list(sys.modules.values())})
+        found: dict[str, str] = {}
+        room = _MOST_BYTES
+        for path in sorted(paths, key=lambda one: one != started):
+            file = file_at(path, self.foreign) if path.endswith(".py") else ""
+            text = _text(path) if file and file not in found and len(found) < _MOST_FILES else ""
+            if text and len(text) <= room:
+                found[file] = text
+                room -= len(text)
+        return found
 
     def nodes(self, *words: str) -> Iterator[tuple[str, ast.AST]]:
         """(file, node) of every file in which one of these words occurs."""
         for file, text in self.sources.items():
-            if not any(word in text for word in words):
-                continue
-            if file not in self.trees:
-                self.trees[file] = _parsed(text)
-            tree = self.trees[file]
+            tree = _parsed(text) if any(word in text for word in words) else None
             yield from ((file, node) for node in (ast.walk(tree) if tree else ()))
-
-    def only_call(self, name: str) -> Place:
-        """The only call of this name; empty where there is none, or more than one."""
-        return self._only(lambda node: isinstance(node, ast.Call) and _last_name(node.func) == name, name)
 
     def settings(self) -> dict[str, Place]:
         """Lines of threads, float64, checkpointing, cudnn's switches and environment variables, by their names."""
-        found = {
-            "threads": self.only_call("set_num_threads"),
-            "double": self._double(),
-            "checkpointing": self._only(_turns_on_checkpointing, "checkpoint")
-            or self._only(_checkpoints, "checkpoint"),
+        lines: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        for file, node in self.nodes(*_WORDS):
+            for name in _settings_of(node):
+                lines[name].add((file, node.lineno))  # type: ignore[attr-defined]
+        # A call of `.double()` says more than a mention of float64, a switch more than a call of what it switches on.
+        known = {
+            _FIRST_OF.get(name, name): at for name, at in sorted(lines.items(), key=lambda one: one[0] in _FIRST_OF)
         }
-        for switch in _CUDNN:
-            found[f"cudnn_{switch}"] = self._only(partial(_sets_cudnn, switch), "cudnn")
-        for variable in {name for _, node in self.nodes("environ", "putenv") for name in _variables(node)}:
-            if variable in os.environ:
-                found[variable] = self._only(partial(_sets_variable, variable), variable)
-        return {name: place for name, place in found.items() if place}
+        return {name: _place(*at.pop()) for name, at in known.items() if len(at) == 1 and _is_set(name)}
 
     def number(self, value: int, argument: str, call: Place) -> Place:
         """Where the number that a call is given for an argument stands as a number in the text; empty where unknown.
@@ -81,53 +87,76 @@ class ScriptText:
         """
         if not call:
             return {}
+        key = (value, argument, call["file"], call["line"])
+        if key not in self.numbers:
+            self.numbers[key] = self._number(value, argument, call)
+        return self.numbers[key]
+
+    def _number(self, value: int, argument: str, call: Place) -> Place:
         passed = self._passed(argument, call)
-        if passed is None or _is(passed, value):
-            return _place(call["file"], passed) if passed is not None else {}
-        names = self._names({_last_name(passed)} - {""})
-        found = {
-            (file, at.lineno)
-            for file, node in (self.nodes(*names, *(name.replace("_", "-") for name in names)) if names else ())
-            for name, given, at in _given(node)
-            if name in names and _is(given, value)
-        }
-        file, line = found.pop() if len(found) == 1 else ("", 0)
-        return {"file": file, "line": line, "function": ""} if file else {}
+        if passed is None:
+            return {}
+        if _is(passed, value):
+            return _place(call["file"], passed.lineno)
+        names = {_last_name(passed)} - {""}
+        given = self._given if names else []
+        for _ in range(_MOST_NAMES):
+            names |= {one.other for one in given if one.name in names and one.other}
+        found = {(one.file, one.line) for one in given if one.name in names and one.number == value}
+        return _place(*found.pop()) if len(found) == 1 else {}
+
+    @cached_property
+    def _given(self) -> list[_Given]:
+        """What every name of the files is given, as far as that is a number or another name."""
+        found = ((file, one) for file, node in self.nodes("") for one in _given(node))
+        every = (
+            _Given(name, file, at.lineno, _last_name(value), value.value if _is_number(value) else None)  # type: ignore[attr-defined]
+            for file, (name, value, at) in found
+        )
+        return [one for one in every if one.other or one.number is not None]
 
     def _passed(self, argument: str, call: Place) -> ast.expr | None:
         """What the innermost call around a line is given for an argument by keyword, or second by position."""
-        calls = [
-            node
-            for file, node in self.nodes(argument, "DataLoader")
-            if file == call["file"] and isinstance(node, ast.Call) and _covers(node, call["line"])
-        ]
-        for node in sorted(calls, key=lambda one: (one.end_lineno or one.lineno) - one.lineno):
+        tree = _parsed(self.sources.get(call["file"], ""))
+        calls = [node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Call)]
+        around = [node for node in calls if _covers(node, call["line"])]
+        for node in sorted(around, key=lambda one: (one.end_lineno or one.lineno) - one.lineno):
             named = [keyword.value for keyword in node.keywords if keyword.arg == argument]
             if named or "DataLoader" in _last_name(node.func):
                 return next(iter(named or node.args[1:2]), None)
         return None
 
-    def _names(self, names: set[str]) -> set[str]:
-        """These names, and those whose value is assigned to one of them."""
-        for _ in range(_MOST_NAMES):
-            given = [one for _, node in self.nodes(*names) for one in _given(node)]
-            names = names | ({_last_name(value) for name, value, _ in given if name in names} - {""})
-        return names
 
-    def _double(self) -> Place:
-        """The only `.double()`, or where there is none the only mention of float64."""
-        calls = self._all(lambda node: isinstance(node, ast.Call) and _last_name(node.func) == "double", "double")
-        mentions = self._all(_mentions_double, "float64", "double")
-        found = calls or mentions
-        return found[0] if len(found) == 1 else {}
+class _Given(NamedTuple):
+    """What a name is given at a line: another name, or a whole number."""
 
-    def _only(self, wanted: Callable[[Any], bool], *words: str) -> Place:
-        found = self._all(wanted, *words)
-        return found[0] if len(found) == 1 else {}
+    name: str
+    file: str
+    line: int
+    other: str
+    number: int | None
 
-    def _all(self, wanted: Callable[[Any], bool], *words: str) -> list[Place]:
-        lines = {(file, node.lineno) for file, node in self.nodes(*words) if wanted(node)}  # type: ignore[attr-defined]
-        return [{"file": file, "line": line, "function": ""} for file, line in sorted(lines)]
+
+def _settings_of(node: ast.AST) -> Iterator[str]:
+    """The settings that a node sets or mentions; those that only stand for another, by `_FIRST_OF`'s names."""
+    called = _last_name(node.func) if isinstance(node, ast.Call) else ""
+    if called == "set_num_threads":
+        yield "threads"
+    if called == "double":
+        yield ".double()"
+    if _mentions_double(node):
+        yield "double"
+    if called in _CHECKPOINTS:
+        yield "checkpointing"
+    if _turns_on_checkpointing(node):
+        yield "checkpointing=True"
+    yield from (f"cudnn_{switch}" for switch in _CUDNN if _sets_cudnn(switch, node))
+    yield from _variables(node)
+
+
+def _is_set(name: str) -> bool:
+    """A variable of the environment counts where it is set: the text of a branch that did not run tells nothing."""
+    return name in _SETTINGS or name in os.environ
 
 
 def _text(path: str) -> str:
@@ -145,8 +174,8 @@ def _parsed(text: str) -> ast.Module | None:
         return None
 
 
-def _place(file: str, node: ast.expr) -> Place:
-    return {"file": file, "line": node.lineno, "function": ""}
+def _place(file: str, line: int) -> Place:
+    return {"file": file, "line": line, "function": ""}
 
 
 def _last_name(node: ast.AST) -> str:
@@ -156,7 +185,11 @@ def _last_name(node: ast.AST) -> str:
     return getattr(node, "attr", getattr(node, "id", ""))
 
 
-def _is(node: ast.AST | None, value: int) -> bool:
+def _is_number(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _is(node: ast.AST, value: int) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int and node.value == value
 
 
@@ -183,18 +216,10 @@ def _variables(node: ast.AST) -> list[str]:
     return []
 
 
-def _sets_variable(name: str, node: ast.AST) -> bool:
-    return name in _variables(node)
-
-
 def _turns_on_checkpointing(node: ast.AST) -> bool:
     """Whether it gives a name such as `use_checkpoint` or `gradient_checkpointing` the value True."""
     on = (name for name, given, _ in _given(node) if isinstance(given, ast.Constant) and given.value is True)
     return any("checkpoint" in name for name in on)
-
-
-def _checkpoints(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and _last_name(node.func) in _CHECKPOINTS
 
 
 def _mentions_double(node: ast.AST) -> bool:

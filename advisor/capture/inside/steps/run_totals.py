@@ -23,6 +23,8 @@ MOST_PLACES, _MOST_WRITTEN = 2000, 80
 
 # What samples have alike: the kind of their stretch, their place, their marks.
 Key = tuple[str, Place, tuple[str, ...]]
+# First and last line of a loop, or of a `with`.
+Block = tuple[int, int]
 
 
 class Hits:
@@ -83,23 +85,25 @@ class Totals:
         """The part of run.json: sums in µs, and the places with most samples."""
         most = sorted(self.hits.items(), key=lambda item: (item[1].hits > 0, -item[1].hits))
         left_out = self.left_out + sum(hits.hits for _, hits in most[_MOST_WRITTEN:])
+        sources = {place.source for (_, place, _), _ in most[:_MOST_WRITTEN] if place.step_line}
+        blocks = {source: blocks_of(source) for source in sources}
         return {
             "spent_us": {kind: ns / 1e3 for kind, ns in self.spent_ns.items()},
             "count": dict(self.count),
             "usual_us": self.usual_ns / 1e3,
-            "samples": [_as_record(key, hits) for key, hits in most[:_MOST_WRITTEN]],
+            "samples": [_as_record(key, hits, blocks) for key, hits in most[:_MOST_WRITTEN]],
             "samples_left_out": left_out,
         }
 
 
-def _as_record(key: Key, hits: Hits) -> dict[str, Any]:
+def _as_record(key: Key, hits: Hits, blocks: dict[str, list[Block]]) -> dict[str, Any]:
     kind, place, marks = key
     return {
         "kind": kind,
         "file": place.file,
         "line": place.line,
         "function": place.function,
-        "block": block_of(place),
+        "block": block_of(place, blocks.get(place.source, [])),
         "inner": list(place.inner),
         "package": place.package,
         "marks": list(marks),
@@ -110,26 +114,22 @@ def _as_record(key: Key, hits: Hits) -> dict[str, Any]:
     }
 
 
-def block_of(place: Place) -> int:
-    """The first line of the largest loop (or `with`) around a place that the training step is not in; else its line.
+def blocks_of(source: str) -> list[Block]:
+    """The loops and `with` statements of a file; none where it is not Python's, or was changed since it was read."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(source)))
+    except (SyntaxError, ValueError):
+        return []
+    found = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While, ast.With))]
+    return [(node.lineno, node.end_lineno or node.lineno) for node in found]
+
+
+def block_of(place: Place, blocks: list[Block]) -> int:
+    """The first line of the largest block around a place that the training step is not in; else its line.
 
     0 in a function that the way to the training step does not lead through.
     """
     if not place.step_line:
         return 0
-    try:
-        tree = ast.parse("".join(linecache.getlines(place.source)))
-    except (SyntaxError, ValueError):
-        return place.line  # the file was changed since it was read, or is none of Python's
-    around = [
-        node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.For, ast.While, ast.With))
-        and _holds(node, place.line)
-        and not _holds(node, place.step_line)
-    ]
+    around = [first for first, last in blocks if first <= place.line <= last and not first <= place.step_line <= last]
     return min(around, default=place.line)
-
-
-def _holds(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
