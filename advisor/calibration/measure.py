@@ -87,7 +87,8 @@ def sampled(makers: dict[str, Callable[[], Sample]], seconds: float, failed: dic
             continue
         spent[name], values[name] = 0.0, []
     while open_ and time.perf_counter() < ends:
-        name = min(open_, key=spent.__getitem__)
+        # A quantity with too few samples is lost: each gets those first, the cheapest before the others.
+        name = min(open_, key=lambda one: (len(values[one]) >= FEWEST, spent[one]))
         chosen = time.perf_counter()
         values[name].append(open_[name]())
         spent[name] += time.perf_counter() - chosen
