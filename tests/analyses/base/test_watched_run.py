@@ -91,6 +91,15 @@ def test_a_teacher_in_evaluation_mode_is_part_of_the_step() -> None:
     assert "evaluation" not in run.loop
 
 
+def test_a_model_that_is_evaluated_in_every_step_is_no_teacher() -> None:
+    marks = ("forward", "eval_mode", "also_trained")
+    run = watched(sample("step", 80, 60, "forward"), sample("step", 90, 40, *marks), sample("step", 90, 20))
+    assert run.loop["evaluation"].lines[0].source.line == 90
+    assert shares(run)["evaluation"] == pytest.approx(40 * 60 / 520, abs=0.01)
+    teacher = watched(sample("step", 80, 60, "forward"), sample("step", 90, 40, "forward", "eval_mode"))
+    assert "evaluation" not in teacher.loop
+
+
 def test_all_of_a_statement_that_evaluates_is_evaluation() -> None:
     """The loop of an evaluation, its metric after it, and a checkpoint inside of it."""
     block = {"block": 90}

@@ -127,7 +127,7 @@ def test_process_groups_say_what_they_are_for(text: str, kind: str) -> None:
     assert purpose_of(text) == kind
 
 
-TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+TRACES = Path(__file__).parents[3].parent / "shared" / "traces"
 
 
 def of_file(name: str) -> Computed:

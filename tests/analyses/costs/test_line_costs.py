@@ -7,6 +7,7 @@ import pytest
 from advisor.analyses.base.scale import Scale, before_the_window
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCosts
+from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.deprofiled import Undilated
 from advisor.api import BACKWARD, FORWARD, Ev, draw
 from advisor.capture.record import StepTimes
@@ -75,6 +76,28 @@ def test_backward_time_goes_to_the_line_of_its_forward_op():
     behind = {cost.source.line: cost.backward_us for cost in known.get(LineCosts).lines}
     assert behind[32] == pytest.approx(500, rel=0.02)
     assert behind[31] == pytest.approx(400, rel=0.02)
+
+
+def test_what_the_engine_takes_between_nodes_is_shared_out_by_their_number():
+    """One node of 500 µs, ten of 25 in 50 each: the ten have nearly all of the 250 µs between nodes."""
+
+    def node(kind, number, **more):
+        return Ev(f"autograd::engine::evaluate_function: {kind}Backward0", args={"Sequence number": number}, **more)
+
+    known = drawn(
+        """
+        step   [1                     ][2                     ]
+        cpu    [F   ][G      ][B  ][C ][F   ][G      ][B  ][C ]
+        """,
+        F=Ev("aten::mul", args={"Sequence number": 1, "Call stack": "train.py(31): <module>"}),
+        G=Ev("aten::add", args={"Sequence number": 2, "Call stack": "train.py(32): <module>"}),
+        B=node("Add", 2),
+        C=node("Mul", 1, times=10, fill=0.5),
+    )
+    behind = {cost.source.line: cost.backward_us for cost in known.get(LineCosts).lines}
+    assert sum(behind.values()) == pytest.approx(known.get(Breakdown).us("backward"), rel=0.01)
+    assert behind[32] < 530
+    assert behind[31] > 330
 
 
 def test_gradients_of_gradients_belong_to_the_line_that_asked_for_the_first():

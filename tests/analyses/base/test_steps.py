@@ -122,6 +122,23 @@ def test_the_scale_is_the_unprofiled_median_where_capture_timed_it() -> None:
     assert analysed(rows).get(Scale).step_us == 200
 
 
+@pytest.mark.parametrize(("longest", "stalls"), [(120.0, (2000.0,)), (900.0, ())])
+def test_a_profiled_step_that_something_held_up_is_left_out(longest: float, stalls: tuple[float, ...]) -> None:
+    """One of ten takes ten times the median. Where steps without the profiler do so now and then, it counts."""
+    starts = [200.0 * number for number in range(5)] + [2800.0 + 200.0 * number for number in range(5)]
+    lengths = [200.0] * 4 + [2000.0] + [200.0] * 5
+    rows = [step(number, *one) for number, one in enumerate(zip(starts, lengths, strict=True), 1)]
+    rows += [row("aten::mm", start + 10, 100.0) for start in starts]
+    timed = RankRecord(steps=StepTimes(source="loader", unprofiled_us=[100.0] * 30 + [longest]))
+    steps = analysed(rows, timed).get(Steps)
+    assert (steps.count, steps.stalls_us) == (10 - len(stalls), stalls)
+    assert steps.step_us == pytest.approx(200.0 if stalls else 380.0)
+    assert len(steps.labels) == steps.count
+    assert analysed(rows).get(Steps).count == 10  # of a trace of others nothing of the kind is known
+    # Ranks are compared step by step.
+    assert analysed(rows, RankRecord(world_size=2, steps=timed.steps)).get(Steps).count == 10
+
+
 def test_a_saving_never_exceeds_the_step() -> None:
     timed = RankRecord(steps=StepTimes(unprofiled_us=[100.0]))
     scale = analysed([step(1, 0, 200)], timed).get(Scale)

@@ -13,7 +13,7 @@ from advisor.computed import Computed
 from advisor.report.module_view import modules
 from advisor.trace.read.load import load, read_bytes
 
-TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+TRACES = Path(__file__).parents[3].parent / "shared" / "traces"
 
 
 def test_modules_that_the_profiler_recorded_by_itself():

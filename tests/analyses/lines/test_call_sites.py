@@ -63,11 +63,11 @@ def test_the_call_that_does_little_else(where: list[int], called: list[int]) -> 
     assert lines_of(sites(*STEPS).of_lines([Source("train.py", line) for line in where])) == called
 
 
-def test_the_outermost_such_call_and_a_line_once() -> None:
+def test_the_innermost_and_the_outermost_such_call_and_a_line_once() -> None:
     """A comprehension is called by its own line; a line that does little but call another is passed on."""
     deep = sites(((HELPER, HELPER, NETWORK, BATCH, RUNS), 50), ((NETWORK, BATCH, RUNS), 5), ((STEP, RUNS), 40))
-    assert lines_of(deep.of_lines([SOURCES[3]])) == [BATCH]
-    assert lines_of(deep.of_lines([SOURCES[3], SOURCES[1]])) == []  # it is named already
+    assert lines_of(deep.of_lines([SOURCES[3]])) == [NETWORK, BATCH]
+    assert lines_of(deep.of_lines([SOURCES[3], SOURCES[1]])) == [NETWORK]  # the other is named already
 
 
 def test_without_recorded_lines_nothing_is_said() -> None:

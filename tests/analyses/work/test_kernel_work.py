@@ -13,7 +13,7 @@ from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
 from advisor.trace.read.load import load, read_bytes
 
-TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+TRACES = Path(__file__).parents[3].parent / "shared" / "traces"
 RULES = load_rules().by_id()
 TIMESFORMER, QWEN = "timesformer_inference_h100.json.gz", "qwen_generation_h100.json.gz"
 MI300 = "resnet_checkpointing_ddp_mi300_rank0of8.json.gz"

@@ -14,7 +14,7 @@ from advisor.api import Breakdown, GpuBusy, Scale, Steps
 from advisor.computed import Computed
 from advisor.trace.read.load import load, read_bytes
 
-TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+TRACES = Path(__file__).parents[3].parent / "shared" / "traces"
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
 
 

@@ -15,7 +15,7 @@ from advisor.analyses.base.training import Training
 from advisor.computed import Computed
 from advisor.trace.read.load import load, read_bytes
 
-TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+TRACES = Path(__file__).parents[3].parent / "shared" / "traces"
 REAL = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces beside the checkout ({TRACES.name}/)")
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 

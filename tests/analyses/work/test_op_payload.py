@@ -68,8 +68,15 @@ def test_damaged_shapes_are_no_work() -> None:
     assert told["aten::add"] == 0
 
 
-def test_a_line_has_its_own_work_and_that_of_its_backward_pass() -> None:
-    stack, node = "train.py(31): <module>", "autograd::engine::evaluate_function: MulBackward0"
+@pytest.mark.parametrize(
+    ("kind", "us"),
+    [
+        ("MulBackward0", 100 + 300),
+        ("SelectBackward0", 100),  # one op over all parts fills the whole tensor once
+    ],
+)
+def test_a_line_has_its_own_work_and_that_of_its_backward_pass(kind: str, us: float) -> None:
+    stack, node = "train.py(31): <module>", f"autograd::engine::evaluate_function: {kind}"
     rows = []
     for step in (0, 1):
         at = 3000.0 * step
@@ -80,7 +87,7 @@ def test_a_line_has_its_own_work_and_that_of_its_backward_pass() -> None:
         rows.append(op(node, at + 1500, 400, **{"Sequence number": step + 1, "Fwd thread id": 1}))
         rows.append(op("aten::div", at + 1510, 302, [64, 1024]))
     costs = {cost.source.line: cost for cost in Computed(trace=trace(rows)).get(LineCosts).lines}
-    assert costs[31].beyond_us == pytest.approx(100 + 300, abs=1)
+    assert costs[31].beyond_us == pytest.approx(us, abs=1)
     assert costs[30].beyond_us == 0
 
 

@@ -13,7 +13,7 @@ from advisor.computed import Computed, Missing
 from advisor.report.metrics import measure
 from advisor.trace.read.load import load, read_bytes
 
-TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+TRACES = Path(__file__).parents[3].parent / "shared" / "traces"
 HALF = "c10::BFloat16"
 _STEPS = """
     step   [1                ][2                ]

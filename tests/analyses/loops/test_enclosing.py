@@ -1,0 +1,58 @@
+"""Of nested loops the outer statements belong to the place, too; what runs once in a call of its function does not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from advisor.analyses.loops.loop_places import enclosing
+from advisor.model import Source
+
+
+def lines(**numbers: tuple[float, float]) -> Any:
+    """`at60=(visits, µs)` of one function."""
+    return SimpleNamespace(
+        lines=[
+            SimpleNamespace(
+                source=Source("train.py", int(name[2:]), "step" if int(name[2:]) > 90 else "similarity", "call"),
+                visits=visits,
+                us=us,
+                called_from=None if int(name[2:]) > 90 else ("train.py", 95),
+            )
+            for name, (visits, us) in numbers.items()
+        ]
+    )
+
+
+def outer(costs: Any, *chosen: int) -> list[int]:
+    mine = [line for line in costs.lines if line.source.line in chosen]
+    return [line.source.line for line in enclosing(costs, mine)]
+
+
+def test_the_statement_of_the_outer_loop_and_nothing_above_it() -> None:
+    costs = lines(at57=(1, 1), at59=(1, 9), at60=(11, 5), at61=(60, 9), at62=(50, 90), at65=(500, 900))
+    assert outer(costs, 61, 62, 65) == [60]
+
+
+def test_a_function_that_is_called_twice_a_step_is_no_loop() -> None:
+    costs = lines(at58=(2, 1), at59=(2, 9), at60=(22, 5), at61=(120, 9), at62=(100, 900))
+    assert outer(costs, 61, 62) == [60]
+
+
+def test_steps_of_an_accumulation_are_not_the_loop() -> None:
+    """Four micro-batches, each with a forward pass of the model right above the loop."""
+    costs = lines(at30=(1, 1), at31=(5, 1), at32=(4, 2000), at33=(68, 9), at34=(64, 900))
+    assert outer(costs, 33, 34) == []
+
+
+def test_a_function_may_begin_with_the_loop() -> None:
+    """No line of it runs once: the one that calls it does."""
+    costs = lines(at56=(9, 1), at57=(248, 20), at58=(240, 900), at95=(1, 5))
+    assert outer(costs, 57, 58) == [56]
+    often = lines(at56=(9, 1), at57=(248, 20), at58=(240, 900), at95=(8, 5))
+    assert outer(often, 57, 58) == []
+
+
+def test_lines_far_above_are_another_place() -> None:
+    costs = lines(at50=(1, 1), at55=(11, 5), at61=(60, 9), at62=(50, 900))
+    assert outer(costs, 61, 62) == []
