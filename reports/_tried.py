@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Report, Trial
+from advisor.api import Finding, Fix, Report, Trial
 
 from . import _words
 
@@ -29,9 +29,16 @@ _COMPARED = ("faster", "slower", "not proven", "changes training")
 
 def of(report: Report, finding: Finding) -> Trial | None:
     """The trial of this finding's fix that came to a result; None where there is none."""
-    wanted = finding.fix.treatment if finding.fix else None
-    trials = report.tried.trials if report.tried and wanted else ()
-    return next((trial for trial in trials if wanted in trial.treatments and trial.verdict != "not tried"), None)
+    fix = finding.fix
+    trials = report.tried.trials if report.tried and fix else ()
+    return next((trial for trial in trials if fix and _is_of(trial, fix) and trial.verdict != "not tried"), None)
+
+
+def _is_of(trial: Trial, fix: Fix) -> bool:
+    """Whether the trial is one of this fix: with its treatment, or as the patch that is its edit."""
+    if fix.treatment:
+        return fix.treatment in trial.treatments
+    return trial.title == fix.title and any(one.name == "patch" for one in trial.treatments)
 
 
 def gain(trial: Trial) -> str:

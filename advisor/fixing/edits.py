@@ -70,6 +70,16 @@ def _loader(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treat
     return _with_arguments(text, call, treatment, needless)
 
 
+def _batch(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treatment) -> list[Change]:
+    size = treatment.arguments.get("size")
+    if size is None:
+        raise NoEditError("a batch size is written as a number, not as a factor")
+    call = _call(tree, ("DataLoader",), lines)
+    if len(call.args) > 1:
+        return [(*text.span(call.args[1]), str(size).encode())]
+    return _with_arguments(text, call, Treatment("batch", {"batch_size": size}), ())
+
+
 def _optimizer(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treatment) -> list[Change]:
     other = "foreach" if "fused" in treatment.arguments else "fused"
     return _with_arguments(text, _call(tree, _OPTIMIZERS, lines), treatment, (other,))
@@ -117,14 +127,61 @@ def _calls_out(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Tr
     return [(line, after + 1 if after >= 0 else len(text.data), b"")]
 
 
+def _in_float32(text: _Text, tree: ast.AST, _lines: Collection[int], _treatment: Treatment) -> list[Change]:
+    """Every `.double()` becomes `.float()`, every `torch.float64` and `torch.double` `torch.float32`."""
+    called = [call.func for call in _calls(tree, ("double",)) if not call.args and isinstance(call.func, ast.Attribute)]
+    changes = [_renamed(text, one, "float") for one in called]
+    changes += [
+        _renamed(text, node, "float32")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("float64", "double")
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "torch"
+        and node not in called
+    ]
+    if not changes:
+        raise NoEditError("no call of double() and no torch.float64")
+    return changes
+
+
+def _kept_on_device(text: _Text, tree: ast.AST, lines: Collection[int], _treatment: Treatment) -> list[Change]:
+    """`total += loss.item()` at one of the lines becomes `total += loss.detach()`."""
+    found = [
+        node.value.func
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AugAssign)
+        and isinstance(node.op, ast.Add)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and node.value.func.attr == "item"
+        and not node.value.args
+        and node.lineno in lines
+    ]
+    if not found:
+        raise NoEditError("no sum of items (`total += loss.item()`) at the lines of the finding")
+    return [_renamed(text, one, "detach") for one in found]
+
+
+def _renamed(text: _Text, node: ast.Attribute, name: str) -> Change:
+    _, end = text.span(node)
+    return end - len(node.attr.encode()), end, name.encode()
+
+
 _EDITS: dict[str, Callable[[_Text, ast.AST, Collection[int], Treatment], list[Change]]] = {
+    "batch": _batch,
     "calls": _calls_out,
     "ddp": _parallel,
+    "in_float32": _in_float32,
+    "kept_on_device": _kept_on_device,
     "loader": _loader,
     "optimizer": _optimizer,
     "set_to_none": _set_to_none,
     "threads": _threads,
 }
+
+# Treatments that can be written into a script, and changes that are nothing but edits.
+NAMES = tuple(_EDITS)
 
 
 def _calls(tree: ast.AST, names: Collection[str]) -> list[ast.Call]:

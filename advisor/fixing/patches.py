@@ -42,9 +42,17 @@ def of_report(report: Report, root: Path, only: Collection[str] = ()) -> Patches
     return patches
 
 
+def of_finding(report: Report, finding: Finding, root: Path) -> str:
+    """The diff of one finding's fix. Raises NoEditError with the reason where none can be written."""
+    patches = Patches()
+    _write(patches, finding, report, root)
+    return patches.diff()
+
+
 def _write(patches: Patches, finding: Finding, report: Report, root: Path) -> None:
     fix = finding.fix
-    if fix is None or fix.treatment is None:
+    change = (fix.treatment or fix.edit) if fix else None
+    if change is None:
         raise NoEditError("the edit is yours: the report has the lines")
     scripts = [word for word in report.run.command if word.endswith(".py")][:1]
     files = dict.fromkeys([*(source.file for source in finding.where), *scripts])
@@ -57,7 +65,7 @@ def _write(patches: Patches, finding: Finding, report: Report, root: Path) -> No
         # Lines of the report are those of the file as it was; edits before may have moved them.
         lines = {source.line for source in finding.where if source.file == file} if now == before else set()
         try:
-            after = edit(now, lines, fix.treatment)
+            after = edit(now, lines, change)
         except NoEditError as failure:
             reason = failure
             continue

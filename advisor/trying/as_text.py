@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from advisor.model import Numbers, Trial, Tried
+from advisor.model import Counted, Numbers, Speed, Trial, Tried
 from advisor.quantities import duration
-from advisor.trying.treatments import words
+from advisor.trying.mechanism import differing
+from advisor.trying.treatments import option
 
 _WIDTH = 80
 _COLUMNS = (18, 14, 24, 14)  # of verdict, promise, measurement and numbers; memory takes the rest
@@ -18,14 +19,20 @@ _NUMBERS: dict[Numbers, str] = {
     "not compared": "not compared",
 }
 _MEGA = 1e6
+# A start that takes longer by less than this is the noise of two processes that start at once.
+_LONG_START_US = 1e6
 
 
-def render(tried: Tried) -> str:
+# What earlier promises of rules came to, in a phrase; nothing where there were none.
+Earlier = Callable[[Sequence[str]], str]
+
+
+def render(tried: Tried, earlier: Earlier = lambda rules: "") -> str:
     """The table, what it means, and what was not tried."""
-    return "\n".join(_lines(tried)) + "\n"
+    return "\n".join(_lines(tried, earlier)) + "\n"
 
 
-def _lines(tried: Tried) -> Iterator[str]:
+def _lines(tried: Tried, earlier: Earlier) -> Iterator[str]:
     measured = [trial for trial in tried.trials if trial.verdict != "not tried"]
     yield from _about(tried, measured)
     if measured:
@@ -33,6 +40,7 @@ def _lines(tried: Tried) -> Iterator[str]:
         yield _row(("", "promised", "measured [95 %]", "losses", "memory"))
         for trial in measured:
             yield from _trial(trial)
+            yield from _wrapped(earlier(trial.rules), "    ")
     if tried.together:
         yield "All proven changes together"
         yield from _trial(tried.together)
@@ -40,21 +48,25 @@ def _lines(tried: Tried) -> Iterator[str]:
             yield from _wrapped(f"of this, {one.title} contributes {_gain(one)}", "  ")
     yield ""
     best = _best(tried, measured)
-    if best is None:
+    if not measured:
+        yield "No change was measured; raise --budget."
+    elif best is None:
         yield from _wrapped("No proven win: nothing that was measured is faster than the script as it is.", "")
     else:
-        yield from _wrapped(f"Proven: {best.title} saves {_gain(best)} of a step.", "")
-        yield f"To measure it again: {' '.join(f'--with {words(one)}' for one in best.treatments)}"
+        yield from _wrapped(
+            f"Proven: {best.title} saves {_gain(best)} of a {'step' if best.work == 1 else 'sample'}.", ""
+        )
+        yield f"To measure it again: {' '.join(map(option, best.treatments))}"
     for trial in tried.trials:
         if trial.verdict == "not tried":
             yield from _wrapped(f"not tried: {_name(trial)}: {trial.why}", "")
 
 
 def _about(tried: Tried, measured: list[Trial]) -> Iterator[str]:
-    base_us = next((trial.base_us for trial in measured if trial.base_us), None)
-    step = f"a step of {duration(base_us)}" if base_us else "a step"
+    base = next((trial.base for trial in measured if trial.base), None)
+    step = f"a step of {_times(base)}" if base else "a step"
     noise = f"; noise of a pair {tried.noise:.1%}" if tried.noise is not None else ""
-    yield f"Measured on this machine: shares of {step}{noise}"
+    yield from _wrapped(f"Measured on this machine: shares of {step}{noise}", "")
     if tried.repeats is not None:
         said = "bitwise equal losses" if tried.repeats else "different losses: this script is not deterministic"
         yield f"Base against base, equal seeds: {said}"
@@ -67,8 +79,33 @@ def _trial(trial: Trial) -> Iterator[str]:
     yield _row(cells)
     if trial.why:
         yield from _wrapped(trial.why, "    ")
+    yield from _wrapped(details(trial), "    ")
     for missed in trial.missed if trial.reached else ():
         yield from _wrapped(f"not reached: {missed}", "    ")
+
+
+def details(trial: Trial) -> str:
+    """Step times, what was counted, and what the start costs."""
+    said = []
+    if trial.base and trial.changed:
+        said.append(f"now {_times(trial.changed)}")
+        if trial.work != 1 and trial.base.samples_per_s and trial.changed.samples_per_s:
+            rates = f"{trial.base.samples_per_s:.4g} -> {trial.changed.samples_per_s:.4g} samples/s"
+            said.append(f"{rates}, {trial.work:.3g} times the samples a step; the gain is that of a sample")
+    said += [f"{one.name} {_count(one, one.base)} -> {_count(one, one.changed)}" for one in differing(trial.counters)]
+    if trial.first_startup_us and trial.first_startup_us > _LONG_START_US:
+        again = f", {duration(trial.startup_us)} when cached" if trial.startup_us and trial.startup_us > 0 else ""
+        pays = f"; pays after {trial.pays_after:,} step{'s' * (trial.pays_after > 1)}" if trial.pays_after else ""
+        said.append(f"starts {duration(trial.first_startup_us)} later{again}{pays}")
+    return "; ".join(said)
+
+
+def _count(of: Counted, value: float) -> str:
+    return duration(value) if of.unit else f"{value:.4g}"
+
+
+def _times(speed: Speed) -> str:
+    return f"{duration(speed.median_us)} (mean {duration(speed.mean_us)}, p90 {duration(speed.p90_us)})"
 
 
 def _best(tried: Tried, measured: list[Trial]) -> Trial | None:

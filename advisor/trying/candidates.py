@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+from advisor.fixing.edits import NoEditError
 from advisor.model import Finding, Report, Risk, Treatment, Trial
 
 
@@ -25,9 +26,16 @@ class Candidate:
         return -1.0 if self.low is None or self.high is None else (self.low + self.high) / 2
 
 
-def of_report(report: Report, only: Collection[str] = ()) -> tuple[list[Candidate], list[Trial]]:
+# The diff of a finding's fix; raises NoEditError where none can be written.
+DiffOf = Callable[[Finding], str]
+
+
+def of_report(
+    report: Report, only: Collection[str] = (), diff_of: DiffOf | None = None
+) -> tuple[list[Candidate], list[Trial]]:
     """Candidates, the largest promise first, and the findings that cannot be tried, each with its reason.
 
+    diff_of: fixes without a treatment are tried as patches that it writes; without it they are not tried.
     Every pair of runs costs about the same time, so that the largest promise is also the largest for its time. Several
     findings that ask for the same change are one candidate with the largest of their promises.
     """
@@ -37,13 +45,13 @@ def of_report(report: Report, only: Collection[str] = ()) -> tuple[list[Candidat
         if only and outcome.rule not in only:
             continue
         reason = _why_not(finding)
-        if reason:
+        one = None
+        if not reason:
+            one, reason = _candidate(report, outcome.rule, finding, diff_of)
+        if one is None:
             title = finding.fix.title if finding.fix else outcome.title or finding.message
             risk = finding.fix.risk if finding.fix else "exact"
             others.append(Trial(title, "not tried", reason, (outcome.rule,), risk))
-            continue
-        one = _candidate(report, outcome.rule, finding)
-        if one is None:
             continue
         known = found.get(str(one.treatments))
         if known is None:
@@ -61,16 +69,21 @@ def _why_not(finding: Finding) -> str:
         return "no general fix is known"
     if finding.fix.risk == "semantics":
         return "the fix changes the training itself; decide, edit and measure with `advisor gate`"
-    if finding.fix.treatment is None:
-        return "the fix is an edit of the script; apply it and measure with `advisor gate`"
     return ""
 
 
-def _candidate(report: Report, rule: str, finding: Finding) -> Candidate | None:
+def _candidate(report: Report, rule: str, finding: Finding, diff_of: DiffOf | None) -> tuple[Candidate | None, str]:
+    """The finding's fix as a change that can be tried, or why it is none."""
     fix, saving = finding.fix, finding.saving
-    if fix is None or fix.treatment is None:
-        return None
-    metric = report.metrics.get("step_time_us")
-    step_us = metric.value if metric else None
+    assert fix is not None
+    treatment, reason = fix.treatment, "the fix is an edit of the script; try it with `--patch`"
+    if treatment is None and fix.edit and diff_of:
+        try:
+            treatment = Treatment("patch", {"diffs": [diff_of(finding)], "names": [], "edit": fix.edit.name})
+        except NoEditError as failure:
+            reason = f"{reason} ({failure})"
+    if treatment is None:
+        return None, reason
+    step_us = report.step_us
     ends = (saving.low_us / step_us, saving.high_us / step_us) if saving and step_us else (None, None)
-    return Candidate(fix.title, (fix.treatment,), (rule,), fix.risk, *ends)
+    return Candidate(fix.title, (treatment,), (rule,), fix.risk, *ends), ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -22,6 +23,10 @@ _BLOCK_STEPS = 10
 WARMUP = 10
 # A script that ends early is started again for the slots that are left.
 _STARTS = 6
+# Steps under the profiler, once for each change.
+_COUNTED_STEPS = 3
+# The last batch of an epoch is smaller; sides whose steps differ by less than this do the same work.
+_ALIKE = 0.05
 
 
 @dataclass(slots=True)
@@ -32,6 +37,8 @@ class Facts:
     reached: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
     memory_bytes: int = 0
+    counts: dict[str, float] = field(default_factory=dict)
+    startup_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,13 @@ class Measured:
     base: Facts
     head: Facts
     seconds: float
+
+    @property
+    def work(self) -> float:
+        """Samples of the head's step for each of the base's; 1 where they are alike, or not known."""
+        base, head = (side.counts.get("samples", 0.0) for side in (self.base, self.head))
+        work = head / base if base and head else 1.0
+        return work if abs(math.log(work)) > _ALIKE else 1.0
 
 
 # Measures one pair of (base, head).
@@ -66,16 +80,25 @@ def layout_of(base: Side, mode: pairs.Mode | None = None) -> tuple[Layout, float
 def measurer(layout: Layout, rng: random.Random) -> Measure:
     """What measures pairs in this layout."""
 
+    profiled: dict[str, dict[str, float]] = {}
+
     def measure(base: Side, head: Side) -> Measured:
-        found = (Facts(), Facts())
+        sides, found = (base, head), (Facts(), Facts())
         began = time.monotonic()
 
         def at_end(index: int, runner: Runner) -> None:
             if not found[index].losses:
                 _read(found[index], runner)
+            key = repr(sides[index])
+            if not profiled.get(key) and runner.process.poll() is None:
+                profiled[key] = runner.counted(_COUNTED_STEPS)
 
         pair = pairs.measure(base, head, layout, rng, at_end)
-        return Measured(pair, *found, time.monotonic() - began)
+        for side, facts in zip(sides, found, strict=True):
+            facts.counts |= profiled.get(repr(side), {})
+        measured = Measured(pair, *found, time.monotonic() - began)
+        # Steps that do more work are compared by the time of a sample.
+        return replace(measured, pair=replace(pair, ratio=pair.ratio - math.log(measured.work)))
 
     return measure
 
@@ -90,4 +113,5 @@ def _read(facts: Facts, runner: Runner) -> None:
         facts.losses = [float.fromhex(text) for text in left.get("losses", ())]
     except ValueError as failure:
         raise GateError(f"the losses of {runner.name} cannot be read ({failure})", FAILED) from failure
+    facts.counts, facts.startup_us = dict(left.get("counts", {})), float(left.get("startup_us", 0.0))
     facts.reached, facts.missed = tuple(left.get("reached", ())), tuple(left.get("missed", ()))

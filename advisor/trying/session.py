@@ -5,21 +5,24 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from advisor.gate import sequential
 from advisor.gate.files import GateError
-from advisor.gate.pairs import Side, SideFailedError
-from advisor.model import Numbers, Treatment, Trial, Tried
-from advisor.trying import numbers
+from advisor.gate.pairs import Side, SideFailedError, Spread
+from advisor.model import Numbers, Speed, Treatment, Trial, Tried
+from advisor.trying import mechanism, numbers
 from advisor.trying.candidates import Candidate
 from advisor.trying.decide import Design, Judged, judge
 from advisor.trying.numbers import Band
-from advisor.trying.pairing import Measure, Measured
+from advisor.trying.pairing import Facts, Measure, Measured
+from advisor.trying.patched import PatchError
 from advisor.trying.treatments import merged, treated
 
 Say = Callable[[str], None]
+# Makes the side with treatments of the script as it is.
+SideOf = Callable[[Side, Sequence[Treatment]], Side]
 
 # Pairs of base against base, the last of them with other seeds.
 SELF_TEST = 4
@@ -39,6 +42,7 @@ class Session:
     budget_s: float
     say: Say
     now: Callable[[], float] = time.monotonic
+    side_of: SideOf = treated
     began: float = 0.0
     band: Band = field(default_factory=Band)
     floor: float = 0.0
@@ -53,7 +57,7 @@ class Session:
         """Tries the candidates. Raises SideFailedError where the script itself, unchanged, fails."""
         # The set of proven changes may be called faster as well, and again without those that add nothing.
         self.design = Design(len(candidates) + (len(candidates) > 1) + (len(candidates) > 2))
-        self._self_test()
+        self.self_test()
         for number, candidate in enumerate(candidates, start=1):
             self._try(candidate, f"candidate {number} of {len(candidates)}")
         proven = [trial for trial in self.trials if trial.verdict == "faster"]
@@ -78,7 +82,7 @@ class Session:
         """What is left of the budget."""
         return self.budget_s - (self.now() - self.began)
 
-    def _self_test(self) -> None:
+    def self_test(self) -> None:
         same, other = treated(self.base, ()), treated(self.base, (), shift=1)
         ratios, times, own = [], [], 0.0
         repeats: list[bool] = []
@@ -104,9 +108,9 @@ class Session:
         if self.left_s() < self.design.looks[0] * self.pair_s:
             self.trials.append(replace(trial, why=f"the budget of {self.budget_s / 60:.3g} min was spent"))
             return
-        self.trials.append(self._measured(trial, candidate.treatments, name, self.design.looks))
+        self.trials.append(self.measured(trial, candidate.treatments, name, self.design.looks))
 
-    def _measured(
+    def measured(
         self,
         trial: Trial,
         treatments: Sequence[Treatment],
@@ -115,10 +119,11 @@ class Session:
         instead_of: Sequence[Treatment] = (),
     ) -> Trial:
         """The trial with what its pairs say of these treatments instead of others (none: the script as it is)."""
-        before, after = treated(self.base, instead_of), treated(self.base, treatments)
         found: list[Measured] = []
         judged: Judged | None = None
+        before = after = self.base
         try:
+            before, after = self.side_of(self.base, instead_of), self.side_of(self.base, treatments)
             for look in looks:
                 if found and self.left_s() < (look - len(found)) * self.pair_s:
                     break
@@ -132,10 +137,12 @@ class Session:
                 judged = judge([one.pair.ratio for one in found], self.design, self.floor)
                 if judged.final:
                     break
+        except PatchError as failure:
+            return replace(trial, verdict="failed", why=str(failure))
         except GateError as failure:
             if isinstance(failure, SideFailedError) and failure.side is before:
                 raise
-            return _failed(trial, failure)
+            return failed(trial, failure)
         assert judged is not None
         return _told(trial, found, judged, self.band)
 
@@ -149,7 +156,7 @@ class Session:
             why = f"about {needed:.0f} s more would be needed; raise --budget"
             self.together = replace(self.together, why=why)
             return
-        self.together = self._measured(self.together, every, name, self.design.looks)
+        self.together = self.measured(self.together, every, name, self.design.looks)
         if self.together.verdict != "faster":
             return
         kept = []
@@ -161,7 +168,7 @@ class Session:
             # The whole set against the set without it: what is gained is what this one contributes.
             bare = Trial(trial.title, "not tried", "", trial.rules, trial.risk, trial.treatments)
             name = f"without {number} of {len(proven)}"
-            contribution = self._measured(bare, every, name, (_LEFT_OUT,), fewer)
+            contribution = self.measured(bare, every, name, (_LEFT_OUT,), fewer)
             self.contributions.append(contribution)
             if (contribution.gain or 0.0) > 0:
                 kept.append(trial)
@@ -172,12 +179,14 @@ class Session:
         elif kept and self.left_s() >= self.design.looks[0] * self.pair_s:
             fewer = merged(one for trial in kept for one in trial.treatments)
             name = f"{len(kept)} changes together"
-            self.together = self._measured(_together(kept, fewer), fewer, name, self.design.looks)
+            self.together = self.measured(_together(kept, fewer), fewer, name, self.design.looks)
 
     def _tell(self, name: str, found: Measured, more: int) -> None:
-        speed = 1e6 / found.pair.head_us
+        speed, what = 1e6 / found.pair.head_us, "steps/s"
+        if samples := found.head.counts.get("samples"):
+            speed, what = speed * samples, "samples/s"
         saved = -math.expm1(found.pair.ratio)
-        self.say(f"{name}: {speed:.4g} steps/s, saves {saved:.1%}, about {more * self.pair_s:.0f} s left")
+        self.say(f"{name}: {speed:.4g} {what}, saves {saved:.1%}, about {more * self.pair_s:.0f} s left")
 
 
 def _inside(treatments: Sequence[Treatment]) -> bool:
@@ -221,7 +230,8 @@ def _changes_training(trial: Trial, found: Measured, band: Band) -> Trial:
     return replace(trial, verdict="changes training", why=why, numbers=seen, reached=reached)
 
 
-def _failed(trial: Trial, failure: GateError) -> Trial:
+def failed(trial: Trial, failure: GateError) -> Trial:
+    """The trial with what its process ended with: out of memory, or another failure."""
     if not isinstance(failure, SideFailedError):  # it hangs, or has too few steps: the script as it is had enough
         return replace(trial, verdict="failed", why=str(failure))
     last = failure.last.lower()
@@ -233,29 +243,70 @@ def _failed(trial: Trial, failure: GateError) -> Trial:
 def _told(trial: Trial, found: Sequence[Measured], judged: Judged, band: Band) -> Trial:
     """The trial with the figures of its pairs and what its losses say."""
     seen, reason = _numbers(found, band)
-    verdict, why = judged.verdict, ""
-    first = found[0]
-    result = replace(
+    first, counters = found[0], mechanism.of_pairs(found)
+    base, changed = _speeds(found)
+    moved = mechanism.judge(trial.treatments, counters, judged.gain * base.median_us)
+    notes = [reason]
+    if trial.risk == "exact" and band.repeats and seen == "within seeds":
+        notes.append("losses are not bitwise equal, though the fix is labelled exact")
+    if judged.verdict == "faster" and moved == "not moved":
+        notes.append("faster, but not by what the advice names")
+    return replace(
         trial,
+        verdict=judged.verdict,
+        why="; ".join(filter(None, notes)),
         gain=judged.gain,
         low=judged.low,
         high=judged.high,
         pairs=judged.pairs,
-        base_us=statistics.median(one.pair.base_us for one in found),
-        us=statistics.median(one.pair.head_us for one in found),
+        base=base,
+        changed=changed,
         numbers=seen,
         memory_bytes=first.head.memory_bytes or None,
         base_memory_bytes=first.base.memory_bytes or None,
         reached=first.head.reached,
         missed=first.head.missed,
+        work=statistics.median(one.work for one in found),
+        mechanism=moved,
+        counters=counters,
+        first_startup_us=_startup_us(found[:1]),
+        startup_us=_startup_us(found[1:]),
     )
-    if trial.risk == "exact" and band.repeats and seen == "within seeds":
-        why = "losses are not bitwise equal, though the fix is labelled exact"
-    return replace(result, verdict=verdict, why=why or reason)
+
+
+def _speeds(found: Sequence[Measured]) -> tuple[Speed, Speed]:
+    """Of the script as it is and of the changed one."""
+
+    def middle(values: Iterable[float]) -> float:
+        return statistics.median(list(values))
+
+    def speed(times: list[tuple[float, Spread]], facts: list[Facts]) -> Speed:
+        mean_us = middle(spread.mean_us for _, spread in times)
+        samples = middle(one.counts.get("samples", 0.0) for one in facts)
+        rate = samples / mean_us * 1e6 if samples and mean_us else None
+        return Speed(middle(us for us, _ in times), mean_us, middle(spread.p90_us for _, spread in times), rate)
+
+    pairs = [one.pair for one in found]
+    return (
+        speed([(pair.base_us, pair.base) for pair in pairs], [one.base for one in found]),
+        speed([(pair.head_us, pair.head) for pair in pairs], [one.head for one in found]),
+    )
+
+
+def _startup_us(found: Sequence[Measured]) -> float | None:
+    """What the head took longer to start, its warm-up included."""
+    both = [one.head.startup_us - one.base.startup_us for one in found if one.head.startup_us and one.base.startup_us]
+    return statistics.median(both) if both else None
+
+
+def _of_pair(one: Measured, band: Band) -> tuple[Numbers, str]:
+    if one.work != 1:
+        return "not compared", "each step trains on other samples, which asks for another learning rate"
+    return numbers.compare(one.base.losses, one.head.losses, band)
 
 
 def _numbers(found: Sequence[Measured], band: Band) -> tuple[Numbers, str]:
     """The worst that any pair shows: one pair whose losses leave the range is enough."""
     order = ("equal", "not compared", "within seeds", "outside seeds")
-    every: Iterator[tuple[Numbers, str]] = (numbers.compare(one.base.losses, one.head.losses, band) for one in found)
+    every: Iterator[tuple[Numbers, str]] = (_of_pair(one, band) for one in found)
     return max(every, key=lambda said: order.index(said[0]))

@@ -11,10 +11,11 @@ from advisor.errors import UsageError
 from advisor.gate.pairs import Side
 from advisor.model import Treatment
 
-# Known to the processes by `capture.inside.treatments.apply`; the environment is ours to set.
+# Known to the processes by `capture.inside.treatments.apply`; the environment is ours to set. A `patch` is no word of a
+# command line: its arguments are `diffs`, texts, and `names`, those of their files.
 NAMES = (
-    "attention", "autocast", "calls", "channels_last", "compile", "cudnn", "ddp", "environment", "gc", "loader",
-    "matmul_precision", "optimizer", "set_to_none", "threads",
+    "attention", "autocast", "batch", "calls", "channels_last", "compile", "cudnn", "ddp", "environment", "gc",
+    "interval", "loader", "matmul_precision", "no_sync", "non_blocking", "optimizer", "set_to_none", "threads",
 )  # fmt: skip
 # Losses that are kept of each process: more than the steps of a pair.
 _LOSSES = 1000
@@ -41,6 +42,16 @@ def _value(text: str, *, split: bool) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+_OUTSIDE = ("environment", "patch")
+
+
+def option(treatment: Treatment) -> str:
+    """How `advisor try` is told of it."""
+    if treatment.name == "patch":
+        return " ".join(f"--patch {name}" for name in treatment.arguments["names"]) or "--report FOLDER"
+    return f"--with {words(treatment)}"
 
 
 def words(treatment: Treatment) -> str:
@@ -72,12 +83,12 @@ def treated(side: Side, treatments: Sequence[Treatment], *, shift: int = 0) -> S
     bare = applied(side, (seeds, *treatments))
     # Sets of strings are visited in the same order by both processes of a pair.
     env = {"PYTHONHASHSEED": "0", **bare.env}
-    return replace(bare, env=env, settings={**bare.settings, "losses": _LOSSES, "whole": True})
+    return replace(bare, env=env, settings={**bare.settings, "losses": _LOSSES, "whole": True, "counts": True})
 
 
 def applied(side: Side, treatments: Sequence[Treatment]) -> Side:
     """The side with treatments, and nothing else of it changed."""
-    inside = [{"name": one.name, "arguments": one.arguments} for one in treatments if one.name != "environment"]
+    inside = [{"name": one.name, "arguments": one.arguments} for one in treatments if one.name not in _OUTSIDE]
     return replace(side, env=_with_environment(side.env, treatments), settings={"treatments": inside})
 
 

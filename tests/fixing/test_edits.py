@@ -47,10 +47,25 @@ IN_LOOP = Treatment("calls", {"names": ["gc.collect"]})
         ("for x in y:\n    f(x)\n    gc.collect()\nend()", IN_LOOP, "for x in y:\n    f(x)\nend()"),
         ("if x:\n    gc.collect()\nend()", IN_LOOP, "if x:\n    pass\nend()"),
         ("f(); gc.collect()", IN_LOOP, "f(); pass"),
+        ("DataLoader(data, 32, True)", Treatment("batch", {"size": 64}), "DataLoader(data, 64, True)"),
+        ("DataLoader(data)", Treatment("batch", {"size": 64}), "DataLoader(data, batch_size=64)"),
+        (
+            "model = net.double()  # ü\nx = torch.zeros(2, dtype=torch.float64)\n",
+            Treatment("in_float32"),
+            "model = net.float()  # ü\nx = torch.zeros(2, dtype=torch.float32)\n",
+        ),
     ],
 )
 def test_only_the_call_changes(before: str, treatment: Treatment, after: str) -> None:
     assert edit(before, (), treatment) == after
+
+
+def test_only_sums_at_the_lines_stay_on_the_device() -> None:
+    source = "total += loss.item()\nseen += loss.item()\nlast = loss.item()\n"
+    changed = edit(source, {1, 3}, Treatment("kept_on_device"))
+    assert changed == "total += loss.detach()\nseen += loss.item()\nlast = loss.item()\n"
+    with pytest.raises(NoEditError, match="no sum of items"):
+        edit(source, {3}, Treatment("kept_on_device"))
 
 
 def test_of_several_calls_the_one_at_the_line_is_meant() -> None:

@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from advisor import cli
 from advisor.engine import registry
-from advisor.model import Finding, Fix, Metric, Outcome, Report, RunInfo, Saving, StepsSummary, Treatment, Trial, Tried
+from advisor.gate.pairs import Side
+from advisor.gate.turns import environment
+from advisor.model import (
+    Counted,
+    Finding,
+    Fix,
+    Metric,
+    Outcome,
+    Report,
+    RunInfo,
+    Saving,
+    Speed,
+    StepsSummary,
+    Treatment,
+    Trial,
+    Tried,
+)
 from advisor.report.report_file import decode, encode
+from advisor.trying.candidates import Candidate
+from advisor.trying.pairing import layout_of, measurer
+from advisor.trying.session import Session
 
 # `time.sleep` of the script is what this variable makes it: a change of the environment that is worth most of the step.
 PAUSED = """
@@ -68,10 +89,13 @@ def test_a_change_that_is_worth_half_of_the_step_is_proven_with_equal_losses(tmp
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_no_process_and_no_file(tmp_path: Path, number: signal.Signals) -> None:
     pytest.importorskip("torch")
-    (tmp_path / "train.py").write_text(PAUSED.format(samples=400_000))
-    before = set(Path("/tmp").glob("advisor-*"))
+    work, temporary = tmp_path / "work", tmp_path / "temporary"  # others use the system's own folder meanwhile
+    work.mkdir()
+    temporary.mkdir()
+    (work / "train.py").write_text(PAUSED.format(samples=400_000))
     command = [sys.executable, "-m", "advisor", "try", "--with", "set_to_none", "train.py"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+    own = os.environ | {"TMPDIR": str(temporary)}
+    with subprocess.Popen(command, cwd=work, env=own, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "pair 1 of 4" in line:
@@ -80,9 +104,9 @@ def test_an_interrupt_leaves_no_process_and_no_file(tmp_path: Path, number: sign
         process.send_signal(number)
         process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
-    assert set(Path("/tmp").glob("advisor-*")) <= before
-    assert not [pid for pid in running() if working_folder(pid) == tmp_path]
+    assert sorted(path.name for path in work.iterdir()) == ["train.py"]
+    assert list(temporary.glob("advisor-*")) == []
+    assert not [pid for pid in running() if working_folder(pid) == work]
 
 
 def running() -> list[str]:
@@ -177,7 +201,8 @@ def test_what_was_measured_outranks_what_was_promised(tmp_path: Path) -> None:
     report = stored(tmp_path / "kept", treatment=treatment)
     trial = Trial(
         "Set `num_workers=2`", "faster", "", ("input-bound",), "exact", (treatment,), 0.2, 0.4,
-        0.25, 0.22, 0.28, 6, 10_000.0, 7_500.0, "equal", 900_000_000, 500_000_000,
+        0.25, 0.22, 0.28, 6, Speed(10_000.0, 10_100.0, 11_000.0), Speed(7_500.0, 7_600.0, 8_000.0), "equal",
+        900_000_000, 500_000_000, counters=(Counted("wait for data", 2_600.0, 100.0, "us"),), mechanism="moved",
     )  # fmt: skip
     report = replace(report, tried=Tried((trial,), noise=0.01, repeats=True, budget_s=600.0, seconds=100.0))
     assert decode(encode(report)) == report
@@ -187,3 +212,66 @@ def test_what_was_measured_outranks_what_was_promised(tmp_path: Path) -> None:
     assert "25.0 % of the step [22.0, 28.0]" in page
     assert "+400 MB" in page
     assert "measured on this machine: faster: 25.0 % of the step [22.0, 28.0]" in " ".join(text.split())
+
+
+def test_a_second_session_says_how_the_first_promise_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "train.py").write_text("")
+    treatment = Treatment("loader", {"num_workers": 2})
+    stored(tmp_path / "kept", treatment=treatment)
+    done = Trial("t", "faster", "", ("input-bound",), "exact", (treatment,), 0.2, 0.4, 0.25, 0.22, 0.28, 6)
+    monkeypatch.setattr(import_module("advisor.commands.try"), "_session", lambda *_: (Tried((done,)), None))
+    kept = tmp_path / "data" / "torch-advisor" / "tried.jsonl"
+    words = ["try", "--report", "kept", "--export", "card.json"]
+    assert cli.main([*words, "--no-remember", "train.py"]) == 0
+    assert not kept.exists()
+    assert cli.main([*words, "train.py"]) == 0
+    assert "earlier" not in capsys.readouterr().out
+    assert cli.main([*words, "train.py"]) == 0
+    assert "earlier on this machine: 1 of 1 promises held" in capsys.readouterr().out
+    assert kept.read_text().count("\n") == 2
+    assert "train" not in Path("card.json").read_text()
+
+
+# The limit is that of the memory after the first steps and room for a batch, but not for one 500 times as large.
+LIMITED = """
+import resource
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+model = nn.Linear(1000, 1000)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.TensorDataset(torch.randn(20_000, 1))
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 200_000_000,) * 2)
+for _ in range(9):
+    for (x,) in torch.utils.data.DataLoader(data, batch_size=20, shuffle=True):
+        optimizer.zero_grad()
+        model(x.expand(-1, 1000)).relu().pow(2).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.complete
+def test_a_batch_that_does_not_fit_is_out_of_memory_and_the_session_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(LIMITED)
+    base = Side("base", (sys.executable, "train.py"), tmp_path, environment())
+    layout, _ = layout_of(base)
+    session = Session(base, measurer(replace(layout, turns=20), random.Random(0)), 3600.0, lambda _text: None)
+    session.began = time.monotonic()
+    for scale in (2000, 2):
+        session._try(Candidate(f"times {scale}", (Treatment("batch", {"scale": scale}),)), "")
+    much, twice = session.trials
+    assert much.verdict == "out of memory"
+    assert "allocate" in much.why
+    assert twice.verdict in ("faster", "slower", "not proven")
+    assert twice.work == pytest.approx(2, rel=0.02)
+    assert twice.numbers == "not compared"
+    assert twice.base is not None
+    assert twice.base.samples_per_s is not None

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.gate.pairs import Pair, Side, SideFailedError
+from advisor.fixing import edits
+from advisor.gate.pairs import Pair, Side, SideFailedError, Spread
 from advisor.gate.turns import EndedError
 from advisor.model import Finding, Fix, Metric, Outcome, Report, RunInfo, Saving, StepsSummary, Treatment
 from advisor.trying import as_text, numbers, treatments
@@ -47,6 +48,7 @@ class Machine:
         self.losses: dict[str, list[float]] = {}
         self.fails: dict[str, EndedError] = {}
         self.unreached: set[str] = set()
+        self.compiles_us = 0.0
         self.pairs: list[tuple[set[str], set[str]]] = []
 
     def now(self) -> float:
@@ -65,7 +67,13 @@ class Machine:
             Facts(self._losses(side, moved), tuple(side - self.unreached), ("a reason",), 1_000_000)
             for side, moved in ((before, 0), (after, shift))
         ]
-        return Measured(Pair(ratio, ratio, times[0], times[0] * math.exp(ratio), 60, 1), *facts, SECONDS_A_PAIR)
+        head_us = times[0] * math.exp(ratio)
+        spreads = (Spread(1.1 * us, 1.5 * us) for us in (times[0], head_us))
+        for one, name in ((facts[0], before), (facts[1], after)):
+            one.counts = {"samples": 4.0, "ops": 100.0 - 40.0 * ("optimizer" in name), "wait_us": 50.0}
+            one.startup_us = 2e6 + self.compiles_us * ("compile" in name)
+        self.compiles_us /= 10  # the next one finds most of it in the cache
+        return Measured(Pair(ratio, ratio, times[0], head_us, 60, 1, False, *spreads), *facts, SECONDS_A_PAIR)
 
     def _losses(self, side: set[str], shift: int) -> list[float]:
         for name in side & set(self.losses):
@@ -117,6 +125,35 @@ def test_proven_changes_are_measured_together_and_what_adds_nothing_is_left_out(
     contributed = {one.title: one.gain for one in found.contributions}
     assert contributed["gc"] == pytest.approx(0.10, abs=0.02)
     assert contributed["threads"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_a_win_says_whether_it_is_by_what_the_advice_names() -> None:
+    found = tried(Machine({"optimizer": 0.2, "loader": 0.2, "cudnn": 0.2}), "optimizer", "loader", "cudnn")
+    assert [trial.verdict for trial in found.trials] == ["faster"] * 3
+    assert [trial.mechanism for trial in found.trials] == ["moved", "not moved", "unknown"]
+    assert found.trials[0].why == ""
+    assert found.trials[1].why == "faster, but not by what the advice names"
+    text = as_text.render(found)
+    assert "ops 100 -> 60" in text
+    assert "but not by what the advice names" in text
+
+
+def test_mean_tail_and_rate_stand_beside_the_median() -> None:
+    (trial,) = tried(Machine({"loader": 0.5}, noise=1e-4), "loader").trials
+    assert trial.base is not None
+    assert trial.changed is not None
+    assert (trial.base.median_us, trial.base.mean_us, trial.base.p90_us) == pytest.approx((8000, 8800, 12000), rel=0.01)
+    assert trial.changed.samples_per_s == pytest.approx(4 / 4400e-6, rel=0.01)
+
+
+def test_a_long_start_says_after_how_many_steps_it_pays() -> None:
+    machine = Machine({"compile": 0.5}, noise=1e-4)
+    machine.compiles_us = 1e10  # a tenth of it is left after each pair, the four of the self-test included
+    (trial,) = tried(machine, "compile", risk="numerics").trials
+    assert trial.first_startup_us == pytest.approx(1e6)
+    assert trial.startup_us == pytest.approx(1e4)
+    assert trial.pays_after == pytest.approx(250, abs=1)
+    assert tried(Machine({"compile": 0.5}), "compile").trials[0].pays_after is None
 
 
 def test_numbers_that_leave_the_range_are_never_recommended() -> None:
@@ -321,4 +358,4 @@ def test_rules_name_treatments_that_exist() -> None:
     assert {*TREATMENTS, "environment"} - {"seeds"} == set(treatments.NAMES)
     declared = [name for path in RULES.rglob("*.py") for name in DECLARED.findall(path.read_text("utf-8"))]
     assert len(declared) > 20
-    assert set(declared) <= set(treatments.NAMES)
+    assert set(declared) <= set(treatments.NAMES) | set(edits.NAMES)

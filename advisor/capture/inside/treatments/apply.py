@@ -14,6 +14,7 @@ TREATMENTS: dict[str, tuple[str, str]] = {
     "compile": ("models", "compiled"),
     "channels_last": ("models", "channels_last"),
     "autocast": ("autocast", "apply"),
+    "batch": ("batch", "apply"),
     "loader": ("loader", "apply"),
     "threads": ("threads", "apply"),
     "matmul_precision": ("switches", "matmul_precision"),
@@ -22,6 +23,9 @@ TREATMENTS: dict[str, tuple[str, str]] = {
     "optimizer": ("optimizers", "update"),
     "set_to_none": ("optimizers", "set_to_none"),
     "ddp": ("parallel", "apply"),
+    "no_sync": ("no_sync", "apply"),
+    "non_blocking": ("copies", "non_blocking"),
+    "interval": ("interval", "apply"),
     "gc": ("collector", "apply"),
     "calls": ("calls", "apply"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from typing import Any
 
@@ -21,6 +22,7 @@ def apply(arguments: dict[str, Any], door: Door) -> None:
         if arguments.get("freeze"):
             gc.collect()
             gc.freeze()
+            atexit.register(gc.unfreeze)  # libraries that look for leaks at the end report what is frozen
         if "threshold" in arguments:
             gc.set_threshold(int(arguments["threshold"]))
         if arguments.get("enabled") is False:

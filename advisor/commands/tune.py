@@ -1,0 +1,112 @@
+"""`advisor tune [options] script args…`: searches batch size, workers, precision and the like for throughput."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.commands import _options, run
+
+if TYPE_CHECKING:
+    from advisor.gate.pairs import Side
+    from advisor.trying.tune_result import Tuned
+
+_EPILOG = """examples:
+  advisor tune train.py --epochs 3
+  advisor tune --budget 30m --knobs batch,workers train.py
+  advisor tune --knobs batch,optimizer --knobs 'loader:prefetch_factor=2|8' train.py
+"""
+_BUDGET_S = 1200.0
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    try_ = import_module("advisor.commands.try")
+    parser = subparsers.add_parser(
+        "tune",
+        help="search batch size, workers, precision and the like for throughput",
+        usage="advisor tune [options] SCRIPT ARGS…",
+        description="Measures settings of a training script against the script as it is, in pairs as `advisor try` "
+        "does, and prints the one to use, its gain and the lines to change. Needs Optuna (extra `tune`).",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--budget", type=try_.seconds, default=_BUDGET_S, metavar="TIME", help="default: 20m")
+    parser.add_argument(
+        "--knobs", action="append", default=[], metavar="NAME,…",
+        help="only these; optimizer, or name:argument=value|value, adds others",
+    )  # fmt: skip
+    parser.add_argument("--mode", choices=("lockstep", "blocks"), help="default: lockstep if memory allows")
+    parser.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write tune.json and tune.html there")
+    _options.add_common_options(parser)
+    parser.set_defaults(handler=tune, target=[])
+    try_.take_target(parser)
+
+
+def tune(args: argparse.Namespace) -> int:
+    """Searches, prints and writes; 0 also where nothing is faster."""
+    from advisor.gate.ab import end_in_order
+    from advisor.gate.pairs import Side
+    from advisor.gate.turns import environment
+    from advisor.inputs.output import write_file
+    from advisor.trying import tune_result
+    from advisor.trying.tuning import check_optuna
+
+    check_optuna()
+    end_in_order()
+    target = run.target_of(args.target, args.python)
+    base = Side("base", tuple(target.command), Path.cwd(), environment(), "the script as it is")
+    tuned, failure = _searched(args, base)
+    script = next((Path(word) for word in target.command if word.endswith(".py")), None)
+    text = "\n".join(tune_result.as_text(tuned, script)) + "\n"
+    print(text, end="")
+    if args.output:
+        write_file(args.output / "tune.json", json.dumps(tune_result.as_data(tuned), indent=2) + "\n", replace=True)
+        write_file(args.output / "tune.html", tune_result.as_page(tuned, text), replace=True)
+    if failure is not None:
+        raise failure
+    return 0
+
+
+def _searched(args: argparse.Namespace, base: Side) -> tuple[Tuned, BaseException | None]:
+    """What was found, and what ended it early."""
+    import os
+    import random
+    import time
+    from dataclasses import replace
+
+    from advisor.trying.knobs import of_words
+    from advisor.trying.pairing import layout_of, measurer
+    from advisor.trying.patched import Mirrors, scratch
+    from advisor.trying.session import Session
+    from advisor.trying.tune_result import Tuned
+    from advisor.trying.tuning import Search, rates
+
+    say = import_module("advisor.commands.try").say(args)
+    began = time.monotonic()
+    layout, start_s = layout_of(base, args.mode)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    words = [word for value in args.knobs for word in value.split(",") if word]
+    knobs = of_words(words, cores, on_device=layout.on_device)
+    say(f"knobs: {', '.join(knob.name for knob in knobs)}; about {args.budget / (2 * start_s):.0f} pairs at most fit")
+    with scratch() as folder:
+        # A setting is looked at with pairs of a third of the length; what is said of it in the end, with whole ones.
+        short, full = (measurer(one, random.Random()) for one in (replace(layout, turns=layout.turns // 3), layout))
+        session = Session(base, short, args.budget, say, side_of=Mirrors(Path(folder)).side, began=began)
+        search = Search(session, knobs)
+        chosen, trial, failure = search.best(), None, None
+        try:
+            chosen, trial = search.run(full)
+        except (Exception, KeyboardInterrupt, SystemExit) as ended:
+            if not search.points:
+                raise
+            chosen, failure = search.best(), ended
+    banned = {f"{knob} {label}": why for (knob, label), why in search.banned.items()}
+    today = search.today()
+    points, curve = rates(search.points.values(), today), rates(search.curve(chosen.setting), today)
+    return Tuned(chosen, trial, tuple(points), tuple(curve), banned, time.monotonic() - began), failure

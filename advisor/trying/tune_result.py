@@ -1,0 +1,201 @@
+"""What `advisor tune` found: as text, as data, and as a page with the curve of batch sizes."""
+
+from __future__ import annotations
+
+import difflib
+import html
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.fixing.edits import NoEditError, edit
+from advisor.model import Treatment, Trial
+from advisor.trying.as_text import details
+from advisor.trying.knobs import words_of
+from advisor.trying.treatments import option
+from advisor.trying.tuning import Point
+
+_SIZES = re.compile(r"batch size (\d+) instead of (\d+)")
+_WIDTH, _HEIGHT, _LEFT, _BELOW = 640, 300, 70, 40
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """chosen: the setting; trial: its fresh measurement, None where nothing was faster; seconds: all that it took."""
+
+    chosen: Point
+    trial: Trial | None
+    points: tuple[Point, ...]
+    curve: tuple[Point, ...]
+    banned: dict[str, str]
+    seconds: float
+
+    @property
+    def proven(self) -> bool:
+        """Whether fresh pairs confirm it."""
+        return self.trial is not None and self.trial.verdict == "faster"
+
+    def sizes(self) -> tuple[int, int] | None:
+        """The batch size of the setting and the script's own."""
+        found = next((found for text in self.chosen.reached if (found := _SIZES.search(text))), None)
+        return (int(found[1]), int(found[2])) if found else None
+
+
+def as_text(tuned: Tuned, script: Path | None) -> Iterator[str]:
+    """The setting, its gain, the curve, the lines to change, and what a larger batch asks for."""
+    yield f"{len(tuned.points)} settings measured in {tuned.seconds / 60:.1f} min"
+    yield from _of_curve(tuned)
+    for name, why in tuned.banned.items():
+        yield f"left out: {name}: {why}"
+    trial = tuned.trial
+    if not tuned.points:
+        yield "The budget was spent before a setting could be measured; raise --budget."
+        return
+    if trial is None and tuned.chosen.setting:
+        name, speed = words_of(tuned.chosen.setting), tuned.chosen.speed
+        yield f"Ended early. Best so far, not confirmed: {name}, {speed:.3g} times as fast"
+        return
+    if trial is None:
+        yield "No setting is faster than the script as it is by more than the noise."
+        return
+    yield ""
+    yield f"Setting: {trial.title}"
+    if trial.gain is None or trial.low is None or trial.high is None:
+        yield f"  not confirmed: {trial.verdict}: {trial.why}"
+        return
+    words = "proven" if tuned.proven else f"{trial.verdict}, so that nothing is recommended"
+    yield (
+        f"  against today, {trial.pairs} fresh pairs: each sample takes {100 * trial.gain:.1f} % less time "
+        f"[{100 * trial.low:.1f}, {100 * trial.high:.1f}], {1 / (1 - trial.gain):.3g} times as fast: {words}"
+    )
+    yield from (f"  {part}" for part in details(trial).split("; "))
+    if not tuned.proven:
+        return
+    yield f"  to measure it again: advisor try {' '.join(map(option, trial.treatments))}"
+    yield from (f"  {line}" for line in learning_rate(tuned.sizes()))
+    diff, left = lines_to_change(tuned, script)
+    yield from ("", "Lines to change:", diff.rstrip()) if diff else ()
+    yield from (f"by hand: {text}" for text in left)
+
+
+def _of_curve(tuned: Tuned) -> Iterator[str]:
+    if len(tuned.curve) < 2:
+        return
+    yield f"Batch size{_others(tuned.chosen)} and samples/s:"
+    for one in tuned.curve:
+        size = f"x {one.setting.get('batch', '1')}"
+        if one.ratio is None:
+            yield f"  {size:>6}  {one.why}"
+        else:
+            mark = "  <- the setting" if one.setting == tuned.chosen.setting else ""
+            yield f"  {size:>6}  {_rate(one):>8}  {one.speed:.3g} times as fast{mark}"
+
+
+def _others(point: Point) -> str:
+    others = {name: label for name, label in point.setting.items() if name != "batch"}
+    return f" (with {words_of(others)})" if others else ""
+
+
+def _rate(point: Point) -> str:
+    return f"{point.samples_per_s:,.0f}" if point.samples_per_s else "-"
+
+
+def learning_rate(sizes: tuple[int, int] | None) -> list[str]:
+    """What a larger batch asks for; the tuner measures speed, and nothing of this."""
+    if sizes is None or sizes[0] <= sizes[1]:
+        return []
+    times = sizes[0] / sizes[1]
+    return [
+        f"A batch {times:.3g} times as large makes {times:.3g} times fewer updates an epoch. Usual starting points:",
+        f"the learning rate times {times:.3g} for SGD, with a warm-up; times {math.sqrt(times):.3g} for Adam.",
+        "Schedules and warm-ups that count steps get shorter by as much. Whether the model becomes as good",
+        "was not measured.",
+    ]
+
+
+def lines_to_change(tuned: Tuned, script: Path | None) -> tuple[str, list[str]]:
+    """A diff of the script, and the treatments that it does not hold, each with the reason."""
+    sizes, left = tuned.sizes(), []
+    if script is None or tuned.trial is None:
+        return "", []
+    before = after = script.read_text("utf-8")
+    for one in tuned.trial.treatments:
+        wanted = Treatment("batch", {"size": sizes[0]}) if one.name == "batch" and sizes else one
+        try:
+            after = edit(after, (), wanted)
+        except NoEditError as failure:
+            left.append(f"{option(wanted).removeprefix('--with ')} ({failure})")
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{script}", f"b/{script}", n=1
+    )
+    return "".join(lines), left
+
+
+def as_data(tuned: Tuned) -> dict[str, Any]:
+    """For a file of JSON."""
+    trial = tuned.trial
+    return {
+        "schema": "torch-advisor-tune",
+        "version": 1,
+        "setting": tuned.chosen.setting,
+        "batch_sizes": tuned.sizes(),
+        "proven": tuned.proven,
+        "gain": trial.gain if trial else None,
+        "interval": [trial.low, trial.high] if trial else None,
+        "pairs": trial.pairs if trial else 0,
+        "treatments": [{"name": one.name, "arguments": one.arguments} for one in trial.treatments] if trial else [],
+        "points": [
+            {"setting": one.setting, "speed": one.speed if one.ratio is not None else None, "why": one.why}
+            for one in tuned.points
+        ],
+        "curve": [{"batch": int(one.setting.get("batch", "1")), "speed": one.speed} for one in tuned.curve],
+        "left_out": tuned.banned,
+        "seconds": tuned.seconds,
+    }
+
+
+def as_page(tuned: Tuned, text: str) -> str:
+    """One page without scripts: the text of the terminal, the curve, and all settings."""
+    rows = "".join(
+        f"<tr><td>{html.escape(words_of(one.setting))}</td>"
+        f"<td>{f'{one.speed:.3g}' if one.ratio is not None else html.escape(one.why)}</td></tr>"
+        for one in sorted(tuned.points, key=lambda one: -one.speed)
+    )
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>advisor tune</title>'
+        "<style>body{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}pre{white-space:pre-wrap}"
+        "td,th{padding:.2rem 1rem .2rem 0;text-align:left}</style>"
+        f"<h1>Tuned on this machine</h1><pre>{html.escape(text)}</pre>{_drawn(tuned.curve, tuned.chosen)}"
+        "<h2>All settings</h2><table><tr><th>Setting</th><th>Times as fast as today</th></tr>"
+        f"{rows}</table></html>\n"
+    )
+
+
+def _drawn(curve: Sequence[Point], chosen: Point) -> str:
+    """Speed over the batch size, which doubles from one mark to the next."""
+    known = [one for one in curve if one.ratio is not None]
+    if len(known) < 2:
+        return ""
+    most = max(one.speed for one in known)
+    steps = math.log2(max(int(one.setting.get("batch", "1")) for one in known)) or 1.0
+    dots, marks = [], []
+    for one in known:
+        size = int(one.setting.get("batch", "1"))
+        x = _LEFT + math.log2(size) / steps * (_WIDTH - 2 * _LEFT)
+        y = _HEIGHT - _BELOW - one.speed / most * (_HEIGHT - 2 * _BELOW)
+        radius = 7 if one.setting == chosen.setting else 4
+        dots.append(f"{x:.1f},{y:.1f}")
+        marks.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}"/><text x="{x:.1f}" y="{y - 12:.1f}" '
+            f'text-anchor="middle">{one.speed:.3g}</text><text x="{x:.1f}" y="{_HEIGHT - 12}" '
+            f'text-anchor="middle">x {size}</text>'
+        )
+    return (
+        f'<h2>Batch size</h2><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        'aria-label="Times as fast as today, by batch size"><polyline fill="none" stroke="currentColor" '
+        f'points="{" ".join(dots)}"/>{"".join(marks)}</svg>'
+        "<p>Times as fast as today for each sample, by batch size; the large dot is the setting.</p>"
+    )
