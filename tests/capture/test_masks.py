@@ -112,6 +112,7 @@ print(loss.item())
 """
 
 
+@pytest.mark.complete
 def test_masks_of_a_running_script(tmp_path: Path) -> None:
     script = tmp_path / "attending.py"
     script.write_text(SCRIPT)

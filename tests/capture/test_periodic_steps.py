@@ -96,6 +96,12 @@ class Recorder:
     def affords(self, steps: int) -> bool:
         return True
 
+    def waits(self) -> bool:
+        return False
+
+    def due(self) -> str:
+        return ""
+
     def mark(self) -> Any:
         return None
 

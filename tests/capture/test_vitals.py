@@ -142,7 +142,8 @@ def test_losses_kept_with_their_graphs_are_found_with_their_line(
     assert (found["summed"], found["name"], Path(found["file"]).name) == (summed, name, "train.py")
     # The variables are the module's, and a function adds to them.
     assert SCRIPT.splitlines()[found["line"] - 1].strip() == "KEEP"
-    window = max(step for file in done.rank["files"] for step in file["steps"].values())
+    # On a busy machine the window of numbers is recorded once more, long after they were counted.
+    window = min(max(file["steps"].values()) for file in done.rank["files"])
     assert window // 2 <= found["losses"] <= 3 * window
 
 

@@ -46,12 +46,14 @@ class Collector:
         self.draws.timed = on
         self.pauses.listen(on)
 
-    def install(self) -> None:
-        """Starts to listen to fetchers, autocast and warnings."""
-        hooks.watch_fetchers(self.board.begun, self.board.fetched)
-        self.draws.install()
-        hooks.watch_autocast(self._autocast)
-        hooks.watch_warnings(self._warned)
+    def install(self) -> list[hooks.Undo]:
+        """Starts to listen to fetchers, autocast and warnings; what ends that."""
+        return [
+            *hooks.watch_fetchers(self.board.begun, self.board.fetched),
+            *self.draws.install(),
+            *hooks.watch_autocast(self._autocast),
+            *hooks.watch_warnings(self._warned),
+        ]
 
     def in_child(self) -> None:
         """In a forked process: only the board goes on, where it is a loader worker."""

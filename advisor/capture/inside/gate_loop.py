@@ -8,8 +8,10 @@ threads and loader workers included. The controller writes lines to one pipe and
                 the settings what lies between two training steps counts with the second
     modules P   answers `modules [files of imported modules below folder P]` as JSON
     memory      answers `memory HELD FREE`: bytes that the accelerator's allocator holds and that the device has left
-    facts       answers `facts JSON`: what treatments reached and missed, and the losses so far; a script that ends
-                leaves the same in `facts.json` of the folder of the pipes
+    count N     N further steps under the profiler, not timed; answers `counted JSON`: ops and the like of one step
+    facts       answers `facts JSON`: what treatments and patches reached and missed, the losses so far, and with
+                `counts` in the settings what `turn_counts` has of all turns; a script that ends leaves the same in
+                `facts.json` of the folder of the pipes
 
 The first line, `ready SOURCE PID`, says what the steps are told apart by, and which process runs them.
 """
@@ -20,12 +22,14 @@ import atexit
 import json
 import os
 import sys
+from _thread import get_ident
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from .facts.rank_identity import RankIdentity
 from .listeners import Listeners
 from .losses import Losses
+from .turn_counts import TurnCounts, counted, profiler
 
 if TYPE_CHECKING:
     from .treatments.door import Notes
@@ -59,7 +63,11 @@ class GateLoop(Listeners):
         self.left = 0
         self.wanted = 0
         self.void = False
-        self.began_ns = 0
+        self.began_ns = perf_counter_ns()
+        self.startup_ns = 0
+        self.warm = False
+        self.counts = TurnCounts(self.parts, self.collector) if settings.get("counts") else None
+        self.profiler: Any = None
         self.pipe_in = -1
         self.pipe_out = -1
         self.rest = b""
@@ -91,10 +99,13 @@ class GateLoop(Listeners):
     def _backward(self) -> bool:
         if self.live:
             self._guard(self.losses.begins)
+            if self.counts is not None:
+                self.counts.backward()
         return super()._backward()
 
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
         if not self.wanted:
+            self.startup_ns = perf_counter_ns() - self.began_ns
             self._say(f"ready {self.tracker.source} {os.getpid()}")
             self._wait()
             return
@@ -107,8 +118,26 @@ class GateLoop(Listeners):
             return
         _wait_for_device()
         took_ns = perf_counter_ns() - self.began_ns
-        self._say("void" if self.void else f"ran {took_ns} {self.wanted}")
+        if self.profiler is not None:
+            running, self.profiler = self.profiler, None
+            self._say(f"counted {_counted(running, self.wanted)}")
+        else:
+            self._ran(took_ns)
         self._wait()
+
+    def _ran(self, took_ns: int) -> None:
+        """A turn is over. The first is the warm-up, which belongs to the start."""
+        if self.counts is not None and self.warm:
+            self.counts.end(self.wanted)
+        elif not self.warm:
+            self.startup_ns += took_ns
+        self.warm = True
+        self._say("void" if self.void else f"ran {took_ns} {self.wanted}")
+
+    def _given(self, iterator: Any, count: int) -> None:
+        super()._given(iterator, count)
+        if count and self.counts is not None and self.live and get_ident() == self.thread:
+            self._guard(self.counts.given)
 
     def _wait(self) -> None:
         """Stands still until the next turn begins."""
@@ -121,7 +150,14 @@ class GateLoop(Listeners):
                     os.sched_setaffinity(0, cores)
                 self.left = self.wanted = int(rest)
                 self.void = False
+                if self.counts is not None and self.warm:
+                    self.counts.begin()
                 self.began_ns = perf_counter_ns()
+                return
+            if word == "count":
+                self.left = self.wanted = int(rest)
+                self.void = False
+                self.profiler = profiler()
                 return
             if word == "modules":
                 self._say(f"modules {json.dumps(_modules_below(rest))}")
@@ -131,11 +167,17 @@ class GateLoop(Listeners):
                 self._say(f"facts {self._facts()}")
 
     def _facts(self) -> str:
-        reached, missed = (self.notes.reached, self.notes.missed) if self.notes else ([], [])
-        return json.dumps({"reached": reached, "missed": missed, "losses": self.losses.as_text()})
+        notes = self.notes
+        reached, missed = (list(notes.reached), list(notes.missed)) if notes else ([], [])
+        _note_files(self.settings.get("files", {}), reached, missed)
+        left: dict[str, Any] = {"reached": reached, "missed": missed, "losses": self.losses.as_text()}
+        if self.counts is not None:
+            left |= {"counts": self.counts.per_step(), "startup_us": self.startup_ns / 1e3}
+        return json.dumps(left)
 
     def _leave_facts(self, pid: int) -> None:
-        if os.getpid() != pid:  # a process that the script forked
+        # A process that the script forked, or a launcher, which trains nothing and ends last.
+        if os.getpid() != pid or not self.wanted:
             return
         try:
             with open(os.path.join(self.settings["turns"], "facts.json"), "w", encoding="utf-8") as file:
@@ -194,6 +236,25 @@ def _device_bytes() -> tuple[int, int]:
         return 0, 0
     free, _ = torch.cuda.mem_get_info()
     return int(torch.cuda.max_memory_reserved()), int(free)
+
+
+def _counted(running: Any, steps: int) -> str:
+    try:
+        return json.dumps(counted(running, steps))
+    except Exception:  # a profiler of another torch, or one that the script uses itself
+        return "{}"
+
+
+def _note_files(files: dict[str, str], reached: list[str], missed: list[str]) -> None:
+    """files: path -> name of those that a patch changed. Only of Python files it is known whether they were read."""
+    if not files:
+        return
+    loaded = {os.path.realpath(getattr(module, "__file__", None) or "/") for module in list(sys.modules.values())}
+    for path, name in files.items():
+        if not path.endswith(".py") or os.path.realpath(path) in loaded:
+            reached.append(f"{name}, as patched")
+        else:
+            missed.append(f"{name}, which the script does not import")
 
 
 def _modules_below(folder: str) -> list[str]:

@@ -35,6 +35,7 @@ class Listeners:
         self.collector = Collector()
         self.parts = Parts()
         self.interrupts = Interrupts()
+        self.placed: list[hooks.Undo] = []
 
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
         """A boundary between two iterations of the loop."""
@@ -48,12 +49,12 @@ class Listeners:
         raise NotImplementedError
 
     def listen(self, profiler_began: Callable[[], None], profiler_ended: Callable[[], None]) -> None:
-        """Installs the hooks; once in a process."""
-        hooks.watch_loaders(self._asked, self._given)
-        hooks.watch_backward(self._backward, self.parts.backward_ends_ns)
-        hooks.watch_optimizers(self._stepped, self._stepping)
-        hooks.watch_profilers(self._user_stepped, profiler_began, profiler_ended)
-        hooks.in_children(self._forget)
+        """Installs the hooks; once."""
+        self.placed += hooks.watch_loaders(self._asked, self._given)
+        self.placed += hooks.watch_backward(self._backward, self.parts.backward_ends_ns)
+        self.placed += hooks.watch_optimizers(self._stepped, self._stepping)
+        self.placed += hooks.watch_profilers(self._user_stepped, profiler_began, profiler_ended)
+        self.placed += hooks.in_children(self._forget)
 
     def _asked(self, iterator: Any, _value: Any) -> None:
         if self.live and (not self.thread or get_ident() == self.thread):

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .facts import probe
-from .steps.parts import as_record
+from .windows.later import Recording
 
 if TYPE_CHECKING:
     from .session import Session
@@ -38,9 +38,17 @@ def record(session: Session) -> dict[str, Any]:
         "run": session.run.record(),
         "vitals": session.vitals.record(not session.live) | _windows(session.phases),
         **session.collector.record(session.tracker.trained),
-        "notes": [*session.notes, *window.notes, *clock],
+        "notes": [
+            *session.notes,
+            *window.notes,
+            *filter(None, window.postponed.values()),
+            *session.later.notes(),
+            *clock,
+        ],
+        "later": session.later.windows,
         "user_files": sorted(lines.files) if lines is not None else [],
         "lookups": lines.lookups if lines is not None else [],
+        "batch_lengths": session.padding.found,
         "masks": lines.masks.record() if lines is not None else [],
         "loss_labels": lines.labels.record() if lines is not None else [],
         "dataflow": window.observer.record(),
@@ -57,12 +65,7 @@ def _steps(session: Session) -> dict[str, Any]:
         "optimizer_steps": tracker.optimizer_steps,
     }
     if phases is not None:
-        steps |= session.clock.durations(phases.before, phases.after)
-        steps["timed_before"] = min(len(phases.before), len(steps["unprofiled_us"]))
-        steps["profiled_us"] = [one / 1e3 for one in phases.profiled]
-        if session.clock.host_alone:
-            steps["unprofiled_parts_us"] = as_record(phases.unprofiled_parts)
-            steps["profiled_parts_us"] = as_record(phases.profiled_parts)
+        steps |= Recording(phases, session.window, session.clock).steps()
     return steps
 
 

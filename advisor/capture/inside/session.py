@@ -15,19 +15,24 @@ from typing import Any
 
 from . import rank_record, unranked_child
 from .facts import compiler, setting_lines
+from .facts.batch_padding import BatchPadding
 from .facts.process_facts import Facts
 from .facts.rank_identity import RankIdentity
 from .guards import hooks
 from .guards.signals import Exits, when_worker_ends
+from .guards.thread_end import ThreadEnd
 from .listeners import Listeners
 from .process_role import is_fork_server
 from .steps.backward_rhythm import PASSES
 from .steps.clock import Clock
-from .steps.phases import AFTER, DONE, LINES, OBSERVED, READY, RECORD, TIMING, Phases
+from .steps.phases import AFTER, DONE, LINES, OBSERVED, READY, RECORD, TIMING, WARM, Phases
 from .steps.plan import plan
+from .steps.requests import Requests
 from .steps.run_times import RunTimes
+from .steps.step_trend import StepTrend
 from .steps.time_window import TimeWindow
-from .steps.vitals import Vitals, age_us, queued_ns
+from .steps.vitals import Vitals, age_us, queued_ns, resident
+from .windows.later import Later, Recording
 from .windows.window import Window
 
 # Phases in which a profiler of ours is at work, or about to be.
@@ -38,7 +43,7 @@ def arm(settings: dict[str, Any], role: str) -> None:
     """Installs the hooks: at once in a rank; in any other process when it joins a process group."""
     hooks.hide_from_dynamo()
     session = Session(settings)
-    session.end_choices = setting_lines.watch(session.collector.setting_lines)
+    session.watch_choices()
     if role == "rank":
         session.begin()
         # The named script without a step: even a time window is better than nothing.
@@ -58,6 +63,7 @@ class Session(Listeners):
         self.alone = unranked_child.UnrankedChild(settings)
         self.vitals = Vitals()
         self.facts = Facts(self.collector, self.tracker)
+        self.padding = BatchPadding()
         self.clock = Clock(self.facts.device)
         self.window = Window(settings, self._file, self.clock)
         self.window.on_finished = self._write
@@ -69,8 +75,17 @@ class Session(Listeners):
             self._without_steps, self._open_time_window, self._close_time_window, self._time_window_full
         )
         self.end_choices = self.end_watch = _nothing
+        self.thread_end = ThreadEnd(self._thread_ends)
         self.forked = False
-        self.run = RunTimes(self.tracker, lambda: self.live, self._loop_thread, self._recording)
+        trend = StepTrend(queued_ns, resident)
+        self.run = RunTimes(self.tracker, lambda: self.live, self._loop_thread, self._recording, trend)
+        self.requests = Requests(settings, trend)
+        self.later = Later(settings, self.requests, self.facts.device, self.parts.cut, queued_ns)
+
+    def watch_choices(self) -> None:
+        """Notes where settings are chosen, loaders and optimizers made; before `begin`."""
+        self.end_choices, placed = setting_lines.watch(self.collector.setting_lines)
+        self.placed += placed
 
     def begin(self) -> None:
         """Starts to listen; once."""
@@ -82,9 +97,10 @@ class Session(Listeners):
             atexit.register(self.end)
             if is_fork_server(sys.orig_argv):  # this process was forked from it; before 3.13 such a one runs no atexit
                 when_worker_ends(self.end)
-        self.collector.install()
+        self.placed += self.collector.install()
         self.exits = Exits(self.end)
-        self.run.start(age_us())
+        # What a process did before a capture that began in the middle of it is no start-up.
+        self.run.start(None if self.settings.get("hosted") else age_us())
 
     def _wanted(self) -> bool:
         chosen = self.settings.get("rank")
@@ -173,11 +189,17 @@ class Session(Listeners):
             self._check_size("fetched")
             if self.window.recording:
                 self.window.fetched()
+            elif self.padding.left and self.phases is not None and self.phases.phase == AFTER:
+                self._look_at_batch(iterator)
         if not count and self.live:
             # Before its own part of the iterator is made: workers that are kept are not started again.
             if getattr(iterator, "_num_workers", 0) and "_workers" not in vars(iterator):
                 self.run.workers_start()
             self._guard(self.window.observer.held.iterator_begins, self.collector.alive_optimizers())
+
+    def _look_at_batch(self, iterator: Any) -> None:
+        if self.live and get_ident() == self.thread and iterator.__dict__.get("_advisor") in self.tracker.trained:
+            self.padding.look(iterator)
 
     def _profiler_began(self) -> None:
         if self.live and not self.window.changing:
@@ -206,6 +228,8 @@ class Session(Listeners):
         self.live = False
         self.notes.append(f"capture ended early: {type(failure).__name__}: {failure}")
         self.window.discard()
+        if self.later.first is not None:
+            self._go_on_with(self.later.first)
         try:
             self._write()
         except Exception as second:
@@ -259,30 +283,57 @@ class Session(Listeners):
     # -- the phases
 
     def _boundary(self, now_ns: int, trained: bool, clean: bool) -> None:
-        if self.phases is None:
-            self.end_choices()  # a loop that runs has chosen; and the watch costs a little time in each call into torch
-            self.window.forget()
-            self.end_watch()
-            self.facts.forget()
-            self.exits.release()
-            planned = plan(self.settings, self._known_length(), self.place.world_size())
-            self.phases = Phases(self.window, planned, self.parts.cut, queued_ns)
-            self.phases.left -= self.tracker.count
-            self.window.budget.ranks = self.place.on_this_machine()
+        phases = self.phases or self._begin_phases()
         self.facts.boundary()
-        before = self.phases.phase
+        before, first = phases.phase, self.later.first is None
         self.run.boundary(now_ns, trained, before in _OURS)
-        self.interrupts.hold(self.phases.at_length(now_ns))
-        self.vitals.boundary(before, self.phases.left, self.tracker.count)
-        self.collector.timed = before in (TIMING, AFTER)
-        self.phases.boundary(now_ns, trained, clean, self.tracker.count - 1)
-        after = self.phases.phase
+        self.interrupts.hold(phases.at_length(now_ns))
+        if first:
+            self.vitals.boundary(before, phases.left, self.tracker.count)
+        if before == WARM and first and self.tracker.turns + 1 < self.settings.get("at_epoch", 0):
+            phases.left = max(phases.left, phases.plan.warmup, 2)
+        self.collector.timed = first and before in (TIMING, AFTER)
+        phases.boundary(now_ns, trained, clean, self.tracker.count - 1)
+        after = phases.phase
         if after != before:
             self._entered(after)
+        if not first and after == AFTER:
+            self._close_later()
+        elif after in (AFTER, DONE) and trained and clean:
+            self._open_later(now_ns)
         self.run.resumed(perf_counter_ns())
-        if after == AFTER and before != AFTER and self.settings.get("stop"):
+        if after == AFTER and before != AFTER and first and self.settings.get("stop"):
             self.end()
             raise SystemExit(0)
+
+    def _begin_phases(self) -> Phases:
+        self.end_choices()  # a loop that runs has chosen; and the watch costs a little time in each call into torch
+        self.window.forget()
+        self.end_watch()
+        self.facts.forget()
+        self.exits.release()
+        planned = plan(self.settings, self._known_length(), self.place.world_size())
+        phases = self.phases = Phases(self.window, planned, self.parts.cut, queued_ns)
+        phases.left -= self.tracker.count
+        self.window.budget.ranks = self.place.on_this_machine()
+        return phases
+
+    # -- later windows
+
+    def _open_later(self, now_ns: int) -> None:
+        if self.phases is not None and self.later.first is None:
+            first = Recording(self.phases, self.window, self.clock)
+            if self.later.due(first, self.tracker.count, now_ns):
+                self._go_on_with(self.later.make(first, self._file))
+
+    def _close_later(self) -> None:
+        if self.phases is not None:
+            self._go_on_with(self.later.keep(Recording(self.phases, self.window, self.clock)))
+            self._entered(self.phases.phase)
+            self._write()
+
+    def _go_on_with(self, recording: Recording) -> None:
+        self.phases, self.window, self.clock = recording.phases, recording.window, recording.clock
 
     def _known_length(self) -> int | None:
         """Iterations of the epoch that the loop is in; None where the loader does not know."""
@@ -293,13 +344,18 @@ class Session(Listeners):
         return length // self.tracker.batches if length is not None else None
 
     def _entered(self, phase: int) -> None:
-        self.collector.timed = phase in (TIMING, AFTER)  # both give the un-profiled steps that pauses are shared among
+        # Both give the un-profiled steps that pauses are shared among.
+        self.collector.timed = self.later.first is None and phase in (TIMING, AFTER)
         self.parts.on = phase in (TIMING, RECORD, AFTER) and self.clock.host_alone
         if phase in (RECORD, LINES, OBSERVED):
             self.exits.watch()
+            if get_ident() != threading.main_thread().ident:
+                self.thread_end.watch()
         else:
             self.exits.release()
-        if phase == READY and self.window.budget.affords_walk():
+        if phase == AFTER and self.later.first is None:
+            self.requests.begin(self.tracker.count, self.place.world_size() == 1)
+        if phase == READY and self.later.first is None and self.window.budget.affords_walk():
             with self.window.budget.spending():
                 self.facts.window_opens()
         if phase == DONE:
@@ -309,6 +365,18 @@ class Session(Listeners):
         """Reads the settings as they stand in the window; once."""
         note = self.facts.look()
         self.notes += [note] if note and note not in self.notes else []
+        if self.settings.get("hosted"):  # it may have been chosen before
+            settings = self.facts.known["settings"]
+            settings["matmul_precision_set"] = settings["matmul_precision_set"] or None
+
+    def _close_windows(self, phases: Phases) -> None:
+        phases.interrupt()
+        if self.later.first is not None:
+            self._close_later()
+
+    def _thread_ends(self) -> None:
+        if self.live and self.phases is not None and not self.forked:
+            self._guard(self._close_windows, self.phases)
 
     def end(self) -> None:
         """The script ends: an open window is kept, the record is written. Safe to call twice."""
@@ -316,9 +384,10 @@ class Session(Listeners):
             return
         self.live = False
         self.exits.release()
+        self.requests.release()
         try:
             if self.phases is not None:
-                self.phases.interrupt()
+                self._close_windows(self.phases)
             elif self.window.recording and self.tracker.optimizer_steps:
                 self.window.discard()  # training had only begun: its first steps tell nothing of those to come
             elif self.window.recording:
@@ -338,6 +407,17 @@ class Session(Listeners):
             self.notes.append(f"{type(failure).__name__}: {failure}")
         finally:
             self.interrupts.release()
+
+    def leave(self) -> None:
+        """Ends, and takes every hook away again: the process goes on as if capture had never been there."""
+        self.end()
+        self.end_choices()
+        self.end_watch()
+        self.collector.timed = False
+        placed, self.placed = self.placed, []
+        for undo in reversed(placed):
+            undo()
+        atexit.unregister(self.end)
 
     # -- what is left behind
 

@@ -52,6 +52,10 @@ class Options:
     lines: bool = True
     memory: bool = False
     ranks: tuple[int, ...] | None = None
+    at_step: int = 0
+    at_epoch: int = 0
+    every: int = 0
+    report: str = ""  # the folder that the report will be in
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,10 @@ def environment(target: Target, folder: Path, options: Options, known: Mapping[s
         "lines": options.lines,
         "memory": options.memory,
         "rank": list(options.ranks) if options.ranks is not None else None,
+        "at_step": options.at_step,
+        "at_epoch": options.at_epoch,
+        "every": options.every,
+        "report": options.report,
     }
     path = known.get("PYTHONPATH")
     return {

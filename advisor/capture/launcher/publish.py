@@ -98,6 +98,8 @@ class Publisher:
         record = launch.gather(self.folder, self.header)
         names = [file["path"] for rank in record["ranks"] for file in rank["files"]]
         if names:
+            later = [window for rank in record["ranks"] for window in rank.get("later", ())]
+            names += [file["path"] for window in later for file in window["files"]]
             names += [known["file"] for rank in record["ranks"] if (known := rank.get("dataflow") or {}).get("file")]
             self._publish(record, names)
             self.published |= parts

@@ -35,9 +35,9 @@ class Draws:
         self.timed = False
         self.open: tuple[int, int, dict[str, Any]] | None = None  # thread, begin in ns, the iterator's attributes
 
-    def install(self) -> None:
-        """Starts to listen to iterators of loaders."""
-        hooks.watch_samplers(self._asked, self.given)
+    def install(self) -> list[hooks.Undo]:
+        """Starts to listen to iterators of loaders; what ends that."""
+        return hooks.watch_samplers(self._asked, self.given)
 
     def _asked(self, iterator: Any, _value: Any) -> None:
         if self.timed:

@@ -22,7 +22,7 @@ from torch.autograd import anomaly_mode
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from ..guards.hooks import Attribute
+from ..guards.hooks import Attribute, Undo, place
 from ..guards.interrupts import let_through
 from ..guards.user_code import file_of, foreign_folders
 from .script_text import ScriptText
@@ -116,12 +116,21 @@ class SettingLines:
         return {}
 
 
-def watch(lines: SettingLines) -> Callable[[], None]:
-    """Has the lines noted from now on. Returns the function that ends the watch."""
-    kind: Any = DataLoader  # one may be made in each epoch: its watch does not end
-    kind.timeout = Attribute("timeout", on_set=lambda loader, _: _quietly(lines.loads, loader, sys._getframe()))
+def watch(lines: SettingLines) -> tuple[Undo, list[Undo]]:
+    """Has the lines noted from now on: what ends the watch of choices; what ends all else that was placed.
+
+    A loader may be made in each epoch, so that watch goes on while the loop runs.
+    """
+    made = Attribute("timeout", on_set=lambda loader, _: _quietly(lines.loads, loader, sys._getframe()))
+    placed = [place(DataLoader, "timeout", made)]
     for kind in (anomaly_mode.set_detect_anomaly, anomaly_mode.detect_anomaly):
-        kind.prev = Attribute("prev", on_set=lambda *_: _quietly(lines.chosen, "anomaly_detection", sys._getframe()))
+        set_ = Attribute("prev", on_set=lambda *_: _quietly(lines.chosen, "anomaly_detection", sys._getframe()))
+        placed.append(place(kind, "prev", set_))
+    return _watch_choices(lines), placed
+
+
+def _watch_choices(lines: SettingLines) -> Undo:
+    """Notes who reads certain names of `torch._C`; what ends that."""
     native: Any = torch._C
     if type(native) is not ModuleType:
         return lambda: None

@@ -20,8 +20,10 @@ import torch.autograd.profiler
 import torch.profiler
 import torch.utils.data.dataloader as loading
 
+_ABSENT = object()
 _AUTOGRAD = os.path.dirname(os.path.abspath(torch.autograd.__file__)) + os.sep
 Listener = Callable[[Any, Any], None]
+Undo = Callable[[], None]  # takes away what a function placed, where it still is there
 
 
 class Attribute:
@@ -52,33 +54,61 @@ class Attribute:
         del owner.__dict__[self.name]
 
 
-def watch_loaders(asked: Listener, given: Listener) -> None:
+def place(owner: Any, name: str, value: Any) -> Undo:
+    """Sets an attribute of a class or module; the function that restores what was there."""
+    before = vars(owner).get(name, _ABSENT)
+    setattr(owner, name, value)
+
+    def undo() -> None:
+        if vars(owner).get(name) is not value:
+            return  # somebody else has replaced it since
+        if before is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+    return undo
+
+
+def listened() -> bool:
+    """Whether a capture listens in this process, be it one that was loaded under another name (`advisor run`)."""
+    return hasattr(vars(loading._BaseDataLoaderIter).get("_profile_name"), "on_get")
+
+
+def watch_loaders(asked: Listener, given: Listener) -> list[Undo]:
     """asked(iterator, _): `__next__` begins. given(iterator, n): n batches were delivered; 0: it is made or reset."""
     kind: Any = loading._BaseDataLoaderIter
-    kind._profile_name = Attribute("_profile_name", on_get=asked)
-    kind._num_yielded = Attribute("_num_yielded", on_set=given)
+    return [
+        place(kind, "_profile_name", Attribute("_profile_name", on_get=asked)),
+        place(kind, "_num_yielded", Attribute("_num_yielded", on_set=given)),
+    ]
 
 
-def watch_fetchers(begun: Listener, fetched: Listener) -> None:
+def watch_fetchers(begun: Listener, fetched: Listener) -> list[Undo]:
     """begun(fetcher, _): the samples of a batch are about to be read. fetched(fetcher, _): about to be collated."""
     from torch.utils.data._utils import fetch
 
     kind: Any = fetch._BaseDatasetFetcher
-    kind.auto_collation = Attribute("auto_collation", on_get=begun)
-    kind.collate_fn = Attribute("collate_fn", on_get=fetched)
+    return [
+        place(kind, "auto_collation", Attribute("auto_collation", on_get=begun)),
+        place(kind, "collate_fn", Attribute("collate_fn", on_get=fetched)),
+    ]
 
 
-def watch_samplers(asked: Listener, given: Listener) -> None:
+def watch_samplers(asked: Listener, given: Listener) -> list[Undo]:
     """asked(iterator, _): indices of a batch are asked for. given(owner, _): they are there, if some were asked for."""
     kind: Any = loading._BaseDataLoaderIter
-    kind._index_sampler = Attribute("_index_sampler", on_get=asked)
-    kind._sampler_iter = Attribute("_sampler_iter", on_get=asked, on_set=given)
-    # What is read next: in the loop's own process that which reads the samples, with workers who is the next of them.
-    for name in ("_dataset_fetcher", "_worker_queue_idx_cycle"):
-        setattr(kind, name, Attribute(name, on_get=given))
+    return [
+        place(kind, "_index_sampler", Attribute("_index_sampler", on_get=asked)),
+        place(kind, "_sampler_iter", Attribute("_sampler_iter", on_get=asked, on_set=given)),
+        # What is read next: in the loop's own process that which reads the samples, with workers who is the next of
+        # them.
+        place(kind, "_dataset_fetcher", Attribute("_dataset_fetcher", on_get=given)),
+        place(kind, "_worker_queue_idx_cycle", Attribute("_worker_queue_idx_cycle", on_get=given)),
+    ]
 
 
-def watch_backward(begun: Callable[[], bool | None], ends_ns: list[int] | None = None) -> None:
+def watch_backward(begun: Callable[[], bool | None], ends_ns: list[int] | None = None) -> list[Undo]:
     """begun(): a backward pass (or autograd.grad) begins. ends_ns: when it has ended, if begun() returned True.
 
     The caller holds the engine that it reads for as long as the pass takes, be it that an exception ends it: one of our
@@ -100,7 +130,7 @@ def watch_backward(begun: Callable[[], bool | None], ends_ns: list[int] | None =
     def write(_kind: Any, value: Any) -> None:
         engine[0] = value
 
-    meta._execution_engine = property(read, write)
+    return [place(meta, "_execution_engine", property(read, write))]
 
 
 def inside_backward(beginning: bool = False) -> bool:
@@ -120,7 +150,7 @@ def inside_backward(beginning: bool = False) -> bool:
     return passes > beginning
 
 
-def watch_optimizers(stepped: Callable[[Any], None], began: Callable[[], None] = lambda: None) -> None:
+def watch_optimizers(stepped: Callable[[Any], None], began: Callable[[], None] = lambda: None) -> list[Undo]:
     """began(), stepped(optimizer): a step begins, has returned. Not called inside code that torch.compile traces."""
     from torch.optim import optimizer as module
 
@@ -138,20 +168,24 @@ def watch_optimizers(stepped: Callable[[Any], None], began: Callable[[], None] =
         stepped(optimizer)
 
     if hasattr(module, "register_optimizer_step_post_hook"):
-        module.register_optimizer_step_pre_hook(before)
-        module.register_optimizer_step_post_hook(after)
+        return [
+            module.register_optimizer_step_pre_hook(before).remove,
+            module.register_optimizer_step_post_hook(after).remove,
+        ]
+    return []
 
 
-def watch_profilers(stepped: Listener, began: Callable[[], None], ended: Callable[[], None]) -> None:
+def watch_profilers(stepped: Listener, began: Callable[[], None], ended: Callable[[], None]) -> list[Undo]:
     """stepped(profiler, n): step_num was set. began/ended: a profiler session is prepared or starts, has stopped."""
     kind: Any = torch.profiler.profile
-    kind.step_num = Attribute("step_num", on_set=stepped)
     module: Any = torch.autograd.profiler
+    placed = [place(kind, "step_num", Attribute("step_num", on_set=stepped))]
     for name in ("_prepare_profiler", "_enable_profiler"):
         if hasattr(module, name):
-            setattr(module, name, _before(getattr(module, name), began))
+            placed.append(place(module, name, _before(getattr(module, name), began)))
     if hasattr(module, "_disable_profiler"):
-        module._disable_profiler = _after(module._disable_profiler, ended)
+        placed.append(place(module, "_disable_profiler", _after(module._disable_profiler, ended)))
+    return placed
 
 
 class Ranges:
@@ -188,18 +222,18 @@ class Ranges:
                 return
 
 
-def watch_autocast(entered: Listener) -> None:
+def watch_autocast(entered: Listener) -> list[Undo]:
     """entered(autocast, _): an autocast region is entered (it saves the state that it will restore)."""
     from torch.amp import autocast_mode
 
     kind: Any = autocast_mode.autocast
-    kind.prev = Attribute("prev", on_set=entered)
+    return [place(kind, "prev", Attribute("prev", on_set=entered))]
 
 
-def watch_warnings(shown: Listener) -> None:
+def watch_warnings(shown: Listener) -> list[Undo]:
     """shown(warning, _): a warning that the filters let pass is about to be shown."""
     kind: Any = warnings.WarningMessage
-    kind._category_name = Attribute("_category_name", on_set=shown)
+    return [place(kind, "_category_name", Attribute("_category_name", on_set=shown))]
 
 
 def watch_groups(joined: Callable[[], None]) -> None:
@@ -219,9 +253,16 @@ def watch_groups(joined: Callable[[], None]) -> None:
     kind.default_pg = property(known.fget, write)
 
 
-def in_children(forget: Callable[[], None]) -> None:
+def in_children(forget: Callable[[], None]) -> list[Undo]:
     """forget() in every process that this one forks."""
-    os.register_at_fork(after_in_child=forget)
+    told = [forget]  # Python cannot unregister: what stays behind tells nothing
+
+    def forked() -> None:
+        for one in told:
+            one()
+
+    os.register_at_fork(after_in_child=forked)
+    return [told.clear]
 
 
 def hide_from_dynamo() -> None:

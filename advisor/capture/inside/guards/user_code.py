@@ -46,6 +46,8 @@ def foreign_folders() -> tuple[str, ...]:
     """Folders of code that is not the user's: the standard library, installed packages, ourselves."""
     found = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     found |= {os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))), os.path.dirname(os.__file__)}
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # all of capture/inside
+    ours = os.path.abspath(__file__)
+    for _ in range(4):  # all of the package: parts of it call the user's code, be it installed or a checkout
+        ours = os.path.dirname(ours)
     found |= {*site.getsitepackages(), site.getusersitepackages(), ours}
     return tuple(os.path.abspath(one) + os.sep for one in found)

@@ -54,6 +54,8 @@ class Recorder(Protocol):
     def finished(self) -> None: ...
     def observe(self) -> int: ...
     def observed(self, whole: bool) -> None: ...
+    def waits(self) -> bool: ...
+    def due(self) -> str: ...
 
 
 class Phases:
@@ -105,6 +107,8 @@ class Phases:
 
     def at_length(self, now_ns: int) -> bool:
         """Whether the next boundary may take milliseconds: a window is made ready, opened or kept there."""
+        if self.phase == AFTER:
+            return bool(self._due())
         return self.phase in (READY, RECORD, LINES, OBSERVED) or (self.phase == TIMING and self._last_timed(now_ns, 1))
 
     def boundary(self, now_ns: int, trained: bool, clean: bool, iteration: int) -> None:
@@ -319,17 +323,36 @@ class Phases:
         self.start = None
         self.recorder.finished()
 
+    def goes_on(self) -> None:
+        """A later window is over: what it took is in no step of these."""
+        self.left, self.start = _SETTLE, None
+
+    def _due(self) -> str:
+        """What could not be recorded before and can be now. Ranks wait for each other: none goes its own way."""
+        return self.recorder.due() if self.plan.ranks == 1 else ""
+
     def _after(self, now_ns: int, trained: bool, clean: bool, _iteration: int) -> None:
-        self.left -= 1
-        if self.left > 0:
+        # Behind a clean step another one follows, most of the time; behind an epoch's last comes an evaluation.
+        if trained and clean and (role := self._due()):
+            self._make_up_for(role, now_ns)
             return
-        mark, parts = self.recorder.mark() or now_ns, self.cut()
-        if trained and clean and self.start is not None:
-            self.after.append((self.start, mark))
-            self._keep_parts(mark, parts)
-        self.start = mark
+        self.left -= 1
         if len(self.before) + len(self.after) >= MOST_TIMES:
-            self.phase = DONE
+            if self.plan.ranks > 1 or not self.recorder.waits():
+                self.phase = DONE
+        elif self.left <= 0:
+            mark, parts = self.recorder.mark() or now_ns, self.cut()
+            if trained and clean and self.start is not None:
+                self.after.append((self.start, mark))
+                self._keep_parts(mark, parts)
+            self.start = mark
+
+    def _make_up_for(self, role: str, now_ns: int) -> None:
+        if role == "lines":
+            self._enter_lines(now_ns)
+        else:
+            self.asked = False
+            self._enter_observed(now_ns)
 
     def interrupt(self, again: bool = False) -> bool:
         """Closes an open window at once: the script ends, or (again) profiles itself. True if one was open.

@@ -45,6 +45,15 @@ def plan(options: dict[str, Any], known: int | None, ranks: int) -> Plan:
         if chosen is None:
             warmup = max(1, min(_FULL_WARMUP, spare // 4))
         timing = max(1, min(_FULL_TIMING, spare - warmup))
+    if options.get("hosted"):
+        # A block of code may leave its loop long before the epoch ends, and somebody waits for it.
+        warmup, timing = (warmup if chosen is not None else min(warmup, _UNKNOWN_WARMUP)), min(timing, _UNKNOWN_TIMING)
+    if options.get("at_epoch"):
+        timing = min(timing, _UNKNOWN_TIMING)  # the window is to lie in that epoch even where some steps do not count
+    if at := int(options.get("at_step") or 0):
+        # The last step before the window is the profiler's own warm-up.
+        timing = max(1, min(timing, at - 2))
+        warmup = max(1, at - timing - 1)
     return Plan(warmup, timing, steps, bool(options.get("lines", True)), ranks, most)
 
 

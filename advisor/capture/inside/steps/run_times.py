@@ -15,10 +15,13 @@ from typing import Any
 from .code_marks import FETCH, ITERATOR, WORKERS
 from .run_totals import BETWEEN, END, LONG, MOST_PLACES, START, STEP, Totals
 from .stack_samples import Place, Sampler, Stack
+from .step_trend import StepTrend
 from .tracker import Tracker
 
 # A training step that takes so many times the ordinary one is long.
 _LONG = 1.5
+# One that takes so many times as long as an ordinary step may at most holds other work: its samples tell of that.
+_FAR = 2.0
 # Steps whose median is the ordinary one: the first eight, then always the last 32.
 _FIRST, _RECENT = 8, 32
 # Lines that are kept at which batches are asked for that nothing is trained on.
@@ -29,19 +32,27 @@ _MOST_SAMPLES = 1000
 # A sample: its place (its stack, before the way to a training step is known), whether a module in evaluation mode ran,
 # the iterator whose batch nothing was trained on so far (0: none), whether an epoch had ended, whether workers of a new
 # iterator had given no batch yet.
-Sample = tuple[Any, bool, int, bool, bool]
+Sample = tuple[Any, int, int, bool, bool]
 
 
 class RunTimes:
     """Adds up one rank's run. live: capture goes on. thread: the ident of the loop's. paused: our profiler is at work.
 
+    trend: told each training step and where it was sampled.
+
     `boundary`, `resumed`, `passed` and `workers_start` are called on the loop's thread; samples come from another one.
     """
 
     def __init__(
-        self, tracker: Tracker, live: Callable[[], bool], thread: Callable[[], int], paused: Callable[[], bool]
+        self,
+        tracker: Tracker,
+        live: Callable[[], bool],
+        thread: Callable[[], int],
+        paused: Callable[[], bool],
+        trend: StepTrend,
     ) -> None:
         self.tracker = tracker
+        self.trend = trend
         self.paused = paused
         self.sampler = Sampler(live, thread, self._taken)
         self.totals = Totals()
@@ -71,6 +82,10 @@ class RunTimes:
     def boundary(self, now_ns: int, trained: bool, ours: bool) -> None:
         """A stretch ends. trained: with a training step in it. ours: our profiler was at work."""
         length, self.last_ns = now_ns - self.last_ns, now_ns
+        if trained and not ours:
+            if self.pending and (not self.limit_ns or length <= _FAR * self.limit_ns):
+                self.trend.sampled(self._marked(sample)[0] for sample in self.pending)
+            self.trend.step(length, self.tracker.count)
         if trained and length <= self.limit_ns and not self.pending and not ours:
             self.totals.spent_ns[STEP] += length
             self.totals.count[STEP] += 1
@@ -144,10 +159,11 @@ class RunTimes:
 
     def _marked(self, sample: Sample) -> tuple[Place, tuple[str, ...]]:
         """The place and the marks of a sample, now that the stretch in which it lies is over."""
-        where, evaluates, serial, turned, fresh = sample
+        where, evaluated, serial, turned, fresh = sample
         place = where if isinstance(where, Place) else self._place(where)
         marks = [*place.marks]
-        marks += ["eval_mode"] * evaluates
+        marks += ["eval_mode"] * bool(evaluated)
+        marks += ["also_trained"] * (evaluated in self.sampler.trained)
         marks += ["untrained"] * (serial != 0 and serial not in self.tracker.trained)
         marks += ["epoch_end"] * turned
         marks += ["first_batch"] * (fresh and FETCH in place.marks)
@@ -156,7 +172,7 @@ class RunTimes:
 
     # -- on the sampler's thread
 
-    def _taken(self, stack: Stack, evaluates: bool) -> None:
+    def _taken(self, stack: Stack, evaluated: int) -> None:
         if not stack or self.paused():
             return
         tracker, where = self.tracker, self._place(stack) if self.step else stack
@@ -168,7 +184,7 @@ class RunTimes:
         serial = yielded[-1] if yielded and not over else 0
         if len(self.pending) >= _MOST_SAMPLES:
             del self.pending[::2]
-        self.pending.append((where, evaluates, serial, turned, self.fresh))
+        self.pending.append((where, evaluated, serial, turned, self.fresh))
 
     def _place(self, stack: Stack) -> Place:
         place = Place(self.sampler.codes, stack, self.step)
@@ -194,4 +210,5 @@ class RunTimes:
             "evaluations": len(self.tracker.yields),
             "epochs": self.tracker.turns,
             "restarts": self.restarts,
+            "trend": self.trend.record(),
         }

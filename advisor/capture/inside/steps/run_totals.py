@@ -86,17 +86,19 @@ class Totals:
         most = sorted(self.hits.items(), key=lambda item: (item[1].hits > 0, -item[1].hits))
         left_out = self.left_out + sum(hits.hits for _, hits in most[_MOST_WRITTEN:])
         sources = {place.source for (_, place, _), _ in most[:_MOST_WRITTEN] if place.step_line}
-        blocks = {source: blocks_of(source) for source in sources}
+        trees = {source: parsed(source) for source in sources}
+        blocks = {source: blocks_of(tree) for source, tree in trees.items()}
+        guards = {source: guards_of(tree) for source, tree in trees.items()}
         return {
             "spent_us": {kind: ns / 1e3 for kind, ns in self.spent_ns.items()},
             "count": dict(self.count),
             "usual_us": self.usual_ns / 1e3,
-            "samples": [_as_record(key, hits, blocks) for key, hits in most[:_MOST_WRITTEN]],
+            "samples": [_as_record(key, hits, blocks, guards) for key, hits in most[:_MOST_WRITTEN]],
             "samples_left_out": left_out,
         }
 
 
-def _as_record(key: Key, hits: Hits, blocks: dict[str, list[Block]]) -> dict[str, Any]:
+def _as_record(key: Key, hits: Hits, blocks: dict[str, list[Block]], guards: dict[str, list[Block]]) -> dict[str, Any]:
     kind, place, marks = key
     return {
         "kind": kind,
@@ -104,6 +106,7 @@ def _as_record(key: Key, hits: Hits, blocks: dict[str, list[Block]]) -> dict[str
         "line": place.line,
         "function": place.function,
         "block": block_of(place, blocks.get(place.source, [])),
+        "guard": guard_of(place, guards.get(place.source, [])),
         "inner": list(place.inner),
         "package": place.package,
         "marks": list(marks),
@@ -114,14 +117,29 @@ def _as_record(key: Key, hits: Hits, blocks: dict[str, list[Block]]) -> dict[str
     }
 
 
-def blocks_of(source: str) -> list[Block]:
-    """The loops and `with` statements of a file; none where it is not Python's, or was changed since it was read."""
+def parsed(source: str) -> ast.Module | None:
+    """A file as it was when Python read it; None where it is not Python's, or was changed since."""
     try:
-        tree = ast.parse("".join(linecache.getlines(source)))
+        return ast.parse("".join(linecache.getlines(source)))
     except (SyntaxError, ValueError):
-        return []
-    found = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While, ast.With))]
+        return None
+
+
+def blocks_of(tree: ast.Module | None) -> list[Block]:
+    """The loops and `with` statements of a file."""
+    kinds = (ast.For, ast.While, ast.With)
+    found = [node for node in ast.walk(tree) if isinstance(node, kinds)] if tree else []
     return [(node.lineno, node.end_lineno or node.lineno) for node in found]
+
+
+def guards_of(tree: ast.Module | None) -> list[Block]:
+    """The `if` statements of a file that let something happen every so many times: with a remainder (`step % 100`)."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.If) and _counts(node.test)] if tree else []
+    return [(node.lineno, max(one.end_lineno or one.lineno for one in node.body)) for node in found]
+
+
+def _counts(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))
 
 
 def block_of(place: Place, blocks: list[Block]) -> int:
@@ -133,3 +151,11 @@ def block_of(place: Place, blocks: list[Block]) -> int:
         return 0
     around = [first for first, last in blocks if first <= place.line <= last and not first <= place.step_line <= last]
     return min(around, default=place.line)
+
+
+def guard_of(place: Place, guards: list[Block]) -> int:
+    """The line of the innermost such `if` around a place that the training step is not in; 0: there is none."""
+    if not place.step_line:
+        return 0
+    around = [first for first, last in guards if first <= place.line <= last and not first <= place.step_line <= last]
+    return max(around, default=0)

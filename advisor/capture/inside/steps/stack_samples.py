@@ -21,6 +21,8 @@ Stack = tuple[tuple[int, int], ...]
 
 # The shortest pause; and the share of the run that samples may take, beyond a start in which a short script is seen.
 _PAUSE_S, _SHARE, _START_NS = 0.05, 0.001, 10_000_000
+# Different outermost modules that are known to train; a script with more makes them anew.
+_MOST_MODULES = 1000
 # Deeper stacks are those of a recursion; what runs is then told by the outer part.
 _DEEPEST = 400
 
@@ -32,12 +34,13 @@ class Sampler:
     """
 
     def __init__(
-        self, needed: Callable[[], bool], thread: Callable[[], int], taken: Callable[[Stack, bool], None]
+        self, needed: Callable[[], bool], thread: Callable[[], int], taken: Callable[[Stack, int], None]
     ) -> None:
         self.needed = needed
         self.thread = thread
         self.taken = taken
         self.codes = Codes()
+        self.trained: set[int] = set()  # ids of outermost modules that ran in training mode
         self.count = 0
         self.spent_ns = 0
 
@@ -67,12 +70,12 @@ class Sampler:
 
     def _sample(self) -> None:
         frame = sys._current_frames().get(self.thread())
-        stack, evaluates = self.walk(frame)
+        stack, evaluated = self.walk(frame)
         del frame
-        self.taken(stack, evaluates)
+        self.taken(stack, evaluated)
 
-    def walk(self, frame: FrameType | None) -> tuple[Stack, bool]:
-        """The stack that ends in a frame, and whether the outermost module that runs on it is in evaluation mode."""
+    def walk(self, frame: FrameType | None) -> tuple[Stack, int]:
+        """The stack that ends in a frame; the id of the outermost module on it if it evaluates, 0 if it trains."""
         stack: list[tuple[int, int]] = []
         module: FrameType | None = None
         while frame is not None and len(stack) < _DEEPEST:
@@ -84,12 +87,15 @@ class Sampler:
             frame = frame.f_back
         stack.reverse()
         # What is read of the frame's variables goes with the frame: nothing of ours holds a tensor.
-        return tuple(stack), module is not None and _evaluates(module.f_locals)
+        return tuple(stack), 0 if module is None else self._evaluated(module.f_locals)
 
-
-def _evaluates(variables: Any) -> bool:
-    # Not getattr: a property of the script's must not run on our thread.
-    return getattr(variables.get("self"), "__dict__", {}).get("training", True) is False
+    def _evaluated(self, variables: Any) -> int:
+        module = variables.get("self")
+        # Not getattr: a property of the script's must not run on our thread.
+        training = getattr(module, "__dict__", {}).get("training")
+        if training is True and len(self.trained) < _MOST_MODULES:
+            self.trained.add(id(module))
+        return id(module) if training is False else 0
 
 
 class Place:

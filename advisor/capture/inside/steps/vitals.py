@@ -79,10 +79,10 @@ class Vitals:
 
 def memory() -> dict[str, int | None]:
     """Bytes that the process holds, and those of its current device; None where nothing tells."""
-    return {"resident_bytes": _resident(), **_on_device()}
+    return {"resident_bytes": resident(), **_on_device()}
 
 
-def _resident() -> int | None:
+def resident() -> int | None:
     """Memory of the process alone, without the files that it maps and what it shares with its workers."""
     try:
         with open("/proc/self/statm", "rb") as file:

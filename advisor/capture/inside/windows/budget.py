@@ -21,9 +21,11 @@ FIXED_S, SHARE = 5.0, 0.15
 # objects of Python. Small scripts cost 1.2 to 1.5 s in all (2 cores of a server CPU, torch 2.14, n = 8).
 _RESERVED_S = 1.6
 # CPU time for each row of a window, µs: recording, stopping, export and compression in this process; and what reading
-# and analysing it adds to the report. The first two are replaced by what the first window took. Measured on the same
-# machine with windows of 48,000 and 480,000 rows: 9 with `trace_only`, 15 without; 2.5 for the report.
-_ROW_US, _ROW_US_WITH_EVENTS, _REPORT_ROW_US = 9.0, 15.0, 2.5
+# and analysing it adds to the report. The first is replaced by what the first window took. 9 with `trace_only` and 15
+# without on the same machine (windows of 48,000 and 480,000 rows); on 2 cores of an AMD EPYC (torch 2.15) 10.9 to 15.8
+# with and 11.1 to 12.7 without (57,000 to 162,000 rows, n = 15, the more rows the dearer); 2.5 for the report. The
+# dearest counts: lines that were refused too early are asked for again later, rows that were paid for are gone.
+_ROW_US, _REPORT_ROW_US = 16.0, 2.5
 _FEWEST_MEASURED = 20_000
 # CPU time for each row of an observed step, µs: to observe it and to write it down in this process, and to read and
 # judge it in the report. Of five loops (indexed writes, an optimizer of 300 tensors one by one, LSTM cells, pairs of
@@ -42,15 +44,15 @@ _OP_US = 0.33
 class Budget:
     """The CPU time that capture has left in this process.
 
-    trace_only: whether the profiler builds no Python events; ranks: processes of the job on this machine.
+    ranks: processes of the job on this machine.
     """
 
-    def __init__(self, trace_only: bool, ranks: int = 1, now_s: Callable[[], float] = time.process_time) -> None:
+    def __init__(self, ranks: int = 1, now_s: Callable[[], float] = time.process_time) -> None:
         self.now_s = now_s
         self.ranks = ranks
         self.spent_s = 0.0
         self.owed_s = 0.0  # by the report, for rows that are written
-        self.row_us = _ROW_US if trace_only else _ROW_US_WITH_EVENTS
+        self.row_us = _ROW_US
 
     @contextlib.contextmanager
     def spending(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ import torch
 import torch.profiler
 from torch._C._profiler import _ExperimentalConfig
 
-from .kineto_stderr import without_complaint
+from .kineto_stderr import IMPORTED_ON, without_complaint
 
 # Kineto's level above all of its messages.
 SILENT = "99"
@@ -38,7 +38,7 @@ class _Profile(torch.profiler._KinetoProfile):  # type: ignore[misc]
     starts_kineto = False
 
     def prepare_trace(self) -> None:
-        with without_complaint() if self.starts_kineto else contextlib.nullcontext():
+        with without_complaint(IMPORTED_ON) if self.starts_kineto else contextlib.nullcontext():
             self._prepare()
 
     def _prepare(self) -> None:
@@ -69,14 +69,12 @@ def _device_activities() -> list[Any]:
     return [one for one in found if one in supported]
 
 
-def trace_only() -> bool:
-    """Whether this torch can stop without an object of Python for each event: half of what stopping takes."""
-    return hasattr(_ExperimentalConfig, "trace_only")
-
-
 def _config(*, devices: bool) -> Any:
-    """Events as the file needs them alone; on a device waits, too. Older torch has no such options."""
-    options: dict[str, Any] = {"trace_only": True} if trace_only() else {}
+    """Events as the file needs them, without an object of Python for each; on a device waits, too.
+
+    Older torch has no such options.
+    """
+    options: dict[str, Any] = {"trace_only": True} if hasattr(_ExperimentalConfig, "trace_only") else {}
     if devices:  # torch before 2.1 has no synchronisation events
         options["enable_cuda_sync_events"] = True
     try:

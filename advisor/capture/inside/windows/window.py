@@ -9,6 +9,9 @@ import contextlib
 import os
 import shutil
 import sys
+
+# The threading module's own may have been replaced by a library of green threads.
+from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +22,9 @@ from ..guards.hooks import Ranges
 from ..guards.interrupts import let_through
 from ..steps.clock import Clock
 from .budget import Budget, Growth, resident_bytes
+from .kineto_stderr import without_complaint
 from .lines import LineRecorder
-from .profiler import SILENT, make, trace_only
+from .profiler import SILENT, make
 from .trace_file import ROW, compress, holds, uses_tensors_without_strides
 
 # Beside the rows of a step's ops the window with lines has two for each line.
@@ -31,11 +35,17 @@ _LINES_AHEAD = 2.0
 _FREE_BYTES = 256 << 20
 # The profiler may hold this much more memory than the process had before the window.
 _MOST_GROWTH_BYTES = 2 << 30
-# A window of numbers takes so much of what is left once it has three steps, which are enough for a median: the rest is
-# for lines and observed steps. What a window has cost is known only when it has stopped.
+# A window of numbers takes so much of what is left once it has three steps, which are enough for a median, and leaves
+# what lines and observed steps will take. What a window has cost is known only when it has stopped.
 _ENOUGH_STEPS, _SHARE_OF_NUMBERS = 3, 0.5
+# Ranks record so many, however short steps are: a window that has them is not called short.
+_ORDINARY_STEPS = 5
 # Within a step its rows are counted once it has taken so much CPU time: 100,000 rows and more.
 _LONG_S = 0.25
+# What is postponed beside lines; observed steps that epochs' ends cut short are begun anew so often at most.
+_OBSERVED, _MOST_CUT_SHORT = "observed", 3
+# So often lines are tried once more where a step filled their window.
+_MOST_OVERFLOWS = 2
 # Rows of a backward pass for each of its forward pass: 1.5 to 2.5 in loops over small ops.
 _OF_BACKWARD = 2.0
 
@@ -50,13 +60,14 @@ class Window:
         self.profiler: Any = None
         self.role = ""
         self.recording = False
+        self.thread = 0  # that the profiler was started on, and that it records
         self.changing = False  # we ourselves are calling the profiler
         self.theirs = False  # the script's own profiler is prepared or records
         self.row: Any = None
         self.lines: Any = None
         self.files: list[dict[str, Any]] = []
         self.notes: list[str] = []
-        self.budget = Budget(trace_only())
+        self.budget = Budget()
         self.growth = Growth()
         self.closed = 0  # rows of steps in the open window
         self.rows_fetched = 0.0  # of the step that runs, before its forward pass
@@ -73,6 +84,11 @@ class Window:
         self.observer = Observer(settings["folder"], lambda: name("dataflow"))
         self.rows_per_step = 0.0
         self.unobserved = ""  # why no steps will be observed
+        # Lines or observed steps that cost too much so far, or that an epoch's end cut short, with what is said of that
+        # where the script ends before they could be recorded after all.
+        self.postponed: dict[str, str] = {}
+        self.cut_short = 0  # times that observed steps were
+        self.overflowing = 0  # times that a step filled the window with lines
 
     def prepare(self) -> bool:
         """Readies the profiler (its warm-up); False while the script's own profiler is at work."""
@@ -102,6 +118,7 @@ class Window:
             self.resident = resident_bytes()
             self.growth.start()
             self.closed, self.rows_fetched, self.short = 0, 0.0, False
+            self.thread = get_ident()
             self._quietly(self.profiler.start_trace)
         self.recording = True
         self.ranges.watch()
@@ -109,13 +126,30 @@ class Window:
 
     def _affords(self, role: str) -> bool:
         """Whether what a window will cost may still be spent; says so where it may not."""
-        if role == "lines" and not self.budget.affords(_LINES * self.rows_per_step):
-            self.notes.append(
-                f"lines were not recorded: a step has about {self.rows_per_step:,.0f} ops, and one more takes "
-                f"{self.budget.rows_s(_LINES * self.rows_per_step):.1f} s of CPU time (docs/capture.md, Bounds)"
-            )
-            return False
+        if role == "lines":
+            takes_s = self._takes_s(role)
+            if takes_s > self.budget.left_s():
+                self.postponed[role] = (
+                    f"lines were not recorded: a step has about {self.rows_per_step:,.0f} ops, and one more takes "
+                    f"{takes_s:.1f} s of CPU time (docs/capture.md, Bounds)"
+                )
+                return False
+            self.postponed.pop(role, None)
         return role != "window" or self.budget.affords(self.rows_per_step)
+
+    def _takes_s(self, role: str) -> float:
+        """CPU time that lines, or observed steps, will take in all."""
+        if role == "lines":
+            return self.budget.rows_s(_LINES * self.rows_per_step)
+        return self.budget.observing_s(STEPS * self.rows_per_step)
+
+    def waits(self) -> bool:
+        """Whether lines or observed steps were postponed."""
+        return bool(self.postponed)
+
+    def due(self) -> str:
+        """What was postponed and can be afforded by now: the longer a script runs, the more may be spent on it."""
+        return next((role for role in self.postponed if self._takes_s(role) <= self.budget.left_s()), "")
 
     def open(self, number: int) -> None:
         """Opens the row of a step; in the lines window lines are recorded from here on."""
@@ -146,7 +180,10 @@ class Window:
         began_s = self.budget.now_s()
         profiler, self.profiler, self.recording = self.profiler, None, False
         self.ranges.end()
-        self._quietly(profiler.stop_trace)
+        self._stop_trace(profiler)
+        if get_ident() != self.thread:
+            self.notes.append(f"the {self.role} trace was lost: its thread still trained when the process ended")
+            return
         if self.role == "lines" and self.lines.cut:
             self.notes.append(
                 f"the lines step ran more than {self.lines.events} lines: its later ones are not recorded"
@@ -182,7 +219,7 @@ class Window:
         self.files.append({"path": os.path.basename(path), "role": role, "steps": steps, "partial": partial})
 
     def _say_if_short(self, steps: int) -> None:
-        if self.short and steps:
+        if self.short and 0 < steps < _ORDINARY_STEPS:
             each_s = self.budget.rows_s(self.rows_per_step)
             self.notes.append(
                 f"the window was closed after {steps} step{'s' * (steps > 1)}: one has about {self.rows_per_step:,.0f} "
@@ -191,8 +228,11 @@ class Window:
 
     def observe(self) -> int:
         """Begins to observe what ops read and write; for how many steps, 0 where that cannot be."""
+        self.postponed.pop(_OBSERVED, None)
         try:
             with self.budget.spending():
+                if self.cut_short:
+                    self._look_ahead()  # what was found before is gone by now
                 begun = not self.theirs and self._observes()
         except Exception as failure:
             let_through(failure)
@@ -206,23 +246,26 @@ class Window:
             self.observer.why = self.unobserved
             self.notes.append(f"what ops read was not observed: {self.unobserved}")
             return False
-        self.observer.why = self._too_many_to_observe()
-        if self.observer.why:
+        rows, takes_s = self.rows_per_step, self._takes_s(_OBSERVED)
+        if rows > MOST_ROWS:
+            self.observer.why = (
+                f"a step has about {rows:,.0f} ops, and what they read is observed of at most {MOST_ROWS:,}"
+            )
             self.notes.append(f"what ops read was not observed: {self.observer.why} (docs/capture.md, Bounds)")
+            return False
+        if takes_s > self.budget.left_s():
+            why = f"a step has about {rows:,.0f} ops, and to observe what they read takes {takes_s:.1f} s of CPU time"
+            self.observer.why = why
+            self.postponed[_OBSERVED] = f"what ops read was not observed: {why} (docs/capture.md, Bounds)"
             return False
         return self.observer.start(bool(self.compiles()))
 
-    def _too_many_to_observe(self) -> str:
-        """Why a step has too many ops to be observed; empty where it has not."""
-        rows, takes_s = self.rows_per_step, self.budget.observing_s(STEPS * self.rows_per_step)
-        if rows > MOST_ROWS:
-            return f"a step has about {rows:,.0f} ops, and what they read is observed of at most {MOST_ROWS:,}"
-        if takes_s > self.budget.left_s():
-            return f"a step has about {rows:,.0f} ops, and to observe what they read takes {takes_s:.1f} s of CPU time"
-        return ""
-
     def observed(self, whole: bool) -> None:
         """The observed steps are over; whole: each of them trained, and all of them ran."""
+        if self.observer.on and not whole:
+            self.cut_short += 1
+            if self.cut_short < _MOST_CUT_SHORT:
+                self.postponed[_OBSERVED] = ""
         try:
             with self.budget.spending():
                 self.observer.stop(whole)
@@ -276,11 +319,13 @@ class Window:
         more = rows / max(self.closed, 1)
         ahead = rows + more + (_LINES_AHEAD * more if self.role == "profile" else 0.0)
         alone = self.budget.ranks == 1
-        budget = self.budget if alone else Budget(trace_only(), self.budget.ranks, lambda: 0.0)
+        budget = self.budget if alone else Budget(self.budget.ranks, lambda: 0.0)
         found = not budget.affords(ahead)
         if self.role == "profile" and self.closed >= _ENOUGH_STEPS:
             # More steps repeat what these tell; lines and observed steps tell something else.
-            found = found or budget.rows_s(rows + more) > _SHARE_OF_NUMBERS * budget.left_s()
+            left_s = budget.left_s()
+            others_s = budget.rows_s(_LINES * more) + budget.observing_s(STEPS * more)
+            found = found or budget.rows_s(rows + more) > min(_SHARE_OF_NUMBERS * left_s, left_s - others_s)
         self.short |= found
         return found
 
@@ -304,14 +349,24 @@ class Window:
         return not self.budget.affords(rows + ahead)
 
     def overflowed(self) -> None:
-        """The open window is filled by the step that runs, and no other will be opened: says what that leaves out."""
+        """The open window is filled by the step that runs: says what that leaves out, unless lines can follow later."""
         which = "window with lines" if self.role == "lines" else "window"
-        self.notes.append(
-            f"a {which} was closed inside of a step: it runs more ops than may be recorded (docs/capture.md, Bounds)"
-        )
+        said = f"a {which} was closed inside of a step: it runs more ops than may be recorded (docs/capture.md, Bounds)"
+        later = self.role == "lines" and self.overflowing < _MOST_OVERFLOWS
+        if later:
+            # This step has more ops than the others; what has to be affordable is one like it, as far as it got twice.
+            self.overflowing += 1
+            self.rows_per_step = max(self.rows_per_step, 2 * self.growth.rows(self.closed) / _LINES)
+            self.postponed["lines"] = said
+        else:
+            self.notes.append(said)
         if not self.observer.file and not self.observer.why:
             self.observer.why = "a step runs more ops than may be recorded"
-            self.notes.append(f"what ops read was not observed: {self.observer.why}")
+            said = f"what ops read was not observed: {self.observer.why}"
+            if later:
+                self.postponed[_OBSERVED] = said
+            else:
+                self.notes.append(said)
 
     def _is_long(self) -> bool:
         return self.recording and self.budget.now_s() - self.growth.began_s >= _LONG_S
@@ -358,7 +413,11 @@ class Window:
             with contextlib.suppress(Exception):
                 self.close()
                 self.ranges.end()
-                self._quietly(profiler.stop_trace)
+                self._stop_trace(profiler)
+
+    def _stop_trace(self, profiler: Any) -> None:
+        with without_complaint(self.thread):
+            self._quietly(profiler.stop_trace)
 
     def _make(self, role: str) -> Any:
         first, self.used = not self.used, True

@@ -1,0 +1,134 @@
+"""Windows after the first: each is recorded as that one was, in files of its own, and changes nothing that it left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ..steps.clock import Clock
+from ..steps.parts import Cut, as_record
+from ..steps.phases import Phases
+from ..steps.plan import Plan
+from ..steps.requests import ASKED, EVERY, SLOWER, Requests
+from .window import Window
+
+# Un-profiled steps before a later window, which it is compared by. The first of them follows our own work.
+_WARMUP, _TIMED = 1, 20
+# More windows are too many to look at: of those of `every`, each second one goes, and the rest are twice as far apart.
+_MOST = 12
+_ASKED_BY = {EVERY: "--every", ASKED: "asked for", SLOWER: "steps became slower"}
+
+
+class Recording:
+    """One window with its phases and its clock: of these a session has the first, and now and then a later one."""
+
+    def __init__(self, phases: Phases, window: Window, clock: Clock) -> None:
+        self.phases = phases
+        self.window = window
+        self.clock = clock
+
+    def steps(self) -> dict[str, Any]:
+        """Step times, with the keys of `record.StepTimes`."""
+        phases, clock = self.phases, self.clock
+        steps = clock.durations(phases.before, phases.after)
+        steps["timed_before"] = min(len(phases.before), len(steps["unprofiled_us"]))
+        steps["profiled_us"] = [one / 1e3 for one in phases.profiled]
+        if clock.host_alone:
+            steps["unprofiled_parts_us"] = as_record(phases.unprofiled_parts)
+            steps["profiled_parts_us"] = as_record(phases.profiled_parts)
+        return steps
+
+
+class Later:
+    """What later windows left. device: as for `Clock`; cut, queued_ns: as for `Phases`."""
+
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        requests: Requests,
+        device: Callable[[], str],
+        cut: Callable[[], Cut],
+        queued_ns: Callable[[], int | None],
+    ) -> None:
+        self.settings = settings
+        self.requests = requests
+        self.device = device
+        self.cut = cut
+        self.queued_ns = queued_ns
+        self.first: Recording | None = None  # while a later one is open
+        self.why = ""
+        self.at = 0
+        self.windows: list[dict[str, Any]] = []
+        self.refused: dict[str, int] = {}  # times that one would have cost too much, by reason
+
+    def due(self, first: Recording, at: int, now_ns: int) -> bool:
+        """Whether one more window begins at this boundary, after iteration `at`; one that costs too much is counted."""
+        why = self.requests.due(at, now_ns)
+        if not why:
+            return False
+        self.requests.taken(why, at)
+        if not first.window.affords(max(first.phases.wanted_rows, 1)):
+            self.refused[why] = self.refused.get(why, 0) + 1
+            return False
+        self.why, self.at = why, at
+        return True
+
+    def make(self, first: Recording, name: Callable[[str], str]) -> Recording:
+        """The window that is due, as long as the first one. name: the path of a file by its role."""
+        self.first, at = first, self.at
+        clock = Clock(self.device)
+        window = Window(self.settings, lambda role: name(f"{role}-step{at}"), clock)
+        window.budget, window.used, window.modules = first.window.budget, first.window.used, first.window.modules
+        window.rows_per_step = first.window.rows_per_step
+        window.growth.per_step = first.window.growth.per_step
+        plan = first.phases.plan
+        phases = Phases(
+            window,
+            Plan(_WARMUP, min(_TIMED, plan.timing), first.phases.wanted_rows or plan.steps, plan.lines, plan.ranks),
+            self.cut,
+            self.queued_ns,
+        )
+        phases.asked = True  # what ops read was observed once
+        return Recording(phases, window, clock)
+
+    def keep(self, recording: Recording) -> Recording:
+        """The window is over: what it left is kept. Returns the first one, which goes on."""
+        if any(file["role"] == "profile" for file in recording.window.files):
+            self.windows.append(
+                {
+                    "at": self.at,
+                    "why": self.why,
+                    "files": recording.window.files,
+                    "steps": recording.steps(),
+                    "user_files": sorted(lines.files) if (lines := recording.window.lines) is not None else [],
+                }
+            )
+        else:
+            for file in recording.window.files:
+                os.unlink(os.path.join(self.settings["folder"], file["path"]))
+        if sum(window["why"] == EVERY for window in self.windows) > _MOST:
+            self._thin()
+        first, self.first = self.first, None
+        assert first is not None
+        first.phases.goes_on()
+        first.window.theirs = recording.window.theirs
+        return first
+
+    def _thin(self) -> None:
+        """Drops every second window of `--every`, its files with it; the newest stays, and what was asked for."""
+        regular = [window for window in self.windows if window["why"] == EVERY]
+        dropped = regular[-2::-2]
+        for window in dropped:
+            for file in window["files"]:
+                os.unlink(os.path.join(self.settings["folder"], file["path"]))
+        self.windows = [window for window in self.windows if window not in dropped]
+        self.requests.every *= 2
+
+    def notes(self) -> list[str]:
+        """What could not be recorded, and why."""
+        return [
+            f"{count} later window{'s' * (count > 1)} ({_ASKED_BY[why]}) would have cost too much CPU time: the longer "
+            "a script runs, the more may be spent (docs/capture.md, Bounds)"
+            for why, count in self.refused.items()
+        ]

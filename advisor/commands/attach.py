@@ -1,0 +1,37 @@
+"""`advisor attach PID`: one more window of a training that runs under `advisor run`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = subparsers.add_parser(
+        "attach",
+        help="have a training that runs under `advisor run` profile a few more steps now",
+        description="Asks a training that was started by `advisor run` for another window of profiled steps, and waits "
+        "until it is recorded. The process is not interrupted: it looks for the request between two steps.",
+        epilog="example: advisor attach 4242",
+        allow_abbrev=False,
+    )
+    parser.add_argument("pid", type=int, metavar="PID", help="the script's process, or that of its `advisor run`")
+    parser.add_argument(
+        "--timeout", type=float, metavar="S", default=120.0, help="seconds to wait for the window (default: 120)"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Asks and waits; 0 when the window is recorded."""
+    from advisor.capture.launcher import attach
+
+    window = attach.record_window(attach.training_of(args.pid), args.timeout)
+    if not args.quiet:
+        found = f"the report of its `advisor run` compares it, and so does `advisor analyze {window.report}` now"
+        known = found if window.report else "the report of its `advisor run` compares it"
+        print(f"advisor: recorded {window.steps} steps after step {window.at:,}; {known}", file=sys.stderr)
+    return 0
