@@ -23,29 +23,26 @@ from advisor.computed import Computed
 from advisor.engine import diagnosis, joint, merge, severity, two_threads, unsteady, waiting_ranks
 from advisor.engine.ask_rules import apply, choose, ignored, of_job
 from advisor.engine.config import Config
+from advisor.engine.rank_result import RankDetail, RankResult
+from advisor.engine.reduced_form import detail_of
 from advisor.engine.registry import Rules
 from advisor.engine.rule import Rule
 from advisor.model import (
     BreakdownItem,
     Health,
-    ModuleTable,
-    OpRow,
     Outcome,
+    ProfiledWindow,
     RankSummary,
-    ReplayCheck,
     Report,
-    RunAccount,
     RunInfo,
     Saving,
     StepsSummary,
-    Timeline,
-    WhatIf,
 )
 from advisor.ranks import deduct_waiting
 from advisor.ranks.collectives import Talks
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
-from advisor.report import health, metrics, module_view, timeline_view, what_if
+from advisor.report import health, later_windows, memory_view, metrics, module_view, timeline_view, what_if
 from advisor.trace.events import Trace
 
 # Fixes replayed together; beyond the largest twenty the rest would not be seen in the sum.
@@ -55,8 +52,22 @@ _SERIES_LIMIT = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LaterInput:
+    """A later window of a rank: training iterations before it, why it was recorded, and what was."""
+
+    at: int
+    why: str
+    trace: Trace
+    record: RankRecord
+    lines: Trace | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RankInput:
-    """One trace of a job with what is known besides it. watch: told the name of each analysis when its turn comes."""
+    """One trace of a job with what is known besides it. watch: told the name of each analysis when its turn comes.
+
+    later: the windows that the rank recorded after this one; may be lazy.
+    """
 
     rank: int
     file: str
@@ -64,26 +75,7 @@ class RankInput:
     record: RankRecord | None = None
     lines: Trace | None = None
     watch: Callable[[str], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _RankResult:
-    summary: RankSummary
-    outcomes: tuple[Outcome, ...]
-    health: tuple[Health, ...]
-    timeline: Timeline | None
-    kernels: tuple[OpRow, ...]
-    ops: tuple[OpRow, ...]
-    counts: StepCounts | None
-    devices: tuple[str, ...]
-    step_us: float
-    known_us: dict[str, float]
-    replay: ReplayCheck | None
-    replayed: Saving | None  # what all accepted fixes with a replayed saving give back at once
-    what_if: tuple[WhatIf, ...]
-    modules: ModuleTable | None  # of the first ranks alone
-    facts: RankFacts | None  # None where the job has this one rank
-    account: RunAccount | None
+    later: Iterable[LaterInput] = ()
 
 
 def analyse(
@@ -99,11 +91,26 @@ def analyse(
     about_job: what is known about the job as a whole (ranks that are missing, files left aside).
     gpus: names of other accelerators: what would the step take there?
     """
+    single = rules_of_ranks(rules, config)
+    return joined([reduce(one, single, config, gpus) for one in inputs], rules, config, run, about_job)
+
+
+def rules_of_ranks(rules: Rules, config: Config) -> list[Rule]:
+    """The chosen rules that are asked of each rank, in the order in which their outcomes come."""
     if not rules.rules:
         raise RuntimeError("no rules were found; the installation is broken, reinstall torch-advisor")
+    return [rule for rule in choose(rules, config) if not of_job(rule)]
+
+
+def joined(
+    results: Sequence[RankResult],
+    rules: Rules,
+    config: Config,
+    run: RunRecord | None = None,
+    about_job: Sequence[Health] = (),
+) -> Report:
+    """The report of a job from what is left of its ranks, at least one; arguments as of `analyse`."""
     chosen = choose(rules, config)
-    single = [rule for rule in chosen if not of_job(rule)]
-    results = [_reduce(one, single, config, gpus) for one in inputs]
     reference = _reference(results)
     step_us = reference.step_us
     own = [merge.brought_to(step_us, result.outcomes, result.step_us) for result in results]
@@ -121,6 +128,7 @@ def analyse(
     accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable and f.run_us is None]
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
     noise = reference.summary.steps.repeats
+    shown = detail_of(reference)
     widened = (repeats.of_outcome(outcome, step_us, noise) for outcome in outcomes)
     return Report(
         run=_run_info(run, reference, results),
@@ -130,20 +138,22 @@ def analyse(
         breakdown=reference.summary.breakdown,
         outcomes=tuple(severity.settled(outcome, step_us) for outcome in widened),
         joint=repeats.of_joint(together, step_us, noise),
-        replay=reference.replay,
+        replay=shown.replay,
         ranks=tuple(result.summary for result in results),
-        timeline=reference.timeline,
-        kernels=reference.kernels,
-        ops=reference.ops,
-        counters=reference.counts.counters if reference.counts else (),
-        lines=reference.counts.lines if reference.counts else (),
-        what_if=reference.what_if,
-        account=reference.account,
-        modules=reference.modules or next((result.modules for result in results if result.modules), None),
+        timeline=shown.timeline,
+        kernels=shown.kernels,
+        ops=shown.ops,
+        counters=shown.counts.counters if shown.counts else (),
+        lines=shown.counts.lines if shown.counts else (),
+        what_if=shown.what_if,
+        account=shown.account,
+        windows=shown.windows,
+        memory=shown.memory,
+        modules=shown.modules or next((detail_of(result).modules for result in results if result.has_modules), None),
     )
 
 
-def _side_by_side(results: Sequence[_RankResult], reference: _RankResult) -> Ranks | None:
+def _side_by_side(results: Sequence[RankResult], reference: RankResult) -> Ranks | None:
     """The ranks of a job, None where it has only one here."""
     here = [(result.summary.rank, result.facts) for result in results if result.facts is not None]
     if len(here) < 2:
@@ -155,8 +165,8 @@ def _side_by_side(results: Sequence[_RankResult], reference: _RankResult) -> Ran
 def _of_job(
     rules: Sequence[Rule],
     ranks: Ranks | None,
-    results: Sequence[_RankResult],
-    reference: _RankResult,
+    results: Sequence[RankResult],
+    reference: RankResult,
     config: Config,
 ) -> Iterator[Outcome]:
     """What the rules that compare ranks say. A job of one rank has nothing to compare, and is in order."""
@@ -171,7 +181,8 @@ def _of_job(
         yield severity.of_outcome(found, reference.step_us, reference.known_us)
 
 
-def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence[str]) -> _RankResult:
+def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence[str] = ()) -> RankResult:
+    """What is left of one rank; rules: those of `rules_of_ranks`."""
     lines = LinesTrace(one.lines) if one.lines else None
     computed = Computed(one.watch, trace=one.trace, record=one.record, lines=lines)
     steps = computed.get(Steps)
@@ -193,7 +204,8 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
         outcomes = tuple(map(diagnosis.without_models, outcomes))
     replayed = _replayed_together(replay, outcomes)
     watched = computed.find(WatchedRun)
-    return _RankResult(
+    modules = module_view.modules(computed, one.rank, one.record)
+    return RankResult(
         summary=RankSummary(
             rank=one.rank,
             file=one.file,
@@ -204,20 +216,40 @@ def _reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequenc
         outcomes=tuple(map(_plain, outcomes)),
         health=health.of_rank(one.trace, one.record, steps, scale, device, replay)
         + health.of_gaps(steps, computed.find(Links), computed.find(GpuIdle)),
-        timeline=timeline_view.timeline(computed),
-        kernels=ops.kernels if ops else (),
-        ops=ops.top if ops else (),
-        counts=computed.find(StepCounts),
         devices=(device.name,) if device.name else (),
         step_us=scale.step_us,
         known_us=known_us,
-        replay=replay.check if replay else None,
         replayed=replayed,
-        what_if=tuple(what_if.on(computed, name) for name in gpus),
-        modules=module_view.modules(computed, one.rank, one.record),
         facts=computed.find(RankFacts) if _has_peers(one, computed) else None,
-        account=watched.account if watched else None,
+        has_modules=modules is not None,
+        detail=RankDetail(
+            timeline=timeline_view.timeline(computed),
+            kernels=ops.kernels if ops else (),
+            ops=ops.top if ops else (),
+            counts=computed.find(StepCounts),
+            replay=replay.check if replay else None,
+            what_if=tuple(what_if.on(computed, name) for name in gpus),
+            modules=modules,
+            account=watched.account if watched else None,
+            windows=tuple(_windows(one, computed)),
+            memory=memory_view.memory(computed, one.rank, modules),
+        ),
     )
+
+
+def _windows(one: RankInput, computed: Computed) -> Iterator[ProfiledWindow]:
+    """The windows of a rank, where there are several; the first one first."""
+    known = (
+        [step for file in one.record.files if file.role == "profile" for step in file.steps.values()]
+        if one.record
+        else []
+    )
+    for number, later in enumerate(one.later):
+        if not number:
+            yield later_windows.window(computed, min(known, default=0), "first")
+        lines = LinesTrace(later.lines) if later.lines else None
+        other = Computed(one.watch, trace=later.trace, record=later.record, lines=lines)
+        yield later_windows.window(other, later.at, later.why, computed)
 
 
 def _outcomes(one: RankInput, rules: Sequence[Rule], computed: Computed, config: Config) -> tuple[Outcome, ...]:
@@ -258,7 +290,7 @@ def _plain(outcome: Outcome) -> Outcome:
     return replace(outcome, findings=tuple(findings))
 
 
-def _reference(results: Sequence[_RankResult]) -> _RankResult:
+def _reference(results: Sequence[RankResult]) -> RankResult:
     """The real rank that stands for the job: that of median step time."""
     ordered = sorted(results, key=lambda result: (result.step_us, result.summary.rank))
     return ordered[(len(ordered) - 1) // 2]
@@ -285,7 +317,7 @@ def _steps_summary(steps: Steps, scale: Scale, record: RankRecord | None) -> Ste
     )
 
 
-def _run_info(run: RunRecord | None, reference: _RankResult, results: Sequence[_RankResult]) -> RunInfo:
+def _run_info(run: RunRecord | None, reference: RankResult, results: Sequence[RankResult]) -> RunInfo:
     record = run or RunRecord()
     world = max([len(results), *(rank.world_size for rank in record.ranks)])
     return RunInfo(

@@ -19,6 +19,10 @@ from advisor.model import Report
 
 RULES = "advisor.rules"
 REPORTS = "advisor.reports"
+# Pages of what is no Report: `render(comparison) -> str`, `render(history) -> str`.
+COMPARISONS = "advisor.comparisons"
+HISTORIES = "advisor.histories"
+SINKS = "advisor.sinks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +109,31 @@ def _load_rule(module: str, pack: str, family: str) -> Rule | Broken:
 
 def reporter_names() -> list[str]:
     """The formats that can be asked for."""
-    return sorted({entry.name for entry in _entries(REPORTS)})
+    return names_of(REPORTS)
 
 
 def load_reporter(name: str) -> Callable[[Report], str]:
     """The function `render(report) -> str` of that format. Raises UsageError for an unknown or broken one."""
-    for entry in _entries(REPORTS):
+    found: Callable[[Report], str] = load_named(REPORTS, name, "format")
+    return found
+
+
+def load_named(group: str, name: str, what: str) -> Any:
+    """What stands behind the entry point `name` of `group`. Raises UsageError for an unknown or broken one."""
+    for entry in _entries(group):
         if entry.name == name:
             try:
-                render: Callable[[Report], str] = entry.load()
+                return entry.load()
             except Exception as failure:
                 raise UsageError(
-                    f"the format '{name}' ({entry.value}) failed to load: {_one_line(failure)}"
+                    f"the {what} '{name}' ({entry.value}) failed to load: {_one_line(failure)}"
                 ) from failure
-            return render
-    raise UsageError(f"unknown format '{name}'; choose one of {', '.join(reporter_names())}")
+    raise UsageError(f"unknown {what} '{name}'; choose one of {', '.join(names_of(group))}")
+
+
+def names_of(group: str) -> list[str]:
+    """The names in an entry point group, sorted."""
+    return sorted({entry.name for entry in _entries(group)})
 
 
 def _entries(group: str) -> tuple[EntryPoint, ...]:

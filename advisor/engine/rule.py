@@ -27,6 +27,8 @@ class Example:
     says: words that must stand in the message.
     fixes: words that must stand in the fix, its title or its lines.
     skipped: where the rule cannot judge, words that must stand in its reason. Silence alone proves nothing then.
+    lines: the drawn trace of a step whose lines were recorded (`advisor:line|file|line|function` and
+    `advisor:module|path|class` rows beside the ops of `trace`).
     others, other_facts: the traces and facts of the job's further ranks, for rules that ask for `Ranks`.
     """
 
@@ -40,6 +42,7 @@ class Example:
     other_facts: tuple[dict[str, Any], ...] = ()
     fixes: tuple[str, ...] = ()
     skipped: str = ""
+    lines: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from advisor.engine.reduced_form import SUFFIX
 from advisor.errors import InputError
+from advisor.places.archive import NESTED, SUFFIXES, Archive, Member, holds_a_job
+from advisor.places.place import Place, folders
+from advisor.places.remote import Remote
 
-_TRACES = (".json", ".json.gz", ".json.zip", ".zip", ".trace.gz")
+# Traces, and what `advisor reduce` makes of them.
+_TRACES = (".json", ".json.gz", ".json.zip", ".json.zst", ".zip", ".trace.gz", SUFFIX)
 # Other tools' files that lie beside traces: said, so that nobody wonders why they are not in the report.
 _FOREIGN = {
     ".pftrace": "a Perfetto trace, protobuf",
@@ -22,6 +26,7 @@ _FOREIGN = {
     ".pickle": "a pickle, which is not opened",
 }
 _OURS = ("run.json", "report.json")
+_ABSENT = "no such file or folder"
 
 
 @dataclass(slots=True)
@@ -32,28 +37,40 @@ class Files:
     traces: files that may be traces; named: those that the user named; aside: path -> why it is none
     """
 
-    asked: list[Path] = field(default_factory=list)
-    runs: dict[Path, set[Path] | None] = field(default_factory=dict)
-    traces: list[Path] = field(default_factory=list)
-    named: set[Path] = field(default_factory=set)
-    aside: dict[Path, str] = field(default_factory=dict)
+    asked: list[Place] = field(default_factory=list)
+    runs: dict[Place, set[Place] | None] = field(default_factory=dict)
+    traces: list[Place] = field(default_factory=list)
+    named: set[Place] = field(default_factory=set)
+    aside: dict[Place, str] = field(default_factory=dict)
 
 
-def collect(paths: Iterable[Path]) -> Files:
-    """Files and folders, looked through. Raises InputError for a path that does not exist."""
-    files = Files()
-    for path in paths:
-        files.asked.append(path)
+def collect(paths: Iterable[Place]) -> Files:
+    """Files and folders, looked through. Raises InputError where the only path does not exist."""
+    files = Files(asked=list(paths))
+    for path in [each for one in files.asked for each in _expanded(one)]:
         if path.is_dir():
             _folder(path, files)
         elif path.is_file():
-            _file(path, files)
+            if not isinstance(path, Member) and holds_a_job(path):
+                _folder(Member(Archive(path)), files)
+            else:
+                _file(path, files)
+        elif len(files.asked) == 1:
+            raise InputError(f"{path}: {_ABSENT}; pass a *.pt.trace.json[.gz] file or a folder of them")
         else:
-            raise InputError(f"{path}: no such file or folder; pass a *.pt.trace.json[.gz] file or a folder of them")
+            files.aside[path] = _ABSENT
+            files.named.add(path)
     return files
 
 
-def _file(path: Path, files: Files) -> None:
+def _expanded(path: Place) -> list[Place]:
+    """The files that an address with `*` stands for; itself where it has none."""
+    if isinstance(path, Remote) and path.is_pattern:
+        return list(path.expanded()) or [path]
+    return [path]
+
+
+def _file(path: Place, files: Files) -> None:
     if path.name == "run.json":
         files.runs[path.parent] = None
     elif path.name in _listed(path.parent):
@@ -65,24 +82,23 @@ def _file(path: Path, files: Files) -> None:
         files.traces.append(path)
 
 
-def _listed(folder: Path) -> set[str]:
+def _listed(folder: Place) -> set[str]:
     """Names of the files that the run.json in a folder lists; empty without one."""
     try:
         ranks = json.loads((folder / "run.json").read_bytes())["ranks"]
         beside = {Path((rank.get("dataflow") or {}).get("file", "")).name for rank in ranks}
         return beside | {Path(file["path"]).name for rank in ranks for file in rank["files"]}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (InputError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
 
 
-def _folder(root: Path, files: Files) -> None:
-    for folder, folders, names in os.walk(root):
-        here = Path(folder)
+def _folder(root: Place, files: Files) -> None:
+    for here, folders_in, names in folders(root):
         if "run.json" in names:
             files.runs[here] = None
-            folders.clear()
+            folders_in.clear()
             continue
-        folders.sort()
+        folders_in.sort()
         present = set(names)
         for name in sorted(names):
             foreign = next((what for suffix, what in _FOREIGN.items() if name.endswith(suffix)), None)
@@ -90,5 +106,7 @@ def _folder(root: Path, files: Files) -> None:
             unfinished = name.endswith(".tmp") and name.removesuffix(".tmp") not in present
             if foreign is not None:
                 files.aside[here / name] = foreign
+            elif isinstance(here, Member) and name.lower().endswith(SUFFIXES):
+                files.aside[here / name] = NESTED
             elif name not in _OURS and (name.endswith(_TRACES) or (unfinished and ".json" in name)):
                 files.traces.append(here / name)

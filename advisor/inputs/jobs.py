@@ -14,15 +14,21 @@ names that are equal but for `rank<N>`/`worker<N>`, with overlapping windows. Ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from msgspec import structs
 
 from advisor.capture.record import RankRecord, RunRecord, read
-from advisor.errors import InputError
+from advisor.engine.reduced_form import SUFFIX, is_reduced, origin_of, prefix
+from advisor.errors import InputError, UsageError
 from advisor.inputs.job_files import Files, collect
 from advisor.model import Health
+from advisor.places.place import Place, place
 from advisor.trace.read.peek import Peek, peek
 
 # Ranks of one job are profiled at the same steps. Clocks of two machines may differ, by far less than this.
@@ -34,14 +40,30 @@ _HANDLER = re.compile(r"^.+_\d+\.#\.pt\.trace\.json")
 
 
 @dataclass(frozen=True, slots=True)
+class LaterTrace:
+    """The files of a window that a rank recorded after its first one, and what capture knew then."""
+
+    at: int
+    why: str
+    profile: Place
+    record: RankRecord
+    lines: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RankTrace:
-    """The files of one rank. `lines` gives source lines only and is never counted."""
+    """The files of one rank. `lines` gives source lines only and is never counted.
+
+    reduced   what `advisor reduce` made of the trace, which then need not be there: `profile` only names it
+    """
 
     rank: int
-    profile: Path
-    lines: Path | None = None
+    profile: Place
+    lines: Place | None = None
     record: RankRecord | None = None
     partial: bool = False
+    later: tuple[LaterTrace, ...] = ()
+    reduced: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +84,21 @@ class _Group:
     key: str
     world_size: int | None
     peeks: dict[int, Peek] = field(default_factory=dict)
-    twice: list[Path] = field(default_factory=list)
+    reduced: dict[Place, Place] = field(default_factory=dict)
+    run: RunRecord | None = None
+    twice: list[Place] = field(default_factory=list)
+
+    def put(self, rank: int, found: Peek, path: Place, run: RunRecord | None) -> None:
+        """Takes in a trace, or its reduced form with what is known of its job."""
+        self.peeks[rank] = found
+        self.run = self.run or run
+        if path != found.path:
+            self.reduced[found.path] = path
 
 
 def find(paths: Iterable[str | PathLike[str]]) -> list[Job]:
     """The jobs in these files and folders: recorded runs first, then other traces, in the order of their files."""
-    files = collect(map(Path, paths))
+    files = collect(map(place, paths))
     jobs = [_recorded(folder, read(folder / "run.json"), wanted) for folder, wanted in files.runs.items()]
     jobs += [_job(group) for group in _groups(files)]
     if not jobs:
@@ -75,7 +106,45 @@ def find(paths: Iterable[str | PathLike[str]]) -> list[Job]:
     return [replace(job, health=(*job.health, *_left_aside(files))) for job in jobs]
 
 
-def _recorded(folder: Path, run: RunRecord, wanted: set[Path] | None) -> Job:
+def windowed(job: Job, number: int) -> Job:
+    """The job as one of its windows shows it: 1 is the first, 2 the next later one, in the order of the run.
+
+    Later windows come without what ops read and write, which is recorded once. Raises UsageError for a window that no
+    rank has.
+    """
+    if number == 1:
+        return replace(job, traces=tuple(replace(trace, later=()) for trace in job.traces))
+    most = 1 + max(len(trace.later) for trace in job.traces)
+    if number > most:
+        raise UsageError(f"{job.name} has {most} window{'s' * (most > 1)}, so there is no window {number}")
+    chosen = [(trace, trace.later[number - 2]) for trace in job.traces if len(trace.later) > number - 2]
+    traces = tuple(
+        replace(trace, profile=window.profile, lines=window.lines, record=window.record, partial=False, later=())
+        for trace, window in chosen
+    )
+    text = f"this is window {number} of {most}, after step {chosen[0][1].at:,}; what ops read was recorded in the first"
+    return replace(job, traces=traces, health=(*job.health, Health("later-window", "note", text)))
+
+
+def each(paths: Iterable[str | PathLike[str]]) -> tuple[list[tuple[RankTrace, RunRecord | None]], tuple[Health, ...]]:
+    """Every trace by itself, whatever job it belongs to, in an order that every process sees; and what is no trace.
+
+    For each what capture recorded of its job. Ranks are as their names say where no run.json does.
+    """
+    files = collect(map(place, paths))
+    found: list[tuple[RankTrace, RunRecord | None]] = []
+    for folder, wanted in sorted(files.runs.items(), key=lambda item: str(item[0])):
+        run = read(folder / "run.json")
+        found += [(trace, run) for trace in _recorded(folder, run, wanted).traces if trace.reduced is None]
+    for path in sorted(files.traces, key=str):
+        if not is_reduced(path):
+            found.append((RankTrace(_key(path)[1] or 0, path), None))
+    if not found:
+        raise InputError(_nothing(files))
+    return found, _left_aside(files)
+
+
+def _recorded(folder: Place, run: RunRecord, wanted: set[Place] | None) -> Job:
     """A run of `advisor run`: run.json says which file is what. `wanted`: only these files were named."""
     traces: dict[int, RankTrace] = {}
     missing: list[str] = []
@@ -83,10 +152,17 @@ def _recorded(folder: Path, run: RunRecord, wanted: set[Path] | None) -> Job:
         known = {file.role: file for file in record.files if _inside(folder, file.path) is not None}
         profile, lines = known.get("profile"), known.get("lines")
         if profile is None:
-            missing.append(str(record.rank))
+            reduced = _reduced_in(folder, record)
+            if reduced is None:
+                missing.append(str(record.rank))
+            elif wanted is None:
+                traces[record.rank] = reduced
         elif wanted is None or folder / profile.path in wanted:
             lines_path = _inside(folder, lines.path) if lines else None
-            traces[record.rank] = RankTrace(record.rank, folder / profile.path, lines_path, record, profile.partial)
+            later = tuple(_later(folder, record))
+            traces[record.rank] = RankTrace(
+                record.rank, folder / profile.path, lines_path, record, profile.partial, later
+            )
     if not traces:
         what = "none of the named files is a trace" if wanted else "no trace listed in its run.json exists"
         raise InputError(f"{folder}: {what}; pass the whole folder, or run `advisor run` again")
@@ -105,32 +181,86 @@ def _recorded(folder: Path, run: RunRecord, wanted: set[Path] | None) -> Job:
     return Job(folder.name, tuple(traces[rank] for rank in sorted(traces)), run, tuple(health), world)
 
 
-def _inside(folder: Path, name: str) -> Path | None:
+def _later(folder: Place, record: RankRecord) -> Iterator[LaterTrace]:
+    """The windows after the first whose files are there. What only the first one recorded is not known of them."""
+    for window in record.later:
+        found = {file.role: path for file in window.files if (path := _inside(folder, file.path)) is not None}
+        if "profile" in found:
+            of_window = RankRecord(
+                rank=record.rank,
+                world_size=record.world_size,
+                files=window.files,
+                steps=structs.replace(window.steps, source=record.steps.source),
+                settings=record.settings,
+                devices=record.devices,
+                loaders=record.loaders,
+                optimizers=record.optimizers,
+                model=record.model,
+                environment=record.environment,
+                run=record.run,
+                user_files=window.user_files,
+                calibration=record.calibration,
+            )
+            yield LaterTrace(window.at, window.why, found["profile"], of_window, found.get("lines"))
+
+
+def _reduced_in(folder: Place, record: RankRecord) -> RankTrace | None:
+    """The reduced form of a rank beside its run.json, for whoever copied only the small files."""
+    found: list[Place] = [*folder.glob(f"{prefix(record.rank)}*{SUFFIX}")]
+    found.sort(key=str)
+    name = next((file.path for file in record.files if file.role == "profile"), f"rank {record.rank}")
+    return RankTrace(record.rank, folder / Path(name).name, reduced=found[0]) if found else None
+
+
+def _inside(folder: Place, name: str) -> Place | None:
     """The file that a run.json names, if it is there and lies in the run's folder: content never leads elsewhere."""
     path = folder / name
+    if not isinstance(path, Path):
+        leads = PurePosixPath(name)
+        return path if not leads.is_absolute() and ".." not in leads.parts and path.is_file() else None
     try:
-        return path if path.is_file() and path.resolve().is_relative_to(folder.resolve()) else None
+        return path if path.is_file() and path.resolve().is_relative_to(Path(folder).resolve()) else None
     except (OSError, ValueError):
         return None
 
 
 def _groups(files: Files) -> list[_Group]:
+    """Traces and reduced forms by job, whatever the order in which they were named: of a rank's two its trace first."""
     groups: list[_Group] = []
-    several = len(files.traces) > 1
-    for path in files.traces:
+    reduced = {path for path in files.traces if is_reduced(path)}
+    known = _told_apart(path for path in files.traces if path not in reduced and not isinstance(path, Path))
+    for path in sorted(files.traces, key=lambda path: (path in reduced, str(path))):
         try:
-            found = peek(path, whole=several)
+            if path in reduced:
+                origin = origin_of(path.read_bytes(), path)
+                window = (origin.start_ns, origin.end_ns)
+                found = Peek(path.parent / Path(origin.trace).name, origin.rank, origin.world_size, *window)
+                _place(found, groups, path, origin.run)
+            else:
+                _place(known.get(path) or peek(path, whole=len(files.traces) > 1), groups, path)
         except InputError as failure:
-            if path in files.named:
+            if len(files.asked) == 1 and path in files.named:
                 raise
             files.aside[path] = str(failure).removeprefix(f"{path}: ")
-            continue
-        _place(found, groups)
     return groups
 
 
-def _place(found: Peek, groups: list[_Group]) -> None:
-    """Puts a trace into the group that it belongs to, or into a new one."""
+def _told_apart(elsewhere: Iterable[Place]) -> dict[Place, Peek]:
+    """Files behind addresses and in archives whose ranks differ by their starts alone, as those of one job do.
+
+    When they ended is unknown then: that would cost reading packed files twice. Empty where ranks are not told apart.
+    """
+    glances: dict[Place, Peek] = {}
+    for path in elsewhere:
+        with suppress(InputError):  # whoever reads it says why
+            glances[path] = peek(path, whole=False)
+    jobs = {(_key(path)[0], found.world_size) for path, found in glances.items()}
+    ranks = {found.rank for found in glances.values()}
+    return glances if len(jobs) == 1 and None not in ranks and len(ranks) == len(glances) else {}
+
+
+def _place(found: Peek, groups: list[_Group], path: Place, run: RunRecord | None = None) -> None:
+    """Puts a trace into the group that it belongs to, or into a new one. path: its file, or its reduced form."""
     key, named = _key(found.path)
     stated = found.rank is not None and found.world_size is not None
     rank = found.rank if found.rank is not None else named if named is not None else 0
@@ -139,15 +269,16 @@ def _place(found: Peek, groups: list[_Group]) -> None:
         if group.world_size != found.world_size or not _meets(found, group) or not (stated or group.key == key):
             continue
         if rank not in group.peeks:
-            group.peeks[rank] = found
+            group.put(rank, found, path, run)
             return
-        if group.key == key:
-            group.twice.append(found.path)
+        if group.key == key or group.peeks[rank].path.name == found.path.name:
+            group.twice.append(path)
             return
-    groups.append(_Group(key, found.world_size, {rank: found}))
+    groups.append(_Group(key, found.world_size))
+    groups[-1].put(rank, found, path, run)
 
 
-def _key(path: Path) -> tuple[str, int | None]:
+def _key(path: Place) -> tuple[str, int | None]:
     """Folder and name without rank and stamps, equal for the ranks of one job; and the rank that they say."""
     found = list(_RANK.finditer(f"{path.parent.name}/{path.name}"))
     name = _HANDLER.sub("*.pt.trace.json", _STAMP.sub("#", path.name))
@@ -167,13 +298,16 @@ def _overlap(a: Peek, b: Peek) -> bool:
 
 def _job(group: _Group) -> Job:
     ranks = sorted(group.peeks)
-    traces = tuple(RankTrace(rank, group.peeks[rank].path) for rank in ranks)
+    paths = [group.peeks[rank].path for rank in ranks]
+    traces = tuple(
+        RankTrace(rank, path, reduced=group.reduced.get(path)) for rank, path in zip(ranks, paths, strict=True)
+    )
     health = list(_ranks_health(ranks, group.world_size))
     if group.twice:
         names = ", ".join(path.name for path in group.twice)
         health.append(Health("ranks-twice", "warning", f"a second trace of the same rank, not read: {names}"))
     name = traces[0].profile.name if len(traces) == 1 else traces[0].profile.parent.name
-    return Job(name, traces, None, tuple(health), group.world_size or (len(traces) if len(traces) > 1 else None))
+    return Job(name, traces, group.run, tuple(health), group.world_size or (len(traces) if len(traces) > 1 else None))
 
 
 def _ranks_health(ranks: list[int], world_size: int | None) -> tuple[Health, ...]:
@@ -191,9 +325,12 @@ def _ranks_health(ranks: list[int], world_size: int | None) -> tuple[Health, ...
 def _left_aside(files: Files) -> tuple[Health, ...]:
     if not files.aside:
         return ()
-    shown = [f"{path.name} ({why.split(';')[0]})" for path, why in list(files.aside.items())[:5]]
-    more = f" and {len(files.aside) - 5} more" if len(files.aside) > 5 else ""
-    return (Health("files-aside", "note", f"not read: {', '.join(shown)}{more}"),)
+    # What was named was meant to be read.
+    aside = sorted(files.aside.items(), key=lambda item: (item[0] not in files.named, str(item[0])))
+    shown = [f"{path.name} ({why.split(';')[0]})" for path, why in aside[:5]]
+    more = f" and {len(aside) - 5} more" if len(aside) > 5 else ""
+    status: Literal["note", "warning"] = "warning" if files.named & files.aside.keys() else "note"
+    return (Health("files-aside", status, f"not read: {', '.join(shown)}{more}"),)
 
 
 def _nothing(files: Files) -> str:

@@ -211,7 +211,10 @@ def _names_with(names: tuple[str, ...], patterns: tuple[str, ...]) -> Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryEvents:
-    """`[memory]` instants: allocations (positive bytes) and frees (negative) with the totals after them."""
+    """`[memory]` instants: allocations (positive bytes) and frees (negative) with the totals after them.
+
+    address   of the block, the same for its allocation and its free; -1 where not stated
+    """
 
     time_ns: Ints
     bytes: Ints
@@ -219,6 +222,7 @@ class MemoryEvents:
     total_reserved: Ints
     device_type: Ids
     device: Ids
+    address: Ints
 
 
 @dataclass(frozen=True, eq=False)

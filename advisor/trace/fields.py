@@ -84,4 +84,5 @@ MEMORY = (
     Field("Total Reserved", "reserved", "integer", "total_reserved", "bytes that the allocator holds after it"),
     Field("Device Type", "device_type", "integer", "device_type", "0: CPU, 1: CUDA, others as c10::DeviceType"),
     Field("Device Id", "device", "integer", "device", "index of the device"),
+    Field("Addr", "address", "integer", "address", "address of the block: that of a free equals its allocation's"),
 )

@@ -86,6 +86,7 @@ class InstantArgs(Struct, gc=False):
     reserved: Number = field(name="Total Reserved", default=-1.0)
     device_type: Number = field(name="Device Type", default=-1.0)
     device: Number = field(name="Device Id", default=-1.0)
+    address: Number = field(name="Addr", default=-1.0)
 
 
 class Instant(Struct, gc=False, tag_field="ph", tag="i"):

@@ -25,11 +25,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
 
 
 def _read(stream: io.StringIO, clock: dict[str, float], seconds: float, **options: Any) -> str:
-    with progress.reading("t[0].json", stream, **options) as report:
+    with progress.ranks_read([10**9], stream, name="t[0].json", **options) as shown:
         for part in range(11):
-            if report is not None:
-                report(part * 10**8, 10**9)
+            shown.read(0, part * 10**8)
             clock["s"] += seconds / 10
+        shown.ended(0, failed=False)
     return stream.getvalue()
 
 
@@ -53,6 +53,31 @@ def test_a_bar_with_bytes_and_rate_on_a_terminal(clock: dict[str, float], monkey
 
 def test_quiet_shows_nothing(clock: dict[str, float]) -> None:
     assert _read(_Terminal(), clock, 25, quiet=True) == ""
+
+
+def _ranks(stream: io.StringIO, clock: dict[str, float], seconds: float) -> str:
+    """Four ranks of 250 MB, two at once; the second one fails in the middle."""
+    with progress.ranks_read([25 * 10**7] * 4, stream) as shown:
+        for first in (0, 2):
+            for rank in (first, first + 1):
+                shown.read(rank, 10**8)
+            clock["s"] += seconds / 2
+            for rank in (first, first + 1):
+                shown.ended(rank, failed=rank == 1)
+    return stream.getvalue()
+
+
+def test_many_ranks_have_one_line_or_bar(clock: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _ranks(io.StringIO(), clock, 0.5) == ""
+    assert _ranks(io.StringIO(), clock, 50).splitlines() == [
+        "reading 1 of 4 ranks: 350 of 1000 MB, 14 MB/s",
+        "reading 3 of 4 ranks, 1 failed: 850 of 1000 MB, 17 MB/s",
+    ]
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = _ranks(_Terminal(), clock, 50)
+    assert "4 of 4 ranks, 1 failed" in shown
+    assert "GB" in shown
 
 
 def _analyse(stream: io.StringIO, clock: dict[str, float], seconds: float, **options: Any) -> str:

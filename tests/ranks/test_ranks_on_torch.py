@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from capture_runs import SCRIPTS, advised
+
+from advisor.cli import main
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.complete]  # torchrun starts three interpreters
@@ -35,6 +38,23 @@ def test_a_rank_that_sleeps_is_named_with_its_line(tmp_path: Path) -> None:
     lines = SCRIPT.read_text("utf-8").splitlines()
     assert "time.sleep(0.05)" in lines[late["where"][0]["line"] - 1]
     assert found["unequal-batches"] == []
+
+
+def test_what_the_run_leaves_of_each_rank_says_the_same_without_its_traces(tmp_path: Path) -> None:
+    findings("sleep", tmp_path / "out")
+    small = tmp_path / "small"
+    small.mkdir()
+    for path in (tmp_path / "out").glob("rank*.rank"):
+        shutil.copy(path, small)
+    assert len(list(small.iterdir())) == 2
+    texts = []
+    for folder, *more in ((tmp_path / "out",), (small,), (small, tmp_path / "out" / "run.json")):
+        for path in more:
+            shutil.copy(path, folder)
+        target = tmp_path / f"{len(texts)}.json"
+        assert main(["analyze", str(folder), "-q", "--output", str(target)]) == 0
+        texts.append(target.read_text("utf-8"))
+    assert texts[0] == texts[1] == texts[2]
 
 
 def test_longer_batches_are_told_from_a_slow_rank(tmp_path: Path) -> None:

@@ -48,6 +48,16 @@ def keep_freed_memory() -> bool:
     return all(switched)
 
 
+# Set by `share_cores`: how many processes like this one share the cores.
+_SHARED_BY = "_TORCH_ADVISOR_SHARED_BY"
+
+
+def share_cores(processes: int) -> None:
+    """This process is one of so many that do the same: `cores` counts its part."""
+    os.environ[_SHARED_BY] = str(processes)
+
+
 def cores() -> int:
-    """How many processor cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many processor cores this process may run on, those left out that others like it take."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(here // int(os.environ.get(_SHARED_BY, "1")), 1)

@@ -49,6 +49,7 @@ MEMORY_COLUMNS: dict[str, type[np.generic]] = {
     "total_reserved": np.int64,
     "device_type": np.int32,
     "device": np.int32,
+    "address": np.int64,
 }
 
 
@@ -185,6 +186,7 @@ def _memory(rows: list[Instant]) -> Columns:
         "total_reserved": integers([arg.reserved for arg in args]),
         "device_type": integers([arg.device_type for arg in args]),
         "device": integers([arg.device for arg in args]),
+        "address": integers([arg.address for arg in args]),
     }
 
 

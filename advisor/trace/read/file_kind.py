@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Kind = Literal["json", "gzip", "zip", "utf-16", "utf-32", "empty", "foreign"]
+Kind = Literal["json", "gzip", "zip", "zstd", "utf-16", "utf-32", "empty", "foreign"]
 
 _GIVE = "give the trace in Chrome JSON (prof.export_chrome_trace)"
 _FOREIGN: tuple[tuple[bytes, str], ...] = (
@@ -12,7 +12,6 @@ _FOREIGN: tuple[tuple[bytes, str], ...] = (
     (b"SQLite format 3\x00", f"an SQLite database (nsys export?), no Kineto trace; {_GIVE}"),
     (b"NVTX", f"an NVIDIA profiler file, no Kineto trace; {_GIVE}"),
     (b"\x89HDF", f"an HDF5 file, no Kineto trace; {_GIVE}"),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it first (`zstd -d`)"),
     (b"\xfd7zXZ\x00", "compressed with xz; decompress it first (`xz -d`)"),
     (b"BZh", "compressed with bzip2; decompress it first (`bzip2 -d`)"),
     (b"\x7fELF", f"a program, no Kineto trace; {_GIVE}"),
@@ -30,6 +29,7 @@ _PACKED: tuple[tuple[bytes, Kind], ...] = (
     (b"\x1f\x8b", "gzip"),
     (b"PK\x03\x04", "zip"),
     (b"PK\x05\x06", "zip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"\xff\xfe\x00\x00", "utf-32"),
     (b"\x00\x00\xfe\xff", "utf-32"),
     *((mark, "utf-16") for mark in (b"\xff\xfe", b"\xfe\xff", b"{\x00", b"[\x00", b"\x00{", b"\x00[")),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 
+from advisor.places.place import place
 from advisor.trace.events import Trace
 from advisor.trace.read.allocator import cores
 from advisor.trace.read.kineto import read_blocks
@@ -22,7 +22,7 @@ def load(path: str | PathLike[str], progress: Progress | None = None) -> Trace:
     progress: called with (bytes read so far, bytes in all) of the file as it lies on disk.
     Raises InputError, one line, for a file that cannot be read or holds no trace.
     """
-    with open_source(Path(path), progress) as source:
+    with open_source(place(path), progress) as source:
         ahead = source.size >= (AHEAD_PACKED_BYTES if source.packed else AHEAD_BYTES) and cores() > 1
         return read_blocks(source.blocks(), source.name, lambda: source.cut_short, source.share, ahead)
 

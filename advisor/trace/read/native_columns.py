@@ -19,7 +19,7 @@ from advisor.trace.read.fields import Decoded, Int32s, spread
 from advisor.trace.schema import LabelRow, Row
 from advisor.trace.tables import Table, Tables
 
-if _scan.LAYOUT != 1:
+if _scan.LAYOUT != 2:
     raise ImportError("advisor.trace.read._scan was built from other sources; install torch-advisor again")
 
 # Slices of more rows are refused: those of 1 MB hold some thousand. No power of two: a row's fields would all fall into
@@ -28,7 +28,7 @@ MOST_ROWS = 33_000
 _ENDS = np.cumsum([len(_scan.EVENT_FIELDS), len(_scan.MEMORY_FIELDS), 2]).tolist()
 _FIELD = {name: index for index, name in enumerate(_scan.EVENT_FIELDS)}
 # MEMORY_FIELDS by the names of columns.
-_MEMORY = ("time_ns", "bytes", "total_allocated", "total_reserved", "device_type", "device")
+_MEMORY = ("time_ns", "bytes", "total_allocated", "total_reserved", "device_type", "device", "address")
 _PLACE = ("cat", "pid", "tid")
 # Tables of texts that few rows are asked for.
 LATER = ("strides", "values")

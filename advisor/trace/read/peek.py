@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError
+from advisor.places.place import Place
 from advisor.trace.meta import base_ns, meta_of
 from advisor.trace.numbers import ABSENT, nanoseconds
 from advisor.trace.read.source import BLOCK_BYTES, open_source
@@ -25,14 +25,14 @@ FAR_NS = 3600 * 10**9
 class Peek:
     """What a glance shows. Times are ns on the machine's clock; None where the file does not say."""
 
-    path: Path
+    path: Place
     rank: int | None
     world_size: int | None
     start_ns: int | None
     end_ns: int | None
 
 
-def peek(path: Path, whole: bool = True) -> Peek:
+def peek(path: Place, whole: bool = True) -> Peek:
     """Reads the start and the end of a trace file. Raises InputError, one line, for what is no trace.
 
     whole: look at the end, too, where rank and last time may stand, and unpack a compressed file up to there; else only
@@ -50,7 +50,7 @@ def peek(path: Path, whole: bool = True) -> Peek:
             )
         last = first
         if whole:
-            last = _tail(path) or first
+            last = (b"" if source.packed else _tail(path)) or first
             for block in blocks if last is first else ():
                 last = last[-BLOCK_BYTES:] + block
     known = _known(path, start.head, last, start.shape)
@@ -59,16 +59,14 @@ def peek(path: Path, whole: bool = True) -> Peek:
     return Peek(path, meta.rank, meta.world_size, low, high)
 
 
-def _tail(path: Path) -> bytes:
-    """The last block of a plain file; empty for a packed one."""
+def _tail(path: Place) -> bytes:
+    """The last block of a plain file."""
     with path.open("rb") as file:
-        if file.read(2) in (b"\x1f\x8b", b"PK"):
-            return b""
         file.seek(max(path.stat().st_size - BLOCK_BYTES, 0))
         return file.read()
 
 
-def _known(path: Path, head: bytes, last: bytes, shape: str) -> dict[str, Any]:
+def _known(path: Place, head: bytes, last: bytes, shape: str) -> dict[str, Any]:
     """What the file states besides its events."""
     careful = Careful()
     known = facts(head, careful, str(path), "list")

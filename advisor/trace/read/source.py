@@ -8,14 +8,18 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO
 
 from advisor.errors import InputError
-from advisor.trace.read.file_kind import kind_of
+from advisor.places.archive import is_trace_member
+from advisor.places.place import Place
+from advisor.trace.read import zstd
+from advisor.trace.read.file_kind import Kind, kind_of
 
 Progress = Callable[[int, int], None]
 BLOCK_BYTES = 1 << 20
+# The first two bytes of gzip, zip and zstd.
+PACKED = (b"\x1f\x8b", b"PK", b"\x28\xb5")
 # Kineto's JSON shrinks 9 to 29 times; 1,000 times is the most that deflate can do, and only a bomb gets near it.
 BOMB_RATIO = 200
 BOMB_BYTES = 512 << 20
@@ -26,11 +30,11 @@ LARGEST_BYTES = 64 << 30
 class Source:
     """An open trace file. `cut_short` says, after reading, why the text ended early; empty where it did not."""
 
-    def __init__(self, file: IO[bytes], path: Path, size: int, progress: Progress | None) -> None:
+    def __init__(self, file: IO[bytes], path: Place, size: int, progress: Progress | None) -> None:
         self.name = str(path)
         self.cut_short = ""
         self.size = size
-        self.packed = file.peek(2)[:2] in (b"\x1f\x8b", b"PK") if isinstance(file, io.BufferedReader) else False
+        self.packed = file.peek(2)[:2] in PACKED if isinstance(file, io.BufferedReader) else False
         self._file, self._progress = file, progress
 
     def blocks(self) -> Iterator[bytes]:
@@ -44,7 +48,7 @@ class Source:
             raise InputError(f"{self.name}: {what}")
         if kind == "zip":
             return self._text(self._zip())
-        return self._text(self._gzip(self._raw()) if kind == "gzip" else self._raw())
+        return self._text(self._unpacked(kind, self._raw()))
 
     def share(self) -> float:
         """How much of the file as it lies on disk was read so far, 0 to 1."""
@@ -57,6 +61,36 @@ class Source:
             yield block
             if self._progress is not None:
                 self._progress(done, self.size)
+
+    def _unpacked(self, kind: Kind, packed: Iterator[bytes]) -> Iterator[bytes]:
+        if kind == "zstd":
+            return self._zstd(packed)
+        return self._gzip(packed) if kind == "gzip" else packed
+
+    def _zstd(self, packed: Iterator[bytes]) -> Iterator[bytes]:
+        """All frames one after the other; what could be unpacked before damage is kept."""
+        taken = given = 0
+        unpacker, fresh = zstd.unpacker(self.name), True
+        for block in packed:
+            for at in range(0, len(block), zstd.SLICE_BYTES):
+                rest = block[at : at + zstd.SLICE_BYTES]
+                taken += len(rest)
+                while rest:
+                    if unpacker.eof:
+                        unpacker, fresh = zstd.unpacker(self.name), True
+                    try:
+                        text = unpacker.decompress(rest)
+                    except zstd.damages() as failure:
+                        self.cut_short = f"the compressed data is damaged ({failure})"
+                        return
+                    rest = unpacker.unused_data if unpacker.eof else b""
+                    fresh = False
+                    given += len(text)
+                    self._refuse_bombs(taken, given)
+                    if text:
+                        yield text
+        if not unpacker.eof and not fresh:
+            self.cut_short = "the compressed file is cut off"
 
     def _gzip(self, packed: Iterator[bytes]) -> Iterator[bytes]:
         """All members one after the other; what could be unpacked before damage is kept."""
@@ -115,7 +149,7 @@ class Source:
         if kind in ("zip", "foreign", "empty"):
             raise InputError(f"{self.name}: holds {what or 'nothing that is a trace'}")
         whole = _chain(first, blocks)
-        yield from self._gzip(whole) if kind == "gzip" else whole
+        yield from self._unpacked(kind, whole)
 
     def _refuse_bombs(self, taken: int, given: int) -> None:
         if given > LARGEST_BYTES or (given > BOMB_BYTES and given > BOMB_RATIO * max(taken, 1)):
@@ -134,12 +168,6 @@ class Source:
             return
         yield first.removeprefix(codecs.BOM_UTF8)
         yield from blocks
-
-
-def is_trace_member(info: zipfile.ZipInfo) -> bool:
-    """Whether a member of a zip file may be a trace: not a folder (its name ends in /) nor a Mac's shadow of one."""
-    name = info.filename
-    return not name.startswith("__MACOSX/") and name.endswith((".json", ".gz", ".tmp"))
 
 
 def _codec(start: bytes) -> str:
@@ -164,7 +192,7 @@ def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 @contextmanager
-def open_source(path: Path, progress: Progress | None = None) -> Iterator[Source]:
+def open_source(path: Place, progress: Progress | None = None) -> Iterator[Source]:
     """The file, open. Raises InputError (one line) where that fails."""
     try:
         with path.open("rb") as file:

@@ -51,7 +51,8 @@ static const Key ARGS_KEYS[] = {
     KEY("Input Strides", STRIDES, F_strides_at), KEY("Concrete Inputs", VALUES, F_values_at),
     KEY("Bytes", OF_MEMORY, M_bytes), KEY("Total Allocated", OF_MEMORY, M_allocated),
     KEY("Total Reserved", OF_MEMORY, M_reserved), KEY("Device Type", OF_MEMORY, M_device_type),
-    KEY("Device Id", OF_MEMORY, M_device), KEY("Collective name", RARE, 0), KEY("wait_on_stream", RARE, 0),
+    KEY("Device Id", OF_MEMORY, M_device), KEY("Addr", OF_MEMORY, M_address),
+    KEY("Collective name", RARE, 0), KEY("wait_on_stream", RARE, 0),
     KEY("wait_on_cuda_event_record_corr_id", RARE, 0), NO_KEY,
 };
 

@@ -9,14 +9,14 @@
 #include "keys.h"
 
 /* Changes with the fields below: advisor.trace.read.native_columns does not use an extension that was built from other sources. */
-#define LAYOUT 1
+#define LAYOUT 2
 
 /* Fields of a complete event; those of texts hold numbers of a table, `_at` and `_size` a place in the slice. */
 #define FOR_EACH_FIELD(X) \
     X(start) X(dur) X(name) X(place) X(external) X(external_2021) X(correlation) X(device) X(stream) X(bytes) \
     X(sequence) X(forward) X(python_id) X(python_parent) X(dims) X(dtypes) X(stack) X(blocks) \
     X(strides_at) X(strides_size) X(values_at) X(values_size) X(rare_at) X(rare_size)
-#define FOR_EACH_MEMORY_FIELD(X) X(time) X(bytes) X(allocated) X(reserved) X(device_type) X(device)
+#define FOR_EACH_MEMORY_FIELD(X) X(time) X(bytes) X(allocated) X(reserved) X(device_type) X(device) X(address)
 #define FOR_EACH_TABLE(X) X(names) X(places) X(dims) X(dtypes) X(stacks)
 /* Of texts that few rows are asked for: numbered when they are. */
 #define FOR_EACH_LATER_TABLE(X) X(strides) X(values)

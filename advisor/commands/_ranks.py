@@ -1,0 +1,138 @@
+"""The ranks of a job for the commands that read them: their files, their progress, and what failed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from os import fspath
+from typing import TYPE_CHECKING
+
+from advisor.commands import _options
+
+if TYPE_CHECKING:
+    from advisor.capture.record import RunRecord
+    from advisor.engine.config import Config
+    from advisor.engine.rank_files import Asked, RankFile
+    from advisor.engine.rank_results import Watch
+    from advisor.engine.reduced_form import Reduced
+    from advisor.engine.registry import Rules
+    from advisor.inputs.jobs import RankTrace
+    from advisor.model import Health
+    from advisor.places.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the user wants ranks to be read. workers: processes, 0 as many as fit; limit_s: for each file."""
+
+    quiet: bool = False
+    workers: int = 0
+    limit_s: float = 0.0
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """--workers, --timeout."""
+    group = parser.add_argument_group("many ranks")
+    group.add_argument(
+        "--workers",
+        type=_options.positive,
+        default=0,
+        metavar="N",
+        help="processes that read traces (default: what fits)",
+    )
+    group.add_argument(
+        "--timeout",
+        type=_options.positive,
+        default=0,
+        metavar="S",
+        help="seconds for one trace, of several workers (600)",
+    )
+
+
+def reading_of(args: argparse.Namespace) -> Reading:
+    """What the options ask for."""
+    return Reading(args.quiet, args.workers, float(args.timeout))
+
+
+def file_of(trace: RankTrace, run: RunRecord | None) -> RankFile:
+    """A rank of a job as a file to read."""
+    from advisor.engine.rank_files import LaterFile, RankFile
+
+    return RankFile(
+        trace.rank,
+        fspath(trace.profile),
+        fspath(trace.lines or ""),
+        fspath(trace.reduced or ""),
+        trace.record,
+        run,
+        tuple(LaterFile(w.at, w.why, fspath(w.profile), w.record, fspath(w.lines or "")) for w in trace.later),
+    )
+
+
+def read(
+    files: Sequence[RankFile], asked: Asked, rules: Rules, config: Config, reading: Reading
+) -> Iterator[tuple[int, Reduced | str]]:
+    """(place, the rank, or one line of why there is none), as they are done."""
+    from advisor.engine.engine import rules_of_ranks
+    from advisor.engine.rank_results import LIMIT_S, How, rank_results
+    from advisor.trace.read.allocator import keep_freed_memory
+
+    keep_freed_memory()
+    with _progress(files, quiet=reading.quiet) as (watch, analysing):
+        how = How(analysing, reading.workers, reading.limit_s or LIMIT_S)
+        yield from rank_results(files, asked, rules_of_ranks(rules, config), how, watch)
+
+
+@contextmanager
+def _progress(
+    files: Sequence[RankFile], *, quiet: bool
+) -> Iterator[tuple[Watch, Callable[[RankFile], AbstractContextManager[Callable[[str], None] | None]]]]:
+    """One bar over all ranks; of a single one what is being worked out, too."""
+    from advisor.inputs.progress import analysing, ranks_read
+
+    alone = len(files) == 1
+    name = files[0].path.name if alone else ""
+    with ranks_read([_size(one.path) for one in files], sys.stderr, name=name, quiet=quiet) as watch:
+        yield watch, lambda one: analysing(one.path.name, sys.stderr, quiet=quiet or not alone)
+
+
+def _size(path: Place) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def said_of(found: Sequence[Reduced], failed: Sequence[str], asked: Asked) -> Iterator[Health]:
+    """What is to be said of ranks that could not be read, or were reduced otherwise."""
+    from advisor import __version__
+    from advisor.model import Health
+
+    if failed:
+        more = f" and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
+        yield Health("ranks-failed", "warning", f"not analyzed: {'; '.join(failed[:_SHOWN])}{more}")
+    other = [one for one in found if one.origin.advisor != __version__]
+    if other:
+        names = ", ".join(dict.fromkeys(one.origin.advisor for one in other))
+        text = f"reduced by torch-advisor {names}, this is {__version__}: {_ranks(other)}; findings may differ for that"
+        yield Health("ranks-of-another-version", "warning", text)
+    other = [one for one in found if one.origin.rules != asked.rules_text]
+    if other:
+        text = f"reduced with other rules or thresholds than are set here: {_ranks(other)}; their findings follow those"
+        yield Health("ranks-of-another-configuration", "warning", text)
+
+
+_SHOWN = 5
+
+
+def _ranks(found: Sequence[Reduced]) -> str:
+    numbers = ", ".join(str(one.origin.rank) for one in found[:_SHOWN])
+    return f"rank{'s' * (len(found) > 1)} {numbers}{' …' if len(found) > _SHOWN else ''}"
+
+
+def in_words(one: RankFile, failure: str) -> str:
+    """One line of why a rank could not be read, without the folder that it lies in."""
+    return failure.replace(str(one.path), one.path.name)

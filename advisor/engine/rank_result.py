@@ -1,0 +1,63 @@
+"""What is left of one rank when its trace is dropped: all that the report of its job is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.analyses.step.step_counts import StepCounts
+from advisor.model import (
+    Health,
+    MemoryPeak,
+    ModuleTable,
+    OpRow,
+    Outcome,
+    ProfiledWindow,
+    RankSummary,
+    ReplayCheck,
+    RunAccount,
+    Saving,
+    Timeline,
+    WhatIf,
+)
+from advisor.ranks.rank_facts import RankFacts
+
+
+@dataclass(frozen=True, slots=True)
+class RankDetail:
+    """What the report shows of the one rank that stands for the job.
+
+    modules   of the first ranks alone: where the rank that stands for the job has none, those of the first that has
+    """
+
+    timeline: Timeline | None
+    kernels: tuple[OpRow, ...]
+    ops: tuple[OpRow, ...]
+    counts: StepCounts | None
+    replay: ReplayCheck | None
+    what_if: tuple[WhatIf, ...]
+    modules: ModuleTable | None
+    account: RunAccount | None
+    windows: tuple[ProfiledWindow, ...]
+    memory: MemoryPeak | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    """One rank.
+
+    known_us   breakdown id -> µs on the scale of step_us
+    replayed   what all accepted fixes with a replayed saving give back at once
+    facts      what it is compared by; None where the job has this one rank
+    detail     what is shown of it, as it came out of a reduced form until somebody asks (`detail_of`)
+    """
+
+    summary: RankSummary
+    outcomes: tuple[Outcome, ...]
+    health: tuple[Health, ...]
+    devices: tuple[str, ...]
+    step_us: float
+    known_us: dict[str, float]
+    replayed: Saving | None
+    facts: RankFacts | None
+    has_modules: bool
+    detail: RankDetail | bytes

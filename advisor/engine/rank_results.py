@@ -1,0 +1,100 @@
+"""The ranks of a job, each from its file, in this process or in several: the same results in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from advisor.engine import rank_process, reduced_form, worker_pool
+from advisor.engine.rank_files import Asked, RankFile, Reducer
+from advisor.engine.rank_process import FAILED, READ
+from advisor.engine.reduced_form import Reduced
+from advisor.engine.rule import Rule
+from advisor.engine.worker_count import text_bytes, worker_count
+from advisor.errors import AdvisorError
+
+# Reading and analysing 1 GB takes a few seconds; what takes so long hangs, on a file system that does not answer.
+LIMIT_S = 600.0
+
+
+class Watch(Protocol):
+    """Told how far the files are, by their places."""
+
+    def read(self, index: int, done: int) -> None:
+        """So many bytes of a file are read."""
+
+    def ended(self, index: int, *, failed: bool) -> None:
+        """A file is done with."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How ranks are read.
+
+    analysing  a context for each file that is analysed in this process, which gives what is told the names of analyses
+    workers    processes; 0: as many as `worker_count` says; 1: this one alone, without time limits
+    limit_s    how long a file may take
+    """
+
+    analysing: Callable[[RankFile], AbstractContextManager[Callable[[str], None] | None]]
+    workers: int = 0
+    limit_s: float = LIMIT_S
+
+
+def rank_results(
+    files: Sequence[RankFile], asked: Asked, rules: Sequence[Rule], how: How, watch: Watch
+) -> Iterator[tuple[int, Reduced | str]]:
+    """(place of the file, the rank, or one line of why there is none), as they are done."""
+    traces = [index for index, one in enumerate(files) if not one.reduced]
+    workers = how.workers or worker_count([text_bytes(files[index].path) for index in traces])
+    alone = [index for index in range(len(files)) if workers < 2 or files[index].reduced]
+    for index, found in _here(files, alone, Reducer(asked, rules), how, watch):
+        watch.ended(index, failed=isinstance(found, str))
+        yield index, found
+    if workers > 1 and traces:
+        for index, found in _elsewhere(files, traces, asked, (how.limit_s, workers), watch):
+            watch.ended(index, failed=isinstance(found, str))
+            yield index, found
+
+
+def _here(
+    files: Sequence[RankFile], places: Sequence[int], reducer: Reducer, how: How, watch: Watch
+) -> Iterator[tuple[int, Reduced | str]]:
+    for index in places:
+
+        def progress(done: int, _total: int, index: int = index) -> None:
+            watch.read(index, done)
+
+        try:
+            with how.analysing(files[index]) as analysing:
+                one = reducer.reduced(files[index], progress, analysing)
+            found: Reduced | str = one if len(files) == 1 else one.with_result(reduced_form.packed(one.result))
+        except Exception as failure:
+            if len(files) == 1 and not isinstance(failure, AdvisorError):
+                raise
+            found = rank_process.why(files[index], failure)
+        yield index, found
+
+
+def _elsewhere(
+    files: Sequence[RankFile], places: Sequence[int], asked: Asked, limits: tuple[float, int], watch: Watch
+) -> Iterator[tuple[int, Reduced | str]]:
+    limit_s, workers = limits
+    # The largest first, so that none of them is left to a single process at the end.
+    order = sorted(places, key=lambda place: -text_bytes(files[place].path))
+    requests = [msgspec.msgpack.encode(files[place]) for place in order]
+    hello, times = msgspec.msgpack.encode(asked), [limit_s] * len(order)
+    for answer in worker_pool.answers(rank_process.serve, hello, requests, times, workers):
+        index, kind, data = order[answer.index], answer.data[:1], answer.data[1:]
+        if answer.failed:
+            yield index, f"{files[index].path.name}: {answer.failed}"
+        elif kind == READ:
+            watch.read(index, int(data))
+        elif kind == FAILED:
+            yield index, data.decode("utf-8", "replace")
+        else:
+            yield index, reduced_form.decode(data, files[index].path)

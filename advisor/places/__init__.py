@@ -1,0 +1,1 @@
+"""Where files lie: on disk, behind an address, or in an archive."""
