@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
-from advisor.gate import counters, words
+from advisor.gate import counters
 from advisor.gate.model import Cause, Flagged, Row
 from advisor.gate.stored import advisory_rows, findings_changed
 from advisor.model import OpRow, Report
-from advisor.quantities import duration
 
 # Differences of a part or an op below this share of the step are the noise of two single profiles.
 _LEAST_SHARE = 0.002
 _MOST_ROWS = 12
 # A report lists so many ops and kernels; a name that a full list lacks is not gone, only small.
-_FULL_LIST = 40
+FULL_LIST = 40
 # Of each kind of cause the first few say it; the two reports hold the rest.
 MOST_OF_A_KIND = 6
 
@@ -46,7 +43,9 @@ def difference(base: Report, head: Report, names: tuple[str, str]) -> Difference
     rows = counters.compare(counters.counts_of(base), counters.counts_of(head), {})
     new, gone = findings_changed(base, head)
     notes = []
-    if {item.id for item in base.breakdown}.isdisjoint(item.id for item in head.breakdown):
+    if not (base.breakdown and head.breakdown):
+        notes.append("the parts of the step were not recorded on both sides")
+    elif {item.id for item in base.breakdown}.isdisjoint(item.id for item in head.breakdown):
         notes.append("the two breakdowns have no part in common: one ran on a device and the other without")
     return Difference(
         base=names[0],
@@ -109,46 +108,7 @@ def _changed(kind: str, base: Sequence[OpRow], head: Sequence[OpRow], least: flo
 
 def _unlisted(rows: Sequence[OpRow]) -> float | None:
     """The time of a name that a side does not list: none, or, where its list is full, at most the least listed."""
-    return None if len(rows) < _FULL_LIST else min(row.us for row in rows)
-
-
-def as_json(found: Difference) -> str:
-    """The difference as an indented JSON document."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
-
-
-def as_text(found: Difference) -> str:
-    """The difference for a terminal."""
-    lines = [f"A  {found.base}", f"B  {found.head}", "", f"step time  {_numbers(found.step)}"]
-    lines += _section("where the step's time went", [f"{row.id:<24} {_numbers(row)}" for row in found.parts])
-    lines += _section("counters that moved", [f"{row.id:<32} {_numbers(row)}" for row in found.counters])
-    lines += _section("ops and kernels", [_cause(cause) for cause in found.ops])
-    lines += _section("new findings", [_flag(flag) for flag in found.new_findings])
-    lines += _section("resolved findings", [_flag(flag) for flag in found.gone_findings])
-    lines += _section("other figures", [f"{row.id:<32} {_numbers(row)}" for row in found.advisory])
-    lines += ["", *(f"note: {note}" for note in found.notes)] if found.notes else []
-    return "\n".join(lines) + "\n"
-
-
-def _numbers(row: Row) -> str:
-    return f"{words.value(row.base, row.unit)} -> {words.value(row.head, row.unit)}  {words.change(row)}".rstrip()
-
-
-def _cause(cause: Cause) -> str:
-    mark = "new " if cause.base is None else "gone " if cause.head is None else ""
-    sign = "+" if cause.change >= 0 else "-"
-    return f"{sign}{duration(abs(cause.change)):<10} {mark}{cause.kind} {words.short(cause.name)}"
-
-
-def _flag(flag: Flagged) -> str:
-    return f"{flag.rule} ({words.worth(flag)}) {flag.message}{'  ' + flag.where if flag.where else ''}"
-
-
-def _section(title: str, rows: Sequence[str]) -> list[str]:
-    if not rows:
-        return []
-    more = [f"  and {len(rows) - _MOST_ROWS} more"] if len(rows) > _MOST_ROWS else []
-    return ["", title, *(f"  {row}" for row in rows[:_MOST_ROWS]), *more]
+    return None if len(rows) < FULL_LIST else min(row.us for row in rows)
 
 
 def causes(base: Report, head: Report) -> list[Cause]:

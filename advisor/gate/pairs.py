@@ -60,6 +60,14 @@ class SideFailedError(GateError):
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean and 90th percentile of the turns of a side, µs per step."""
+
+    mean_us: float = 0.0
+    p90_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """What a pair gave. ratio, mean_ratio: log(head / base), of the median and of the mean step; times in µs.
 
@@ -73,6 +81,8 @@ class Pair:
     turns: int
     steps_per_turn: int
     held: bool = False
+    base: Spread = Spread()
+    head: Spread = Spread()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +184,15 @@ def measure(
         turns=count,
         steps_per_turn=layout.steps_per_turn,
         held=watch.held,
+        base=_spread(before),
+        head=_spread(after),
     )
+
+
+def _spread(times: Sequence[float]) -> Spread:
+    """p90: the smallest time that at least nine of ten do not exceed."""
+    ordered = sorted(times)
+    return Spread(statistics.fmean(ordered), ordered[math.ceil(0.9 * len(ordered)) - 1])
 
 
 def _sums(times: Sequence[float], size: int) -> list[float]:

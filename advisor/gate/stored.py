@@ -83,13 +83,14 @@ def _measured(report: Report, id_: str) -> float | None:
 
 def findings_changed(base: Report, head: Report) -> tuple[list[Flagged], list[Flagged]]:
     """Findings that only the head has, and those that only the base had; told apart by rule and place."""
-    before, after = _by_place(base), _by_place(head)
+    before, after = findings_by_place(base), findings_by_place(head)
     new = [flag for place, flag in after.items() if place not in before]
     gone = [flag for place, flag in before.items() if place not in after]
     return new, gone
 
 
-def _by_place(report: Report) -> dict[tuple[str, str, str], Flagged]:
+def findings_by_place(report: Report) -> dict[tuple[str, str, str], Flagged]:
+    """The findings by (rule, file name, function); of several at one place the first."""
     # The line is left out: it moves with every edit above it.
     found: dict[tuple[str, str, str], Flagged] = {}
     for outcome, finding in report.findings():

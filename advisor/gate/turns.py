@@ -115,6 +115,13 @@ class Runner:
         """Memory of the script's processes, shared pages counted in each; 0 where the system does not say."""
         return sum(_resident(pid) for pid in _group(self.process.pid))
 
+    def counted(self, steps: int) -> dict[str, float]:
+        """Ops and the like of one of so many further steps; empty where the script ends before or has no profiler."""
+        with contextlib.suppress(EndedError, GateError):
+            found: dict[str, float] = json.loads(self._ask(f"count {steps}"))
+            return found
+        return {}
+
     def facts(self) -> dict[str, Any]:
         """What treatments reached and missed, and the losses so far; empty where the process left nothing."""
         if self.process.poll() is None:
