@@ -15,6 +15,7 @@ SUFFIXES = {
     "html": ".html",
     "json": ".json",
     "markdown": ".md",
+    "agent": ".agent.md",
     "text": ".txt",
     "sarif": ".sarif",
     "junit": ".xml",
@@ -30,13 +31,21 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FORMAT",
-        help="html, json, markdown, text, sarif or junit; repeatable; a single format without --output goes to stdout",
+        help="html, json, markdown, agent (at most 4 KB), text, sarif or junit; repeatable; a single format without "
+        "--output goes to stdout",
     )
     group.add_argument(
         "-o", "--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix selects the format"
     )
     group.add_argument("--select", action="append", default=[], metavar="RULE,…", help="apply only these rules")
     group.add_argument("--ignore", action="append", default=[], metavar="RULE,…", help="do not apply these rules")
+    group.add_argument(
+        "--to",
+        action="append",
+        default=[],
+        metavar="SINK",
+        help="also send the report to wandb, mlflow, tensorboard or comment (a pull request's); repeatable",
+    )
     add_common_options(group)
 
 
@@ -68,6 +77,8 @@ def output_of(args: argparse.Namespace) -> Output:
     """What --format and --output ask for. Raises UsageError for an unknown format or an impossible pair."""
     formats = tuple(dict.fromkeys(name for value in args.format for name in value.split(",")))
     _check_formats(formats)
+    if args.to:
+        sinks_of(args)
     path: Path | None = args.output
     if path is None:
         if len(formats) == 1:
@@ -76,6 +87,16 @@ def output_of(args: argparse.Namespace) -> Output:
     if path.is_dir() or not path.suffix:
         return Output(formats or ("html", "json"), folder=path)
     return Output((_format_of_file(path, formats),), file=path)
+
+
+def sinks_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """The sinks that --to names. Raises UsageError for an unknown one."""
+    from advisor.engine import registry
+
+    names = tuple(dict.fromkeys(name for value in args.to for name in value.split(",")))
+    for name in names:
+        config.known(name, registry.names_of(registry.SINKS), "sink")
+    return names
 
 
 def _check_formats(formats: tuple[str, ...]) -> None:
@@ -117,3 +138,10 @@ def config_of(args: argparse.Namespace) -> Config:
 
         ask_rules.choose(registry.load_rules(), chosen)
     return chosen
+
+
+def positive(text: str) -> int:
+    """An option's whole number of at least 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: a whole number of at least 1")
+    return int(text)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -22,6 +24,33 @@ def show(summary: str, written: Sequence[Path], stream: TextIO, *, color: bool) 
         _coloured(text, stream)
     else:
         stream.write(text)
+
+
+def can_open() -> bool:
+    """Whether somebody sits here, with a browser to look at a page: a terminal on both sides, and not in CI."""
+    if os.environ.get("CI") or not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    on_linux = sys.platform.startswith("linux")
+    # Over ssh there is no display, and a browser that runs in the terminal would take it over.
+    return not on_linux or any(map(os.environ.get, ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")))
+
+
+def open_page(page: Path) -> None:
+    """Opens a page in the browser."""
+    import webbrowser
+
+    webbrowser.open(page.absolute().as_uri())
+
+
+def offer(page: Path) -> None:
+    """Asks whether to open the page, where somebody can answer; Enter means no."""
+    if not can_open() or not page.is_file():
+        return
+    with contextlib.suppress(EOFError, KeyboardInterrupt, OSError):
+        sys.stderr.write("Open the page in a browser? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            open_page(page)
 
 
 def _kind(path: Path) -> str:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from advisor.commands import _options, _terminal
+from advisor.commands import _options, _ranks, _terminal
 from advisor.commands._options import Output
 from advisor.inputs.output import claim_folder, write_file
+from advisor.places.place import place
 
 if TYPE_CHECKING:
+    from advisor.commands._ranks import Reading
     from advisor.engine.config import Config
-    from advisor.engine.engine import RankInput
+    from advisor.engine.reduced_form import Reduced
     from advisor.engine.registry import Rules
     from advisor.inputs.jobs import Job
     from advisor.model import Report
@@ -26,11 +29,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "analyze",
         help="report on existing traces",
-        description="Reports on PyTorch profiler traces: files or folders, of one rank or of all ranks of one job.",
+        description="Reports on PyTorch profiler traces: files or folders, of one rank or of all ranks of one job, "
+        "or what `advisor reduce` made of them.",
         epilog="example: advisor analyze trace.pt.trace.json.gz --format markdown",
         allow_abbrev=False,
     )
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a trace, or a folder of traces")
+    parser.add_argument("paths", nargs="+", type=place, metavar="PATH", help="a trace, or a folder of traces")
     parser.add_argument("--each", action="store_true", help="write one report per job if there are several")
     parser.add_argument(
         "--what-if-gpu",
@@ -39,13 +43,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="NAME",
         help="estimate the step time on another GPU, such as H100 or 'A100 80GB'; repeatable",
     )
+    parser.add_argument(
+        "--window",
+        type=_options.positive,
+        default=0,
+        metavar="N",
+        help="judge the Nth window of a run that recorded several (default: the first, compared with the others)",
+    )
+    _ranks.add_options(parser)
     _options.add_report_options(parser)
     parser.set_defaults(handler=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Analyses one job, or each of several with --each."""
-    rules = _loaded_rules()
+    rules = loaded_rules()
     from advisor.errors import UsageError
     from advisor.inputs import jobs
 
@@ -58,9 +70,11 @@ def run(args: argparse.Namespace) -> int:
         names = "; ".join(job.name for job in found)
         text = f"these are {len(found)} unrelated jobs ({names}); pass one of them, or --each for one report per job"
         raise UsageError(text)
-    homes = {path.resolve() for path in args.paths if path.is_dir()}
+    if args.window:
+        found = [jobs.windowed(job, args.window) for job in found]
+    homes = {path.resolve() for path in args.paths if isinstance(path, Path) and path.is_dir()}
     for job, target in zip(found, _targets(output, found), strict=True):
-        report = report_of(job, config, rules, quiet=args.quiet, gpus=args.what_if_gpu)
+        report = report_of(job, config, rules, _ranks.reading_of(args), gpus=args.what_if_gpu)
         folder = target.folder
         if folder and not (job.run and folder.resolve() in homes):
             # A run's own folder is added to; any other is made anew.
@@ -75,16 +89,26 @@ def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
     output: as `_options.output_of(args)` gave it before the script started, its folder (if any) being `folder`.
     Raises AdvisorError when nothing was captured or the report cannot be written.
     """
-    rules = _loaded_rules()
+    rules = loaded_rules()
+    from advisor.commands._ranks import Reading
+    from advisor.engine import reduced_form
     from advisor.inputs import jobs
 
     job = jobs.find([folder])[0]
-    report = report_of(job, _options.config_of(args), rules, quiet=args.quiet)
+
+    def keep(one: Reduced) -> None:
+        # What another node's ranks are compared with: only this has to travel.
+        if output.folder is not None and one.result.facts is not None:
+            write_file(
+                folder / reduced_form.file_name(one.origin), reduced_form.encode(one.result, one.origin), replace=True
+            )
+
+    report = report_of(job, _options.config_of(args), rules, Reading(args.quiet), keep=keep)
     deliver(report, output, sys.stderr, args)
     return 0
 
 
-def _loaded_rules() -> Rules:
+def loaded_rules() -> Rules:
     """The rules, and with them all modules that a report is made by."""
     from advisor.engine.startup_gc import for_good
     from advisor.trace.read.allocator import import_numpy
@@ -105,26 +129,51 @@ def _check_devices(names: Sequence[str]) -> None:
         known_device(name)
 
 
-def report_of(job: Job, config: Config, rules: Rules, *, quiet: bool, gpus: Sequence[str] = ()) -> Report:
-    """Reads the traces of a job one by one and analyses them. gpus: other accelerators that were asked about."""
+def report_of(
+    job: Job,
+    config: Config,
+    rules: Rules,
+    reading: Reading,
+    *,
+    gpus: Sequence[str] = (),
+    keep: Callable[[Reduced], None] | None = None,
+) -> Report:
+    """Reads the ranks of a job and analyses them. gpus: other accelerators that were asked about; keep: told each rank.
+
+    Raises InputError where no rank can be read.
+    """
     from advisor.engine import engine
-    from advisor.trace.read.allocator import keep_freed_memory
+    from advisor.engine.rank_files import Asked, aligned
+    from advisor.errors import InputError
 
-    keep_freed_memory()
-    return engine.analyse(_inputs(job, quiet), rules, config, job.run, job.health, gpus)
+    files = [_ranks.file_of(trace, job.run) for trace in job.traces]
+    asked, single = Asked.of(config, gpus), engine.rules_of_ranks(rules, config)
+    found: dict[int, Reduced] = {}
+    failed: dict[int, str] = {}
+    for index, one in _ranks.read(files, asked, rules, config, reading):
+        if isinstance(one, str):
+            failed[index] = one
+            continue
+        found[index] = one.with_result(aligned(one.result, single))
+        if keep is not None:
+            keep(one)
+    if not found:
+        raise InputError(failed[min(failed)])
+    ranks = [found[index] for index in sorted(found)]
+    said = _ranks.said_of(ranks, [_ranks.in_words(files[index], failed[index]) for index in sorted(failed)], asked)
+    report = engine.joined([one.result for one in ranks], rules, config, job.run, (*job.health, *said))
+    return _with_gpus(report, gpus)
 
 
-def _inputs(job: Job, quiet: bool) -> Iterator[RankInput]:
-    from advisor.engine.engine import RankInput
-    from advisor.inputs.progress import analysing, reading
-    from advisor.trace.read.load import load
+def _with_gpus(report: Report, gpus: Sequence[str]) -> Report:
+    """The report with a sentence for each GPU that was asked about where a reduced form cannot answer."""
+    from advisor.model import WhatIf
 
-    for one in job.traces:
-        lines = load(one.lines) if one.lines else None
-        with reading(one.profile.name, sys.stderr, quiet=quiet) as progress:
-            profile = load(one.profile, progress)
-        with analysing(one.profile.name, sys.stderr, quiet=quiet) as watch:
-            yield RankInput(one.rank, one.profile.name, profile, one.record, lines, watch)
+    if len(report.what_if) == len(gpus):
+        return report
+    rank = report.run.reference_rank
+    why = f"cannot be estimated from a reduced form; pass the trace of rank {rank}"
+    return replace(report, what_if=tuple(WhatIf(name, f"The step time on {name} {why}.") for name in gpus))
 
 
 def _targets(output: Output, found: list[Job]) -> list[Output]:
@@ -144,7 +193,16 @@ def _targets(output: Output, found: list[Job]) -> list[Output]:
 
 
 def deliver(report: Report, output: Output, stream: TextIO, args: argparse.Namespace) -> None:
-    """Writes the asked-for formats; where that made files, the summary goes to `stream`."""
+    """Writes the asked-for formats and sends to the sinks; where files were made, the summary goes to `stream`."""
+    _write(report, output, stream, args)
+    if args.to:
+        from advisor.sinks import delivery
+
+        for line in delivery.send(report, _options.sinks_of(args), os.environ):
+            print(f"advisor: {line}", file=sys.stderr)
+
+
+def _write(report: Report, output: Output, stream: TextIO, args: argparse.Namespace) -> None:
     from advisor.engine import registry
 
     texts = {name: registry.load_reporter(name)(report) for name in output.formats}

@@ -4,35 +4,59 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.errors import InputError
+
+if TYPE_CHECKING:
+    from advisor.gate.comparison_model import Comparison
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declares the command."""
     parser = subparsers.add_parser(
         "compare",
-        help="show what differs between two reports: parts of the step, counters, ops and findings",
+        help="show what differs between two reports: step time, parts, findings, what moved most",
         description="Shows what differs between two stored reports, without a verdict: for that see `advisor gate`.",
-        epilog="example: advisor compare before/report.json after/report.json",
+        epilog="example: advisor compare before/report.json after/report.json --format html -o compared.html",
         allow_abbrev=False,
     )
     parser.add_argument("base", metavar="A", type=Path, help="a report.json, or a folder that contains one")
     parser.add_argument("head", metavar="B", type=Path, help="the report to compare with it")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    parser.add_argument(
+        "--format", choices=("text", "html", "markdown", "json"), default="text", help="default: text; all go to stdout"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to this file instead of stdout")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
     parser.set_defaults(handler=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the differences; 0 when done, 4 for what cannot be read."""
-    from advisor.gate import difference, files
+    from advisor.gate import comparison, files
 
     try:
         base, head = (files.read_report(path, baseline=False) for path in (args.base, args.head))
     except files.GateError as failure:
         raise InputError(str(failure)) from failure
-    found = difference.difference(base, head, (str(args.base), str(args.head)))
-    sys.stdout.write(difference.as_json(found) if args.format == "json" else difference.as_text(found))
+    text = _rendered(comparison.compare(base, head, (str(args.base), str(args.head))), args.format)
+    if args.output is None:
+        sys.stdout.write(text)
+    else:
+        from advisor.inputs.output import write_file
+
+        write_file(args.output, text, replace=True)
     return 0
+
+
+def _rendered(found: Comparison, name: str) -> str:
+    from advisor.gate import comparison_texts
+
+    if name in ("text", "json"):
+        return comparison_texts.as_json(found) if name == "json" else comparison_texts.as_text(found)
+    from advisor.engine import registry
+
+    render: Callable[[Comparison], str] = registry.load_named(registry.COMPARISONS, name, "format")
+    return render(found)

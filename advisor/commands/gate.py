@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.commands import _gate_history
 from advisor.commands._options import add_common_options
 from advisor.errors import UsageError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _USAGE = """advisor gate [options] BASE.json HEAD.json
        advisor gate [options] check (REPORT.json | -- train.py ARGS…)
        advisor gate [options] baseline write|update|show [REPORT.json | -- …]
+       advisor gate [options] history (add REPORT.json… | show)
        advisor gate [options] --base REF -- train.py ARGS…
        advisor gate [options] --head-with TREATMENT -- train.py ARGS…"""
 _DESCRIPTION = """Detects performance regressions: counters against a checked-in baseline, step
@@ -34,7 +36,6 @@ _EXAMPLES = """examples:
   advisor gate check -- train.py --steps 100
   advisor gate --base main -- train.py --steps 200
   advisor gate --base-command "python a.py" --head-command "python b.py"
-  advisor gate base/report.json head/report.json
 """
 _ACTIONS = ("write", "update", "show")
 
@@ -71,6 +72,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--mode", choices=("lockstep", "blocks"), help="default: lockstep if memory allows")
     parser.add_argument("--runs", type=int, default=2, metavar="N", help="number of profiles for a baseline (2)")
     parser.add_argument("--no-explain", action="store_true", help="do not profile both sides after a regression")
+    _gate_history.add_options(parser)
     _add_output(parser)
     add_common_options(parser)
     parser.set_defaults(handler=run, command=None)
@@ -83,7 +85,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FORMAT",
-        help="text, json, markdown, github, sarif or junit; repeatable; stdout unless --output is given",
+        help="text, json, markdown, github, sarif, junit; repeatable",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix selects the format"
@@ -117,6 +119,8 @@ def run(args: argparse.Namespace) -> int:
     from advisor.gate.config import parse
 
     settings = parse(config.find(Path.cwd()).gate)
+    if args.words[:1] == ["history"] and args.command is None:
+        return _gate_history.run(args, settings)
     outputs.formats_of(args)
     if args.command is not None:
         _check_command(args.command)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.commands import _options
+from advisor.commands import _options, _terminal
 
 if TYPE_CHECKING:
     from advisor.capture.launcher.launch import Ended, Options, Target
@@ -31,8 +31,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allow_abbrev=False,
     )
     capture = parser.add_argument_group("capture")
-    capture.add_argument("--steps", type=_positive, metavar="N", default=0, help="training steps to profile")
+    capture.add_argument("--steps", type=_options.positive, metavar="N", default=0, help="training steps to profile")
     capture.add_argument("--warmup", type=_count, metavar="N", help="training steps to skip first")
+    capture.add_argument(
+        "--at-step", type=_options.positive, metavar="N", default=0, help="profile the steps from N on"
+    )
+    capture.add_argument("--at-epoch", type=_options.positive, metavar="N", default=0, help="profile the N-th epoch")
+    capture.add_argument(
+        "--every", type=_options.positive, metavar="N", default=0, help="profile again every N steps, and compare"
+    )
     capture.add_argument("--stop-after-profile", action="store_true", help="end the script once its trace is complete")
     capture.add_argument("--no-lines", action="store_true", help="do not record the lines of the script")
     capture.add_argument("--memory", action="store_true", help="also record allocations (a larger trace)")
@@ -79,9 +86,7 @@ def run(args: argparse.Namespace) -> int:
     target = target_of(args.target, args.python)
     output = _options.output_of(args)
     _options.config_of(args)
-    options = launch.Options(
-        args.steps, args.warmup, args.stop_after_profile, not args.no_lines, args.memory, args.rank
-    )
+    options = _options_of(args, output)
     python = target.command[0] if target.direct else sys.executable
     header: dict[str, Any] = {
         "command": secrets.mask(args.target),
@@ -98,7 +103,38 @@ def run(args: argparse.Namespace) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     if ended.signal:
         return launch.end_as(ended)
+    home = publisher.home() if publisher else None
+    if home and not args.quiet:
+        _terminal.offer(home / "report.html")
     return ended.status or failed
+
+
+def _options_of(args: argparse.Namespace, output: Output) -> Options:
+    """What was asked of capture. Raises UsageError for options that contradict each other."""
+    from advisor.capture.launcher import launch
+    from advisor.errors import UsageError
+
+    chosen = [
+        name
+        for name, value in (("--at-step", args.at_step), ("--at-epoch", args.at_epoch), ("--warmup", args.warmup))
+        if value
+    ]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(chosen)} both say when to begin; give one of them")
+    if args.every and args.stop_after_profile:
+        raise UsageError("--every profiles again later, and --stop-after-profile ends the script; give one of them")
+    return launch.Options(
+        args.steps,
+        args.warmup,
+        args.stop_after_profile,
+        not args.no_lines,
+        args.memory,
+        args.rank,
+        args.at_step,
+        args.at_epoch,
+        args.every,
+        str(output.folder.absolute()) if output.folder else "",
+    )
 
 
 def target_of(words: list[str], python: str | None) -> Target:
@@ -128,7 +164,10 @@ def _check_script(name: str) -> None:
     if not path.exists():
         raise UsageError(f"{name}: no such script")
     if path.suffix == ".ipynb":
-        raise UsageError(f"{name} is a notebook; convert it to a script: jupyter nbconvert --to script {name}")
+        raise UsageError(
+            f"{name} is a notebook; profile a cell of it (%load_ext advisor, then %%advisor), or convert it: "
+            f"jupyter nbconvert --to script {name}"
+        )
     if path.suffix in (".sh", ".bash"):
         raise UsageError(f"{name} is a shell script; start it as a launcher: advisor run -- bash {name}")
     if path.is_dir() and not (path / "__main__.py").is_file():
@@ -181,10 +220,10 @@ def _report(
     publisher: Publisher | None,
 ) -> int:
     """Moves the traces home and reports on them; our own failures are one line and status 4."""
-    from advisor.capture.launcher import launch, run_file
+    from advisor.capture.launcher import launch
+    from advisor.commands import _captured_record
     from advisor.commands.analyze import finish
     from advisor.errors import FAILED, AdvisorError
-    from advisor.report import module_work
 
     try:
         record = launch.assemble(folder, header)
@@ -192,11 +231,7 @@ def _report(
             if publisher:
                 publisher.withdraw()
             return _nothing(record, args)
-        module_work.add_flops(folder, record)
-        _add_preflight(record, python)
-        if not args.no_calibrate:
-            _add_calibration(record, python, quiet=args.quiet)
-        run_file.write(folder, record)
+        _captured_record.complete(folder, record, python, calibrate=not args.no_calibrate, quiet=args.quiet)
         # Without a folder to move to, what was captured stays where it is.
         if publisher is None:
             return finish(folder, output, args)
@@ -224,52 +259,6 @@ def _at_home(publisher: Publisher, output: Output, args: argparse.Namespace) -> 
         return finish(moved, replace(output, folder=moved), args)
 
 
-def _add_preflight(record: dict[str, Any], python: str) -> None:
-    """Says in run.json whether device events can be recorded, whether an accelerator stood unused, and of an old torch.
-
-    Checked after the script: a process that brings up a device while it runs would disturb what is measured.
-    """
-    from advisor.capture.launcher import doctor, preflight
-
-    found = preflight.check(python, os.environ)
-    old = doctor.too_old(record["versions"].get("torch", ""))
-    checks = [*found.checks, *([old] if old else [])]
-    record["preflight"] = [{"id": one.id, "status": one.status, "message": one.message} for one in checks]
-    for rank in record["ranks"]:
-        settings = rank.get("settings")
-        if settings and settings.get("accelerator_available") is None:
-            settings["accelerator_available"] = found.accelerator
-            settings["accelerator_name"] = found.name or None
-
-
-def _add_calibration(record: dict[str, Any], python: str, *, quiet: bool) -> None:
-    """Measures what ops, threads, memory and the device cost here, once for this machine; a failure is one line.
-
-    After the script, so that it disturbs nothing; with the threads and variables of the first rank.
-    """
-    from advisor.calibration import machine, process
-    from advisor.errors import AdvisorError
-
-    first = next(rank for rank in record["ranks"] if rank["files"])
-    devices = first.get("devices") or [{}]
-    here = machine.here(
-        python,
-        record["versions"].get("torch", ""),
-        (first.get("settings") or {}).get("threads"),
-        devices[0].get("name", ""),
-        os.environ | (first.get("environment") or {}),
-    )
-    try:
-        measured, _ = process.obtain(python, here)
-    except (AdvisorError, KeyboardInterrupt) as failure:
-        if not quiet:
-            text = str(failure) or "calibration: interrupted; figures of the table are used"
-            print(f"advisor: {text}", file=sys.stderr)
-        return
-    for rank in record["ranks"]:
-        rank["calibration"] = process.as_json(measured)
-
-
 def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
     """Says why there is no trace: 0 where there was nothing to profile, AdvisorError where capture failed."""
     from advisor.errors import AdvisorError
@@ -285,7 +274,10 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
             steps = record["ranks"][0]["steps"]
             count = steps["count"] or steps.get("optimizer_steps", 0)
             more = "; run 30 or more" if count < 30 else ""  # 3 to warm up, 20 to time, a window of 5
-            why = f"the script ended after {count} step{'s' * (count != 1)}, before they were timed and recorded{more}"
+            before = "they were timed and recorded"
+            if args.at_step or args.at_epoch:
+                more, before = "", f"step {args.at_step:,}" if args.at_step else f"its epoch {args.at_epoch:,}"
+            why = f"the script ended after {count:,} step{'s' * (count != 1)}, before {before}{more}"
             if not count:
                 why = (
                     "steps are detected by a DataLoader, a torch optimizer, a profiler's step() or eight backward "
@@ -293,13 +285,6 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
                 )
         print(f"advisor: nothing was profiled: {why}", file=sys.stderr)
     return 0
-
-
-def _positive(text: str) -> int:
-    number = _count(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text}: at least 1")
-    return number
 
 
 def _count(text: str) -> int:

@@ -14,13 +14,15 @@ from advisor.commands import _options, run
 from advisor.errors import AdvisorError, UsageError
 
 if TYPE_CHECKING:
-    from advisor.model import Report, Trial, Tried
+    from advisor.gate.pairs import Side
+    from advisor.model import Finding, Report, Treatment, Trial, Tried
     from advisor.trying.candidates import Candidate
 
 _EPILOG = """examples:
   advisor try train.py --epochs 3
   advisor try --report advisor-report --only input-bound train.py --epochs 3
   advisor try --with loader:num_workers=2 --with threads:count=1 train.py
+  git diff > faster.patch; git stash; advisor try --patch faster.patch train.py
 """
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -44,7 +46,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--with", dest="treatments", action="append", default=[], metavar="NAME:ARG=VALUE,…",
         help="try this change instead of findings; repeatable",
     )  # fmt: skip
+    parser.add_argument(
+        "--patch", dest="patches", action="append", default=[], type=Path, metavar="FILE",
+        help="try this unified diff in a temporary copy instead of findings; repeatable",
+    )  # fmt: skip
     parser.add_argument("--budget", type=seconds, default=600.0, metavar="TIME", help="such as 90s, 10m (default), 1h")
+    parser.add_argument("--export", type=Path, metavar="FILE", help="write promised and measured, without any names")
+    parser.add_argument("--no-remember", action="store_true", help="do not keep the results for later promises")
     parser.add_argument("--mode", choices=("lockstep", "blocks"), help="default: lockstep if memory allows")
     parser.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
     parser.add_argument(
@@ -53,6 +61,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )  # fmt: skip
     _options.add_common_options(parser)
     parser.set_defaults(handler=try_, target=[])
+    take_target(parser)
+
+
+def take_target(parser: argparse.ArgumentParser) -> None:
+    """Our own options end at the script; everything from there on is `args.target`, untouched."""
     parse = parser.parse_known_args
 
     def parse_ours(words: Any = None, namespace: Any = None) -> Any:
@@ -79,6 +92,8 @@ def seconds(text: str) -> float:
 def try_(args: argparse.Namespace) -> int:
     """Profiles unless a report is given, tries, prints the table, and adds it to the report."""
     from advisor.gate.ab import end_in_order
+    from advisor.gate.pairs import Side
+    from advisor.gate.turns import environment
     from advisor.trying import as_text
     from advisor.trying.candidates import Candidate, of_report
     from advisor.trying.treatments import parse, words
@@ -86,25 +101,50 @@ def try_(args: argparse.Namespace) -> int:
     end_in_order()
     treatments = [parse(text) for text in args.treatments]
     target = run.target_of(args.target, args.python)
+    base = Side("base", tuple(target.command), Path.cwd(), environment(), "the script as it is")
+    patches = [_patch(path, base) for path in args.patches]
     folder, report = None, None
-    if treatments:
+    if treatments or patches:
         found = [Candidate(words(one), (one,), risk="numerics") for one in treatments]
+        found += [
+            Candidate(str(path), (one,), risk="numerics") for path, one in zip(args.patches, patches, strict=True)
+        ]
         others: list[Trial] = []
     else:
         folder = args.report or args.output
         report = _report(args, folder)
-        found, others = of_report(report, _rules(args.only))
+        found, others = of_report(report, _rules(args.only), _diff_of(report, base))
     if not found:
         print(_nothing(others))
         return 0
-    tried, failure = _session(args, target.command, found)
+    tried, failure = _session(args, base, found)
     tried = replace(tried, trials=(*tried.trials, *others))
-    print(as_text.render(tried), end="")
-    if report is not None and folder is not None:
+    print(as_text.render(tried, _remembered(args, report, tried)), end="")
+    # A session that measured nothing takes nothing away that an earlier one measured.
+    if report is not None and folder is not None and any(one.verdict != "not tried" for one in tried.trials):
         _keep(replace(report, tried=tried), folder, quiet=args.quiet)
     if failure is not None:
         raise failure
     return 0
+
+
+def _remembered(args: argparse.Namespace, report: Report | None, tried: Tried) -> Callable[[Sequence[str]], str]:
+    """Keeps the results and writes the card; what is returned says how earlier promises of rules held."""
+    from importlib import metadata
+
+    from advisor.inputs.output import write_file
+    from advisor.trying import history
+
+    # Without a report the version is known of our own interpreter only.
+    torch = "" if args.python else next((one.version for one in metadata.distributions(name="torch")), "")
+    where = history.where_of(report, torch)
+    earlier = history.recall(history.folder(), where)
+    if not args.no_remember and not history.remember(history.folder(), history.records_of(tried, where)):
+        say(args)(f"{history.folder()} cannot be written to; the results are not kept")
+    if args.export:
+        write_file(args.export, history.card(tried, where), replace=False)
+        say(args)(f"{args.export}: written; it names rules, device and versions, and nothing of the script")
+    return lambda rules: history.held(earlier, rules)
 
 
 def _rules(only: Sequence[str]) -> set[str]:
@@ -132,7 +172,7 @@ def _report(args: argparse.Namespace, folder: Path) -> Report:
     python = ["--python", args.python] if args.python else []
     words = [sys.executable, "-P", "-m", "advisor", "run", "--quiet", "--stop-after-profile"]
     words += [*python, "--output", str(folder), *args.target]
-    _say(args)("profiling the script first")
+    say(args)("profiling the script first")
     with subprocess.Popen(words, stdout=sys.stderr) as process:
         try:
             status = process.wait()
@@ -144,35 +184,67 @@ def _report(args: argparse.Namespace, folder: Path) -> Report:
     return read_report(folder, baseline=False)
 
 
-def _session(
-    args: argparse.Namespace, command: Sequence[str], found: Sequence[Candidate]
-) -> tuple[Tried, BaseException | None]:
+def _diff_of(report: Report, base: Side) -> Callable[[Finding], str]:
+    """Writes the fix of a finding as a patch that applies to the files as they are."""
+    from advisor.fixing.edits import NoEditError
+    from advisor.fixing.patches import of_finding
+    from advisor.trying.patched import PatchError, place
+
+    def diff_of(finding: Finding) -> str:
+        diff = of_finding(report, finding, Path.cwd())
+        try:
+            place(diff, base)
+        except PatchError as failure:
+            raise NoEditError(f"its patch {failure}") from failure
+        return diff
+
+    return diff_of
+
+
+def _patch(path: Path, base: Side) -> Treatment:
+    """The patch of a file, which applies. Raises UsageError, in one line, where it cannot be read or does not apply."""
+    from advisor.model import Treatment
+    from advisor.trying.patched import PatchError, place
+
+    try:
+        diff = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        raise UsageError(f"--patch {path}: cannot be read ({getattr(failure, 'strerror', 'no text')})") from failure
+    try:
+        place(diff, base)
+    except PatchError as failure:
+        raise UsageError(f"--patch {path}: {failure}") from failure
+    return Treatment("patch", {"diffs": [diff], "names": [str(path)]})
+
+
+def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -> tuple[Tried, BaseException | None]:
     """What was tried, and what ended it early: an interrupt, or a failure of the script itself."""
     import random
     import time
 
-    from advisor.gate.pairs import Side
-    from advisor.gate.turns import environment
     from advisor.trying.pairing import layout_of, measurer
+    from advisor.trying.patched import Mirrors, scratch
     from advisor.trying.session import SELF_TEST, Session
 
-    say = _say(args)
+    tell = say(args)
     began = time.monotonic()
-    base = Side("base", tuple(command), Path.cwd(), environment(), "the script as it is")
     layout, start_s = layout_of(base, args.mode)
     pair_s = 2 * start_s
     fits = max(0.0, args.budget - SELF_TEST * pair_s) / pair_s
-    say(
-        f"{len(found)} changes to try in {args.budget / 60:.3g} min; a pair takes at most about {pair_s:.0f} s: "
-        f"about {fits:.0f} pairs fit after the self-test, of 4 to 10 for each change"
+    tell(
+        f"{len(found)} change{'s' * (len(found) > 1)} to try in {args.budget / 60:.3g} min; "
+        f"a pair takes at most about {pair_s:.0f} s: about {fits:.0f} pairs fit "
+        "after the self-test, of 4 to 10 for each change"
     )
-    session = Session(base, measurer(layout, random.Random()), args.budget, say, began=began)
-    try:
-        return session.run(found), None
-    except (Exception, KeyboardInterrupt, SystemExit) as failure:
-        if not session.trials:
-            raise
-        return session.tried(), failure
+    with scratch() as folder:
+        sides = Mirrors(Path(folder))
+        session = Session(base, measurer(layout, random.Random()), args.budget, tell, side_of=sides.side, began=began)
+        try:
+            return session.run(found), None
+        except (Exception, KeyboardInterrupt, SystemExit) as failure:
+            if not session.trials:
+                raise
+            return session.tried(), failure
 
 
 def _nothing(others: Sequence[Trial]) -> str:
@@ -197,9 +269,11 @@ def _keep(report: Report, folder: Path, *, quiet: bool) -> None:
         print(f"added to {', '.join(map(str, written))}", file=sys.stderr)
 
 
-def _say(args: argparse.Namespace) -> Callable[[str], None]:
-    def say(text: str) -> None:
+def say(args: argparse.Namespace) -> Callable[[str], None]:
+    """Tells what is being measured, on stderr, unless --quiet."""
+
+    def tell(text: str) -> None:
         if not args.quiet:
             print(f"advisor: {text}", file=sys.stderr, flush=True)
 
-    return say
+    return tell
