@@ -115,18 +115,18 @@ def stream_waits(trace: Trace, queues: Queues, window: tuple[int, int]) -> Strea
     stated, calls_stated = _stated_waits(events, queues, window)
     calls = np.flatnonzero(named_like(events, _STREAM_WAIT))
     calls = calls[(events.start_ns[calls] >= opens) & (events.start_ns[calls] < closes)]
+    calls = calls[~np.isin(events.correlation[calls], list(calls_stated))]
+    target = np.array([queues.launched_by_thread(call, after=True) for call in calls.tolist()], np.int64)
+    calls, target = calls[target >= 0], target[target >= 0]
     inferred = set(_coincidences(queues))
-    for call in calls[~np.isin(events.correlation[calls], list(calls_stated))].tolist():
-        target = queues.launched_by_thread(call, after=True)
-        if target < 0:
-            continue
-        called, begun = int(events.start_ns[call]) - opens, int(queues.start[target])
-        for queue in queues.all():
-            source = queues.last_before(queue, called) if queue != queues.work.queue[target] else -1
-            # The event may have been recorded before later launches: go back to what had ended when the target began.
-            source = min(source, queues.last_done(queue, begun + _AT_ONCE_NS))
-            if source >= 0:
-                inferred.add((source, target))
+    for queue in queues.all():
+        # The event may have been recorded before later launches: go back to what had ended when the target began.
+        source = np.minimum(
+            queues.last_before_each(queue, events.start_ns[calls] - opens),
+            queues.last_done_each(queue, queues.start[target] + _AT_ONCE_NS),
+        )
+        found = (source >= 0) & (queues.work.queue[target] != queue)
+        inferred.update(zip(source[found].tolist(), target[found].tolist(), strict=True))
     inferred -= stated
     found = np.array(sorted(stated | inferred), np.int64).reshape(-1, 2)
     return StreamWaits(found[:, 0], found[:, 1], len(inferred))

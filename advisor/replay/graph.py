@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.sampled_steps import in_a_row
 from advisor.analyses.base.steps import Steps
 from advisor.replay import device_waits
 from advisor.replay.edges import EdgeDraft, Edges, Why
@@ -45,8 +46,8 @@ class Graph:
 
 
 def build(trace: Trace, steps: Steps, links: Links, nesting: Nesting) -> Graph:
-    """The graph of the longest run of consecutive steps of a trace."""
-    window, starts = longest_run(steps)
+    """The graph of the steps of a trace that are replayed."""
+    window, starts = replayed_run(steps)
     work = collect(trace, links.launch, window)
     builder = _Builder(trace, steps.main_thread, window, work, len(starts))
     builder.threads_of(nesting)
@@ -65,6 +66,14 @@ def longest_run(steps: Steps) -> tuple[tuple[int, int], Ints]:
     best = int(np.argmax([mask.sum() for mask in inside]))
     lo, hi = steps.recorded[best]
     return (int(lo), int(hi)), steps.spans[inside[best], 0]
+
+
+def replayed_run(steps: Steps) -> tuple[tuple[int, int], Ints]:
+    """The window that is replayed and the starts of its steps: the longest run, of a long one twenty steps in a row."""
+    (opens, closes), starts = longest_run(steps)
+    edges = np.append(starts, closes)
+    chosen = in_a_row(np.diff(edges))
+    return (int(edges[chosen.start]) if chosen.start else opens, int(edges[chosen.stop])), starts[chosen]
 
 
 class _Builder:

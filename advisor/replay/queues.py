@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
 from advisor.replay.work import Work
-from advisor.trace.events import Category, Events
+from advisor.trace.events import Category, Events, Ints
 
 
 class Queues:
@@ -26,8 +27,11 @@ class Queues:
         calls = work.launch[linked]
         works = np.flatnonzero(linked)
         order = np.lexsort((work.start[works], events.start_ns[calls], events.thread[calls]))
-        self._calls, self._works = calls[order], works[order]
-        self._threads = events.thread[self._calls].astype(np.int64)
+        calls, self._works = calls[order], works[order]
+        threads, first = np.unique(events.thread[calls], return_index=True)
+        bounds = [*first.tolist(), len(calls)]
+        self._of_thread = dict(zip(threads.tolist(), pairwise(bounds), strict=True))
+        self._called = events.start_ns[calls]
         self._records: dict[int, int] | None = None
 
     def all(self) -> range:
@@ -40,8 +44,12 @@ class Queues:
 
     def last_before(self, queue: int, time: int) -> int:
         """Index of the last work of a queue that was launched before `time`, -1 where there is none."""
-        at = int(np.searchsorted(self._reach[queue], time, side="left")) - 1
-        return self.ranges[queue][0] + at if at >= 0 else -1
+        return int(self.last_before_each(queue, np.array([time]))[0])
+
+    def last_before_each(self, queue: int, times: Ints) -> Ints:
+        """`last_before` for many instants at once."""
+        at = np.searchsorted(self._reach[queue], times, side="left") - 1
+        return np.where(at >= 0, self.ranges[queue][0] + at, -1)
 
     def first_after(self, queue: int, time: int) -> int:
         """Index of the first work of a queue that was launched at or after `time`, -1 where there is none."""
@@ -51,17 +59,19 @@ class Queues:
 
     def last_done(self, queue: int, time: int) -> int:
         """Index of the last work of a queue that ended by `time`, -1 where there is none."""
+        return int(self.last_done_each(queue, np.array([time]))[0])
+
+    def last_done_each(self, queue: int, times: Ints) -> Ints:
+        """`last_done` for many instants at once."""
         lo, hi = self.ranges[queue]
-        at = int(np.searchsorted(self.end[lo:hi], time, side="right")) - 1
-        return lo + at if at >= 0 else -1
+        at = np.searchsorted(self.end[lo:hi], times, side="right") - 1
+        return np.where(at >= 0, lo + at, -1)
 
     def launched_by_thread(self, row: int, *, after: bool) -> int:
         """The work that the thread of a host row launched last before it, or first after it; -1 where there is none."""
-        thread, start = int(self._events.thread[row]), int(self._events.start_ns[row])
-        lo = int(np.searchsorted(self._threads, thread, side="left"))
-        hi = int(np.searchsorted(self._threads, thread, side="right"))
-        starts = self._events.start_ns[self._calls[lo:hi]]
-        at = lo + int(np.searchsorted(starts, start, side="right" if after else "left")) - (not after)
+        lo, hi = self._of_thread.get(int(self._events.thread[row]), (0, 0))
+        side: Literal["left", "right"] = "right" if after else "left"
+        at = lo + int(self._called[lo:hi].searchsorted(self._events.start_ns[row], side=side)) - (not after)
         return int(self._works[at]) if lo <= at < hi else -1
 
     def recorded(self, row: int) -> int:

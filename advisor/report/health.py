@@ -17,6 +17,7 @@ from advisor.calibration.calibration import Calibration
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.constants import constant
 from advisor.model import Health
+from advisor.quantities import duration
 from advisor.trace.events import Category, Trace
 
 # How many times longer the profiler alone makes steps of many ops.
@@ -57,6 +58,11 @@ def of_rank(
     if steps.cut_off:
         text = "the last step has no ops, as the recording ended when it began; it is not counted"
         said.append(Health("last-step", "note", text))
+    if steps.stalls_us:
+        longest = duration(max(steps.stalls_us))
+        which = "a profiled step is" if len(steps.stalls_us) == 1 else f"{len(steps.stalls_us)} profiled steps are"
+        text = f"{which} left out: up to {longest} long, as no step is without the profiler"
+        said.append(Health("stalled-steps", "note", text))
     said.extend(_startup(steps))
     said.extend(_pace(steps))
     if device.why:

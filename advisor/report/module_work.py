@@ -19,6 +19,7 @@ from advisor.analyses.costs.module_calls import PREFIX, parse_range
 from advisor.analyses.work.op_work import flops, shapes
 from advisor.errors import AdvisorError
 from advisor.trace.events import Category, Events, Ints, Trace
+from advisor.trace.intervals import starts_in
 from advisor.trace.read.load import load
 
 _NODE = "autograd::engine::evaluate_function: "
@@ -51,9 +52,11 @@ def flops_by_module(trace: Trace) -> dict[str, float]:
     ranges = events.named(PREFIX)
     inside = nesting.ancestor(ranges)
     home = _with_backward(events, nesting, inside)
-    steps = max(1, int(events.named("ProfilerStep#").sum()))
+    spans = _spans(events)
+    steps = len(spans)
+    counted = starts_in(events.start_ns, np.array(spans)) & events.of(Category.CPU_OP) & (events.dims >= 0)
     found: dict[str, float] = {}
-    for row in np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (home >= 0)).tolist():
+    for row in np.flatnonzero(counted & (home >= 0)).tolist():
         work = flops(events.text(row), shapes(events.dims_table[events.dims[row]]))
         if work:
             for path in _paths(events, nesting.parent, inside, int(home[row])):
@@ -64,19 +67,30 @@ def flops_by_module(trace: Trace) -> dict[str, float]:
 def _with_backward(events: Events, nesting: Nesting, inside: Ints) -> Ints:
     """For each event the row of the module that it works for, -1 where none is known."""
     home = inside.copy()
-    forward = np.flatnonzero((inside >= 0) & (events.sequence >= 0) & (events.forward_thread <= 0)).tolist()
-    nodes = events.named(_NODE) & (events.sequence >= 0)
-    if not forward or not nodes.any():
-        return home
-    by_sequence = {int(events.sequence[row]): row for row in forward}
-    shift = _shift(events, by_sequence, np.flatnonzero(nodes).tolist())
-    node = nesting.ancestor(nodes)
-    if shift is None:
-        return home
-    for row in np.flatnonzero((home < 0) & (node >= 0)).tolist():
-        made = by_sequence.get(int(events.sequence[node[row]]) + shift)
-        home[row] = inside[made] if made is not None else -1
+    forward = np.flatnonzero((inside >= 0) & (events.sequence >= 0) & (events.forward_thread <= 0))
+    nodes = np.flatnonzero(events.named(_NODE) & (events.sequence >= 0))
+    node = nesting.ancestor(events.named(_NODE) & (events.sequence >= 0))
+    left = np.flatnonzero((home < 0) & (node >= 0))
+    # Steps need not follow each other: two that were recorded apart differ from their forward ops by another number.
+    for first, last in _spans(events):
+        within = [rows[(events.start_ns[rows] >= first) & (events.start_ns[rows] < last)] for rows in (forward, nodes)]
+        by_sequence = {int(events.sequence[row]): int(row) for row in within[0]}
+        shift = _shift(events, by_sequence, within[1].tolist())
+        if not by_sequence or shift is None:
+            continue
+        mine = np.isin(node[left], within[1])
+        for row in left[mine].tolist():
+            made = by_sequence.get(int(events.sequence[node[row]]) + shift)
+            home[row] = inside[made] if made is not None else -1
     return home
+
+
+def _spans(events: Events) -> list[tuple[int, int]]:
+    """Beginning and end of each step, ns; of the whole trace where it marks none."""
+    steps = np.flatnonzero(events.named("ProfilerStep#"))
+    if not len(steps):
+        return [(int(events.start_ns.min()), int(events.end_ns.max()) + 1)]
+    return [(int(events.start_ns[row]), int(events.end_ns[row])) for row in steps]
 
 
 def _shift(events: Events, by_sequence: dict[int, int], nodes: list[int]) -> int | None:

@@ -31,7 +31,7 @@ def encode(report: Report) -> bytes:
 
     Raises ValueError naming the field where the report holds what the contract forbids (NaN where a number must be).
     """
-    first = msgspec.json.encode(_clean(msgspec.to_builtins(ordered(report), enc_hook=_plain)))
+    first = msgspec.json.encode(_clean(msgspec.to_builtins(ordered(report), enc_hook=plain)))
     try:
         # What was read back is what is written: whole numbers in places of fractions get one form.
         checked = msgspec.json.decode(first, type=Report)
@@ -95,7 +95,7 @@ def _finite(metric: Metric) -> Metric:
     return replace(metric, value=None, status="not_measured", why=why)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """What JSON can hold in place of a value of another type: facts come from rules of any origin."""
     if hasattr(value, "tolist"):  # numpy scalars and arrays
         return value.tolist()

@@ -14,9 +14,14 @@ from advisor.analyses.base.startup import Startup
 from advisor.analyses.base.step_rows import StepRows, marked_by_closures, marked_by_optimizer, marked_by_profiler
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
+from advisor.constants import constant
 from advisor.model import StepSource
 from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, total, union
+
+_STALL = constant("profiler.stall").value
+# Steps of a window and un-profiled steps that tell; of the first one in so many may be a stall.
+_FEW, _FEW_UNPROFILED = 5, 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +50,7 @@ class Steps:
     main_thread  index into `events.threads` of the thread that runs the loop
     profiled_us  duration of each step, µs: of the rows, or where the device is slower, between the ends of its work
     startup      what was left out because it is start-up, and whether steps without it remain
+    stalls_us    profiled steps that were left out because nothing of the kind happens without the profiler, µs each
     starts_ns    starts of all events of the trace: what is asked for again and again, and answered once
     """
 
@@ -63,6 +69,7 @@ class Steps:
     is_ahead: bool = False
     cut_off: bool = False
     startup: Startup = field(default_factory=Startup)
+    stalls_us: tuple[float, ...] = ()
     starts_ns: Ints | None = field(default=None, repr=False)
     _of_starts: list[Ints] = field(default_factory=list, init=False, repr=False)
 
@@ -136,15 +143,18 @@ class Steps:
             else:
                 labels = tuple(f"repetition {number}" for number in range(1, len(spans) + 1))
                 marks = StepRows(spans, labels, "repetition", thread)
-        return _measured(trace, marks, launched, record is not None, recorded.eval_count)
+        return _measured(trace, marks, launched, record)
 
 
-def _measured(trace: Trace, marks: StepRows, launched: Launched | None, captured: bool, eval_count: int) -> Steps:
-    """The steps with what they take, without start-up. Capture let its own steps warm up."""
+def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: RankRecord | None) -> Steps:
+    """The steps with what they take, without start-up and stalls. record: None in a trace of others.
+
+    Capture let its own steps warm up.
+    """
     spans, labels, startup, pace = marks.spans, marks.labels, Startup(), None
     if launched is not None:
         pace = _pace(trace, launched, spans)
-        if not captured or pace is not None:
+        if record is None or pace is not None:
             lengths, number = _lengths_ns(spans, pace), _number(labels[0])
             startup = Startup.of(trace, launched, spans, lengths, number=number)
     if startup.steps:
@@ -153,6 +163,12 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, captured
     rest = startup.cut_off(spans) if marks.source == "window" else None
     if rest is not None:
         spans, startup = rest, replace(startup, steady=True)
+    stalls_us: tuple[float, ...] = ()
+    # Ranks of a job are compared step by step, so there all steps stay.
+    if record is not None and record.world_size == 1 and pace is None:
+        kept = ~_stalls(spans, record.steps)
+        stalls_us = tuple(float(us) for us in (spans[~kept, 1] - spans[~kept, 0]) / 1e3)
+        spans, labels = spans[kept], tuple(label for label, keep in zip(labels, kept, strict=True) if keep)
     recorded = _windows(spans)
     count, host_us = len(spans), total(recorded) / len(spans) / 1e3
     device_us = pace.step_ns / 1e3 if pace is not None and (count > 1 or marks.source != "window") else None
@@ -164,18 +180,33 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, captured
         step_us=host_us,
         source=marks.source,
         count=count,
-        eval_count=eval_count,
+        eval_count=record.steps.eval_count if record is not None else 0,
         main_thread=marks.thread,
         profiled_us=tuple(float(us) for us in (spans[:, 1] - spans[:, 0]) / 1e3),
         host_us=host_us,
         device_us=device_us,
         cut_off=marks.cut_off,
         startup=startup,
+        stalls_us=stalls_us,
         starts_ns=trace.events.start_ns,
     )
     if pace is None or device_us is None or not pace.is_behind(recorded, host_us * 1e3):
         return steps
     return replace(steps, is_ahead=True, step_us=device_us, profiled_us=tuple((pace.lengths_ns / 1e3).tolist()))
+
+
+def _stalls(spans: Intervals, captured: StepTimes) -> Mask:
+    """Steps that something held up which is not the script's: far longer than any step without the profiler.
+
+    Lengths are compared as multiples of the median, as the profiler makes all steps longer. Of few steps, or where many
+    are such, nothing can be told.
+    """
+    lengths, none = spans[:, 1] - spans[:, 0], np.zeros(len(spans), bool)
+    if len(spans) < _FEW or len(captured.unprofiled_us) < _FEW_UNPROFILED:
+        return none
+    most = max(captured.unprofiled_us) / float(np.median(captured.unprofiled_us))
+    found: Mask = lengths > _STALL * most * np.median(lengths)
+    return found if found.sum() * _FEW <= len(spans) else none
 
 
 def _number(label: str) -> int:

@@ -126,9 +126,10 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Statements that belong to training steps, that evaluate, that log."""
+    """Statements that belong to training steps, that evaluate between them or within each, that log."""
 
     steps: set[Group]
+    within: set[Group]
     evaluating: set[Group]
     logging: set[Group]
 
@@ -137,9 +138,10 @@ def _spans(run: RunTimes, on_device: bool) -> Iterable[_Span]:
     """The run in pieces that sum to its time."""
     if run.before_us:
         yield _Span("start", "startup", run.before_us)
-    steps = _step_groups(run)
+    within = _evaluating_in_steps(run)
+    steps = _step_groups(run) - within
     evaluating = {_group(one) for one in run.samples if _is_evaluation(one, steps)}
-    groups = _Groups(steps | (_rare(run) - evaluating), evaluating, _logging(run))
+    groups = _Groups(steps | (_rare(run) - evaluating - within), within, evaluating | within, _logging(run))
     for kind, spent_us in run.spent_us.items():
         mine = [one for one in run.samples if one.kind == kind and one.hits]
         hits = sum(one.hits for one in mine)
@@ -183,12 +185,20 @@ def _step_groups(run: RunTimes) -> set[Group]:
 
 
 def _rare(run: RunTimes) -> set[Group]:
-    """Statements of long steps that one or two samples hit: any line of an ordinary step may be that."""
+    """Statements of long steps that one or two samples hit: any line of an ordinary step may be that.
+
+    Not one that was hit in two of them, in a function that ordinary steps were never sampled in: the loop over steps is
+    in another.
+    """
     hits: dict[Group, int] = defaultdict(int)
+    stretches: dict[Group, int] = defaultdict(int)
+    functions = {(one.file, one.function) for one in run.samples if one.kind == "step"}
     for one in run.samples:
         if one.kind == "long":
             hits[_group(one)] += one.hits
-    return {group for group, seen in hits.items() if seen < _SEEN}
+            stretches[_group(one)] += one.stretches
+    outside = {group for group, often in stretches.items() if often > 1 and functions and group[:2] not in functions}
+    return {group for group, seen in hits.items() if seen < _SEEN} - outside
 
 
 def _is_evaluation(one: RunSamples, steps: set[Group]) -> bool:
@@ -199,6 +209,20 @@ def _is_evaluation(one: RunSamples, steps: set[Group]) -> bool:
     if marks & {"evaluate"} or ("untrained" in marks and marks & {"fetch", "forward"}):
         return True
     return {"eval_mode", "forward"} <= marks and _group(one) not in steps
+
+
+def _evaluating_in_steps(run: RunTimes) -> set[Group]:
+    """Statements of ordinary steps at which a model runs in evaluation mode that trains elsewhere: no teacher.
+
+    Most samples that stand in a model there are such, and more than a few.
+    """
+    forward: dict[Group, int] = defaultdict(int)
+    evaluated: dict[Group, int] = defaultdict(int)
+    for one in run.samples:
+        if one.kind == "step" and "forward" in one.marks:
+            forward[_group(one)] += one.hits
+            evaluated[_group(one)] += one.hits if {"eval_mode", "also_trained"} <= set(one.marks) else 0
+    return {group for group, hits in evaluated.items() if hits >= _SEEN and 2 * hits > forward[group]}
 
 
 def _logging(run: RunTimes) -> set[Group]:
@@ -217,7 +241,8 @@ def _part(one: RunSamples, groups: _Groups, on_device: bool) -> str:
         return "startup"
     if named := next((part for mark, part in _NAMED.items() if mark in one.marks), ""):
         return named
-    if one.kind == "step" or (one.kind == "long" and _group(one) in groups.steps):
+    in_step = one.kind == "step" and _group(one) not in groups.within
+    if in_step or (one.kind == "long" and _group(one) in groups.steps):
         return "training"
     if _group(one) in groups.evaluating:
         return "evaluation"
@@ -266,8 +291,9 @@ def _error_us(spans: Sequence[_Span]) -> float:
         hits = sum(span.samples.hits for span in spans if span.kind == kind and span.samples)
         of, kind_us = next(((span.of, span.kind_us) for span in spans if span.kind == kind and span.of), (0, 0.0))
         if of:
-            share = hits / of
-            squares += kind_us**2 * share * (1 - share) / of
+            # Agresti and Coull: of few samples that all say the same, the others may yet say something else.
+            share = (hits + 2) / (of + 4)
+            squares += kind_us**2 * share * (1 - share) / (of + 4)
     return math.sqrt(squares)
 
 
@@ -317,4 +343,7 @@ def _line(group: Group, spans: Sequence[_Span]) -> RunLine:
             inner[span.samples.inner] += span.us
     line = block if block and len(at) > 1 else max(at, key=lambda one: at[one])
     most = max(inner, key=lambda one: inner[one])
-    return RunLine(Source(file, line, function), sum(span.us for span in spans), Source(*most) if most[0] else None)
+    guards = {span.samples.guard for span in spans if span.samples is not None}
+    guard = Source(file, guards.pop(), function) if len(guards) == 1 and 0 not in guards else None
+    us = sum(span.us for span in spans)
+    return RunLine(Source(file, line, function), us, Source(*most) if most[0] else None, guard)

@@ -208,9 +208,11 @@ def _on_cpu(host: Host, batch: int, record: RankRecord | None) -> BatchSplit:
     known = record is not None and (loader is None or loader.sample_us is not None or not loader.num_workers)
     made = (loader.sample_us or 0.0) if loader else 0.0
     alone = made * _WORKER_ALONE
+    # Putting samples together is a loop over them, or one op with hardly any work.
+    together = (loader.collate_us or 0.0) / batch if loader else 0.0
     # At worst nothing overlaps, one thread computes, and what the user wrote in Python is a loop over the samples; at
     # best all cores share computing and loading evenly, the ops use all their threads, and the workers keep up.
-    high = slow + made + scale.scaled(host.written_us) / batch
+    high = slow + made + together + scale.scaled(host.written_us) / batch
     low = max(fast / threads, (fast + alone) / cores, alone / max(workers, 1))
     if not workers:
         low = fast / threads + alone
@@ -272,7 +274,7 @@ def _work_us(host: Host, batch: int) -> tuple[float, float]:
     else, and what looks like fixed cost is waiting for a core.
     """
     calls = list(_calls(host))
-    sizes = _batch_sizes(batch, [shape for one in calls for shape in one.inputs])
+    sizes = _batch_sizes(batch, [shape for one in calls for shape in one.inputs]) | _ragged_sizes(host)
     samples = batch * host.steps.count
     slow_us = fast_us = taken_us = explained_us = 0.0
     for one in calls:
@@ -306,6 +308,20 @@ def _batch_sizes(batch: int, seen: list[Shape]) -> set[int]:
     """
     behind = {shape[1] for shape in seen if len(shape) > 1 and shape[0] == batch}
     return {batch, *(batch * size for size in behind if size > 1)}
+
+
+def _ragged_sizes(host: Host) -> set[int]:
+    """First dimensions that not every step has: those of samples of any size, put together as nodes of graphs are."""
+    events, count = host.trace.events, host.steps.count
+    rows = np.flatnonzero(host.ops & (events.dims >= 0))
+    step = host.steps.step_of(events.start_ns[rows])
+    every_dims = len(events.dims_table)
+    seen: list[set[int]] = [set() for _ in range(count)]
+    for key in np.unique(step * every_dims + events.dims[rows]).tolist():
+        at, dims = divmod(key, every_dims)
+        if at >= 0:
+            seen[at].update(shape[0] for shape in shapes(events.dims_table[dims]) if shape)
+    return seen[0].union(*seen) - seen[0].intersection(*seen) if count > 1 else set()
 
 
 def _on_device(host: Host, device: Device, idle: GpuIdle, links: Links, batch: int) -> BatchSplit:

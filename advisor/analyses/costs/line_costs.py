@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +23,9 @@ from advisor.trace.intervals import Intervals, intersect, starts_in, subtract
 
 # Functions that Python makes of one line's own.
 _INNER = ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
+
+# Nodes of the backward pass that make the gradient of a whole tensor from that of a part.
+_PARTS = ("SelectBackward", "SliceBackward", "IndexBackward", "CopySlices", "UnbindBackward", "SplitBackward")
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,6 +73,19 @@ class LineCost:
             backward_rows=share * self.backward_rows,
             beyond_us=None if self.beyond_us is None else share * self.beyond_us,
         )
+
+
+# A file and the number of a line.
+Place = tuple[str, int]
+
+
+def callers_above(at: Place, called: Mapping[Place, Place | None]) -> Iterator[Place]:
+    """The line that called a line's function, the one that called that, and so on; ends where a recursion repeats."""
+    seen = {at}
+    while (above := called.get(at)) is not None and above not in seen:
+        seen.add(above)
+        yield above
+        at = above
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,7 +272,8 @@ def _backward(
 ) -> dict[str, Floats]:
     """Time and rows of the backward pass by the line of the forward op.
 
-    What runs between nodes, and in nodes of no known op, is shared out in proportion.
+    What runs between two nodes is what the engine takes for each of them, however long it runs; the time of nodes of no
+    known op is shared out in proportion.
     """
     events = trace.events
     nodes = backward_rows(events)
@@ -263,11 +281,14 @@ def _backward(
     rows = np.flatnonzero(node_line >= 0)
     if not len(rows):
         return {"backward_us": np.zeros(places.count), "backward_rows": np.zeros(places.count)}
-    ns = np.bincount(node_line[rows], weights=events.dur_ns[rows], minlength=places.count)
-    whole_us = breakdown.us("backward")
-    numbered = nodes & links.inside & (events.sequence >= 0)
-    covered_us = float(events.dur_ns[numbered].sum()) / steps.count / 1e3
-    us = ns / steps.count / 1e3 * (whole_us / covered_us if covered_us else 0.0)
+    every = np.flatnonzero(nodes & links.inside)
+    dur_us = events.dur_ns / 1e3
+    whole_us = breakdown.us("backward") * steps.count
+    between_us = max(whole_us - float(dur_us[every].sum()), 0.0) / max(len(every), 1)
+    numbered = every[events.sequence[every] >= 0]
+    known_us = float(dur_us[numbered].sum()) + len(numbered) * between_us
+    spent_us = np.bincount(node_line[rows], weights=dur_us[rows] + between_us, minlength=places.count)
+    us = spent_us / steps.count * (whole_us / known_us if known_us else 0.0)
     held = np.bincount(np.maximum(node_of, 0), weights=(node_of >= 0) & links.inside, minlength=len(events))
     inside = np.bincount(node_line[rows], weights=held[rows], minlength=places.count)
     return {"backward_us": us, "backward_rows": inside / steps.count}
@@ -276,11 +297,17 @@ def _backward(
 def _beyond(
     trace: Trace, steps: Steps, nesting: Nesting, links: Links, op_line: Ints, node_line: Ints, places: _Places
 ) -> Floats | None:
-    """µs per step by line that ops take beyond bare calls, those of the backward pass by the line that caused them."""
+    """µs per step by line that ops take beyond bare calls, those of the backward pass by the line that caused them.
+
+    The gradient of a part of a tensor fills all of it with zeros and is added to those of the other parts: that is no
+    work of the part's own, since one op over all parts does it once.
+    """
     beyond_ns = beyond_calls(trace.events, nesting, links.inside)
     if beyond_ns is None:
         return None
-    node_of = nesting.ancestor(backward_rows(trace.events))
+    nodes = backward_rows(trace.events)
+    node_of = nesting.ancestor(nodes)
     line = np.where(node_of >= 0, node_line[np.maximum(node_of, 0)], op_line)
-    rows = np.flatnonzero((beyond_ns > 0) & (line >= 0))
+    of_parts = (nodes & trace.events.named(*_PARTS))[np.maximum(node_of, 0)] & (node_of >= 0)
+    rows = np.flatnonzero((beyond_ns > 0) & (line >= 0) & ~of_parts)
     return np.bincount(line[rows], weights=beyond_ns[rows], minlength=places.count) / steps.count / 1e3

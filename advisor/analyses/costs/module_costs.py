@@ -84,6 +84,16 @@ class ModuleCosts:
         )
 
 
+def nodes_of_chains(
+    trace: Trace, steps: Steps, calls: ModuleCalls, links: Links, nesting: Nesting
+) -> tuple[Intervals, Ints]:
+    """The outermost autograd nodes that forward ops of modules made, in order of their start, and the chain of each."""
+    work = _Work.of(trace, steps, calls, links, nesting)
+    rows = np.flatnonzero(work.backward >= 0)
+    rows = rows[np.argsort(trace.events.start_ns[rows], kind="stable")]
+    return np.column_stack((trace.events.start_ns[rows], trace.events.end_ns[rows])), work.backward[rows]
+
+
 def _rolled_up(calls: ModuleCalls, of_chains: Floats | None) -> Floats | None:
     """Of chains to modules, each with all that ran inside it; a module within itself counts once."""
     if of_chains is None:

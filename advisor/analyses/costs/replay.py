@@ -15,14 +15,17 @@ from advisor.analyses.base.steps import Steps
 from advisor.computed import Missing
 from advisor.model import ReplayCheck, Saving
 from advisor.replay.edits import Edit, Editor
-from advisor.replay.graph import Graph, build, longest_run
+from advisor.replay.graph import Graph, build, longest_run, replayed_run
 from advisor.replay.overhead import Overhead, in_proportion
 from advisor.replay.play_order import PlayOrder, prepare
 from advisor.replay.points import Kind
 from advisor.replay.simulate import Played, Weights, play_both, step_ns, weights_of
 from advisor.trace.events import Category, Ints, Trace
+from advisor.trace.intervals import intersect, total
 from advisor.trace.numbers import distinct
 
+# Steps differ by so much without a reason.
+_EVEN = 0.1
 # Past this error of the unedited replay a saving is no more than a guess (published replays: 3 to 8 %).
 _TRUSTED_ERROR = 0.05
 
@@ -39,6 +42,54 @@ class ReplayedSaving(Saving):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Which of a long window's steps are replayed, and what it holds for all: work that not every step does.
+
+    recorded, replayed   (start, end) of the longest run of steps and of those that are replayed, ns
+    steps, of_these      how many steps that are;  trace: whose rows edits name
+    """
+
+    recorded: tuple[int, int]
+    replayed: tuple[int, int]
+    steps: int
+    of_these: int
+    trace: Trace
+
+    @classmethod
+    def of(cls, trace: Trace, steps: Steps) -> Part:
+        """The part of a trace that is replayed."""
+        (recorded, all_starts), (replayed, starts) = longest_run(steps), replayed_run(steps)
+        return cls(recorded, replayed, len(all_starts), len(starts), trace)
+
+    def holds(self, edits: Sequence[Edit]) -> bool:
+        """Whether the replayed steps hold anything of what these edits change in the window."""
+        here, everywhere = self._times(edits)
+        return here > 0 or everywhere <= 0
+
+    def rarer(self, edits: Sequence[Edit]) -> float:
+        """How many times as much per step these edits change in the window as in the replayed steps."""
+        here, everywhere = self._times(edits)
+        times = everywhere / here if here > 0 else 1.0
+        return times if abs(times - 1) > _EVEN else 1.0
+
+    def _times(self, edits: Sequence[Edit]) -> tuple[float, float]:
+        """Time of the rows and stretches that are edited, ns per replayed step, and per step of the window."""
+        if self.of_these == self.steps:
+            return 1.0, 1.0
+        # Fused rows are named by the replay itself, of its own steps.
+        edited = [edit for edit in edits if edit.what != "fuse"]
+        here = sum(self._time(edit, self.replayed) for edit in edited) / self.of_these
+        everywhere = sum(self._time(edit, self.recorded) for edit in edited) / self.steps
+        return (here, everywhere) if edited else (1.0, 1.0)
+
+    def _time(self, edit: Edit, window: tuple[int, int]) -> float:
+        events = self.trace.events
+        rows = edit.rows[(events.start_ns[edit.rows] >= window[0]) & (events.start_ns[edit.rows] < window[1])]
+        spans = intersect(edit.spans, np.array([window])) if len(edit.spans) else edit.spans
+        return float(events.dur_ns[rows].sum()) + total(spans)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Replay:
     """The dependency graph of the whole steps of a trace, replayed.
 
@@ -49,7 +100,8 @@ class Replay:
     low_confidence   the error is above 5 %, or there is but one step
     notes            what was inferred because the trace does not state it
     steps            how many steps were replayed
-    launching        rows: the outermost ops (else calls) that launch kernels and wait for nothing
+    launching        rows: the outermost ops (else calls) that launch kernels and wait for nothing, of these steps
+    part             which part of the window that is
     """
 
     error_share: float
@@ -64,6 +116,7 @@ class Replay:
     scale: Scale
     hypotheses: tuple[Weights, ...]
     before_ns: tuple[float, ...]
+    part: Part
 
     @property
     def trusted(self) -> bool:
@@ -85,7 +138,8 @@ class Replay:
         if not edits:
             return ReplayedSaving(0.0, 0.0, "replayed", how)
         pairs = zip(self.before_ns, self._after_ns(edits), strict=True)
-        shares = [1 - after / before for before, after in pairs if before > 0] or [0.0]
+        more = self.part.rarer(edits)
+        shares = [(1 - after / before) * more for before, after in pairs if before > 0] or [0.0]
         error = min(self.error_share, 1.0)
         low, high = max(min(shares), 0.0) * (1 - error), max(*shares, 0.0) * (1 + error)
         step = self.scale.step_us
@@ -136,7 +190,8 @@ class Replay:
             # A trace that contradicts itself in a way not met before must not take the rules with it.
             raise Missing(f"the dependencies of this trace could not be replayed ({failure})") from failure
         error = _error_share(graph, played)
-        opens = longest_run(steps)[0][0]
+        part = Part.of(trace, steps)
+        opens = part.replayed[0]
         unprofiled_us = scale.unprofiled.median or scale.unprofiled.mean
         calm, calm_before = Overhead(graph, trace.events, opens).calibrated(
             plan, weights, before, None if unprofiled_us is None else unprofiled_us * 1e3
@@ -161,6 +216,7 @@ class Replay:
             scale=scale,
             hypotheses=tuple(one for one, _ in hypotheses),
             before_ns=tuple(step for _, step in hypotheses),
+            part=part,
         )
 
 
@@ -205,7 +261,7 @@ def replayed_or(
     claimed_us: the parts of the breakdown that the finding claims, on the scale of step_time_us. A replay may find
     that a fix shortens other parts as well; those have owners of their own, and only the joint saving counts them.
     """
-    if replay is None or replay.low_confidence:
+    if replay is None or replay.low_confidence or not replay.part.holds(high):
         return modelled
     found = replay.between(low, high, how)
     return replace(found, low_us=min(found.low_us, claimed_us), high_us=min(found.high_us, claimed_us))

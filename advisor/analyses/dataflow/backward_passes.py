@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.sampled_steps import spread
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.operands import dims_of
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 
 Ints = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 NODE = AUTOGRAD_NODE
 STORES = "torch::autograd::AccumulateGrad"
@@ -45,12 +49,43 @@ class Pass:
     end_ns: int
 
 
-def passes(trace: Trace, steps: Steps, nesting: Nesting) -> list[Pass]:
-    """The backward passes of the window, in order."""
+@dataclass(frozen=True, eq=False)
+class BackwardPasses:
+    """The backward passes of the window, in order: `all`, and of a long window `some`, those of twenty steps."""
+
+    trace: Trace
+    steps: Steps
+    nesting: Nesting
+
+    @cached_property
+    def all(self) -> list[Pass]:
+        """Every pass of the window."""
+        return _passes(self.trace, self.steps, self.nesting, np.arange(self.steps.count))
+
+    @cached_property
+    def some(self) -> list[Pass]:
+        """The passes of twenty steps spread over the window; all where it has no more."""
+        chosen = spread(self.steps.count)
+        return self.all if len(chosen) == self.steps.count else _passes(self.trace, self.steps, self.nesting, chosen)
+
+    def seen(self, find: Callable[[list[Pass]], T]) -> T:
+        """What `find` sees in all passes; where it sees nothing in `some`, as in most loops, that."""
+        found = find(self.some)
+        return find(self.all) if found and self.some is not self.all else found
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting) -> BackwardPasses:
+        """The passes of a trace, gone through when they are asked for."""
+        return cls(trace, steps, nesting)
+
+
+def _passes(trace: Trace, steps: Steps, nesting: Nesting, chosen: Ints) -> list[Pass]:
+    """The backward passes of these steps, in order."""
     events = trace.events
     outermost = nesting.outermost
     stores = events.exactly(STORES)
-    nodes = np.flatnonzero((events.named(NODE) | stores) & outermost & (steps.step_of(events.start_ns) >= 0))
+    nodes = np.flatnonzero((events.named(NODE) | stores) & outermost)
+    nodes = nodes[np.isin(steps.step_of(events.start_ns)[nodes], chosen)]
     if not len(nodes):
         return []
     store_of = {int(nesting.outer_op[row]): row for row in np.flatnonzero(stores).tolist()}
@@ -60,23 +95,39 @@ def passes(trace: Trace, steps: Steps, nesting: Nesting) -> list[Pass]:
     first = begins(events, nodes)
     first[1:] |= np.diff(number) > 0
     bounds = [*np.flatnonzero(first).tolist(), len(nodes)]
-    return [_pass(events, nodes[low:stop].tolist(), store_of, adding) for low, stop in pairwise(bounds)]
+    made = _Made(events, store_of, adding, events.named(*_VIEWS).take(nodes).tolist())
+    return [made.into_pass(nodes, low, stop) for low, stop in pairwise(bounds)]
 
 
-def _pass(events: Events, rows: Sequence[int], store_of: dict[int, int], adding: set[int]) -> Pass:
-    nodes: list[int] = []
-    stores = []
-    maker = -1
-    for row in rows:
-        if row in store_of:
-            stored = store_of[row]
-            dims = dims_of(events, stored)
-            stores.append(Store(stored, row, maker, str(dims[0]) if dims else "", stored not in adding))
-            continue
-        nodes.append(row)
-        if maker < 0 or not any(view in events.text(row) for view in _VIEWS):
-            maker = len(nodes) - 1
-    return Pass(tuple(nodes), tuple(stores), int(events.start_ns[rows[0]]), int(events.end_ns[rows[-1]]))
+class _Made:
+    """Makes passes out of their rows."""
+
+    def __init__(self, events: Events, store_of: dict[int, int], adding: set[int], views: list[bool]) -> None:
+        self._events, self._store_of, self._adding, self._views = events, store_of, adding, views
+        self._shapes: dict[int, str] = {}  # text of equal shapes is made once
+
+    def into_pass(self, found: Ints, low: int, stop: int) -> Pass:
+        """The pass of the rows low to stop - 1 of all that were found."""
+        events, store_of = self._events, self._store_of
+        nodes: list[int] = []
+        stores = []
+        maker = -1
+        for row, view in zip(found[low:stop].tolist(), self._views[low:stop], strict=True):
+            if row in store_of:
+                stored = store_of[row]
+                stores.append(Store(stored, row, maker, self._shape(stored), stored not in self._adding))
+                continue
+            nodes.append(row)
+            if maker < 0 or not view:
+                maker = len(nodes) - 1
+        return Pass(tuple(nodes), tuple(stores), int(events.start_ns[found[low]]), int(events.end_ns[found[stop - 1]]))
+
+    def _shape(self, row: int) -> str:
+        index = int(self._events.dims[row])
+        if index not in self._shapes:
+            dims = dims_of(self._events, row)
+            self._shapes[index] = str(dims[0]) if dims else ""
+        return self._shapes[index]
 
 
 def begins(events: Events, nodes: Ints) -> npt.NDArray[np.bool_]:

@@ -193,14 +193,12 @@ def _any_between(numbers: Ints, low: Ints, high: Ints) -> Mask:
 
 def _runs(kind: Ints, live: Mask, recorded: Mask) -> list[tuple[int, int]]:
     """(first, stop) of the runs of ops between live ops and ends, from the first recorded op to the last op."""
-    stops = np.flatnonzero((kind == 2) | live)
-    bounds = np.concatenate(([-1], stops, [len(kind)]))
-    runs = []
-    for before, after in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        dead = np.flatnonzero(recorded[before + 1 : after])
-        if len(dead):
-            runs.append((before + 1 + int(dead[0]), after))
-    return runs
+    stops = np.append(np.flatnonzero((kind == 2) | live), len(kind))
+    starts = np.concatenate(([0], stops[:-1] + 1))
+    dead = np.append(np.flatnonzero(recorded), len(kind))
+    first = dead[np.searchsorted(dead, starts)]
+    some = first < stops
+    return list(zip(first[some].tolist(), stops[some].tolist(), strict=True))
 
 
 def _reach(events: Events, edges: Ints, first: int, stop: int) -> tuple[int, int]:

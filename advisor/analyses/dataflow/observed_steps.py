@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
@@ -13,6 +12,7 @@ from advisor.analyses.dataflow import observer_nodes
 from advisor.analyses.dataflow.observer_nodes import Reader
 from advisor.analyses.dataflow.value_numbering import Op
 from advisor.capture.record import ALIVE, ASKS, SAME, WRITTEN, Dataflow, DenseMatrix, RankRecord
+from advisor.places.place import place
 from advisor.trace.read.kineto import collector_off
 
 _NOT_RECORDED = "which tensors ops read was not recorded; capture the run with `advisor run` of this version"
@@ -57,9 +57,9 @@ class ObservedSteps:
         written = record.dataflow
         if written is None or not written.file:
             return cls(why=(written.why if written is not None else "") or _NOT_RECORDED)
-        path = Path(written.file)
+        path = place(written.file)
         try:
-            with gzip.open(path) as file, collector_off():
+            with path.open("rb") as packed, gzip.open(packed) as file, collector_off():
                 reader = observer_nodes.read(file.read(_MOST_BYTES))
                 return _steps(reader, written, path.name)
         except _DAMAGES as failure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,18 +21,19 @@ class CallSites:
 
     sources   a source of each line
     spent_ns  for each stack of lines the time of the innermost, what that calls excluded
-    op_stack  for each event the stack that it ran in, None where unknown
+    op_stack  for each event the stack that it ran in, None where unknown;  took_ns: how long it took
     """
 
     sources: dict[Place, Source]
     spent_ns: dict[Stack, int]
     op_stack: Callable[[int], Stack | None]
+    took_ns: Callable[[int], int]
 
     @classmethod
     def compute(cls, trace: Trace, lines: Lines) -> CallSites:
         """From the recorded lines; empty where none were recorded."""
         if not len(lines.span_stack):
-            return cls({}, {}, lambda _: None)
+            return cls({}, {}, lambda _: None, lambda _: 0)
         places = [(source.file, source.line) for source in lines.sources]
         stacks = [_without_repeats([places[index] for index in stack]) for stack in lines.stacks]
         ns = np.zeros(len(stacks), np.int64)
@@ -48,38 +49,47 @@ class CallSites:
             inside = at >= 0 and int(middle[row]) < int(lines.spans[at, 1])
             return stacks[int(lines.span_stack[at])] if inside and lines.op_source[row] >= 0 else None
 
-        return cls(sources, spent, op_stack)
+        return cls(sources, spent, op_stack, lambda row: int(trace.events.dur_ns[row]))
 
     def of_lines(self, where: Iterable[Source]) -> tuple[Source, ...]:
-        """The outermost line that calls these lines and spends most of its time in them; empty where none does."""
+        """Lines that call these and spend most of their time in them: the innermost such, then the outermost."""
         places = [(source.file, source.line) for source in where if source.precision == "call"]
         theirs = {stack for stack in self.spent_ns if stack[0] in places}
         first = {stack for stack in theirs if places and stack[0] == places[0]}
-        return self._above(first or theirs, theirs, set(places))
+        found = self._above({stack: self.spent_ns[stack] for stack in first or theirs}, theirs)
+        ends = dict.fromkeys([*found[:1], *found[-1:]])
+        return tuple(self.sources[place] for place in ends if place not in places)
 
     def of_rows(self, rows: Ints, where: Iterable[Source] = ()) -> tuple[Source, ...]:
         """The outermost line that calls what ran these events, and little else. where: what is named already."""
-        theirs = {stack for row in rows.tolist() if (stack := self.op_stack(row)) is not None}
-        return self._above(theirs, theirs, {(source.file, source.line) for source in where})
+        ns: dict[Stack, int] = {}
+        for row in rows.tolist():
+            if (stack := self.op_stack(row)) is not None:
+                ns[stack] = ns.get(stack, 0) + self.took_ns(row)
+        named = {(source.file, source.line) for source in where}
+        return tuple(self.sources[place] for place in self._above(ns, set(ns))[-1:] if place not in named)
 
     def _above(
         self,
-        first: set[Stack],
+        first: Mapping[Stack, int],
         theirs: set[Stack],
-        named: set[Place],
         *,
         least: float = 0.5,  # of the line's time, of what it calls included: below, it is for something else
         most: float = 0.9,  # of the steps: from here on it is the line that runs the training
-    ) -> tuple[Source, ...]:
-        inner = max(first, key=lambda stack: (self.spent_ns.get(stack, 0), stack), default=())
+    ) -> list[Place]:
+        """The lines above the costliest of some stacks that do little else than these, the innermost first.
+
+        first: their times;  theirs: all stacks of a finding.
+        """
+        inner = max(first, key=lambda stack: (first[stack], stack), default=())
         whole, part = self._shares(theirs)
         total = sum(self.spent_ns.values())
-        found: Place | None = None
+        found: list[Place] = []
         for place in inner[1:]:
             if whole[place] >= most * total or part.get(place, 0) < least * whole[place]:
                 break
-            found = place
-        return () if found is None or found in named else (self.sources[found],)
+            found.append(place)
+        return found
 
     def _shares(self, theirs: set[Stack]) -> tuple[dict[Place, int], dict[Place, int]]:
         """(time of each line with what it calls, the part of it in these stacks and in what they call)."""

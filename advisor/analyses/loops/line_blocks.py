@@ -15,9 +15,12 @@ MOST_KEPT = constant("share.loop_kept").value
 # A loop of fewer turns may be the layers of a model, or a few calls.
 TURNS = 16
 # A line and the next but one are one place: between them stands a bracket, an `else`, a line that costs nothing.
-_NEAR = 2
+NEAR = 2
 # More than the three most expensive lines is a profile, not advice.
 _LINES = 3
+# A line turns where it runs so often in a call of its function: the head of a loop of two turns runs three times, a
+# `with` twice.
+MORE_OFTEN = 2.5
 # From here on a line is Python, and not the dispatch of its ops: clipping gradients has a third, copying a state half.
 _PYTHON = 0.4
 
@@ -29,6 +32,7 @@ class Block:
     work         their time and rows by part of the step, what they wait for a loader left out
     backward_us  the part of the backward pass that their ops cause; backward_rows: ops recorded in that
     beyond_us    what these ops take beyond bare calls; None where not known
+    calls        how often the function of the most expensive line runs, per step
     """
 
     lines: tuple[LineCost, ...]
@@ -38,6 +42,7 @@ class Block:
     backward_us: float
     backward_rows: float
     beyond_us: float | None
+    calls: float = 1.0
 
     @property
     def where(self) -> tuple[Source, ...]:
@@ -45,9 +50,17 @@ class Block:
         return tuple(line.source for line in self.lines[:_LINES])
 
     @property
-    def head(self) -> Source:
-        """Where the lines around the most expensive one begin: of a loop its statement, which itself takes little."""
-        return min(self._around, key=lambda line: line.source.line).source
+    def heads(self) -> tuple[Source, ...]:
+        """Where the loop around the most expensive line begins: its first two lines, of nested loops their statements.
+
+        A line above the loop that runs once belongs to the place (`total = 0.0`), and is not where it begins.
+        """
+        often = MORE_OFTEN * self.calls
+        # A comprehension runs its own line once for each of its turns.
+        above = [line.source for line in self._around if line.visits >= often and not line.inner]
+        return tuple(
+            sorted((one for one in above if one.line < self.lines[0].source.line), key=lambda one: one.line)[:2]
+        )
 
     @property
     def _around(self) -> Sequence[LineCost]:
@@ -120,7 +133,7 @@ def _neighbours(lines: Iterable[LineCost]) -> list[list[LineCost]]:
     groups: list[list[LineCost]] = []
     for line in sorted(lines, key=lambda line: (line.source.file, line.source.line)):
         last = groups[-1][-1].source if groups else None
-        if last and last.file == line.source.file and line.source.line - last.line <= _NEAR:
+        if last and last.file == line.source.file and line.source.line - last.line <= NEAR:
             groups[-1].append(line)
         else:
             groups.append([line])

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.loops.dependent_iterations import Chains
+from advisor.analyses.loops.line_blocks import Block
 from advisor.analyses.loops.loop_places import LoopPlaces
+from advisor.analyses.loops.loops import Loop
 from advisor.model import Source
 
 
@@ -17,33 +19,34 @@ class LoopDependency:
 
     known   whether it was seen what each op waits for
     stays   by line the share of its ops that waits for the turn before; of other lines nothing is known
+    missed  whether ops were observed, but not those of this loop: a rollout, say, that comes once in many steps
     reads   whether Python is given numbers in most turns and gives the ops tensors: a turn may need what the last read
     """
 
     known: bool
     stays: Mapping[Source, float]
     reads: bool
+    missed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LoopDependencies:
-    """One entry for each of `LoopPlaces.ops`."""
+    """One entry for each of `LoopPlaces.ops`, and for each of its `calls`."""
 
     of: tuple[LoopDependency, ...]
+    calls: tuple[LoopDependency, ...] = ()
 
     @classmethod
     def compute(cls, places: LoopPlaces, costs: LineCosts, chains: Chains | None) -> LoopDependencies:
         """The turns of every loop of this rank. Missing where the places are."""
         index = {line.source: at for at, line in enumerate(costs.lines)}
-        found = []
-        for place, loop in places.ops:
+
+        def of(place: Block, loop: Loop) -> LoopDependency:
             lines = [index[line.source] for line in place.lines]
             stays = chains.stays(lines, loop.turns) if chains is not None else None
             if chains is None or stays is None:
-                found.append(LoopDependency(False, {}, loop.feeds))
-            else:
-                reads = loop.feeds and not chains.reads_before(lines)
-                found.append(
-                    LoopDependency(True, {costs.lines[at].source: share for at, share in stays.items()}, reads)
-                )
-        return cls(tuple(found))
+                return LoopDependency(False, {}, loop.feeds, missed=chains is not None)
+            reads = loop.feeds and not chains.reads_before(lines)
+            return LoopDependency(True, {costs.lines[at].source: share for at, share in stays.items()}, reads)
+
+        return cls(tuple(of(*one) for one in places.ops), tuple(of(one.place, one.loop) for one in places.calls))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
-from advisor.analyses.costs.line_costs import LineCost, LineCosts
-from advisor.analyses.dataflow.backward_passes import passes
-from advisor.analyses.loops.line_blocks import TURNS, Block, block, blocks, is_python, with_callers
+from advisor.analyses.costs.line_costs import LineCost, LineCosts, callers_above
+from advisor.analyses.dataflow.backward_passes import BackwardPasses
+from advisor.analyses.loops.line_blocks import MORE_OFTEN, NEAR, TURNS, Block, block, blocks, is_python, with_callers
 from advisor.analyses.loops.line_ops import LineOps
 from advisor.analyses.loops.loops import (
+    SHORT_OP_US,
     Ints,
     Loop,
     derives,
@@ -23,19 +27,34 @@ from advisor.analyses.loops.loops import (
     loops,
     picks,
 )
+from advisor.analyses.loops.model_loops import ModelLoop, ModelLoops
 from advisor.analyses.step.deprofiled import Stretch, Undilated
 from advisor.capture.record import RankRecord
+from advisor.model import Source
 from advisor.trace.events import Trace
 
 # Lines of Python this near to a loop are part of what it is for.
 _BESIDE = 2
+# Of loops in loops the outer ones are named too, as far as what they run besides the inner ones is little: the steps of
+# an accumulation run a model as well.
+_OUTER_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class CalledModel:
+    """A loop around calls of a model. where: its statement and the line that calls; place: with all that this runs."""
+
+    where: tuple[Source, ...]
+    place: Block
+    loop: Loop
 
 
 @dataclass(frozen=True, slots=True)
 class LoopPlaces:
     """Places of the user's code that turn many times a step, or stand in Python for long; each has one owner.
 
-    ops     places of short ops, each with its loop of most turns, most expensive first: tensor-loop's
+    calls   lines that call a model for each sample, with all lines that this runs: samples-one-by-one's
+    ops     other places of short ops, each with its loop of most turns, most expensive first: tensor-loop's
     python  places of long stretches of Python, most expensive first: host-work's
     python_us  what all lines spend in long stretches of Python, µs per step
 
@@ -45,26 +64,31 @@ class LoopPlaces:
     ops: tuple[tuple[Block, Loop], ...]
     python: tuple[Block, ...]
     python_us: float = 0.0
+    calls: tuple[CalledModel, ...] = ()
 
     @classmethod
     def compute(
         cls,
-        trace: Trace,
-        steps: Steps,
+        step_ops: StepOps,
         costs: LineCosts,
-        nesting: Nesting,
         called: LineOps,
         undilated: Undilated,
         record: RankRecord | None,
+        models: ModelLoops | None,
     ) -> LoopPlaces:
         """The places of this rank. Missing where costs of lines are."""
-        rows = called.rows
+        trace, steps, nesting, rows = step_ops.trace, step_ops.steps, step_ops.nesting, called.rows
         ops = [
             (_without_passes(place, loop, trace, steps, nesting, costs, undilated), loop)
             for place, loop in _of_ops(trace, steps, costs, rows, _weights(record))
         ]
-        taken = {line.source for place, _ in ops for line in place.lines}
-        python = list(blocks(line for line in costs.lines if is_python(line) and line.source not in taken))
+        found = [_of_model(one, trace, steps, costs, rows) for one in (models.of if models is not None else ())]
+        calls, ops = _apart([one for one in found if one is not None], ops)
+        within = {line.source for one in calls for line in one.place.lines}
+        taken = within.union(line.source for place, _ in ops for line in place.lines)
+        slow = [line for line in costs.lines if is_python(line) and line.source not in taken]
+        outer = [line for line in enclosing(costs, slow) if line.source not in taken]
+        python = list(blocks([*slow, *outer]))
         kept = []
         for place, loop in ops:
             other = next((one for one in python if len(with_callers([[*place.lines], [*one.lines]])) == 1), None)
@@ -77,9 +101,53 @@ class LoopPlaces:
                 python.append(whole)
             else:
                 kept.append((whole, loop))
-        kept.sort(key=lambda one: -one[0].us)
-        python.sort(key=lambda one: -one.us)
-        return cls(tuple(kept), tuple(python), sum(line.python_us for line in costs.lines))
+        often = _function_calls(costs)
+        kept = [(_with_calls(place, often), loop) for place, loop in sorted(kept, key=lambda one: -one[0].us)]
+        python = [_with_calls(place, often) for place in sorted(python, key=lambda one: -one.us)]
+        return cls(tuple(kept), tuple(python), sum(line.python_us for line in costs.lines), tuple(calls))
+
+
+def _of_model(one: ModelLoop, trace: Trace, steps: Steps, costs: LineCosts, rows: Ints) -> CalledModel | None:
+    """The line, the loop around it, and all lines that run while it calls the model. None where its ops are long."""
+    at = (one.line.source.file, one.line.source.line)
+    callers = {(line.source.file, line.source.line): line.called_from for line in costs.lines}
+    below = {place for place in callers if at in callers_above(place, callers)}
+
+    others = (line for line in costs.lines if line.source != one.line.source)
+    lines = [one.line, *(line for line in others if (line.source.file, line.source.line) in below)]
+    around = list(enclosing(costs, [one.line]))
+    sources = {line.source for line in (*lines, *around)}
+    within = {index for index, line in enumerate(costs.lines) if line.source in sources}
+    mine = rows[np.isin(costs.op_line[rows], list(within))]
+    if not len(mine) or float(trace.events.dur_ns[mine].mean()) / 1e3 > SHORT_OP_US:
+        return None
+    turns = float(one.calls)
+    loop = Loop(
+        turns,
+        one.kind,
+        0.0,
+        picks=picks(trace, steps, costs, within, turns),
+        feeds=feeds(trace, steps, costs, rows, within, turns),
+    )
+    where = sorted((line.source for line in (*around, one.line)), key=lambda source: source.line)
+    return CalledModel(tuple(where), block([*lines, *around]), loop)
+
+
+def _apart(
+    calls: Sequence[CalledModel], ops: Sequence[tuple[Block, Loop]]
+) -> tuple[list[CalledModel], list[tuple[Block, Loop]]]:
+    """Of places that share a line the most expensive one: a loop that calls two modules is one loop."""
+    kept: list[CalledModel] = []
+    left = list(ops)
+    for one in sorted(calls, key=lambda one: -one.place.us):
+        mine = {line.source for line in one.place.lines}
+        near = [place for place, _ in left if mine & {line.source for line in place.lines}]
+        if any(mine & {line.source for line in other.place.lines} for other in kept):
+            continue
+        if all(place.us < one.place.us for place in near):
+            kept.append(one)
+            left = [(place, loop) for place, loop in left if place not in near]
+    return kept, left
 
 
 def _of_ops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: int) -> Iterator[tuple[Block, Loop]]:
@@ -91,20 +159,21 @@ def _of_ops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: i
         if not _are_layers(one.layers, one.turns, weights)
     }
     index_of = {line.source: index for index, line in enumerate(costs.lines)}
-    for place in blocks([*(costs.lines[index] for index in found), *_around(costs, found)]):
-        lines = [index_of[line.source] for line in place.lines]
-        mine = [found[index] for index in lines if index in found]
-        if not mine or (any(one.network for one in mine) and feeds_back(trace, costs, rows, set(lines))):
+    lines = [*(costs.lines[index] for index in found), *_around(costs, found)]
+    for place in blocks([*lines, *enclosing(costs, lines)]):
+        within = {index_of[line.source] for line in place.lines}
+        mine = [found[index] for index in within if index in found]
+        if not mine or (any(one.network for one in mine) and feeds_back(trace, costs, rows, within)):
             continue
         most = max(mine, key=lambda one: (one.turns, one.op))
-        if not _are_layers(sum(layers.get(index, 0.0) for index in lines), most.turns, weights):
+        if not _are_layers(sum(layers.get(index, 0.0) for index in within), most.turns, weights):
             yield (
                 place,
                 replace(
                     most,
-                    picks=picks(trace, steps, costs, set(lines), most.turns),
-                    feeds=feeds(trace, steps, costs, rows, set(lines), most.turns),
-                    derives=derives(trace, steps, costs, set(lines), most.turns),
+                    picks=picks(trace, steps, costs, within, most.turns),
+                    feeds=feeds(trace, steps, costs, rows, within, most.turns),
+                    derives=derives(trace, steps, costs, within, most.turns),
                 ),
             )
 
@@ -119,7 +188,7 @@ def _without_passes(
     if not any(line.parts.get("backward") for line in place.lines):
         return place
     index = {line.source: at for at, line in enumerate(costs.lines)}
-    called = Counter(int(costs.op_line[one.nodes[0]]) for one in passes(trace, steps, nesting) if one.nodes)
+    called = Counter(int(costs.op_line[one.nodes[0]]) for one in BackwardPasses(trace, steps, nesting).all if one.nodes)
     kept = []
     for line in place.lines:
         often = called[index[line.source]] / steps.count
@@ -179,3 +248,55 @@ def _around(costs: LineCosts, loops: Mapping[int, Loop]) -> Iterator[LineCost]:
         belongs = beside if is_python(line) else in_most_turns(line.visits, often)
         if belongs:
             yield line
+
+
+def enclosing(costs: LineCosts, lines: Sequence[LineCost]) -> Iterator[LineCost]:
+    """Lines right above these that run more often than their function does: of nested loops the outer statements."""
+    chosen = {line.source for line in lines}
+    calls = _function_calls(costs)
+    for function, known in _functions(costs).items():
+        mine = [line for line in known.values() if line.source in chosen]
+        little_us = _OUTER_SHARE * sum(line.us for line in mine)
+        often = MORE_OFTEN * calls[function]
+        for line in mine:
+            for above in _above(known, line.source.line):
+                if above.source in chosen or above.visits < often or above.us > little_us:
+                    break
+                chosen.add(above.source)
+                yield above
+
+
+def _functions(costs: LineCosts) -> dict[tuple[str, str], dict[int, LineCost]]:
+    """The lines of each function by their numbers."""
+    found: dict[tuple[str, str], dict[int, LineCost]] = defaultdict(dict)
+    for line in costs.lines:
+        found[line.source.file, line.source.function].setdefault(line.source.line, line)
+    return found
+
+
+def _function_calls(costs: LineCosts) -> dict[tuple[str, str], float]:
+    """How often each function runs per step, once at least: as its first line does, or the line that calls it.
+
+    A function may begin with a loop: then the line that calls it tells.
+    """
+    visits = {(line.source.file, line.source.line): line.visits for line in costs.lines}
+    found = {}
+    for function, known in _functions(costs).items():
+        first = known[min(known)]
+        caller = visits.get(first.called_from, first.visits) if first.called_from else first.visits
+        found[function] = max(min(first.visits, caller), 1.0)
+    return found
+
+
+def _with_calls(place: Block, often: Mapping[tuple[str, str], float]) -> Block:
+    source = place.lines[0].source
+    return replace(place, calls=often.get((source.file, source.function), 1.0))
+
+
+def _above(known: Mapping[int, LineCost], number: int) -> Iterator[LineCost]:
+    """The lines of a function above one of them, the nearest first, as long as each is next to the one below it."""
+    for above in sorted((one for one in known if one < number), reverse=True):
+        if number - above > NEAR:
+            return
+        yield known[above]
+        number = above

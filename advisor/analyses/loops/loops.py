@@ -19,7 +19,7 @@ from advisor.constants import constant
 from advisor.trace.events import Trace
 
 # An op that takes longer has work to do besides being called.
-_SHORT_OP_US = constant("calls.short_op_us").value
+SHORT_OP_US = constant("calls.short_op_us").value
 # Ops with weights of their own: called no more often than there are weights, they are layers and no loop.
 _LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::embedding")
 
@@ -69,7 +69,7 @@ def loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, layers: Mapp
         calls = {name: often / steps.count for name, often in Counter(events.name[called].tolist()).most_common()}
         name, turns, written = _turns(cost, calls, weighted)
         read = 0.0 if written else _numbers_read(trace, steps, cost, np.array(called))
-        if max(turns, read) < TURNS or is_python(cost) or mean_us > _SHORT_OP_US:
+        if max(turns, read) < TURNS or is_python(cost) or mean_us > SHORT_OP_US:
             continue
         op = events.names[name].removeprefix("aten::")
         if read >= TURNS:

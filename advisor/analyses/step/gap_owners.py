@@ -67,7 +67,7 @@ Named = tuple[str, Source | None]
 class Hosts:
     """Names the host work of stretches of idleness.
 
-    top         rows of the outermost ops of all threads, by start
+    top, top_ns rows of the outermost ops of all threads, by start, and these starts
     fetches     rows of the loop's fetches
     collecting  when Python's garbage collector ran, where it was recorded
     """
@@ -78,6 +78,7 @@ class Hosts:
     links: Links
     drains: Drains
     top: Ints
+    top_ns: Ints
     fetches: Ints
     collecting: Intervals
 
@@ -89,7 +90,8 @@ class Hosts:
         fetches = fetch_rows(events) & (events.thread == steps.main_thread)
         garbage = events.of(Category.PYTHON) & events.exactly(GARBAGE)
         collecting = events.covered(garbage)
-        tables = (np.flatnonzero(outermost), np.flatnonzero(fetches), collecting)
+        top = np.flatnonzero(outermost)
+        tables = (top, events.start_ns[top], np.flatnonzero(fetches), collecting)
         return cls(events, lines, nesting, links, drains, *tables)
 
     def of(self, cause: str, pieces: Intervals, gap: Ints, before: Ints) -> tuple[Ints, list[Named]]:
@@ -108,7 +110,7 @@ class Hosts:
             launch = np.where(before >= 0, self.links.launch[np.maximum(before, 0)], -1)
             outer = np.where(launch >= 0, self.nesting.outer_op[np.maximum(launch, 0)], -1)
             # Without a link: the op in which the host is when the work starts.
-            running = _pick(self.top, _last(self.events.start_ns[self.top], pieces[:, 1] - 1))
+            running = _pick(self.top, _last(self.top_ns, pieces[:, 1] - 1))
             running = np.where(self.events.end_ns[running] >= pieces[:, 1], running, -1)
             return self._rows(np.where(outer >= 0, outer, np.where(launch >= 0, launch, running)))
         if cause == "idle_host":
@@ -143,7 +145,7 @@ class Hosts:
         """The op that has most of the stretch, else the user's function or line, else Python."""
         events = self.events
         # Outermost rows of a few threads: of those that start before the end, the ones that matter are the last.
-        stop = int(np.searchsorted(events.start_ns[self.top], end_ns, side="left"))
+        stop = int(np.searchsorted(self.top_ns, end_ns, side="left"))
         near = self.top[max(0, stop - _NEAR) : stop]
         overlap = np.minimum(events.end_ns[near], end_ns) - np.maximum(events.start_ns[near], start_ns)
         where = self.lines.where_span(start_ns, end_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,10 +26,14 @@ def dtypes_of(events: Events, row: int) -> list[Any]:
 
 
 def _parsed(table: tuple[str, ...], index: int) -> list[Any]:
-    if index < 0:
-        return []
+    return list(_list(table[index])) if index >= 0 else []
+
+
+@functools.lru_cache(maxsize=4096)
+def _list(text: str) -> list[Any]:
+    """The list that a text of the trace is; empty for what is none. Rows repeat the same few hundred texts."""
     try:
-        found = json.loads(table[index])
+        found = json.loads(text)
     except ValueError:
         return []
     return found if isinstance(found, list) else []

@@ -1,0 +1,96 @@
+"""Lines of the script that call its model again and again within a step: once for each sample, most often.
+
+Read from the step whose lines were recorded, in which each forward of a module of the model has a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.analyses.base.nesting import parents
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.costs.line_costs import LineCost, LineCosts
+from advisor.analyses.costs.module_calls import PREFIX as MODULE
+from advisor.analyses.costs.module_calls import parse_range
+from advisor.analyses.lines.line_records import PREFIX as LINE
+from advisor.analyses.lines.line_records import parse_record
+from advisor.analyses.lines.lines import LinesTrace
+from advisor.computed import Missing
+from advisor.trace.events import Ints, Trace
+from advisor.trace.op_names import AUTOGRAD_NODE
+
+# Two or three calls in a step are kinds of samples: both sides of a pair, a triplet, real and made-up pictures.
+_FEWEST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoop:
+    """A line that calls a module, which no other module calls, several times a step; no single layer of torch's.
+
+    kind: the class of the module;  calls: how often in the recorded step
+    """
+
+    line: LineCost
+    kind: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoops:
+    """All of them, most calls first."""
+
+    of: tuple[ModelLoop, ...]
+
+    @classmethod
+    def compute(cls, costs: LineCosts, recorded: LinesTrace | None) -> ModelLoops:
+        """Missing where neither lines nor modules were recorded.
+
+        Lines whose calls each have a backward pass behind them (an accumulation, a critic) are another thing.
+        """
+        if recorded is None:
+            raise Missing("lines of the user's code are not recorded; capture the script with `advisor run`")
+        lines = {(line.source.file, line.source.line): line for line in costs.lines}
+        events = recorded.trace.events
+        passes = np.sort(events.start_ns[events.named(AUTOGRAD_NODE)])
+        found = [
+            ModelLoop(lines[at], kind, len(starts))
+            for (at, _, kind), starts in _calls(recorded.trace).items()
+            if len(starts) >= _FEWEST and at in lines and not _each_with_a_pass(np.array(starts), passes)
+        ]
+        return cls(tuple(sorted(found, key=lambda one: -one.calls)))
+
+
+def _each_with_a_pass(starts: Ints, passes: Ints) -> bool:
+    """Whether a backward pass runs between most calls and the next. starts: of calls; passes: of their nodes."""
+    between = np.diff(np.searchsorted(passes, starts))
+    return 2 * int(np.count_nonzero(between)) >= len(between)
+
+
+def _calls(recorded: Trace) -> dict[tuple[tuple[str, int], str, str], list[int]]:
+    """By (file and line), path and class: when the line called the module in the last recorded step, ns.
+
+    Counted are the calls of one run of the function that the line is in: in the run with most of them, it is a loop.
+    """
+    events, theirs = recorded.events, Steps.compute(recorded, None, None)
+    first, last = theirs.spans[-1]
+    inside = (events.thread == theirs.main_thread) & (events.start_ns >= first) & (events.end_ns <= last)
+    modules, lines = inside & events.named(MODULE), inside & events.named(LINE)
+    alone = modules & (parents(events, modules) < 0)
+    around = parents(events, lines | alone)
+    called_by = parents(events, lines)
+    # A layer of torch's own runs no line of the script's, and calls no other module.
+    within = parents(events, lines | modules)
+    holds = np.zeros(len(events), bool)
+    holds[within[within >= 0]] = True
+    alone &= holds
+    found: dict[tuple[tuple[str, int], str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for row in np.flatnonzero(alone & (around >= 0)).tolist():
+        source = parse_record(events.text(int(around[row])))
+        if source is not None:
+            path, kind = parse_range(events.text(row))
+            run = int(called_by[around[row]])
+            found[(source.file, source.line), path, kind][run].append(int(events.start_ns[row]))
+    return {key: max(runs.values(), key=len) for key, runs in found.items()}
