@@ -72,15 +72,12 @@ def padded_here(trace: Trace, steps: Steps) -> list[PaddedBatch]:
 
 
 def came_padded(trace: Trace, steps: Steps, record: RankRecord | None) -> list[PaddedBatch]:
-    """Batches that came padded, by the indices that capture read in one step, with the look-ups of that shape.
+    """Batches that came padded, by the indices that capture read in one step and in a few batches after it.
 
     Several embeddings look up one batch (tokens, kinds of tokens): the one that shows least padding tells. One place
     that all samples have in common is a mark where texts begin or end.
     """
-    longest: dict[tuple[int, int], int] = {}
-    for one in record.lookups if record else ():
-        shape = (one.samples, one.length)
-        longest[shape] = max(longest.get(shape, 0), one.longest)
+    longest = _longest(record) if record else {}
     events = trace.events
     mine = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & events.exactly("aten::embedding")
     found = []
@@ -89,6 +86,17 @@ def came_padded(trace: Trace, steps: Steps, record: RankRecord | None) -> list[P
         if len(seen) == 2 and longest.get((seen[0], seen[1]), seen[1]) < seen[1] - 1:
             found.append(PaddedBatch(seen[0], longest[seen[0], seen[1]], seen[1], row, came_padded=True))
     return found
+
+
+def _longest(record: RankRecord) -> dict[tuple[int, int], int]:
+    """By samples and length of a batch how long its longest sample is: the mean of all batches that were looked at."""
+    of_step: dict[tuple[int, int], int] = {}
+    for one in record.lookups:
+        of_step[one.samples, one.length] = max(of_step.get((one.samples, one.length), 0), one.longest)
+    seen = {shape: [longest] for shape, longest in of_step.items()}
+    for one in record.batch_lengths:
+        seen.setdefault((one.samples, one.length), []).append(one.longest)
+    return {shape: round(sum(lengths) / len(lengths)) for shape, lengths in seen.items()}
 
 
 def on_positions_us(ops: StepOps, batches: list[PaddedBatch]) -> tuple[float, float]:

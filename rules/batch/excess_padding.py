@@ -3,9 +3,9 @@
 ## What it looks at
 Batches of token indices that are padded in the training process, and the length at which the model's embedding then
 looks them up. Where the padding happens elsewhere (the dataset, a tokenizer, loader workers), `advisor run` reads the
-indices that an embedding looks up in one step: padding is a single index value that fills the end, or the beginning,
-of every sample of a batch and occurs nowhere else in them. Padding up to the longest sample of the batch is not
-counted: only what was added beyond it.
+indices that an embedding looks up in one step, and those of eight batches as the loader gives them: padding is a single
+index value that fills the end, or the beginning, of every sample of a batch and occurs nowhere else in them. Padding up
+to the longest sample of the batch is not counted: only what was added beyond it, in the mean of these batches.
 
 ## Why it costs time
 A model computes every position of a batch, padding included. With a fixed length of 256 and samples of 60 tokens,
@@ -108,7 +108,7 @@ def check(
             "low: ops over all positions shrink in proportion, except for the fixed cost of a call; high: forward and "
             "backward pass shrink, attention with the square of the positions",
         ),
-        where=(where,) if where else (),
+        where=(*(_made_at(record) if batches[0].came_padded else ()), *((where,) if where else ())),
         facts={"longest": longest, "length": length, "empty_share": empty, "batches": len(batches) / steps.count},
         fix=_AT_ONCE if batches[0].came_padded else _AFTERWARDS,
         claims=claims,
@@ -122,6 +122,13 @@ def _attention_us(price: Price) -> float:
     rows = price.ops.nesting.outermost & events.of(Category.CPU_OP) & price.ops.links.inside
     rows &= events.named("aten::scaled_dot_product", "evaluate_function: ScaledDotProduct")
     return price.spent_us(np.flatnonzero(rows))
+
+
+def _made_at(record: RankRecord | None) -> tuple[Source, ...]:
+    """The script's function that puts the samples together, or reads them, where they come padded."""
+    loader = record.loaders[0] if record and record.loaders else None
+    found = (loader.collate_from or loader.sample_from) if loader else None
+    return (Source(*found, "function"),) if found and not found[0].startswith("<") else ()
 
 
 def _where(lines: Lines, batches: list[PaddedBatch]) -> Source | None:
@@ -188,6 +195,22 @@ EXAMPLES = [
         },
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "batches of several lengths, most of them shorter than the one that was looked up",
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
+        facts={
+            "lookups": [{"samples": 8, "length": 256, "longest": 200}],
+            "batch_lengths": [{"samples": 8, "length": 256, "longest": longest} for longest in (50, 60, 70, 20)],
+        },
+        saves_us=(650, 1800),
+        says=("longest sample has 80 tokens",),
+    ),
+    Example(
+        "batches as the loader gave them are full",
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
+        facts={"batch_lengths": [{"samples": 8, "length": 256, "longest": 256}] * 8},
+        saves_us=None,
     ),
     Example(
         "every sample of 16 begins with the same mark",

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from advisor.api import Drawing, Ev, Example, Finding, Fix, Lines, Price, backward_passes
+from advisor.api import BackwardPasses, Drawing, Ev, Example, Finding, Fix, Lines, Price
 
 from ..shared._words import plural
 from ._equivalent import Equivalent, rows_of, worth
@@ -46,13 +46,17 @@ _FIX = Fix(
 
 def check(
     price: Price,
+    backward: BackwardPasses,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # a list in place of a table: below 3 % of the step the gain is within the noise
 ) -> Iterator[Finding]:
     ops, events = price.ops, price.ops.events
-    passes = backward_passes.passes(ops.trace, ops.steps, ops.nesting)
-    tables = [table for one in passes for table in tables_in(events, one.nodes) if is_filled(table)]
+    if not events.named(WRITE).any():
+        return
+    tables = backward.seen(
+        lambda passes: [table for one in passes for table in tables_in(events, one.nodes) if is_filled(table)]
+    )
     if not tables:
         return
     calls = rows_of(*(row for table in tables for row in table.calls))

@@ -92,10 +92,10 @@ def _permutations(price: Price) -> Iterator[_Permutation]:
     ops, events = price.ops, price.ops.events
     rows = ops.outermost
     rows = rows[events.thread[rows] == ops.steps.main_thread]
-    rows = rows[np.argsort(events.start_ns[rows], kind="stable")].tolist()
-    for at, row in enumerate(rows[:-2]):
-        sliced, takes = rows[at + 1], rows[at + 2]
-        if events.text(row) != _PERMUTATION or events.text(sliced) != _SLICE or events.text(takes) not in _TAKES:
+    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    for at in np.flatnonzero(events.exactly(_PERMUTATION)[rows[:-2]]).tolist():
+        row, sliced, takes = rows[at : at + 3].tolist()
+        if events.text(sliced) != _SLICE or events.text(takes) not in _TAKES:
             continue
         of = sizes(dims_of(events, sliced), 0)
         if len(of) == 1:

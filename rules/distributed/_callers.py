@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from advisor.api import (
     Callers,
     CallerTime,
+    CallSites,
     CollectiveRate,
     Finding,
     Fix,
@@ -102,11 +103,24 @@ def of_script(price: Price, callers: Callers, lines: Lines | None, min_share: fl
                 f"each step ({percent(exposed_us / steps.step_us)})."
             ),
             saving=saving,
-            where=(found.where,) if found.where else (),
+            where=_with_callers((found.where,) if found.where else (), price, lines),
             facts=_facts(script, rate) | {"exposed_us": exposed_us, "collectives": calls, "caller": "script"},
             fix=_NO_BARRIER if found.op == _BARRIER else _SELDOM,
             claims=("exposed_communication" if price.on_device else "communication",),
         )
+
+
+def asked_at(price: Price, lines: Lines | None) -> tuple[Source, ...]:
+    """The line of the script that asks for most collectives, then those that call it; empty where none is known."""
+    if lines is None:
+        return ()
+    asked = price.ops.outermost[price.ops.events.named("c10d::")[price.ops.outermost]]
+    known = Counter(found for row in asked.tolist() if (found := lines.where_op(row)) is not None)
+    return _with_callers(tuple(line for line, _ in known.most_common(1)), price, lines)
+
+
+def _with_callers(where: tuple[Source, ...], price: Price, lines: Lines | None) -> tuple[Source, ...]:
+    return (*where, *CallSites.compute(price.ops.trace, lines).of_lines(where)) if lines is not None else where
 
 
 _NO_BARRIER = Fix(

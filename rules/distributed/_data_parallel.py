@@ -10,10 +10,11 @@ import numpy.typing as npt
 from advisor.api import (
     Breakdown,
     CallerTime,
+    CollectiveRate,
     Communication,
+    Exchanges,
     Finding,
     HostCommunication,
-    Library,
     Parallelism,
     Price,
     RankRecord,
@@ -67,13 +68,16 @@ def without(side: Side, script: CallerTime) -> Side:
 
 
 def data_finding(
-    price: Price, side: Side, exposed_us: float, record: RankRecord | None, library: Library, mixed: bool
+    price: Price, side: Side, exposed_us: float, record: RankRecord | None, exchanges: Exchanges, mixed: bool
 ) -> Finding:
     """The finding about gradients of data-parallel ranks, and whatever else nothing tells apart."""
-    trace, breakdown, scale = price.ops.trace, price.breakdown, price.scale
+    trace, breakdown, scale, library = price.ops.trace, price.breakdown, price.scale, exchanges.library
     hidden_us = max(0.0, side.us - exposed_us)
     hidden = hidden_us / side.us if side.us else 0.0
-    merged_us = _merged_us(trace, side, exposed_us) * price.ops.longer if breakdown.on_device else 0.0
+    if breakdown.on_device:
+        merged_us = _merged_us(trace, side, exposed_us) * price.ops.longer
+    else:
+        merged_us = min(_merged_on_host_us(side, exchanges.callers.rate), exposed_us)
     # What is still exposed can hide behind computation that communication does not cover yet.
     room_us = computing_us(breakdown) - hidden_us
     # Half the bytes, or only every second step: half of the time, whatever computation can hide.
@@ -155,3 +159,8 @@ def _merged_us(trace: Trace, side: Side, exposed_us: float) -> float:
     fewer = side.calls - max(1.0, side.bytes / _BUCKET_BYTES)
     exposed_part = exposed_us / side.us if side.us else 0.0
     return float(max(0.0, fewer) * np.quantile(durations, 0.1) * exposed_part)
+
+
+def _merged_on_host_us(side: Side, rate: CollectiveRate | None) -> float:
+    """The same on a host, where the sizes that occur tell latency and transfer apart."""
+    return max(side.calls - 1, 0.0) * rate.latency_us[0] if rate is not None and side.calls >= MANY else 0.0

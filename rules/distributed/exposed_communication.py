@@ -42,6 +42,7 @@ models that the next layer needs at once, where prefetching is already on.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from advisor.api import (
     ALLREDUCE,
@@ -60,7 +61,7 @@ from advisor.api import (
     draw,
 )
 
-from ._callers import of_script, small_buckets
+from ._callers import asked_at, of_script, small_buckets
 from ._callers_examples import CALLERS
 from ._data_parallel import computing_us, data_finding, side_of, without
 from ._parallel_kinds import finding
@@ -98,7 +99,9 @@ def check(
         buckets = small_buckets(price, callers, record, kept, min_share)
         yield from [buckets] if buckets else []
     elif exposed_us >= least * steps.step_us and (side.calls or not others):
-        yield data_finding(price, side.scaled(kept), exposed_us, record, exchanges.library, mixed=bool(others))
+        found = data_finding(price, side.scaled(kept), exposed_us, record, exchanges, mixed=bool(others))
+        # A library's collectives are asked for by a hook; without one, the script's own lines ask.
+        yield found if exchanges.library.name else replace(found, where=asked_at(price, lines))
     room_us = computing_us(breakdown) - max(0.0, side.us + sum(kind.us for kind in others) - all_us)
     for kind in others:
         if kind.kind != "stages" and kind.exposed_us >= least * steps.step_us:

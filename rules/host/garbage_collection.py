@@ -10,9 +10,10 @@ there are millions of them, and nothing else runs in the process meanwhile. Coll
 several ranks, at a different step on each, and ranks wait for each other.
 
 ## How to fix it
-When everything is set up, call `gc.collect(); gc.freeze()`: objects that live for the whole run are then never
-visited again. Or call `gc.disable()`, and `gc.collect()` every few hundred steps, on all ranks at the same step. Remove
-`gc.collect()` from the loop: tensors are freed without it.
+When everything is set up, call `gc.collect(); gc.freeze()`: objects that live for the whole run are then never visited
+again. Call `gc.unfreeze()` after the loop: at the end of a process whose objects are still frozen, the libraries of
+torch 2.15 report everything as leaked. Or call `gc.disable()`, and `gc.collect()` every few hundred steps, on all ranks
+at the same step. Remove `gc.collect()` from the loop: tensors are freed without it.
 
 ## When to leave it
 Loops that create reference cycles with large tensors in them: without collections, memory grows.
@@ -113,7 +114,7 @@ _FROZEN = Fix(
     "Call `gc.freeze()` before the loop, so that long-lived objects are not visited again",
     "exact",
     "for step, batch in enumerate(loader):",
-    "gc.collect()\ngc.freeze()\nfor step, batch in enumerate(loader):",
+    "gc.collect()\ngc.freeze()\nfor step, batch in enumerate(loader):\n    ...\ngc.unfreeze()  # after the loop",
     Treatment("gc", {"freeze": True}),
 )
 _REMOVED = Fix(

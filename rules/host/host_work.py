@@ -107,7 +107,8 @@ def check(
             us = min(place.us + nameless_us, bound_us + place.us)
             found_here = _finding(place, us, saving, here, grown_us is not None, steps, scale)
             called = CallSites.compute(price.ops.trace, lines).of_lines(place.where)
-            yield replace(found_here, where=(*place.where, *called))
+            heads = place.heads if place.lines[0].visits >= TURNS else ()
+            yield replace(found_here, where=tuple(dict.fromkeys((*heads, *place.where, *called))))
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, steps, scale)
 

@@ -141,6 +141,7 @@ def _fix(op: str) -> Fix | None:
         "exact",
         "running += loss.item()",
         "running += loss.detach()\nif step % 100 == 0:\n    print(running.item())",
+        edit=Treatment("kept_on_device"),
     )
 
 

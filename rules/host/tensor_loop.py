@@ -43,7 +43,6 @@ from advisor.api import (
     BACKWARD,
     ELEMENTWISE,
     GEMM,
-    MOST_KEPT,
     Block,
     CallSites,
     Ev,
@@ -58,38 +57,20 @@ from advisor.api import (
     LoopPlaces,
     Missing,
     Price,
-    Saving,
     Source,
     draw,
     edits,
 )
 
+from ..shared._loop_saving import NOT_SEEN, loop_saving
 from ..shared._places import called_at
-from ..shared._side_effect_factors import BESIDES
 from ..shared._words import count, percent, time
 from ._device_loops import device_loops
 
 CONFIRMED = "measured pairs on a CPU: weight averaging, a contrastive loss, triplets, a mask, an LSTM, experts"
 
 
-_HIGH = "high: all iterations, their backward pass and what they evict from the caches, in the time of one"
-_HIGH_PARTLY = "high: what is independent of the previous iteration runs at once; {stays} of the loop depends on it"
-_LOW = "low: what their ops take beyond the call itself remains, or three tenths, as in measured rewrites"
-# Why nothing is certain.
-_PICKS = (
-    "each iteration selects its elements with a mask, and ops over all elements at once do the arithmetic of each "
-    "iteration for all of them; if elements are sorted by iteration first, each is processed once"
-)
-_BACKWARD = (
-    "each iteration runs a backward pass through the same forward pass, and `vmap` runs ops without a batching rule "
-    "one by one"
-)
-_NUMBERS = "numbers that an iteration reads go through Python, where the next iteration may need them"
-_NOT_SEEN = "it was not recorded whether iterations depend on each other, in which case no single op replaces them"
-_MOSTLY_STAYS = "most of the loop depends on the previous iteration, so the rest has to be moved out of it"
 _NO_LINES = "lines of the user's code are not recorded; capture the script with `advisor run`"
-# A part of the place's time that is more than chance.
-_VISIBLE = 0.1
 _AT_ONCE = Fix(
     "Replace the loop with ops over all elements at once",
     "numerics",
@@ -148,7 +129,7 @@ def _beside_a_device(price: Price, lines: Lines, min_share: float) -> Iterator[F
         if loop.waited_us < min_share * steps.step_us:
             return
         gone = [edits.remove_time(loop.spans)]
-        how = f"high: the device no longer waits for the loop; low: nothing, since {_NOT_SEEN}"
+        how = f"high: the device no longer waits for the loop; low: nothing, since {NOT_SEEN}"
         saving = price.saving([], gone, (), how, model_us=(0.0, loop.waited_us), bound_us=loop.waited_us)
         if saving.high_us < min_share * scale.step_us:
             continue
@@ -167,38 +148,6 @@ def _beside_a_device(price: Price, lines: Lines, min_share: float) -> Iterator[F
         )
 
 
-def _saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Saving:
-    undilated = price.undilated
-    goes = place.less(turn.stays)
-    low, high = goes.share(undilated)
-    # Long ops are not made longer by the profiler: their time is that of the real step.
-    beyond = (goes.beyond_us or 0.0) / undilated.plain_us
-    least = min(low * (1 - MOST_KEPT), max(low - beyond, 0.0))
-    stays = 1 - goes.us / place.us if place.us else 0.0
-    how = [_HIGH if stays < _VISIBLE else _HIGH_PARTLY.format(stays=percent(stays)), _LOW]
-    if doubt := _doubt(loop, turn, stays):
-        least, how[1] = 0.0, f"low: nothing, since {doubt}"
-    known = 1.0 if turn.known else 1 - 1 / loop.turns
-    # A range from nothing is as wide as its high end, whatever the profiler did.
-    slowed = high - low if least else 0.0
-    return price.shares(least, high * known, "; ".join(how), times=BESIDES, slowed=slowed)
-
-
-def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
-    """Why it may be that nothing is gained; empty where something is."""
-    if loop.picks:
-        return _PICKS
-    if loop.reads:
-        return ""  # what a library reads for a text, no turn needs
-    if turn.reads:
-        return _NUMBERS
-    if loop.derives:
-        return _BACKWARD
-    if not turn.known:
-        return _NOT_SEEN
-    return _MOSTLY_STAYS if 2 * stays > 1 else ""
-
-
 def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price, called: tuple[Source, ...]) -> Finding:
     steps, scale = price.ops.steps, price.scale
     behind = f", and {time(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
@@ -210,8 +159,8 @@ def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price, calle
             f"{place.place}{called_at(called)} {does} takes "
             f"{time(scale.scaled(place.us))} of each step ({percent(place.us / steps.step_us)}){behind}."
         ),
-        saving=_saving(place, loop, turn, price),
-        where=tuple(dict.fromkeys((place.head, *place.where, *called))),
+        saving=loop_saving(place, loop, turn, price),
+        where=tuple(dict.fromkeys((*place.heads, *place.where, *called))),
         facts={"iterations": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
         fix=_READ_AT_ONCE if loop.reads else _AT_ONCE,
         claims=("forward", "backward", "other_ops", "host"),

@@ -14,6 +14,7 @@ from advisor.api import (
     Scale,
     Source,
     Undilated,
+    callers_above,
     dataclass,
     refill_us,
 )
@@ -42,12 +43,14 @@ _Place = tuple[str, int]
 class CostlyLines:
     """Lines that each take a material part of the step inside its fetches.
 
-    us: of each, at most, un-profiled µs; fetch_us: of all fetches of a step
+    us: of each, at most, un-profiled µs; fetch_us: of all fetches of a step; below: of the functions that they call the
+    line that takes most
     """
 
     sources: tuple[Source, ...]
     us: tuple[float, ...]
     fetch_us: float
+    below: tuple[Source, ...] = ()
 
     @property
     def said(self) -> str:
@@ -96,12 +99,16 @@ def costly_lines(
     kept = [(us, lines[at].source) for at, us in found.items() if _is_own(lines[at].source, roots, facts)]
     kept.sort(key=lambda one: -one[0])
     _, fetch_us = undilated.us(undilated.in_part("fetch", waits.us, sum(line.rows for line in lines.values())))
-    return CostlyLines(tuple(at for _, at in kept), tuple(us for us, _ in kept), fetch_us) if kept else None
+    if not kept:
+        return None
+    lowest = [_lowest(_at(source), own, called, set(found)) for _, source in kept]
+    below = tuple(lines[at].source for at in lowest if at is not None)
+    return CostlyLines(tuple(at for _, at in kept), tuple(us for us, _ in kept), fetch_us, below)
 
 
 def _material(own: dict[_Place, float], called: dict[_Place, _Place | None], least_us: float) -> dict[_Place, float]:
     """Lines with at least so much time, their own and what the lines below them have that stay below it."""
-    us, deep = dict(own), {at: _depth(at, called) for at in own}
+    us, deep = dict(own), {at: sum(1 for _ in callers_above(at, called)) for at in own}
     found = {}
     for at in sorted(own, key=lambda at: -deep[at]):
         if us[at] >= least_us:
@@ -111,13 +118,17 @@ def _material(own: dict[_Place, float], called: dict[_Place, _Place | None], lea
     return found
 
 
-def _depth(at: _Place, called: dict[_Place, _Place | None]) -> int:
-    """How many lines stand above a line; a recursion ends where it begins anew."""
-    seen: set[_Place] = set()
-    while (above := called.get(at)) is not None and at not in seen:
-        seen.add(at)
-        at = above
-    return len(seen)
+def _lowest(
+    at: _Place, own: dict[_Place, float], called: dict[_Place, _Place | None], others: set[_Place]
+) -> _Place | None:
+    """Of the lines that a line stands for the one that takes most; None where that is the line itself."""
+
+    def stands_for(one: _Place) -> bool:
+        way = (one, *callers_above(one, called))
+        return at in way and others.isdisjoint(way[: way.index(at)])
+
+    most = max((one for one in own if stands_for(one)), key=own.__getitem__, default=at)
+    return most if most != at else None
 
 
 def _is_own(line: Source, roots: set[_Place], facts: Loader | None) -> bool:

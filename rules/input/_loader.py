@@ -148,16 +148,25 @@ def where_of(
 
     What recording the ops of a line took is left out: a line of many small ops looks longer than one that waits.
     """
-    inside = list(costly.sources) if costly else []
+    inside = [*costly.sources, *costly.below] if costly else []
     if costs and workers == 0 and not inside:
         row_us = next((part.row_us for part in undilated.parts if part.name == "fetch"), 0.0)
         own = [line for line in costs.lines if not line.source.file.startswith("<") and line.parts.get("input")]
         most = max(own, key=lambda line: line.parts["input"] - line.rows * row_us, default=None)
         inside = [most.source] if most else []
+    inside += _caller(inside, waits, costs)
     loop = [waits.where] if waits.where and not waits.where.file.startswith("<") else []
     # Of workers no line is known: after the line that waits for them stands the function that they spend their time in.
     made = [] if inside else _made_by(facts)
     return tuple({(line.file, line.line): line for line in [*inside, *loop, *made]}.values())
+
+
+def _caller(inside: list[Source], waits: InputWaits, costs: LineCosts | None) -> list[Source]:
+    """The line that calls the first of these, where that is not the one that asks for a batch."""
+    known = {(line.source.file, line.source.line): line for line in (costs.lines if costs else ())}
+    asked = {(line.file, line.line) for line in waits.asked_at}
+    called = [known[at].called_from for one in inside[:1] if (at := (one.file, one.line)) in known]
+    return [known[at].source for at in called if at in known and at not in asked]
 
 
 def _made_by(facts: Loader | None) -> list[Source]:

@@ -87,7 +87,7 @@ class RecordedBy:
         recorded, ops = self.recorded, self.reused.ops
         events = recorded.trace.events
         op_of = dict(zip(self.nodes.tolist(), self.of.tolist(), strict=True))
-        for one in backward_passes.passes(recorded.trace, recorded.steps, recorded.nesting):
+        for one in backward_passes.BackwardPasses(recorded.trace, recorded.steps, recorded.nesting).all:
             root = next((row for row in one.nodes if row in op_of), -1)
             before = int(np.searchsorted(events.end_ns[ops], events.start_ns[root], side="right")) - 1
             if op_of.get(root, -1) >= 0 and before >= 0 and events.text(int(ops[before])) == FIRST_GRADIENT:

@@ -34,6 +34,7 @@ class Repeated:
 
     rows     engine calls: evaluations of shared nodes but the first of each, and what they add to stored gradients
     sums     of these, one for each pass that takes what adding up the branches' gradients would take
+    firsts   the first engine call of each pass whose nodes others repeat
     roots    the first engine call of each pass that repeats nodes
     calls    when the calls that start such passes fill their first gradient, until the first engine call
     spans    when the loop has nothing to do but what goes: from the op before such a call on, and what the engine does
@@ -44,6 +45,7 @@ class Repeated:
 
     rows: Ints
     sums: Ints
+    firsts: Ints
     roots: Ints
     calls: Intervals
     spans: Intervals
@@ -64,6 +66,7 @@ def repeated(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pas
     return Repeated(
         rows=np.array(sorted(row for one in again for row in (*one.nodes, *one.added)), np.int64),
         sums=np.array(sorted(row for one in again for row in _like_a_sum(events, one.nodes)), np.int64),
+        firsts=np.array([one.before.nodes[0] for one in again if one.number == 2], np.int64),
         roots=np.array([one.now.nodes[0] for one in again], np.int64),
         calls=np.array([call for call, _ in starts], np.int64),
         spans=np.array(spans, np.int64),

@@ -33,6 +33,7 @@ from advisor.api import (
     GEMM,
     NO_GRAD_SAVES,
     OPTIMIZER,
+    BackwardPasses,
     Drawing,
     Ev,
     Example,
@@ -41,7 +42,6 @@ from advisor.api import (
     Lines,
     Price,
     UnfollowedForwards,
-    backward_passes,
     constant,
     draw,
     total,
@@ -62,19 +62,19 @@ _TRIED = 8
 
 def check(
     price: Price,
+    backward: BackwardPasses,
     forwards: UnfollowedForwards | None,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # an argument to remove; below 2 % of the step the gain is within the noise
 ) -> Iterator[Finding]:
     steps, scale = price.ops.steps, price.scale
-    found = backward_passes.passes(price.ops.trace, steps, price.ops.nesting)
-    passes = list(unused_passes(price.ops, found))
+    passes = backward.seen(lambda found: list(unused_passes(price.ops, found)))
     if not passes:
         return
     claims: tuple[str, ...] = ()
     spans = np.array([(one.start_ns, one.end_ns) for one in passes], np.int64)
-    beyond = behind(price.ops.events, found, passes, forwards)
+    beyond = behind(price.ops.events, backward.all, passes, forwards)
     if price.on_device:
         # What records takes time of the host; the device is late by no more than it waits for that.
         spent_us, behind_us = waiting_us(price, spans), waiting_us(price, beyond)

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from advisor.api import (
     GEMM,
     OPTIMIZER,
+    BackwardPasses,
     Drawing,
     Ev,
     Example,
@@ -63,27 +64,30 @@ _TRIED = 8
 
 def check(
     price: Price,
+    backward: BackwardPasses,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    trace, steps, nesting = price.ops.trace, price.ops.steps, price.ops.nesting
-    found = repeated(trace, nesting, backward_passes.passes(trace, steps, nesting))
+    trace, nesting = price.ops.trace, price.ops.nesting
+    found = backward.seen(lambda passes: repeated(trace, nesting, passes))
     if found is None:
         return
     claims = price.claims("backward", "other_ops", "host")
     spent_us, saving = _costs(price, found, claims)
     if saving.high_us < min_share * price.scale.step_us:
         return
-    where = first_line(lines, found.roots[:_TRIED])
+    at = (first_line(lines, found.firsts[:_TRIED]), first_line(lines, found.roots[:_TRIED]))
+    where = tuple(dict.fromkeys(source for source in at if source is not None))
+    named = place(where[0] if where else None)
     yield Finding(
         message=(
-            f"{count(found.passes)} backward passes run through the same graph{place(where)} and evaluate up to "
+            f"{count(found.passes)} backward passes run through the same graph{named} and evaluate up to "
             f"{count(found.shared)} of its nodes each, for gradients that are only summed: the repeats take "
             f"{each_step(price, spent_us)}."
         ),
         saving=saving,
-        where=(where,) if where else (),
+        where=where,
         facts={"passes": found.passes, "shared_nodes": found.shared, "repeated_us": spent_us},
         fix=Fix(
             "Sum the losses and call `backward()` once",

@@ -34,6 +34,7 @@ import numpy as np
 
 from advisor.api import (
     OPTIMIZER,
+    BackwardPasses,
     Drawing,
     Ev,
     Example,
@@ -65,6 +66,7 @@ _TRIED = 8
 def check(
     price: Price,
     facts: OptimizerFacts,
+    backward: BackwardPasses,
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # one line to add; below 2 % of the step the gain is within the noise between steps
@@ -73,7 +75,7 @@ def check(
     if not numbers or len(numbers) < len(facts.optimizers):
         return
     trace, steps, nesting = price.ops.trace, price.ops.steps, price.ops.nesting
-    found = backward_passes.passes(trace, steps, nesting)
+    found = backward.all
     most = max((len(one.stores) for one in found), default=0)
     known = parameters(trace, nesting, facts.optimizers)
     # Without a gradient too many for all optimizers, or for one of several, all may be used.

@@ -102,6 +102,7 @@ def check(
             "torch.set_default_dtype(torch.float64)" if chosen else "x = torch.from_numpy(array)",
             "" if chosen else "x = torch.from_numpy(array).float()",
             Treatment("calls", {"names": ["torch.set_default_dtype"]}) if chosen else None,
+            None if chosen else Treatment("in_float32"),
         ),
         claims=("compute",) if breakdown.on_device else ("forward", "backward", "other_ops"),
         # Nobody gets float64 matrix products by asking for speed, but some ask for digits.

@@ -2,8 +2,9 @@
 
 ## What it looks at
 The time between training steps in which batches that nothing is trained on go through the model, or a model in
-evaluation mode runs: how much of the run that is, by the clock, how often it happens, and at which line. Capture
-watches the whole run, not only the profiled steps.
+evaluation mode runs; and lines of the training step itself at which a model runs in evaluation mode that trains at
+others: how much of the run that is, by the clock, how often it happens, and at which line. Capture watches the whole
+run, not only the profiled steps.
 
 ## Why it costs time
 While the model is evaluated, it does not train. An evaluation over the whole validation set every few steps takes as
@@ -54,7 +55,7 @@ def check(
     kept = (1 if by_epoch else every) / interval
     saved = (1 - kept) * part.us / run.loop_us
     where = lines_of(part)
-    often = "at the end of each epoch" if by_epoch else f"about every {count(round(every))} training steps"
+    often = "at the end of each epoch" if by_epoch else _often(round(every))
     yield finding_of(
         run,
         part,
@@ -65,6 +66,10 @@ def check(
         _fix(interval, max(round(every), 1), by_epoch),
         "medium",  # how often the validation loss is wanted is the user's to say
     )
+
+
+def _often(every: int) -> str:
+    return f"about every {count(every)} training steps" if every > 1 else "in every training step"
 
 
 def _customary(steps: float) -> float:
@@ -124,6 +129,21 @@ def _facts(evaluation_s: float, times: int, epochs: int, kind: str = "between", 
     }
 
 
+def _in_steps(*marks: str) -> dict[str, Any]:
+    """600 steps of 100 ms: 120 of their 300 samples stand in a model in evaluation mode."""
+    sample = {"kind": "step", "file": "train.py", "function": "fit"}
+    trains = {"line": 80, "block": 80, "marks": ["forward"], "hits": 180, "stretches": 180}
+    evaluates = {"line": 91, "block": 91, "marks": ["forward", "eval_mode", *marks], "hits": 120, "stretches": 120}
+    return {
+        "run": {
+            "before_us": 5e6,
+            "spent_us": {"start": 2e6, "step": 60e6, "end": 0.0},
+            "count": {"start": 1, "step": 600, "end": 1},
+            "samples": [sample | trains, sample | evaluates],
+        }
+    }
+
+
 _DRAWN = draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD)
 EXAMPLES = [
     Example(
@@ -133,6 +153,13 @@ EXAMPLES = [
         saves_us=(55_000, 65_000),
         says=("train.py:88", "40 %", "every 20 training steps"),
         fixes=("every 500 steps",),
+    ),
+    Example(
+        "every 20 steps, by an `if`, which is the line to change",
+        _DRAWN,
+        facts=_facts(40.0, 30, 2, guard=86),
+        saves_us=(55_000, 65_000),
+        says=("train.py:86", "40 %"),
     ),
     Example(
         "a validation set as large as the training set, after each epoch",
@@ -149,6 +176,15 @@ EXAMPLES = [
         saves_us=(55_000, 65_000),
         says=("40 %",),
     ),
+    Example(
+        "the test set in every step",
+        _DRAWN,
+        facts=_in_steps("also_trained"),
+        saves_us=(25_000, 45_000),
+        says=("train.py:91", "in every training step"),
+        fixes=("every 20 steps",),
+    ),
+    Example("a teacher in every step", _DRAWN, facts=_in_steps(), saves_us=None, near_miss=True),
     Example("once an epoch, a tenth of the run", _DRAWN, facts=_facts(7.0, 6, 6), saves_us=None, near_miss=True),
     Example(
         "a model that plays between steps, in training mode",

@@ -1,11 +1,10 @@
-"""Steps become slower as the training goes on.
+"""Ops process more with every step, or run more often.
 
 ## What it looks at
 Ops of the profiled steps whose inputs grow by the same amount with every step, while no matrix multiplication grows:
 they process everything that was kept since the start, or since the epoch began. Ops that run more often in every step
-than in the one before, by the same number. Also the times of the steps that were
-timed without the profiler, in eight parts of the run: whether they rise from part to part, which measures the cost of
-the growth.
+than in the one before, by the same number. The times of the steps that were timed without the profiler, in eight parts
+of the run, measure what the growth costs where they rise from part to part.
 
 ## Why it costs time
 `torch.cat(history)`, a mean over all losses, a metric over all predictions: each step processes all steps before it, so
@@ -18,8 +17,7 @@ Keep what the result needs instead of everything it was computed from: a running
 the loop, or remove them by the handle that registering returns.
 
 ## When to leave it
-Lengths that are increased on purpose as training goes on. A machine that slows down (heat, other jobs) shows rising
-times, too, and no op that grows.
+Lengths that are increased on purpose as training goes on: a curriculum.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from collections.abc import Iterator
 
 from advisor.api import (
     BACKWARD,
-    FORWARD,
     Ev,
     Example,
     Finding,
@@ -50,7 +47,7 @@ from advisor.api import (
 )
 
 from ..shared._places import place
-from ..shared._rising_steps import grown_by_times, grown_in_rounds, rise_of
+from ..shared._rising_steps import grown_by_times, grown_in_rounds
 from ..shared._words import count, percent, time
 
 CONFIRMED = "measured pair on a CPU: a statistic over all outputs so far in each step against one at the end"
@@ -69,7 +66,6 @@ def check(
     record: RankRecord | None,
     *,
     min_share: float = 0.03,  # of the step in ops that grow: they keep growing, so even little is worth a look
-    min_rise: float = 0.2,  # last against first part of the run: less is what machines do by themselves
 ) -> Iterator[Finding]:
     steps, scale = price.ops.steps, price.scale
     if growing is not None and len(growing.rows):
@@ -85,12 +81,6 @@ def check(
             saving = _of_growth(min(spent_us, bound_us), record, price)
             yield _grown(growing, where, min(spent_us, bound_us), saving, claims, steps, scale)
             return
-    rise = rise_of(record.steps.unprofiled_us) if record else None
-    if rise is not None and rise[1] >= (1 + min_rise) * rise[0]:
-        risen = _risen(rise, len(record.steps.unprofiled_us) if record else 0, scale)
-        # The step that stands for the script may be as short as the first ones: then there is nothing to gain in it.
-        if risen.saving is not None and risen.saving.high_us >= min_share * scale.step_us:
-            yield risen
 
 
 def _lines_of(growing: GrowingOps, lines: Lines, trace: Trace) -> tuple[Source, ...]:
@@ -162,27 +152,6 @@ def _grown(
     )
 
 
-def _risen(rise: tuple[float, float], steps: int, scale: Scale) -> Finding:
-    first, last = rise
-    mean_us = scale.unprofiled.mean or scale.step_us
-    share = min(max(1 - first / mean_us, 0.0), 1.0)
-    return Finding(
-        message=(
-            f"Steps take {percent(last / first - 1)} longer at the end than at the start of {steps} steps without the "
-            f"profiler, {time(last)} and {time(first)}, and rise throughout the run."
-        ),
-        saving=Saving(
-            0.0,
-            share * scale.step_us,
-            "measured",
-            "all steps as short as the first; nothing if the machine itself slows down",
-        ),
-        facts={"first_us": first, "last_us": last, "steps": steps},
-        fix=_RUNNING,
-        at_most="medium",
-    )
-
-
 _RUNNING = Fix(
     "Keep a running sum instead of all values",
     "numerics",
@@ -220,13 +189,6 @@ _MM = Ev("aten::linear", dims=[[64, 256], [1024, 256], [1024]], dtypes=["float"]
 
 def _sorted(length: int) -> Ev:
     return Ev("aten::linear", dims=[[length, 256], [64, 256], [64]], dtypes=["float"] * 3)
-
-
-def _times(first: float, last: float, jump: bool = False) -> dict[str, object]:
-    """200 steps that rise evenly, or all at once in the middle, with every third one a little longer."""
-    shape = [float(number >= 100) if jump else number / 200 for number in range(200)]
-    times = [first + (last - first) * part + 0.02 * first * (number % 3) for number, part in enumerate(shape)]
-    return {"steps": {"unprofiled_us": times}}
 
 
 EXAMPLES = [
@@ -274,18 +236,6 @@ EXAMPLES = [
         near_miss=True,
     ),
     Example(
-        "times that rise, and no op that grows",
-        draw(
-            "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]",
-            us=1000,
-            F=FORWARD,
-            B=BACKWARD,
-        ),
-        facts=_times(10_000.0, 16_000.0),
-        saves_us=(0, 3500),
-        says=("longer at the end",),
-    ),
-    Example(
         "sequences that happen to come sorted by length",
         draw(
             """
@@ -304,16 +254,8 @@ EXAMPLES = [
         near_miss=True,
     ),
     Example(
-        "a neighbour that came in the middle of the run",
-        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(64), Q=_of(64), R=_of(64), S=_of(64), T=_of(64)),
-        facts=_times(10_000.0, 16_000.0, jump=True),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
         "the same in every step",
         draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(64), Q=_of(64), R=_of(64), S=_of(64), T=_of(64)),
-        facts=_times(10_000.0, 10_000.0),
         saves_us=None,
     ),
 ]

@@ -61,12 +61,12 @@ def forward_rows(trace: Trace, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.i
 
 
 def forward_lines(lines: Lines | None, trace: Trace, nodes: npt.NDArray[np.int64]) -> tuple[Source, ...]:
-    """The line that calls the forward ops of these nodes and little else, else the line of the first of them."""
+    """The line that calls the forward ops of these nodes and little else, then the line of the first of them."""
     rows = forward_rows(trace, nodes)
     if lines is None or not len(rows):
         return ()
     first = first_line(lines, rows)
-    return CallSites.compute(trace, lines).of_rows(rows) or ((first,) if first else ())
+    return (*CallSites.compute(trace, lines).of_rows(rows), *((first,) if first else ()))
 
 
 def called_at(called: tuple[Source, ...]) -> str:

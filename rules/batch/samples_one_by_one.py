@@ -1,0 +1,189 @@
+"""A loop runs the model on one sample at a time.
+
+## What it looks at
+A line of the script that calls the same module (no single layer) four times or more in a step, from outside of any
+other module, with ops so short that most of their time is the call itself. Everything that runs during these calls
+belongs to the loop, and so does its part of the backward pass. Whether a call needs the result of the one before it is
+observed in two steps of their own (`advisor run`): what it needs stays where it is. Lines and modules have to be
+recorded; without them the rule reports nothing. It says nothing of a loop that runs a backward pass for each call, as
+gradient accumulation does, nor of one that the observed steps did not run.
+
+## Why it costs time
+Python, the dispatch of each op and the backward pass cost the same for one sample as for many. A model that is called
+for every sample of a batch pays for that as often as there are samples.
+
+## How to fix it
+Stack the samples, and call the model once per step: `torch.stack` where they have one shape; `pad_sequence`, a mask or
+a nested tensor where they do not; one block-diagonal graph for graphs. Batch normalization then sees the whole batch
+instead of single samples.
+
+## When to leave it
+Where each call needs what the one before it returned, as in a rollout or a decoder that feeds itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    CalledModel,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    LoopDependencies,
+    LoopPlaces,
+    Price,
+    Saving,
+    draw,
+)
+
+from ..shared._loop_saving import loop_saving
+from ..shared._places import place
+from ..shared._words import count, percent, time
+
+_FIX = Fix(
+    "Stack the samples, and call the model once for all of them",
+    "numerics",
+    "loss = sum(criterion(model(sample), target) for sample, target in batch)",
+    "samples, targets = (torch.stack(part) for part in zip(*batch))\nloss = criterion(model(samples), targets)",
+)
+
+
+def check(
+    price: Price,
+    places: LoopPlaces | None,
+    turns: LoopDependencies | None,
+    *,
+    min_share: float = 0.1,  # a model that takes single samples has to be rewritten: less does not justify that
+    max_work: float = 0.3,  # of the calls' time: ops that work for longer are no calls on single samples
+) -> Iterator[Finding]:
+    if places is None or turns is None or price.ops.device.kind != "none":
+        return
+    for one, turn in zip(places.calls, turns.calls, strict=True):
+        if turn.missed:
+            continue  # what does not run in each step plays or decodes, most often: one call needs the other's result
+        goes = one.place.less(turn.stays)
+        if (goes.beyond_us or 0.0) > max_work * (goes.us + goes.backward_us):
+            continue  # long enough to be whole batches
+        if goes.share(price.undilated)[1] >= min_share:
+            yield _finding(one, loop_saving(one.place, one.loop, turn, price), price)
+
+
+def _finding(one: CalledModel, saving: Saving, price: Price) -> Finding:
+    us, backward_us = one.place.us, one.place.backward_us
+    said = f"{time(price.scale.scaled(us))} of each step ({percent(us / price.ops.steps.step_us)})"
+    behind = f", and {time(price.scale.scaled(backward_us))} in the backward pass" if backward_us else ""
+    return Finding(
+        message=(
+            f"A loop{place(one.where[0])} calls `{one.loop.op}` {count(one.loop.turns)} times a step, one call "
+            f"after the other: they take {said}{behind}."
+        ),
+        saving=saving,
+        where=tuple(dict.fromkeys((*one.where, *one.place.where))),
+        facts={"calls": one.loop.turns, "calls_us": us, "backward_us": backward_us, "module": one.loop.op},
+        fix=_FIX,
+        claims=("forward", "backward", "other_ops", "host"),
+    )
+
+
+_PROFILED = """
+    step   [1                     ][2                     ]
+    cpu    [L             ][B    ] [L             ][B    ]
+    """
+_RECORDED = """
+    step   [1                     ]
+    cpu    [C             ][S    ]
+    cpu    [M             ]
+    cpu    [N             ]
+    cpu    [L             ][B    ]
+    """
+
+
+def _line(number: int, times: int = 1) -> Ev:
+    return Ev(f"advisor:line|train.py|{number}|train", "user_annotation", times=times)
+
+
+def _recorded(calls: int, ops: int) -> Any:
+    """So many calls of the model in line 31, each with so many layers; the backward pass in line 33."""
+    module, inside = _modules(calls)
+    layers = Ev(FORWARD.name, times=calls * ops, fill=0.3)
+    return draw(_RECORDED, us=100, C=_line(31, calls), M=module, N=inside, L=layers, S=_line(33), B=BACKWARD)
+
+
+def _modules(calls: int = 1) -> tuple[Ev, Ev]:
+    """The model's forward, and that of its only child."""
+    model = Ev("advisor:module||Scorer", "user_annotation", times=calls, fill=0.99)
+    return model, Ev("advisor:module|layers|Sequential", "user_annotation", times=calls, fill=0.98)
+
+
+def _profiled(ops: int, us: float = 100) -> Any:
+    return draw(_PROFILED, us=us, L=Ev(FORWARD.name, times=ops, fill=0.3), B=BACKWARD)
+
+
+EXAMPLES = [
+    Example(
+        "eight samples, each through three layers by itself",
+        _profiled(24),
+        lines=_recorded(8, 3),
+        saves_us=(0, 2400),
+        says=("train.py:31", "`Scorer` 8 times a step"),
+    ),
+    Example(
+        "both sides of a pair",
+        _profiled(24),
+        lines=_recorded(2, 12),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("the whole batch at once", _profiled(3), lines=_recorded(1, 3), saves_us=None),
+    Example(
+        "a backward pass for each sample, as accumulation runs it",
+        draw(
+            """
+            step   [1                                 ][2                                 ]
+            cpu    [L  ][B ][L  ][B ][L  ][B ][L  ][B ][L  ][B ][L  ][B ][L  ][B ][L  ][B ]
+            """,
+            us=100,
+            L=Ev(FORWARD.name, times=3, fill=0.3),
+            B=BACKWARD,
+        ),
+        lines=draw(
+            """
+            step   [1                                 ]
+            cpu    [C  ][S ][C  ][S ][C  ][S ][C  ][S ]
+            cpu    [M  ]    [M  ]    [M  ]    [M  ]
+            cpu    [N  ]    [N  ]    [N  ]    [N  ]
+            cpu    [L  ][B ][L  ][B ][L  ][B ][L  ][B ]
+            """,
+            us=100,
+            C=_line(31),
+            S=_line(33),
+            M=_modules()[0],
+            N=_modules()[1],
+            L=Ev(FORWARD.name, times=3, fill=0.3),
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "eight look-ups in one embedding",
+        _profiled(24),
+        lines=draw(
+            _RECORDED.replace("    cpu    [N             ]\n", ""),
+            us=100,
+            C=_line(31, 8),
+            M=_modules(8)[0],
+            L=Ev(FORWARD.name, times=24, fill=0.3),
+            S=_line(33),
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("a bare trace", _profiled(24), saves_us=None),
+]

@@ -1,0 +1,162 @@
+"""Most of a step on a CPU is elementwise work that torch.compile would fuse.
+
+## What it looks at
+Forward and backward pass on ranks without a device and without torch.compile: the time in elementwise ops, reductions
+and normalizations, by themselves, as a part of the step. Steps with dropout are left alone, and so are short ones.
+
+## Why it costs time
+Each of these ops reads tensors from memory and writes one back, which the next one reads again; each is a call of its
+own through PyTorch's dispatcher. torch.compile makes loops in C++ of them that pass over the data once.
+
+## How to fix it
+`model = torch.compile(model)`, with a C++ compiler installed. It is worth a try, not a promise. On one core of an EPYC
+(torch 2.15, forward and backward pass alone, CPU time, on a busy machine) eighteen networks were compiled. Five had
+such work in a third of their ops and more, steps above 5 ms and no dropout: they took 15 to 75 % less, among them the
+one that was compiled after these limits were chosen. Two with dropout took 29 and 40 % more, two with steps of 0.5 and
+2 ms 54 and 22 % more; where matrix products, convolutions or lookups were most of the step, it was between 20 % more
+and 34 % less. Compiling took 4 to 25 s; a nineteenth, a ResNet-18, was not compiled within 280 s.
+
+## When to leave it
+Scripts that train for less than a minute or two, and models whose shapes change all the time: they are compiled again
+and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import (
+    BACKWARD,
+    Category,
+    Device,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Phases,
+    Price,
+    Settings,
+    Treatment,
+    draw,
+    starts_in,
+)
+
+from ..shared._words import count, percent, time
+
+# What Inductor makes one loop of: by the op's name without `aten::` and the underscore of what works in place.
+_FUSED = frozenset(
+    (
+        *("add", "sub", "rsub", "mul", "div", "neg", "abs", "square", "pow", "sqrt", "rsqrt", "reciprocal", "addcmul"),
+        *(
+            "exp",
+            "exp2",
+            "log",
+            "log1p",
+            "expm1",
+            "sin",
+            "cos",
+            "tanh",
+            "sigmoid",
+            "erf",
+            "where",
+            "clamp",
+            "clamp_min",
+        ),
+        *("relu", "gelu", "silu", "elu", "softplus", "leaky_relu", "hardtanh", "threshold_backward", "gelu_backward"),
+        *("silu_backward", "elu_backward", "softplus_backward", "tanh_backward", "sigmoid_backward", "maximum"),
+        *("leaky_relu_backward", "minimum", "sum", "mean", "var", "var_mean", "native_layer_norm", "native_batch_norm"),
+        *("native_layer_norm_backward", "native_batch_norm_backward", "native_group_norm", "_softmax", "_log_softmax"),
+        *("native_group_norm_backward", "_softmax_backward_data", "_log_softmax_backward_data", "copy", "fill", "cat"),
+        *("mse_loss", "mse_loss_backward", "roll", "cumsum", "clamp_min", "upsample_nearest2d"),
+    )
+)
+_DROPOUT = ("aten::bernoulli_", "aten::native_dropout")
+
+
+def check(
+    price: Price,
+    device: Device,
+    phases: Phases,
+    settings: Settings | None,
+    *,
+    min_share: float = 0.35,  # of the step: below it, compiled networks were as often slower as faster (see the page)
+    min_step_us: float = 5_000.0,  # entering compiled code takes 0.2 to 0.5 ms a step: the steps that became slower
+) -> Iterator[Finding]:
+    if device.kind != "none" or price.on_device or settings is None or settings.compiled is not False:
+        return
+    recorded, scale = price.ops, price.scale
+    events, steps = recorded.events, recorded.steps
+    if scale.step_us < min_step_us or events.exactly(*_DROPOUT).any():
+        return
+    names = [name.removeprefix("aten::").removesuffix("_") for name in events.names]
+    fused = np.array([name in _FUSED for name in names])
+    rows = np.flatnonzero(fused[events.name] & events.of(Category.CPU_OP) & (steps.step_of(events.start_ns) >= 0))
+    starts = events.start_ns[rows]
+    rows = rows[starts_in(starts, phases.forward) | starts_in(starts, phases.backward)]
+    spent_us = steps.per_step_us(float(recorded.nesting.self_ns[rows].sum()))
+    if spent_us < min_share * steps.step_us:
+        return
+    yield Finding(
+        message=(
+            f"{count(len(rows) / steps.count)} elementwise ops, reductions and normalizations of the forward and "
+            f"backward pass take {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}), "
+            "one after another."
+        ),
+        facts={
+            "fusable_us": spent_us,
+            "ops": len(rows) / steps.count,
+            "saving": "no number: only a run of the compiled model tells; worth trying",
+        },
+        fix=Fix(
+            "Try `torch.compile` on the model",
+            "numerics",
+            "model = Model()",
+            "model = torch.compile(Model())",
+            Treatment("compile"),
+        ),
+        claims=("forward", "backward"),
+        at_most="low",
+    )
+
+
+_LANE = "step [1               ][2               ]\ncpu  [E       ][M ][B ] [E       ][M ][B ] "
+_TANH, _PRODUCT = Ev("aten::tanh", times=4), Ev("aten::addmm")
+_EAGER = {"settings": {"compiled": False}}
+EXAMPLES = [
+    Example(
+        "activations and gates take half of a step of 17 ms",
+        draw(_LANE, us=1000, E=_TANH, M=_PRODUCT, B=BACKWARD),
+        facts=_EAGER,
+        saves_us="unknown",
+        says=("elementwise ops", "one after another"),
+        fixes=("torch.compile",),
+    ),
+    Example(
+        "the same, compiled already",
+        draw(_LANE, us=1000, E=_TANH, M=_PRODUCT, B=BACKWARD),
+        facts={"settings": {"compiled": True}},
+        saves_us=None,
+    ),
+    Example(
+        "the same in a step of 0.85 ms",
+        draw(_LANE, us=50, E=_TANH, M=_PRODUCT, B=BACKWARD),
+        facts=_EAGER,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "with dropout",
+        draw(_LANE, us=1000, E=Ev("aten::bernoulli_", times=4), M=_PRODUCT, B=BACKWARD),
+        facts=_EAGER,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "matrix products",
+        draw(_LANE, us=1000, E=_PRODUCT, M=_TANH, B=BACKWARD),
+        facts=_EAGER,
+        saves_us=None,
+    ),
+]

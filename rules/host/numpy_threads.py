@@ -1,0 +1,139 @@
+"""NumPy's threads and torch's keep each other waiting for a core.
+
+## What it looks at
+How long the training loop's thread was ready to run and had no core in the steps that were timed without the profiler,
+how much CPU time the process took meanwhile, and how many threads torch and the OpenBLAS that NumPy calls have. Where
+the process itself filled all of its cores, its own threads kept the loop waiting: what threads of Python took of that
+is another finding. Not reported beside loader workers, which want a core as well.
+
+## Why it costs time
+OpenBLAS, which NumPy's wheels bring, has a thread for each core beside those of torch. After a product of matrices they
+spin for a while, in the expectation of the next one. Torch's parallel ops run then on cores that are taken, and each op
+waits for its slowest thread: a script with products in its collate function took 33 to 55 ms a step instead of 16.
+
+## How to fix it
+Give NumPy one thread: set `OPENBLAS_NUM_THREADS=1` before it is imported, or wrap its products in
+`threadpoolctl.threadpool_limits(1, "blas")`. Or compute them with torch, which has one pool for all of its ops.
+
+## When to leave it
+Where most of the step is NumPy's own products, which then need the cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Price, RankRecord, Saving, draw
+
+from ..shared._words import percent, plural
+
+# Of the CPU time of all cores: from here on it was the process's own threads that had them.
+_OWN = 0.8
+
+
+def check(
+    price: Price,
+    record: RankRecord | None,
+    *,
+    min_share: float = 0.1,  # of these steps without a core; on a quiet machine nine of ten scripts have half of it
+) -> Iterator[Finding]:
+    vitals = record.vitals if record else None
+    if record is None or vitals is None or not vitals.timed_us or not vitals.loop_queued_us:
+        return
+    settings = record.settings
+    cores, threads, theirs = settings.cores or 0, settings.threads or 0, settings.numpy_threads or 0
+    if theirs < 2 or threads > cores or threads + theirs <= cores or any(one.num_workers for one in record.loaders):
+        return
+    python_us = sum(one.cpu_us for one in vitals.threads or ())
+    share = min((vitals.loop_queued_us - python_us) / vitals.timed_us, 1.0)
+    own = (vitals.process_cpu_us or 0.0) / (vitals.timed_us * cores)
+    if share < min_share or own < _OWN:
+        return
+    yield Finding(
+        message=(
+            f"For {percent(share)} of the steps the training loop was ready and had no core: this process itself "
+            f"filled {percent(min(own, 1.0))} of {plural(cores, 'core')}, with {plural(threads, 'thread')} of torch "
+            f"and {plural(theirs, 'thread')} of NumPy's OpenBLAS, which spin for a while after each product."
+        ),
+        saving=_saving(price, share, theirs),
+        facts={
+            "waited_share": share,
+            "cores": cores,
+            "threads": threads,
+            "numpy_threads": theirs,
+            "process_cores": own * cores,
+        },
+        fix=Fix(
+            "Give NumPy one thread",
+            "numerics",
+            "python train.py",
+            "OPENBLAS_NUM_THREADS=1 python train.py",
+        ),
+        claims=("forward", "backward", "optimizer", "other_ops", "host"),
+    )
+
+
+def _saving(price: Price, share: float, theirs: int) -> Saving:
+    """From the wait itself, less what NumPy may take longer alone, to the fastest of the timed steps."""
+    scale = price.scale
+    mean_us = max(scale.unprofiled.mean or 0.0, scale.step_us)
+    low_us = max(share * scale.step_us - (theirs - 1) * price.undilated.python_us, 0.0)
+    high_us = max(mean_us - (scale.unprofiled.p10 or mean_us), low_us)
+    how = (
+        "low: the wait for a core, less what NumPy takes longer on one thread at most; high: every step as fast as the "
+        "fastest 10 %, which met no such thread"
+    )
+    return Saving(min(low_us, scale.step_us), min(high_us, scale.step_us), "measured", how)
+
+
+_DRAWN = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD)
+
+
+def _facts(
+    queued_s: float, process_s: float, numpy_threads: int | None = 2, cores: int = 2, **more: Any
+) -> dict[str, Any]:
+    """Two seconds of steps, of which the loop waited so long, and CPU time of the process in them."""
+    return {
+        "settings": {"cores": cores, "threads": 2, "numpy_threads": numpy_threads},
+        "vitals": {
+            "timed_steps": 30,
+            "timed_us": 2e6,
+            "loop_cpu_us": 1.2e6,
+            "loop_queued_us": queued_s * 1e6,
+            "process_cpu_us": process_s * 1e6,
+        }
+        | more,
+        "steps": {"unprofiled_us": [10_000.0, 12_000.0, 60_000.0, 100_000.0, 20_000.0, 11_000.0] * 5},
+    }
+
+
+EXAMPLES = [
+    Example(
+        "products of NumPy in the loop, beside torch's threads",
+        _DRAWN,
+        facts=_facts(0.7, 3.9),
+        saves_us=(5000, 17_000),
+        says=("35 %", "2 threads of NumPy's OpenBLAS"),
+        fixes=("OPENBLAS_NUM_THREADS=1",),
+    ),
+    Example("another program has the cores", _DRAWN, facts=_facts(0.7, 2.2), saves_us=None, near_miss=True),
+    Example(
+        "a thread of the script's has the core",
+        _DRAWN,
+        facts=_facts(0.7, 3.9, threads=[{"name": "Thread-1", "cpu_us": 6e5}]),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "two loader workers",
+        _DRAWN,
+        facts=_facts(0.7, 3.9) | {"loaders": [{"num_workers": 2}]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("NumPy with one thread", _DRAWN, facts=_facts(0.7, 3.9, 1), saves_us=None, near_miss=True),
+    Example("cores for all of them", _DRAWN, facts=_facts(0.7, 7.9, 2, 4), saves_us=None),
+    Example("NumPy without a product", _DRAWN, facts=_facts(0.02, 3.9), saves_us=None),
+    Example("a bare trace", _DRAWN, saves_us=None),
+]

@@ -1,0 +1,190 @@
+"""Training steps take longer and longer.
+
+## What it looks at
+All steps of the run, to its end, without the profiler: whether they became slower, when that began, and which lines of
+the script are sampled more often since. Of a shorter run, whether the times of its steps rise from part to part. Time
+in which the loop had no core does not count. Ops that grow within the profiled steps are left to slowing-steps.
+
+## Why it costs time
+What a step does has come to depend on how many steps there were: a list that is searched or summed up in each of them,
+a cache that is never emptied, hooks or callbacks that are registered again and again. What starts after hours is in no
+profile of the first steps, and makes up most of a long run.
+
+## How to fix it
+At the named line, keep what the result needs instead of all that it was computed from: a running sum and a count, a
+`collections.deque` with a `maxlen`, a dictionary instead of a list that is searched. Register hooks and callbacks once.
+
+## When to leave it
+Lengths or resolutions that are increased on purpose as training goes on. A machine that slows down (heat, other jobs)
+makes all lines slower alike, and no line is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Example,
+    Finding,
+    Fix,
+    GrowingOps,
+    RankRecord,
+    Saving,
+    Scale,
+    StepDrift,
+    draw,
+)
+
+from ..shared._places import place
+from ..shared._rising_steps import rise_of
+from ..shared._words import count, percent, time
+
+# Of the step that stands for the script: it may be as short as the first ones, and then there is nothing to gain in it.
+_LEAST = 0.03
+
+
+def check(
+    growing: GrowingOps | None,
+    drift: StepDrift | None,
+    record: RankRecord | None,
+    scale: Scale,
+    *,
+    min_rise: float = 0.2,  # last against first part of the run: less is what machines do by themselves
+    min_explained: float = 0.5,  # of the rise, at lines that rose more than others: else the machine may be slower
+) -> Iterator[Finding]:
+    if growing is not None and len(growing.rows):
+        return
+    if drift is not None and drift.late_us >= (1 + min_rise) * drift.early_us and drift.explained >= min_explained:
+        yield _drifted(drift)
+        return
+    rise = rise_of(record.steps.unprofiled_us) if record else None
+    if rise is not None and rise[1] >= (1 + min_rise) * rise[0]:
+        risen = _risen(rise, len(record.steps.unprofiled_us) if record else 0, scale)
+        if risen.saving is not None and risen.saving.high_us >= _LEAST * scale.step_us:
+            yield risen
+
+
+def _drifted(drift: StepDrift) -> Finding:
+    first = drift.lines[0]
+    more_us = max(drift.mean_us - drift.early_us, 0.0)
+    part = max(drift.explained - 2 * drift.error, 0.0)
+    reached = f", called{place(first.loop)}" if first.loop else ""
+    return Finding(
+        message=(
+            f"Steps took {time(drift.early_us)} in the first third of {count(drift.steps)} watched steps "
+            f"and {time(drift.late_us)} in the last quarter; that began after about step {count(drift.began)}. Most of "
+            f"what was added passes{place(first.source)}{reached}: {time(first.early_us)} a step before, "
+            f"{time(first.late_us)} since."
+        ),
+        saving=Saving(
+            part * more_us,
+            more_us,
+            "measured",
+            "all steps of the run as short as those of its first third; low: by the samples at these lines alone",
+        ),
+        where=tuple(dict.fromkeys(line.source for line in drift.lines)),
+        facts={
+            "early_us": drift.early_us,
+            "late_us": drift.late_us,
+            "began_step": drift.began,
+            "steps": drift.steps,
+            "explained": drift.explained,
+        },
+        fix=_AS_AT_FIRST,
+        measured_us=drift.late_us - drift.early_us,
+        run_us=drift.mean_us,
+    )
+
+
+def _risen(rise: tuple[float, float], steps: int, scale: Scale) -> Finding:
+    first, last = rise
+    mean_us = scale.unprofiled.mean or scale.step_us
+    share = min(max(1 - first / mean_us, 0.0), 1.0)
+    return Finding(
+        message=(
+            f"Steps take {percent(last / first - 1)} longer at the end than at the start of {steps} steps without the "
+            f"profiler, {time(last)} and {time(first)}, and rise throughout the run."
+        ),
+        saving=Saving(
+            0.0,
+            share * scale.step_us,
+            "measured",
+            "all steps as short as the first; nothing if the machine itself slows down",
+        ),
+        facts={"first_us": first, "last_us": last, "steps": steps},
+        fix=_AS_AT_FIRST,
+        at_most="medium",
+    )
+
+
+_AS_AT_FIRST = Fix(
+    "Keep what this line works on from growing with the run",
+    "numerics",
+    "seen.append(loss.item())\naverage = sum(seen) / len(seen)",
+    "total += loss.item()\naverage = total / (step + 1)",
+)
+
+
+def _times(first: float, last: float, jump: bool = False) -> dict[str, object]:
+    """200 steps that rise evenly, or all at once in the middle, with every third one a little longer."""
+    shape = [float(number >= 100) if jump else number / 200 for number in range(200)]
+    times = [first + (last - first) * part + 0.02 * first * (number % 3) for number, part in enumerate(shape)]
+    return {"steps": {"unprofiled_us": times}}
+
+
+def _run(late_us: float, hits: int, others: int) -> dict[str, object]:
+    """24 stretches of 100 steps of 10 ms, the last twelve slower, and samples at a line of a log and at others."""
+    stretches = range(24)
+    late = [number >= 12 for number in stretches]
+    seen = {"file": "train.py", "function": "main"}
+    trend = {
+        "first": [100 * number for number in stretches],
+        "steps": [100] * 24,
+        "usual_us": [late_us + 10 * number if late[number] else 10_000.0 + 10 * number for number in stretches],
+        "spent_us": [1e6] * 24,
+        "queued_us": [0.0] * 24,
+        "samples": [10 + (hits + others) * one for one in late],
+        "lines": [
+            {**seen, "line": 30, "loop_file": "train.py", "loop_line": 30, "hits": [10 + others * one for one in late]},
+            {**seen, "line": 8, "loop_file": "train.py", "loop_line": 31, "hits": [hits * one for one in late]},
+        ],
+    }
+    return {"run": {"trend": trend}}
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
+_DRAWN = draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD)
+EXAMPLES = [
+    Example(
+        "a line of a log that takes half of each step in the second half of the run",
+        _DRAWN,
+        facts=_run(20_000.0, 10, 0),
+        saves_us=(4000, 5500),
+        says=("train.py:8", "called at train.py:31", "after about step 1,200"),
+        fixes=("growing with the run",),
+    ),
+    Example(
+        "a machine that slows down: every line takes longer alike",
+        _DRAWN,
+        facts=_run(20_000.0, 0, 10),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "times that rise, and no op that grows",
+        _DRAWN,
+        facts=_times(10_000.0, 16_000.0),
+        saves_us=(0, 3500),
+        says=("longer at the end",),
+    ),
+    Example(
+        "a neighbour that came in the middle of the run",
+        _DRAWN,
+        facts=_times(10_000.0, 16_000.0, jump=True),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("the same at the end as at the start", _DRAWN, facts=_run(10_000.0, 0, 10), saves_us=None),
+]

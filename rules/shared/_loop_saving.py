@@ -1,0 +1,59 @@
+"""What doing all turns of a loop at once saves: how much of the loop is calls, and which of its turns have to wait."""
+
+from __future__ import annotations
+
+from advisor.api import MOST_KEPT, Block, Loop, LoopDependency, Price, Saving
+
+from ._side_effect_factors import BESIDES
+from ._words import percent
+
+_HIGH = "high: all iterations, their backward pass and what they evict from the caches, in the time of one"
+_HIGH_PARTLY = "high: what is independent of the previous iteration runs at once; {stays} of the loop depends on it"
+_LOW = "low: what their ops take beyond the call itself remains, or three tenths, as in measured rewrites"
+# Why nothing is certain.
+_PICKS = (
+    "each iteration selects its elements with a mask, and ops over all elements at once do the arithmetic of each "
+    "iteration for all of them; if elements are sorted by iteration first, each is processed once"
+)
+_BACKWARD = (
+    "each iteration runs a backward pass through the same forward pass, and `vmap` runs ops without a batching rule "
+    "one by one"
+)
+_NUMBERS = "numbers that an iteration reads go through Python, where the next iteration may need them"
+NOT_SEEN = "it was not recorded whether iterations depend on each other, in which case no single op replaces them"
+_MOSTLY_STAYS = "most of the loop depends on the previous iteration, so the rest has to be moved out of it"
+# A part of the place's time that is more than chance.
+_VISIBLE = 0.1
+
+
+def loop_saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Saving:
+    """The saving. turn: of the loop, at this place."""
+    undilated = price.undilated
+    goes = place.less(turn.stays)
+    low, high = goes.share(undilated)
+    # Long ops are not made longer by the profiler: their time is that of the real step.
+    beyond = (goes.beyond_us or 0.0) / undilated.plain_us
+    least = min(low * (1 - MOST_KEPT), max(low - beyond, 0.0))
+    stays = 1 - goes.us / place.us if place.us else 0.0
+    how = [_HIGH if stays < _VISIBLE else _HIGH_PARTLY.format(stays=percent(stays)), _LOW]
+    if doubt := _doubt(loop, turn, stays):
+        least, how[1] = 0.0, f"low: nothing, since {doubt}"
+    known = 1.0 if turn.known else 1 - 1 / loop.turns
+    # A range from nothing is as wide as its high end, whatever the profiler did.
+    slowed = high - low if least else 0.0
+    return price.shares(least, high * known, "; ".join(how), times=BESIDES, slowed=slowed)
+
+
+def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
+    """Why it may be that nothing is gained; empty where something is."""
+    if loop.picks:
+        return _PICKS
+    if loop.reads:
+        return ""  # what a library reads for a text, no turn needs
+    if turn.reads:
+        return _NUMBERS
+    if loop.derives:
+        return _BACKWARD
+    if not turn.known:
+        return NOT_SEEN
+    return _MOSTLY_STAYS if 2 * stays > 1 else ""
