@@ -1,0 +1,219 @@
+# ruff: noqa: E501 - the rows of the format stand on one line each, as they are written
+"""Jobs of many ranks with a known truth: what analyzing them costs, and whether it finds who is late.
+
+    python tests/benchmarks/many_ranks.py --jobs 64x20 512x2 --forms 1024 --workers 1 2
+
+Each job is a loop of transformer-like layers (rows as in made_traces.py) with one all-reduce a step. The clock of every
+rank is off by up to a second. On one rank each batch comes LATE_MS late, and all others wait for it in the all-reduce.
+`--forms N` reduces two of such ranks and multiplies them, with clocks of their own. Prints a Markdown table: CPU seconds
+and wall time of the whole process tree, the peak of its memory (proportional set size) and of the command's own process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from made_traces import HEAD, OPS, Clock, kernel_name, rows_of_op, us
+from reading import SAMPLE_SECONDS, _descendants, _pss, _started, measured
+
+LATE_MS, BETWEEN_MS, SENDS_MS = 40, 1, 2
+STEPS = 8
+# Bytes of text that a layer takes, forward and backward.
+_LAYER_BYTES = 4_300
+_BASE_NS = 1_759_104_000_000_000_000
+_NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def body(megabytes: float, *, late: bool) -> str:
+    """The rows of a rank: equal on all but the late one, whose batches come later and whose all-reduce waits for nobody."""
+    rng = random.Random(7)
+    count = max(int(megabytes * 1e6 / STEPS / _LAYER_BYTES), 4)
+    layers = [
+        (rng.choice(OPS), kernel_name(rng), str([[rng.randrange(1, 64), rng.choice((512, 1024))], [1024, 4096], []]))
+        for _ in range(count)
+    ]
+    clock, parts = Clock(), []
+    for number in range(STEPS):
+        parts += _step(clock, random.Random(number), layers, number, late=late)
+    return "".join(parts)
+
+
+def _step(
+    clock: Clock, rng: random.Random, layers: list[tuple[str, str, str]], number: int, *, late: bool
+) -> Iterator[str]:
+    start = clock.host
+    fetch = 100_000 + late * LATE_MS * 1_000_000
+    yield _row("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "user_annotation", start, fetch, clock)
+    clock.host = clock.device = start + fetch
+    for op, kernel, dims in layers:
+        yield from rows_of_op(clock, rng, op, kernel, dims, 4001)
+    for op, kernel, dims in reversed(layers):
+        yield from rows_of_op(clock, rng, f"{op}_backward", kernel, dims, 4077)
+    arrives = max(clock.host, clock.device) + 20_000
+    ends = arrives + SENDS_MS * 1_000_000 + (not late) * LATE_MS * 1_000_000
+    yield from _all_reduce(clock, arrives, ends, number)
+    yield _row(f"ProfilerStep#{number}", "user_annotation", start, ends - start, clock)
+    clock.host = ends + BETWEEN_MS * 1_000_000
+
+
+def _row(name: str, cat: str, start: int, dur: int, clock: Clock) -> str:
+    clock.index += 1
+    return (
+        f'  {{\n    "ph": "X", "cat": "{cat}", "name": "{name}", "pid": 4001, "tid": 4001,\n    "ts": {us(start)}, '
+        f'"dur": {us(dur)},\n    "args": {{\n      "External id": {clock.external}, "Ev Idx": {clock.index}\n    }}\n  }},\n'
+    )
+
+
+def _all_reduce(clock: Clock, arrives: int, ends: int, number: int) -> Iterator[str]:
+    clock.correlation += 1
+    clock.external += 1
+    yield (
+        f'  {{\n    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernelExC", "pid": 4001, "tid": 4077,\n'
+        f'    "ts": {us(arrives - 10_000)}, "dur": {us(5_000)},\n    "args": {{\n      "External id": {clock.external}, '
+        f'"cbid": 430, "correlation": {clock.correlation}\n    }}\n  }},\n'
+        f'  {{\n    "ph": "X", "cat": "kernel", "name": "{_NCCL}", "pid": 0, "tid": 16,\n'
+        f'    "ts": {us(arrives)}, "dur": {us(ends - arrives)},\n    "args": {{\n      "External id": {clock.external}, '
+        f'"device": 0, "context": 1, "stream": 16, "correlation": {clock.correlation}, "Collective name": "allreduce", '
+        f'"In msg nelems": 25000000, "Out msg nelems": 25000000, "Group size": WORLD, "dtype": "BFloat16", '
+        f'"Process Group Name": "0", "Process Group Description": "default_pg", "Seq": {number}\n    }}\n  }},\n'
+    )
+
+
+def write_job(folder: Path, ranks: int, megabytes: float) -> int:
+    """Writes a job; returns the number of its late rank."""
+    late = ranks * 2 // 3
+    texts = {flag: body(megabytes, late=flag).replace("WORLD", str(ranks)).encode() for flag in (False, True)}
+    for rank in range(ranks):
+        clock_ns = _BASE_NS + (rank * 7_919_131) % 10**9
+        head = HEAD.replace('"rank": 0, "world_size": 2', f'"rank": {rank}, "world_size": {ranks}')
+        head = head.replace(str(_BASE_NS), str(clock_ns))
+        tail = '  {"name": "process_name", "ph": "M", "ts": 1000000000000.000, "pid": 4001, "tid": 0, "args": {"name": "python"}}\n]}\n'
+        (folder / f"rank{rank}.pt.trace.json").write_bytes(head.encode() + texts[rank == late] + tail.encode())
+    return late
+
+
+def write_forms(folder: Path, ranks: int) -> int:
+    """Writes so many reduced forms, made of two; returns the number of the late rank."""
+    from advisor.engine import reduced_form
+
+    late = ranks * 2 // 3
+    with tempfile.TemporaryDirectory() as traces, tempfile.TemporaryDirectory() as reduced:
+        write_job(Path(traces), 3, 2.0)
+        subprocess.run([sys.executable, "-m", "advisor", "reduce", traces, "-o", reduced, "-q"], check=True)
+        one, _, slow = (reduced_form.decode(path.read_bytes(), path) for path in sorted(Path(reduced).iterdir()))
+    for rank in range(ranks):
+        seen = slow if rank == late else one
+        facts = seen.result.facts
+        assert facts is not None
+        off = (rank * 7_919_131) % 10**9
+        talks = replace(
+            facts.talks,
+            start_ns=facts.talks.start_ns + off,
+            end_ns=facts.talks.end_ns + off,
+            asked_ns=facts.talks.asked_ns + off,
+            members=facts.talks.members * 0 + ranks,
+        )
+        moved = replace(
+            facts, talks=talks, starts_ns=facts.starts_ns + off, exposed=facts.exposed + off, world_size=ranks
+        )
+        outcomes = tuple(
+            replace(o, findings=tuple(replace(f, ranks=(rank,)) for f in o.findings)) for o in seen.result.outcomes
+        )
+        summary = replace(seen.result.summary, rank=rank, file=f"rank{rank}.pt.trace.json")
+        result = replace(seen.result, facts=moved, summary=summary, outcomes=outcomes)
+        origin = reduced_form.Origin(
+            rank, summary.file, ranks, seen.origin.start_ns, seen.origin.end_ns, seen.origin.rules
+        )
+        (folder / reduced_form.file_name(origin)).write_bytes(reduced_form.encode(result, origin))
+    return late
+
+
+def peaks(command: list[str]) -> tuple[int, int]:
+    """The most memory that its processes had at once, and that its own process had."""
+    process = _started(command)
+    tree, own, ended = [0], [0], threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(SAMPLE_SECONDS):
+            mine = _pss(process.pid)
+            own[0] = max(own[0], mine)
+            tree[0] = max(tree[0], mine + sum(map(_pss, _descendants(process.pid))))
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    process.wait()
+    ended.set()
+    sampler.join()
+    return tree[0], own[0]
+
+
+def row(name: str, folder: Path, late: int, workers: int, say: Path) -> str:
+    """Measures one job: a row of the table."""
+    out = say / "out.json"
+    command = [sys.executable, "-m", "advisor", "analyze", str(folder), "--format", "json", "-q"]
+    command += ["--workers", str(workers), "--output", str(out)]
+    out.unlink(missing_ok=True)
+    cost = measured(command)
+    out.unlink(missing_ok=True)
+    tree, own = peaks(command)
+    report = json.loads(out.read_text())
+    found = next(one for one in report["outcomes"] if one["rule"] == "straggling-rank")
+    named = found["findings"][0] if found["findings"] else {}
+    right = named.get("facts", {}).get("rank") == late
+    saved = (named.get("saving") or {}).get("high_us", 0.0)
+    size, ranks = sum(path.stat().st_size for path in folder.iterdir()), len(report["ranks"])
+    return (
+        f"| {name}, {size / 1e6:.0f} MB | {workers} | {cost.cpu_s:.1f} | {cost.wall_s:.1f} | {1e3 * cost.cpu_s / ranks:.0f} | "
+        f"{tree / 1e6:.0f} MB | {own / 1e6:.0f} MB | {'yes' if right else 'NO'}, {saved / 1e3:.1f} ms of {LATE_MS} |\n"
+    )
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", nargs="*", default=["16x20"], metavar="RANKSxMB")
+    parser.add_argument("--forms", type=int, nargs="*", default=[], metavar="RANKS")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--folder", help="where the jobs are written (default: a temporary folder)")
+    args = parser.parse_args()
+    say = sys.stdout.write
+    say(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ")
+    say(f"load {os.getloadavg()[0]:.1f}, {time.strftime('%Y-%m-%d')}\n\n")
+    say(
+        "| job | workers | CPU s | wall s | CPU ms a rank | peak memory | of the command's own process | late rank found |\n"
+    )
+    say("|---|---|---|---|---|---|---|---|\n")
+    for job in args.jobs:
+        ranks, megabytes = job.split("x")
+        with (
+            tempfile.TemporaryDirectory(prefix="ranks-", dir=args.folder) as folder,
+            tempfile.TemporaryDirectory() as out,
+        ):
+            late = write_job(Path(folder), int(ranks), float(megabytes))
+            for workers in args.workers:
+                say(row(f"{ranks} x {megabytes} MB", Path(folder), late, workers, Path(out)))
+                sys.stdout.flush()
+    for ranks in args.forms:
+        with (
+            tempfile.TemporaryDirectory(prefix="forms-", dir=args.folder) as folder,
+            tempfile.TemporaryDirectory() as out,
+        ):
+            late = write_forms(Path(folder), ranks)
+            say(row(f"{ranks} reduced forms", Path(folder), late, 1, Path(out)))
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
