@@ -72,9 +72,9 @@ def _certainty(report: Report, finding: Finding, step_us: float | None) -> int:
 def _worth_us(report: Report, finding: Finding) -> float:
     """µs per step that the finding concerns; where its fix was measured, what that saves."""
     trial = _tried.of(report, finding)
-    if trial is None or trial.gain is None or trial.base_us is None or trial.verdict != "faster":
+    if trial is None or trial.gain is None or trial.base is None or trial.verdict != "faster":
         return _concerns_us(finding)
-    return trial.base_us * trial.gain
+    return trial.base.median_us * trial.gain
 
 
 def _concerns_us(finding: Finding) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from advisor.api import Report
 
-from . import _labels, _ranking, _run_account, _verdict, _words
+from . import _labels, _memory, _ranking, _run_account, _verdict, _windows, _words
 
 LIMIT_BYTES = 60_000
 # Longer texts are cut: a message is a sentence, and names of 2,000 characters exist.
@@ -24,7 +24,7 @@ _ISSUE = re.compile(r"#(?=\d)")
 
 def render(report: Report) -> str:
     """The report as Markdown."""
-    sections = (_head, _breakdown, _run, _findings, _apart, _elsewhere, _checks, _numbers)
+    sections = (_head, _breakdown, _run, _later, _memory_peak, _findings, _apart, _elsewhere, _checks, _numbers)
     return _bounded([line for section in sections for line in section(report)])
 
 
@@ -101,6 +101,29 @@ def _run(report: Report) -> Iterator[str]:
     yield ""
 
 
+def _later(report: Report) -> Iterator[str]:
+    rows = _windows.rows(report)
+    if not rows:
+        return
+    yield "| Window | Step | Moved most |"
+    yield "|---|---:|---|"
+    for row in rows:
+        moved = [f"{code(name)} {before} to {after}" for name, before, after in row.moved[:2]]
+        change = f": {text(row.change)}" if row.change else ""
+        yield f"| {text(row.at)}, {text(row.why)}{change} | {row.step} | {', '.join(moved)} |"
+    yield ""
+
+
+def _memory_peak(report: Report) -> Iterator[str]:
+    if report.memory is None:
+        return
+    yield "| Memory at the peak | Size | Share |"
+    yield "|---|---:|---:|"
+    for row in _memory.rows(report.memory, report.memory.kinds, _memory.KINDS):
+        yield f"| {text(row.name)} | {row.size} | {row.share} |"
+    yield ""
+
+
 def _findings(report: Report) -> Iterator[str]:
     found = _ranking.groups(report)
     if not (found.best or found.more):
@@ -129,11 +152,11 @@ def _finding(report: Report, ranked: _ranking.Ranked) -> Iterator[str]:
         yield f"   Fix: {text(finding.fix.title)} ({_labels.RISKS[finding.fix.risk].name.lower()})."
     if finding.fix and finding.fix.after:
         yield ""
-        yield from _fenced(finding.fix.after)
+        yield from fenced(finding.fix.after)
         yield ""
 
 
-def _fenced(source: str) -> Iterator[str]:
+def fenced(source: str) -> Iterator[str]:
     """Lines of code in a list item; the fence is longer than any in them."""
     plain = _words.clean(source)[:2000]
     fence = "`" * max(3, max((len(run) for run in re.findall("`+", plain)), default=0) + 1)

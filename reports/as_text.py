@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from advisor.api import Outcome, Report
 
-from . import _labels, _ranking, _run_account, _tried, _verdict, _words
+from . import _labels, _memory, _ranking, _run_account, _tried, _verdict, _windows, _words
 
 WIDTH = 80
 # Parts under half a per cent of the step are named in one line, not drawn.
@@ -22,11 +22,13 @@ _MORE_LIMIT = 6
 # The reasons why most of the rules that could not judge could not.
 _REASONS_LIMIT = 4
 _NAMES_LIMIT = 3
+# Later windows that differ from the first: the page has them all.
+_LATER_LIMIT = 3
 
 
 def render(report: Report) -> str:
     """The summary as plain text; no line is wider than 80 columns."""
-    blocks = (_head, _bars, _run, _actions, _apart, _elsewhere, _quiet, _health)
+    blocks = (_head, _bars, _run, _later, _memory_peak, _actions, _apart, _elsewhere, _quiet, _health)
     found = ["\n".join(block(report)) for block in blocks]
     return "\n\n".join(filter(None, found)) + "\n"
 
@@ -62,6 +64,30 @@ def _bars(report: Report) -> Iterator[str]:
 
 def _run(report: Report) -> Iterator[str]:
     yield from _wrapped(_run_account.summary(report), "", "  ")
+
+
+def _memory_peak(report: Report) -> Iterator[str]:
+    for line in _memory.summary(report):
+        yield from _wrapped(line, "", "  ")
+
+
+def _later(report: Report) -> Iterator[str]:
+    if len(report.windows) < 2:
+        return
+    first, *later = _windows.rows(report)
+    yield from _wrapped(f"Windows of the run: {len(later)} after the first ({first.at}, {first.step} per step)")
+    alike = [row.at for row in later if row.change == _windows.ALIKE]
+    if alike:
+        yield from _wrapped(f"{_windows.ALIKE}: {_words.listed(alike)}", "  ", "    ")
+    changed = [row for row in later if row.change != _windows.ALIKE]
+    for row in changed[-_LATER_LIMIT:]:
+        most = "; ".join(f"{name}: {before} to {after}" for name, before, after in row.moved[:1])
+        text = f"{row.at} ({row.why}): {row.step} per step, {row.change}"
+        yield from _wrapped(f"{text}; {most}" if most else text, "  ", "    ")
+    if changed:
+        yield from _wrapped(
+            f"what to change there: advisor analyze FOLDER --window {later.index(changed[-1]) + 2}", "  ", "    "
+        )
 
 
 def _small(name: str) -> str:

@@ -15,7 +15,7 @@ import jinja2
 
 from advisor.api import Report
 
-from .. import _labels, _ranking, _run_account, _tried, _verdict, _words
+from .. import _labels, _memory, _ranking, _run_account, _tried, _verdict, _windows, _words
 from . import _charts, _prose, _view
 
 
@@ -63,7 +63,9 @@ def _environment() -> jinja2.Environment:
         verdict=_verdict,
         words=_words,
         charts=_charts,
+        memory=_memory,
         run_account=_run_account,
+        windows=_windows,
         trials=_tried,
     )
     return environment
