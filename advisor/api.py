@@ -15,6 +15,7 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.recorded_facts import LoaderFacts, OptimizerFacts
 from advisor.analyses.base.scale import Scale
+from advisor.analyses.base.step_drift import SlowerLine, StepDrift
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.training import Training
@@ -27,10 +28,11 @@ from advisor.analyses.communication.needless_reductions import NeedlessReduction
 from advisor.analyses.communication.needless_search import NeedlessSearch
 from advisor.analyses.communication.parallelism import KindOfTalk, Parallelism
 from advisor.analyses.costs.batch_split import BatchSplit
-from advisor.analyses.costs.line_costs import LineCost, LineCosts
+from advisor.analyses.costs.line_costs import LineCost, LineCosts, callers_above
 from advisor.analyses.costs.price import Price, calm, less_by, refill_us
 from advisor.analyses.costs.replay import Replay, replayed_or
 from advisor.analyses.dataflow import backward_passes
+from advisor.analyses.dataflow.backward_passes import BackwardPasses
 from advisor.analyses.dataflow.forwards_without_backward import (
     NO_GRAD_SAVES,
     Unfollowed,
@@ -50,7 +52,7 @@ from advisor.analyses.lines.call_sites import CallSites
 from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
 from advisor.analyses.loops.line_blocks import MOST_KEPT, TURNS, Block
 from advisor.analyses.loops.loop_dependencies import LoopDependencies, LoopDependency
-from advisor.analyses.loops.loop_places import LoopPlaces
+from advisor.analyses.loops.loop_places import CalledModel, LoopPlaces
 from advisor.analyses.loops.loops import Loop
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.copies import Copies, CopySite
@@ -112,6 +114,15 @@ from advisor.drawing.events import (
 )
 from advisor.drawing.timeline import Drawing, draw
 from advisor.engine.rule import Example, Rule
+from advisor.gate.comparison_model import Compared, Comparison, Mover, Movers
+from advisor.gate.comparison_model import in_words as change_in_words
+from advisor.gate.history_model import Changed, History, Series
+from advisor.gate.history_texts import sentence as history_sentence
+from advisor.gate.history_texts import short as short_commit
+from advisor.gate.history_texts import summary as history_summary
+from advisor.gate.history_texts import value as history_value
+from advisor.gate.model import Cause, Flagged
+from advisor.gate.model import Row as ComparedRow
 from advisor.hardware import Hardware, lookup
 from advisor.model import (
     SCHEMA,
@@ -122,11 +133,15 @@ from advisor.model import (
     Health,
     Joint,
     Lane,
+    MemoryHolder,
+    MemoryPeak,
     Metric,
     ModuleCost,
     ModuleTable,
+    Moved,
     OpRow,
     Outcome,
+    ProfiledWindow,
     RankSummary,
     ReplayCheck,
     Report,
@@ -183,17 +198,24 @@ __all__ = [
     "TURNS",
     "VERSION",
     "ZERO_GRAD",
+    "BackwardPasses",
     "BatchSplit",
     "Block",
     "Breakdown",
     "BreakdownItem",
     "Calibration",
     "CallSites",
+    "CalledModel",
     "CallerTime",
     "Callers",
     "Category",
+    "Cause",
+    "Changed",
     "CollectiveRate",
     "Communication",
+    "Compared",
+    "ComparedRow",
+    "Comparison",
     "Constant",
     "Copies",
     "CopySite",
@@ -207,12 +229,14 @@ __all__ = [
     "Exchanges",
     "Finding",
     "Fix",
+    "Flagged",
     "Gap",
     "GpuBusy",
     "GpuIdle",
     "GrowingOps",
     "Hardware",
     "Health",
+    "History",
     "HostCommunication",
     "HostGaps",
     "IdleGroup",
@@ -243,11 +267,16 @@ __all__ = [
     "Mask",
     "Matmuls",
     "Meetings",
+    "MemoryHolder",
+    "MemoryPeak",
     "MemoryTrend",
     "Metric",
     "Missing",
     "ModuleCost",
     "ModuleTable",
+    "Moved",
+    "Mover",
+    "Movers",
     "NeedlessReductions",
     "NeedlessSearch",
     "Nesting",
@@ -264,6 +293,7 @@ __all__ = [
     "PeakMemory",
     "Phases",
     "Price",
+    "ProfiledWindow",
     "Quantity",
     "RankFacts",
     "RankRecord",
@@ -283,14 +313,17 @@ __all__ = [
     "Saving",
     "Scale",
     "Segment",
+    "Series",
     "Settings",
     "Severity",
     "SideThread",
     "SideThreads",
+    "SlowerLine",
     "Source",
     "SparseProduct",
     "StateRead",
     "StateReads",
+    "StepDrift",
     "StepOps",
     "StepTimes",
     "Steps",
@@ -316,7 +349,9 @@ __all__ = [
     "alike",
     "backward_of",
     "backward_passes",
+    "callers_above",
     "calm",
+    "change_in_words",
     "constant",
     "dataclass",
     "dims_of",
@@ -330,6 +365,9 @@ __all__ = [
     "encode_report",
     "finding_order",
     "flops",
+    "history_sentence",
+    "history_summary",
+    "history_value",
     "intersect",
     "is_communication",
     "is_layer",
@@ -342,6 +380,7 @@ __all__ = [
     "replayed_or",
     "shapes",
     "shapes_in",
+    "short_commit",
     "significant",
     "sizes",
     "starts_in",

@@ -13,7 +13,10 @@ from importlib import import_module
 from advisor import __version__
 from advisor.errors import INTERNAL, AdvisorError
 
-COMMANDS = ("run", "analyze", "try", "fix", "gate", "compare", "explain", "rules", "doctor")
+COMMANDS = (
+    "run", "demo", "attach", "analyze", "reduce", "try", "tune", "fix", "gate", "compare", "explain", "rules", "doctor",
+    "schema", "mcp", "setup",
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

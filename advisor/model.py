@@ -6,6 +6,7 @@ additive changes only, and a change of meaning raises `VERSION`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -91,6 +92,7 @@ class Fix:
 
     exact: same numbers; numerics: results differ by rounding; semantics: the training itself changes.
     treatment: the same change without an edit, where there is one
+    edit: where there is none, the change as `advisor.fixing.edits` knows it, so that it can be written all the same
     """
 
     title: str
@@ -98,6 +100,7 @@ class Fix:
     before: str = ""
     after: str = ""
     treatment: Treatment | None = None
+    edit: Treatment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,9 @@ class Finding:
     measured_us  idle time or wait of the device that was measured, µs per step on the scale of step_time_us, or time
                  between steps: what the diagnosis rests on, whatever the fix gives back; None where the finding is of
                  another kind
-    run_us       where what it saves lies between training steps, and makes none of them shorter: the time of the run
-                 for each training step, of which the saving is a part; None where it is a part of the step
+    run_us       where what it saves lies between training steps, or in steps long after the profiled ones, and makes
+                 none of these shorter: the time of the run for each training step, of which the saving is a part; None
+                 where it is a part of the step
     """
 
     message: str
@@ -336,11 +340,15 @@ class ModuleTable:
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """A line of the user's in which a part of the run passed, in µs of the run; inner: where below it most of that."""
+    """A line of the user's in which a part of the run passed, in µs of the run.
+
+    inner: where below it most of that; guard: the `if` that lets it happen every so many times (`step % 100 == 0`).
+    """
 
     source: Source
     us: float
     inner: Source | None = None
+    guard: Source | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,6 +427,30 @@ TryVerdict = Literal[
 Numbers = Literal["equal", "within seeds", "outside seeds", "not compared"]
 
 
+# Whether what the advice names did change: `unknown` where it names nothing that is counted.
+Mechanism = Literal["moved", "not moved", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Step times of one side, medians over its pairs. samples_per_s: None where no loader's batches were seen."""
+
+    median_us: float
+    mean_us: float
+    p90_us: float
+    samples_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How often something happens in a step, or its time (`unit` "us"), without and with the change."""
+
+    name: str
+    base: float
+    changed: float
+    unit: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One change that was measured against the script as it is, or why it was not.
@@ -429,6 +461,10 @@ class Trial:
     numbers              losses against the base's with the same seeds: bitwise equal; differing by no more than other
                          seeds make them differ; differing by more; not compared (`why` says why)
     memory_bytes, base_memory_bytes  peak of the accelerator's allocator, or memory of the processes on a host
+    work                 samples of a changed step for each of the script's own; where not 1, gain is of a sample
+    mechanism, counters  whether the counter moved that the advice names, and all that were counted and differ
+    first_startup_us     what the start took longer, warm-up included, in the first pair, when nothing was cached;
+    startup_us           median of the later pairs
     rules                whose findings ask for the change;  treatments: what was applied, several where tried together
     """
 
@@ -444,13 +480,26 @@ class Trial:
     low: float | None = None
     high: float | None = None
     pairs: int = 0
-    base_us: float | None = None
-    us: float | None = None
+    base: Speed | None = None
+    changed: Speed | None = None
     numbers: Numbers = "not compared"
     memory_bytes: int | None = None
     base_memory_bytes: int | None = None
     reached: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
+    work: float = 1.0
+    mechanism: Mechanism = "unknown"
+    counters: tuple[Counted, ...] = ()
+    first_startup_us: float | None = None
+    startup_us: float | None = None
+
+    @property
+    def pays_after(self) -> int | None:
+        """Steps after which the longer first start is won back; None where it was not longer, or nothing is won."""
+        if not (self.first_startup_us and self.base and self.gain) or self.gain <= 0 or self.first_startup_us <= 0:
+            return None
+        # Of a step that does more work, the share of each sample's time.
+        return math.ceil(self.first_startup_us / (self.gain * self.base.median_us * self.work))
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,6 +524,91 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """What takes another time in a later window than in the first, µs and calls per step without the profiler.
+
+    kind  part (of the step, by its breakdown id), line (of the user's), op (a kernel where there is a device)
+    """
+
+    kind: str
+    name: str
+    before_us: float
+    before_calls: float
+    after_us: float
+    after_calls: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledWindow:
+    """One of several windows of a run.
+
+    at         training iterations before it
+    why        first | every (so many steps) | asked (for) | slower (steps became slower)
+    steps      profiled ones in it
+    step_us    a step without the profiler, just before it: their median; spread_us: their 10 % and 90 % points
+    moved      against the first window, the largest difference of each kind first
+    """
+
+    at: int
+    why: str
+    steps: int
+    step_us: float
+    spread_us: tuple[float | None, float | None] = (None, None)
+    moved: tuple[Moved, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHolder:
+    """Bytes at the peak of one kind, module or line. note: "others" or "not attributed" where it is no single one."""
+
+    name: str
+    bytes: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPoint:
+    """Live bytes at an instant, µs from the start of the window.
+
+    bytes: of weights, optimizer, gradients, activations, temporaries, input and unknown ones, in this order
+    """
+
+    us: float
+    bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRelief:
+    """A change that frees memory: of the peak at most `bytes`, before another moment becomes the peak.
+
+    forward_us: what a second forward of the module takes per step, profiled; None where not known or not needed
+    """
+
+    title: str
+    bytes: int
+    risk: Risk
+    forward_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPeak:
+    """What tensors hold at the peak of the profiled window; `kinds`, `modules` and `lines` each sum to peak_bytes.
+
+    at_us   from the start of the window
+    """
+
+    rank: int
+    on_device: bool
+    peak_bytes: int
+    at_us: float
+    kinds: tuple[MemoryHolder, ...] = ()
+    modules: tuple[MemoryHolder, ...] = ()
+    lines: tuple[MemoryHolder, ...] = ()
+    timeline: tuple[MemoryPoint, ...] = ()
+    reliefs: tuple[MemoryRelief, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything that any output shows. `advisor.report.report_file` reads and writes it as report.json."""
 
@@ -496,6 +630,8 @@ class Report:
     modules: ModuleTable | None = None  # cost by module; None where the input never told of modules
     account: RunAccount | None = None  # of the whole run; None where `advisor run` did not watch it
     tried: Tried | None = None  # what `advisor try` measured
+    windows: tuple[ProfiledWindow, ...] = ()  # in their order, where there are several; the figures are of the first
+    memory: MemoryPeak | None = None  # what holds memory at the peak; None where memory events were not recorded
     schema: str = SCHEMA
     version: int = VERSION
 

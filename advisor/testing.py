@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.analyses.lines.lines import LinesTrace
 from advisor.capture.record import RankRecord
 from advisor.computed import Computed, Missing
 from advisor.engine.registry import load_rules
@@ -24,6 +25,7 @@ from advisor.engine.rule import Example, Rule
 from advisor.model import Finding
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
+from advisor.trace.events import Trace
 from advisor.trace.read.load import read_bytes
 
 
@@ -44,15 +46,20 @@ def computed(example: Example) -> Computed:
     An example with `others` is a job: its first trace is rank 0, and `Ranks` is what a rule may ask for, too.
     """
     if not example.others:
-        return _of_rank(example.trace, example.facts)
+        lines = LinesTrace(_read(example.lines)) if example.lines is not None else None
+        return _of_rank(example.trace, example.facts, lines=lines)
     drawn = [(example.trace, example.facts), *zip_longest(example.others, example.other_facts)]
     facts = [_of_rank(trace, known).get(RankFacts) for trace, known in drawn]
     return _of_rank(example.trace, example.facts, ranks=Ranks.of(range(len(facts)), facts, 0))
 
 
 def _of_rank(drawing: Mapping[str, Any], facts: dict[str, Any] | None, **more: Any) -> Computed:
-    trace = read_bytes(json.dumps(dict(drawing)).encode(), "example.pt.trace.json")
-    return Computed(trace=trace, record=None if facts is None else msgspec.convert(facts, RankRecord), **more)
+    record = None if facts is None else msgspec.convert(facts, RankRecord)
+    return Computed(trace=_read(drawing), record=record, **more)
+
+
+def _read(drawing: Mapping[str, Any]) -> Trace:
+    return read_bytes(json.dumps(dict(drawing)).encode(), "example.pt.trace.json")
 
 
 def run_example(rule: Rule, example: Example) -> tuple[Finding, ...]:

@@ -17,6 +17,8 @@ from hypothesis import settings
 settings.register_profile("same-every-time", derandomize=True, deadline=None)
 settings.load_profile("same-every-time")
 
+pytest_plugins = ["bounded_run"]
+
 GOLDEN = Path(__file__).parent / "golden"
 
 

@@ -29,7 +29,7 @@ class Machine(msgspec.Struct, frozen=True):
 def here(python: str, torch: str, threads: int | None, device: str, environment: Mapping[str, str]) -> Machine:
     """This machine, for a script that runs in that interpreter and environment."""
     return Machine(
-        cpu=_cpu(),
+        cpu=cpu(),
         cores=os.cpu_count() or 1,
         affinity=sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
         python=os.path.realpath(python),
@@ -45,7 +45,7 @@ def switches(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_SWITCHES)}
 
 
-def _cpu(path: Path = Path("/proc/cpuinfo")) -> str:
+def cpu(path: Path = Path("/proc/cpuinfo")) -> str:
     """Model of the CPU with its family and stepping, as far as the system tells."""
     wanted = ("model name", "cpu family", "model", "stepping", "CPU implementer", "CPU part")
     found: dict[str, str] = {}

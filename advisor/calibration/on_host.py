@@ -48,22 +48,22 @@ def host_samples(torch: Any) -> dict[str, Callable[[], Sample]]:
         "backward_node_us": lambda: _backward(torch),
         "profiler_row_us": lambda: profiled(torch, ""),
         "profiler_row_cold_us": lambda: _profiled_cold(torch),
-        "core_cache_gbs": of_core(_copy, _CACHED_BYTES, _CACHED_BYTES, 20),
-        "core_memory_gbs": of_core(_copy, _buffer_bytes(), _SLICE_BYTES, 1),
+        "core_cache_gbs": of_core(copying, _CACHED_BYTES, _CACHED_BYTES, 20),
+        "core_memory_gbs": of_core(copying, _buffer_bytes(), _SLICE_BYTES, 1),
         "core_small_gflops": of_core(_convolution),
-        **{f"core_{name}": of_core(_product, kind) for name, kind in products.items()},
+        **{f"core_{name}": of_core(product, kind) for name, kind in products.items()},
     }
     if threads > 1:
-        made["memory_gbs"] = partial(_copy, torch, time.perf_counter, _buffer_bytes(), _SLICE_BYTES, 1)
-        made |= {name: partial(_product, torch, time.perf_counter, kind) for name, kind in products.items()}
+        made["memory_gbs"] = partial(copying, torch, time.perf_counter, _buffer_bytes(), _SLICE_BYTES, 1)
+        made |= {name: partial(product, torch, time.perf_counter, kind) for name, kind in products.items()}
         made["thread_wake_us"] = lambda: _wake(torch, threads)
     cores = _cores()
     if threads < cores:
         made["all_cores_product_times"] = lambda: _shared(
-            torch, threads, cores, _product(torch, time.perf_counter, torch.float32)
+            torch, threads, cores, product(torch, time.perf_counter, torch.float32)
         )
         made["all_cores_copy_times"] = lambda: _shared(
-            torch, threads, cores, _copy(torch, time.perf_counter, _buffer_bytes(), _SLICE_BYTES, 1)
+            torch, threads, cores, copying(torch, time.perf_counter, _buffer_bytes(), _SLICE_BYTES, 1)
         )
     return made
 
@@ -184,7 +184,7 @@ def _profiled_cold(torch: Any) -> Sample:
     return sample
 
 
-def _copy(torch: Any, clock: Clock, whole_bytes: int, slice_bytes: int, times: int) -> Sample:
+def copying(torch: Any, clock: Clock, whole_bytes: int, slice_bytes: int, times: int) -> Sample:
     """GB/s read and written together when tensors are copied, slice after slice of a larger one."""
     source, target = (torch.ones(whole_bytes // 4) for _ in range(2))
     parts = list(zip(source.split(slice_bytes // 4), target.split(slice_bytes // 4), strict=True))
@@ -211,7 +211,7 @@ def _buffer_bytes() -> int:
     return min(2 * last, 128 * _MIB)
 
 
-def _product(torch: Any, clock: Clock, kind: Any) -> Sample:
+def product(torch: Any, clock: Clock, kind: Any) -> Sample:
     """10^9 operations per second of a square product."""
     left, right = (torch.ones(_PRODUCT, _PRODUCT, dtype=kind) for _ in range(2))
 

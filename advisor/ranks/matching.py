@@ -135,11 +135,11 @@ def _key(facts: Sequence[RankFacts], ranks: tuple[int, ...], each: list[list[int
 
 
 def _columns(facts: Sequence[RankFacts], ranks: tuple[int, ...], group: str, rows: list[Row]) -> Meetings:
+    places = np.array([row for _, _, row in rows], np.int64).reshape(-1, len(ranks))
+
     def column(name: str) -> Ints:
-        return np.array(
-            [[getattr(facts[rank].talks, name)[at] for rank, at in zip(ranks, row, strict=True)] for _, _, row in rows],
-            np.int64,
-        )
+        each = [getattr(facts[rank].talks, name)[places[:, at]] for at, rank in enumerate(ranks)]
+        return np.stack(each, axis=1)
 
     start = column("start_ns")
     step = np.array([step for step, _, _ in rows], np.int64)

@@ -12,7 +12,7 @@ from capture_runs import advised
 from advisor.calibration import machine, process
 from advisor.capture.launcher import run_file
 from advisor.capture.record import Measured
-from advisor.commands.run import _add_calibration
+from advisor.commands._captured_record import add_calibration
 from advisor.errors import AdvisorError
 
 SCRIPT = """
@@ -67,7 +67,7 @@ def test_it_runs_as_the_script_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(process, "obtain", obtain)
     record = a_record()
-    _add_calibration(record, "/env/bin/python", quiet=False)
+    add_calibration(record, "/env/bin/python", quiet=False)
     (here,) = asked
     assert (here.torch, here.threads, here.device) == ("2.14.1", 3, "H100")
     assert here.switches["OMP_WAIT_POLICY"] == "passive"
@@ -96,6 +96,6 @@ def test_its_failure_is_one_line_and_no_more(
 
     monkeypatch.setattr(process, "obtain", obtain)
     record = a_record()
-    _add_calibration(record, "/env/bin/python", quiet=quiet)
+    add_calibration(record, "/env/bin/python", quiet=quiet)
     assert capsys.readouterr().err == ("" if quiet else says)
     assert "calibration" not in record["ranks"][0]

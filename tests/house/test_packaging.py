@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import advisor
+
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = PYPROJECT["tool"]["setuptools"]["packages"]
@@ -34,6 +36,12 @@ def test_every_package_and_data_file_is_declared() -> None:
 
 def test_the_wheel_installs_no_top_level_rules_or_reports() -> None:
     assert {name.split(".")[0] for name in PACKAGES} == {"advisor"}
+
+
+def test_the_version_is_one_and_the_changelog_has_it() -> None:
+    version = PYPROJECT["project"]["version"]
+    assert version == advisor.__version__
+    assert f"\n## {version} " in (ROOT / "docs" / "changelog.md").read_text("utf-8")
 
 
 def loaded_after(code: str) -> set[str]:

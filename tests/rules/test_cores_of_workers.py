@@ -45,7 +45,7 @@ def costs(*lines: tuple[int, float, float]) -> Any:
     """(line, µs in fetches, ops recorded)"""
     return SimpleNamespace(
         lines=[
-            SimpleNamespace(source=Source("train.py", line, "f"), parts={"input": us}, rows=rows)
+            SimpleNamespace(source=Source("train.py", line, "f"), called_from=None, parts={"input": us}, rows=rows)
             for line, us, rows in lines
         ]
     )
@@ -60,7 +60,7 @@ def costs(*lines: tuple[int, float, float]) -> Any:
 )
 def test_a_line_of_many_small_ops_is_as_long_as_it_is_without_the_profiler(row_us: float, expected: int) -> None:
     undilated: Any = SimpleNamespace(parts=[SimpleNamespace(name="fetch", row_us=row_us)])
-    waits: Any = SimpleNamespace(where=Source("train.py", 71, "train"))
+    waits: Any = SimpleNamespace(where=Source("train.py", 71, "train"), asked_at=())
     recorded = costs((46, 1_050.0, 600.0), (40, 960.0, 0.0), (39, 850.0, 0.0))
     found = loader.where_of(recorded, waits, 0, undilated)
     assert [one.line for one in found] == [expected, 71]

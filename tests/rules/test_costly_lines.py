@@ -71,6 +71,15 @@ def test_a_material_line_of_a_function_is_named_and_its_caller_is_not() -> None:
     assert found(lines, 2_600.1) == pytest.approx({31: 1_700.0})
 
 
+def test_of_what_a_line_calls_the_costliest_line_is_named_too() -> None:
+    lines = costs((24, 100.0, 0.0, 50), (31, 700.0, 0.0, 24), (32, 800.0, 0.0, 24), (50, 0.1, 0.0, None))
+    waits = SimpleNamespace(us=1_600.1, where=Source(*LOOP), asked_at=(Source(*LOOP),))
+    known = costly.costly_lines(lines, waits, None, Undilated(), SCALE)
+    assert [at.line for at in loader.where_of(lines, waits, 0, Undilated(), known)] == [24, 32, 50]
+    alone = costs((25, 3_000.0, 0.0, 50), (31, 100.0, 0.0, 25), (50, 0.1, 0.0, None))
+    assert costly.costly_lines(alone, waits, None, Undilated(), SCALE).below == ()
+
+
 def test_a_recursion_ends() -> None:
     lines = costs((24, 600.0, 0.0, 25), (25, 700.0, 0.0, 24), (50, 0.1, 0.0, None))
     assert sum(found(lines, 1_300.1).values()) <= 1_300.1
@@ -106,8 +115,8 @@ def test_lines_take_no_more_than_the_batch_whose_lines_they_are() -> None:
 
 def test_costly_lines_stand_first_and_once() -> None:
     known = costly.CostlyLines((Source("train.py", 25, "f"), Source("train.py", 26, "f")), (3_000.0, 2_000.0), 6_000.0)
-    waits = SimpleNamespace(where=Source(*LOOP))
+    waits = SimpleNamespace(where=Source(*LOOP), asked_at=(Source(*LOOP),))
     lines = costs((25, 3_000.0, 0.0, 50), (26, 2_000.0, 0.0, 50))
     assert [at.line for at in loader.where_of(lines, waits, 0, Undilated(), known)] == [25, 26, 50]
-    same = SimpleNamespace(where=Source("train.py", 25, "<listcomp>"))
+    same = SimpleNamespace(where=Source("train.py", 25, "<listcomp>"), asked_at=())
     assert [at.line for at in loader.where_of(lines, same, 0, Undilated(), known)] == [25, 26]

@@ -15,6 +15,8 @@ class Recorder:
         self.large = False
         self.filled = False
         self.observes = 0
+        self.postponed = ""
+        self.affordable = False
 
     def prepare(self) -> bool:
         self.log.append("prepare")
@@ -62,3 +64,9 @@ class Recorder:
 
     def observed(self, whole: bool) -> None:
         self.log.append(f"observed {whole}")
+
+    def waits(self) -> bool:
+        return bool(self.postponed)
+
+    def due(self) -> str:
+        return self.postponed if self.affordable else ""

@@ -18,8 +18,10 @@ from advisor.model import (
     Metric,
     ModuleCost,
     ModuleTable,
+    Moved,
     OpRow,
     Outcome,
+    ProfiledWindow,
     RankSummary,
     ReplayCheck,
     Report,
@@ -242,6 +244,21 @@ def canonical() -> Report:
         ops=(OpRow("aten::conv2d", "cpu_op", 20_000, 53, 0.2), OpRow("aten::item", "cpu_op", 10_000, 1, 0.1)),
         modules=modules(),
         account=account(),
+        windows=windows(),
+    )
+
+
+def windows() -> tuple[ProfiledWindow, ...]:
+    """A run that was profiled once more when it had become slower."""
+    moved = (
+        Moved("part", "input", 1_000, 0, 21_000, 0),
+        Moved("line", "train.py:88 train_one_epoch", 4_000, 1, 24_500, 1),
+        Moved("op", "aten::cat", 120, 3, 19_000, 5_003),
+    )
+    return (
+        ProfiledWindow(10, "first", 5, 100_000, (95_000, 120_000)),
+        ProfiledWindow(4_000, "every", 5, 101_000, (96_000, 110_000)),
+        ProfiledWindow(12_000, "slower", 5, 124_000, (120_000, 130_000), moved),
     )
 
 

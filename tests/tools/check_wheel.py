@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 HOMES = {"advisor": "advisor", "rules": "advisor/rules", "reports": "advisor/reports"}
-SHIPPED = {".py", ".pyi", ".toml", ".html", ".css", ".js", ".typed"}
+SHIPPED = {".py", ".pyi", ".toml", ".html", ".css", ".js", ".md", ".typed"}
 BUILT = "advisor/trace/read/_scan."
 
 
@@ -20,7 +20,7 @@ def expected() -> set[str]:
         for top, home in HOMES.items()
         for path in (ROOT / top).rglob("*")
         if path.suffix in SHIPPED and "__pycache__" not in path.parts
-    }
+    } | {f"advisor/samples/{path.name}" for path in (ROOT / "samples").glob("*.py")}
 
 
 def main(wheel: str) -> int:
