@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -21,15 +22,30 @@ from advisor.gate.files import GateError
 # A turn that has not come back by then hangs: no step of a gate's script takes ten minutes.
 _TURN_TIMEOUT_S = 600
 _START_TIMEOUT_S = 1800  # the first compile of a large model is slow
+# How Python prints an exception that nobody caught; torchrun may put the rank before it.
+_RAISED = re.compile(r"(\[rank\d+\]: )?[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
+_WORD = re.compile(r"[^\W\d_]{2}")
 
 
 class EndedError(Exception):
-    """The script has ended; `status` is its exit status, `last` the last line that it printed."""
+    """The script has ended; `status` is its exit status, `last` what it printed last or the exception that ended it."""
 
     def __init__(self, status: int, last: str) -> None:
         super().__init__(f"the script ended with status {status}")
         self.status = status
         self.last = last
+
+
+def told(printed: str) -> str:
+    """The line that says most about an end: the last exception's, else the last line with a word in it.
+
+    A launcher of ranks ends with a frame of its own below the exception of a rank (torchrun: `ChildFailedError`, the
+    status of each rank, and a line of `=`).
+    """
+    lines = printed.splitlines()
+    raised = [line for line in lines if _RAISED.match(line) and "ChildFailedError" not in line]
+    words = [line for line in lines if _WORD.search(line)]
+    return (raised or words or [""])[-1].strip()[:300]
 
 
 class Runner:
@@ -163,7 +179,10 @@ class Runner:
         self._log.flush()
         with contextlib.suppress(OSError):
             self._log.seek(0)
-            lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+            printed = self._log.read().decode("utf-8", "replace")
+            if self.process.returncode:
+                return told(printed)
+            lines = printed.strip().splitlines()
             return lines[-1][:300] if lines else ""
         return ""
 

@@ -41,6 +41,8 @@ print(len(seen), seen[-1], len(evaluated))
 """
 # Two ranks; 3 backward passes for each step, and a step after two of them at the end.
 ACCUMULATING = """
+import time
+
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -63,6 +65,7 @@ torch.distributed.all_gather(both, weights)
 if rank == 0:
     print("same", torch.equal(*both), *(f"{value:.5f}" for value in weights.flatten().tolist()), flush=True)
 torch.distributed.destroy_process_group()
+time.sleep(0.5)  # gloo's threads let go of tensors a moment later; an interpreter that ends before them aborts
 """
 
 

@@ -22,7 +22,7 @@ from advisor.gate import pairs, trees
 from advisor.gate.files import GateError
 from advisor.gate.moved_lines import changed_lines
 from advisor.gate.pairs import Layout, Look, Pair, Side
-from advisor.gate.turns import EndedError, Runner, environment
+from advisor.gate.turns import EndedError, Runner, environment, told
 from advisor.model import OpRow, Report, RunInfo, StepsSummary
 
 needs_torch = pytest.mark.torch
@@ -92,6 +92,16 @@ def test_a_script_that_runs_out_of_steps_ends_the_turns(tmp_path: Path) -> None:
 
 
 @needs_torch
+def test_the_line_that_says_why_a_script_failed() -> None:
+    alone = "epoch 1\nTraceback (most recent call last):\n  File ...\nValueError: no data\n"
+    assert told(alone) == "ValueError: no data"
+    rank = "[rank1]: RuntimeError: shapes differ\nW1124 a worker failed\n"
+    launcher = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\ntrain.py FAILED\n=====\n"
+    assert told(rank + launcher) == "[rank1]: RuntimeError: shapes differ"
+    assert told("  traceback : Signal 6 (SIGABRT) received by PID 9\n=======\n\n").endswith("received by PID 9")
+    assert told("12 0.5\n") == ""
+
+
 def test_no_process_survives_its_controller(tmp_path: Path) -> None:
     side = train(tmp_path / "base", samples=400_000)
     code = f"""

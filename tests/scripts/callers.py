@@ -37,7 +37,7 @@ def train(kind: str) -> None:
         if kind == "barrier":
             dist.barrier()
     dist.destroy_process_group()
-    time.sleep(0.2)  # gloo's threads let go of tensors a moment later
+    time.sleep(0.5)  # gloo's threads let go of tensors a moment later
 
 
 if __name__ == "__main__":

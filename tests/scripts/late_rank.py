@@ -27,4 +27,4 @@ for inputs, labels in loader:
     optimizer.step()
 dist.barrier()
 dist.destroy_process_group()
-time.sleep(0.2)  # gloo's threads let go of a collective's tensors a moment after it has returned
+time.sleep(0.5)  # gloo's threads let go of a collective's tensors a moment after it has returned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -57,3 +58,4 @@ def sharded() -> None:
 
 {"pipeline": pipeline, "split": split, "sharded": sharded}[sys.argv[1]]()
 dist.destroy_process_group()
+time.sleep(0.5)  # gloo's threads let go of tensors a moment later

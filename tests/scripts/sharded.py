@@ -1,6 +1,7 @@
 """One gloo rank on the CPU whose model is sharded: by fully_shard, or (with `wrapper`) by FullyShardedDataParallel."""
 
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -34,3 +35,4 @@ for _ in range(60):
     optimizer.step()
 print("trained")
 dist.destroy_process_group()
+time.sleep(0.5)  # gloo's threads let go of tensors a moment later

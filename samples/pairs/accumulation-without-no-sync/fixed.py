@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -35,3 +36,4 @@ if dist.get_rank() == 0:
     print(f"loss {loss.item() * accumulation:.3f}")
 dist.barrier()  # ranks leave together
 dist.destroy_process_group()
+time.sleep(0.5)  # gloo's threads let go of tensors a moment later

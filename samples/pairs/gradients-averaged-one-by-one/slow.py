@@ -1,6 +1,7 @@
 """Data-parallel training as in the tutorial on distributed programs: torchrun --nproc-per-node 2."""
 
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -65,3 +66,4 @@ if __name__ == "__main__":
     run(dist.get_rank(), f"cuda:{os.environ['LOCAL_RANK']}" if USE_CUDA else "cpu")
     dist.barrier()  # ranks leave together
     dist.destroy_process_group()
+    time.sleep(0.5)  # gloo's threads let go of tensors a moment later

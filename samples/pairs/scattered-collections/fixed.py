@@ -2,6 +2,7 @@
 
 import gc
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -40,3 +41,4 @@ if dist.get_rank() == 0:
     print(f"loss {loss.item():.3f}, {len(vocabulary)} words")
 dist.barrier()  # ranks leave together
 dist.destroy_process_group()
+time.sleep(0.5)  # gloo's threads let go of tensors a moment later

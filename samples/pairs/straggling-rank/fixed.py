@@ -1,6 +1,7 @@
 """Data-parallel training; the first rank keeps statistics of its weights: torchrun --nproc-per-node 2."""
 
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -46,3 +47,4 @@ if dist.get_rank() == 0:
     print(f"loss {loss.item():.3f}, {len(history)} histograms")
 dist.barrier()  # ranks leave together
 dist.destroy_process_group()
+time.sleep(0.5)  # gloo's threads let go of tensors a moment later

@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 
 import torch
 import torch.distributed as dist
@@ -41,3 +42,4 @@ if rank == 0:
     print(f"loss {loss.item():.3f}")
 dist.barrier()  # ranks leave together
 dist.destroy_process_group()
+time.sleep(0.5)  # gloo's threads let go of tensors a moment later

@@ -1,6 +1,7 @@
 """Data-parallel training of a deep, narrow network: torchrun --nproc-per-node 2."""
 
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -34,3 +35,4 @@ if dist.get_rank() == 0:
     print(f"loss {loss.item():.3f}")
 dist.barrier()  # ranks leave together
 dist.destroy_process_group()
+time.sleep(0.5)  # gloo's threads let go of tensors a moment later

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -35,7 +36,8 @@ class _Cycle:
     def __init__(self, door: Door) -> None:
         self.notes = door.notes
         self.on = True
-        self.model: Any = None
+        # Weak: the treatment lives as long as the process, and a model that the script lets go of must not.
+        self.known: weakref.ref[Any] | None = None
         self.length = 0
         self.forwards = 0
         self.backwards = 0
@@ -44,10 +46,10 @@ class _Cycle:
         """A forward of the model begins."""
         if not self.on or not torch.is_grad_enabled():
             return
-        if self.model is not None and model is not self.model:
+        if self.known is not None and self.known() is not model:
             self._stop("several models of DistributedDataParallel: whose gradients a step joins is not known")
             return
-        self.model = model
+        self.known = weakref.ref(model)
         if not self.length and not model.require_backward_grad_sync:
             self._stop("DistributedDataParallel, which runs under no_sync() already")
             return
@@ -71,14 +73,17 @@ class _Cycle:
             self.notes.reach(
                 f"DistributedDataParallel: {self.length - 1} of {self.length} backward passes without sync"
             )
-        elif self.forwards < self.length:
-            _join(self.model)  # the epoch ended in the middle
+        elif self.forwards < self.length and (model := self._model()) is not None:
+            _join(model)  # the epoch ended in the middle
         self.forwards = self.backwards = 0
+
+    def _model(self) -> Any:
+        return self.known() if self.known is not None else None
 
     def _stop(self, why: str) -> None:
         self.on = False
-        if self.model is not None and self.length:
-            self.model.require_backward_grad_sync = True
+        if self.length and (model := self._model()) is not None:
+            model.require_backward_grad_sync = True
         self.notes.miss(why)
 
 
