@@ -52,7 +52,7 @@ from advisor.analyses.lines.call_sites import CallSites
 from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
 from advisor.analyses.loops.line_blocks import MOST_KEPT, TURNS, Block
 from advisor.analyses.loops.loop_dependencies import LoopDependencies, LoopDependency
-from advisor.analyses.loops.loop_places import CalledModel, LoopPlaces
+from advisor.analyses.loops.loop_places import CalledModel, LoopPlaces, loop_around
 from advisor.analyses.loops.loops import Loop
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.copies import Copies, CopySite
@@ -375,6 +375,7 @@ __all__ = [
     "less_by",
     "live_ops",
     "lookup",
+    "loop_around",
     "nodes_of",
     "refill_us",
     "replayed_or",

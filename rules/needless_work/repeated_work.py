@@ -41,11 +41,14 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    LineCosts,
     Lines,
     Price,
     Reused,
+    Source,
     UnfollowedForwards,
     draw,
+    loop_around,
 )
 
 from ..shared._places import place
@@ -63,6 +66,7 @@ def check(
     reused: Reused,
     lines: Lines | None,
     forwards: UnfollowedForwards | None,
+    costs: LineCosts | None,
     *,
     min_share: float = 0.03,  # a result to pass on: below 3 % of the step it is not worth another argument
 ) -> Iterator[Finding]:
@@ -77,11 +81,17 @@ def check(
     yield Finding(
         message=f"{message}: {each_step(price, work.us)}{behind}.",
         saving=work.saving,
-        where=work.where,
+        where=(*work.where, *_loop(work.where, costs)),
         facts={"ops": len(rows) / price.ops.steps.count, "recomputed_us": work.us, "backward_us": work.backward_us},
         fix=fix,
         claims=work.claims,
     )
+
+
+def _loop(where: tuple[Source, ...], costs: LineCosts | None) -> tuple[Source, ...]:
+    """The loop around the work, or around a call that leads to it: what is the same in all turns belongs before it."""
+    around = loop_around(costs, where[0]) if where and costs is not None else None
+    return (around,) if around is not None and around not in where else ()
 
 
 def _kind(price: Price, work: Reuse, where: str) -> tuple[str, Fix]:

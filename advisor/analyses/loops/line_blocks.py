@@ -51,16 +51,13 @@ class Block:
 
     @property
     def heads(self) -> tuple[Source, ...]:
-        """Where the loop around the most expensive line begins: its first two lines, of nested loops their statements.
+        """The statements of the loops around the most expensive line, the two outermost of them.
 
-        A line above the loop that runs once belongs to the place (`total = 0.0`), and is not where it begins.
+        A line above the loop that runs once belongs to the place (`total = 0.0`), and is no statement of it.
         """
-        often = MORE_OFTEN * self.calls
-        # A comprehension runs its own line once for each of its turns.
-        above = [line.source for line in self._around if line.visits >= often and not line.inner]
-        return tuple(
-            sorted((one for one in above if one.line < self.lines[0].source.line), key=lambda one: one.line)[:2]
-        )
+        costly = self.lines[0].source.line
+        above = sorted((one for one in self._around if one.source.line < costly), key=lambda one: one.source.line)
+        return tuple(line.source for line in loops_around(above, self.calls)[:2])
 
     @property
     def _around(self) -> Sequence[LineCost]:
@@ -97,6 +94,24 @@ class Block:
     def share(self, undilated: Undilated) -> tuple[float, float]:
         """(low, high) share of the un-profiled step that this place takes."""
         return undilated.share(self.whole(undilated))
+
+
+def loops_around(above: Sequence[LineCost], calls: float) -> list[LineCost]:
+    """Of the lines above a place, in order, the statements of loops that are still open there, outermost first.
+
+    A loop's statement runs far more often than the line above it, and what stands in the loop as often as the line
+    above it or less; a loop has ended where a line runs as seldom as what was above the loop. calls: of the function.
+    """
+    found: list[tuple[LineCost, float]] = []  # the statement, and how often the line above it ran
+    before = calls
+    for line in above:
+        while found and line.visits <= found[-1][1]:
+            found.pop()
+        # A comprehension runs its own line once for each of its turns.
+        if line.visits >= MORE_OFTEN * before and not line.inner:
+            found.append((line, before))
+        before = line.visits
+    return [line for line, _ in found]
 
 
 def _at_most(undilated: Undilated, work: Stretch) -> Stretch:

@@ -13,7 +13,17 @@ from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCost, LineCosts, callers_above
 from advisor.analyses.dataflow.backward_passes import BackwardPasses
-from advisor.analyses.loops.line_blocks import MORE_OFTEN, NEAR, TURNS, Block, block, blocks, is_python, with_callers
+from advisor.analyses.loops.line_blocks import (
+    MORE_OFTEN,
+    NEAR,
+    TURNS,
+    Block,
+    block,
+    blocks,
+    is_python,
+    loops_around,
+    with_callers,
+)
 from advisor.analyses.loops.line_ops import LineOps
 from advisor.analyses.loops.loops import (
     SHORT_OP_US,
@@ -264,6 +274,26 @@ def enclosing(costs: LineCosts, lines: Sequence[LineCost]) -> Iterator[LineCost]
                     break
                 chosen.add(above.source)
                 yield above
+
+
+def loop_around(costs: LineCosts, place: Source) -> Source | None:
+    """The statement of the innermost loop that turns around a line, in its function or in those that lead to it.
+
+    None where no recorded line of them is one.
+    """
+    functions, calls = _functions(costs), _function_calls(costs)
+    known = {(line.source.file, line.source.line): line for line in costs.lines}
+    leads = callers_above((place.file, place.line), {at: line.called_from for at, line in known.items()})
+    for at in ((place.file, place.line), *leads):
+        if at not in known:
+            continue
+        function = (at[0], known[at].source.function)
+        # Functions of one name (`forward`) are told apart by their callers.
+        mine = (one for one in functions[function].values() if one.called_from == known[at].called_from)
+        above = sorted((one for one in mine if one.source.line < at[1]), key=lambda one: one.source.line)
+        if around := loops_around(above, calls[function]):
+            return around[-1].source
+    return None
 
 
 def _functions(costs: LineCosts) -> dict[tuple[str, str], dict[int, LineCost]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from advisor.analyses.loops.loop_places import enclosing
+from advisor.analyses.loops.loop_places import enclosing, loop_around
 from advisor.model import Source
 
 
@@ -17,6 +17,7 @@ def lines(**numbers: tuple[float, float]) -> Any:
                 source=Source("train.py", int(name[2:]), "step" if int(name[2:]) > 90 else "similarity", "call"),
                 visits=visits,
                 us=us,
+                inner=False,
                 called_from=None if int(name[2:]) > 90 else ("train.py", 95),
             )
             for name, (visits, us) in numbers.items()
@@ -56,3 +57,22 @@ def test_a_function_may_begin_with_the_loop() -> None:
 def test_lines_far_above_are_another_place() -> None:
     costs = lines(at50=(1, 1), at55=(11, 5), at61=(60, 9), at62=(50, 900))
     assert outer(costs, 61, 62) == []
+
+
+def test_the_innermost_loop_around_a_line_or_around_its_callers() -> None:
+    costs = lines(at58=(1, 1), at60=(11, 5), at61=(10, 9), at62=(50, 90), at95=(1, 5))
+    # Of two functions of one name the other one loops.
+    for number, visits, caller in ((20, 50, 62), (12, 900, 95)):
+        source = Source("train.py", number, "cell", "call")
+        costs.lines.append(
+            SimpleNamespace(source=source, visits=visits, us=9, called_from=("train.py", caller), inner=0)
+        )
+
+    def around(number: int, function: str) -> int:
+        found = loop_around(costs, Source("train.py", number, function))
+        return found.line if found is not None else 0
+
+    assert around(62, "similarity") == 60
+    assert around(20, "cell") == 60
+    assert around(58, "similarity") == 0
+    assert loop_around(costs, Source("else.py", 1, "")) is None
