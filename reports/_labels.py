@@ -123,6 +123,23 @@ SEVERITIES: dict[str, str] = {
 }
 
 
+# Dimensions of a job: nodes, and kinds of parallelism.
+DIMENSIONS: dict[str, Label] = {
+    "node": Label("Node", "the machine that the rank runs on, counted by lowest rank"),
+    "stages": Label("Pipeline stage", "place in the process group that passes activations"),
+    "tensor": Label("Tensor place", "place in the process group that splits layers"),
+    "context": Label("Context place", "place in the process group that splits sequences"),
+    "experts": Label("Expert place", "place in the process group that splits experts"),
+    "sharded": Label("Shard", "place in the process group that shards parameters"),
+    "data": Label("Data place", "place in the process group that splits batches"),
+}
+
+
+def dimension(name: str) -> Label:
+    """The words for a dimension of a job; an unknown id speaks for itself."""
+    return DIMENSIONS.get(name) or Label(_words.one_line(name).replace("_", " "), "")
+
+
 def part(name: str) -> Label:
     """The words for a part of the step; an unknown id speaks for itself."""
     return PARTS.get(name) or Label(_words.one_line(name).replace("_", " "), "")

@@ -52,6 +52,40 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_detail(parser: argparse.ArgumentParser) -> None:
+    """--detail."""
+    parser.add_argument(
+        "--detail",
+        type=_numbers,
+        default=(),
+        metavar="R,…",
+        help="show these ranks in full, too (default: late ones, the fastest, one of each pipeline stage)",
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    numbers = [one.strip() for one in text.split(",")]
+    if not all(one.isdecimal() and one.isascii() for one in numbers):
+        raise argparse.ArgumentTypeError(f"{text}: numbers of ranks, such as 3,17")
+    return tuple(dict.fromkeys(map(int, numbers)))
+
+
+def check_detail(asked: Sequence[int], here: Sequence[int]) -> None:
+    """Raises UsageError where a rank of `--detail` was not read."""
+    from advisor.errors import UsageError
+
+    for rank in asked:
+        if rank not in here:
+            raise UsageError(f"--detail {rank}: no trace of rank {rank} was read; there are ranks {_joined(here)}")
+
+
+def _joined(ranks: Sequence[int]) -> str:
+    first, last = min(ranks), max(ranks)
+    if len(ranks) == last - first + 1:
+        return f"{first} to {last}" if last > first else str(first)
+    return f"{', '.join(map(str, sorted(ranks)[:_SHOWN]))} …" if len(ranks) > _SHOWN else ", ".join(map(str, ranks))
+
+
 def reading_of(args: argparse.Namespace) -> Reading:
     """What the options ask for."""
     return Reading(args.quiet, args.workers, float(args.timeout))

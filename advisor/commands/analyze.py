@@ -51,6 +51,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="judge the Nth window of a run that recorded several (default: the first, compared with the others)",
     )
     _ranks.add_options(parser)
+    _ranks.add_detail(parser)
     _options.add_report_options(parser)
     parser.set_defaults(handler=run)
 
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         found = [jobs.windowed(job, args.window) for job in found]
     homes = {path.resolve() for path in args.paths if isinstance(path, Path) and path.is_dir()}
     for job, target in zip(found, _targets(output, found), strict=True):
-        report = report_of(job, config, rules, _ranks.reading_of(args), gpus=args.what_if_gpu)
+        report = report_of(job, config, rules, _ranks.reading_of(args), gpus=args.what_if_gpu, detail=args.detail)
         folder = target.folder
         if folder and not (job.run and folder.resolve() in homes):
             # A run's own folder is added to; any other is made anew.
@@ -136,11 +137,13 @@ def report_of(
     reading: Reading,
     *,
     gpus: Sequence[str] = (),
+    detail: Sequence[int] = (),
     keep: Callable[[Reduced], None] | None = None,
 ) -> Report:
     """Reads the ranks of a job and analyses them. gpus: other accelerators that were asked about; keep: told each rank.
 
-    Raises InputError where no rank can be read.
+    detail: ranks to show in full. Raises InputError where no rank can be read, UsageError where one of `detail` is not
+    there.
     """
     from advisor.engine import engine
     from advisor.engine.rank_files import Asked, aligned
@@ -161,7 +164,8 @@ def report_of(
         raise InputError(failed[min(failed)])
     ranks = [found[index] for index in sorted(found)]
     said = _ranks.said_of(ranks, [_ranks.in_words(files[index], failed[index]) for index in sorted(failed)], asked)
-    report = engine.joined([one.result for one in ranks], rules, config, job.run, (*job.health, *said))
+    _ranks.check_detail(detail, [one.result.summary.rank for one in ranks])
+    report = engine.joined([one.result for one in ranks], rules, config, job.run, (*job.health, *said), detail)
     return _with_gpus(report, gpus)
 
 

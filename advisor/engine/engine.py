@@ -20,7 +20,7 @@ from advisor.analyses.step.ops import Ops
 from advisor.analyses.step.step_counts import StepCounts
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.computed import Computed
-from advisor.engine import diagnosis, joint, merge, severity, two_threads, unsteady, waiting_ranks
+from advisor.engine import detailed_ranks, diagnosis, joint, merge, severity, two_threads, unsteady, waiting_ranks
 from advisor.engine.ask_rules import apply, choose, ignored, of_job
 from advisor.engine.config import Config
 from advisor.engine.rank_result import RankDetail, RankResult
@@ -42,7 +42,16 @@ from advisor.ranks import deduct_waiting
 from advisor.ranks.collectives import Talks
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
-from advisor.report import health, later_windows, memory_view, metrics, module_view, timeline_view, what_if
+from advisor.report import (
+    compared_ranks,
+    health,
+    later_windows,
+    memory_view,
+    metrics,
+    module_view,
+    timeline_view,
+    what_if,
+)
 from advisor.trace.events import Trace
 
 # Fixes replayed together; beyond the largest twenty the rest would not be seen in the sum.
@@ -108,8 +117,12 @@ def joined(
     config: Config,
     run: RunRecord | None = None,
     about_job: Sequence[Health] = (),
+    detail: Sequence[int] = (),
 ) -> Report:
-    """The report of a job from what is left of its ranks, at least one; arguments as of `analyse`."""
+    """The report of a job from what is left of its ranks, at least one; arguments as of `analyse`.
+
+    detail: ranks to show in full besides those that `detailed_ranks` chooses
+    """
     chosen = choose(rules, config)
     reference = _reference(results)
     step_us = reference.step_us
@@ -119,15 +132,19 @@ def joined(
     meet = any(result.facts is not None and len(result.facts.talks) > 0 for result in results)
     outcomes = list(waiting_ranks.bounded(outcomes, len(results), world, meet))
     ranks = _side_by_side(results, reference)
-    compared = list(_of_job([rule for rule in chosen if of_job(rule)], ranks, results, reference, config))
+    of_ranks = list(_of_job([rule for rule in chosen if of_job(rule)], ranks, results, reference, config))
     waits_us = ranks.waits_us if ranks else 0.0
-    outcomes = [*deduct_waiting.without_waiting(outcomes, compared, reference.known_us, waits_us, step_us), *compared]
+    outcomes = [
+        *deduct_waiting.without_waiting(outcomes, of_ranks, reference.known_us, waits_us, step_us),
+        *of_ranks,
+    ]
     outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
     outcomes += ignored(rules, config)
     outcomes.sort(key=lambda outcome: outcome.rule)
     accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable and f.run_us is None]
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
     noise = reference.summary.steps.repeats
+    compared = compared_ranks.compared(ranks, {one.summary.rank: one.summary.file for one in results})
     shown = detail_of(reference)
     widened = (repeats.of_outcome(outcome, step_us, noise) for outcome in outcomes)
     return Report(
@@ -150,6 +167,8 @@ def joined(
         windows=shown.windows,
         memory=shown.memory,
         modules=shown.modules or next((detail_of(result).modules for result in results if result.has_modules), None),
+        compared=compared,
+        details=detailed_ranks.detailed(compared, results, reference, detail),
     )
 
 

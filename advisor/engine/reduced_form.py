@@ -28,6 +28,7 @@ from advisor.model import Health, Outcome, RankSummary, Saving
 from advisor.places.place import Place
 from advisor.ranks.collectives import Talks
 from advisor.ranks.rank_facts import LinePart, RankFacts
+from advisor.ranks.rank_mesh import MeshPlace
 from advisor.report.report_file import plain
 from advisor.trace.events import Ints
 
@@ -107,6 +108,7 @@ class _Facts(msgspec.Struct):
     on_device: bool
     world_size: int | None
     record: RankRecord | None
+    mesh: tuple[MeshPlace, ...] = ()
 
 
 class _Compared(msgspec.Struct):
@@ -336,6 +338,7 @@ def _facts_of(facts: RankFacts) -> _Facts:
         on_device=facts.on_device,
         world_size=facts.world_size,
         record=compared_record(facts.record),
+        mesh=facts.mesh,
     )
 
 
@@ -359,6 +362,7 @@ def _rank_facts(facts: _Facts) -> RankFacts:
         on_device=facts.on_device,
         world_size=facts.world_size,
         record=facts.record,
+        mesh=facts.mesh,
     )
 
 

@@ -15,6 +15,7 @@ from advisor.analyses.work.op_work import flops, shapes
 from advisor.capture.record import RankRecord
 from advisor.model import Source
 from advisor.ranks.collectives import Talks
+from advisor.ranks.rank_mesh import MeshPlace, mesh_places
 from advisor.trace.events import Category, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each
 from advisor.trace.numbers import distinct_pairs
@@ -45,6 +46,7 @@ class RankFacts:
     talks       its collectives
     flops       arithmetic of matrix products and convolutions in each step, as their shapes say; None without shapes
     lines       where its time goes, by line and part; empty where lines are not known
+    mesh        its place in each dimension of parallelism; empty where process groups do not say
     """
 
     labels: tuple[str, ...]
@@ -59,6 +61,7 @@ class RankFacts:
     on_device: bool
     world_size: int | None
     record: RankRecord | None
+    mesh: tuple[MeshPlace, ...] = ()
 
     @classmethod
     def compute(
@@ -86,6 +89,7 @@ class RankFacts:
             on_device=breakdown.on_device,
             world_size=record.world_size if record else trace.meta.world_size,
             record=record,
+            mesh=mesh_places(trace.meta.groups, record.rank if record else trace.meta.rank),
         )
 
 

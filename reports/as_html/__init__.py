@@ -22,9 +22,13 @@ from . import _charts, _prose, _view
 def render(report: Report) -> str:
     """The report as one self-contained HTML page."""
     environment = _environment()
-    style, script = (environment.get_template(name).render() for name in ("page.css", "page.js"))
+    view = _view.page(report)
+    parts = ("page", "heat") if view.heat else ("page",)
+    style, script = (
+        "".join(environment.get_template(f"{name}.{kind}").render() for name in parts) for kind in ("css", "js")
+    )
     page = environment.get_template("page.html")
-    return page.render(view=_view.page(report), style_hash=_hash(style), script_hash=_hash(script))
+    return page.render(view=view, style_hash=_hash(style), script_hash=_hash(script))
 
 
 def _hash(text: str) -> str:

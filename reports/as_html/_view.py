@@ -8,7 +8,7 @@ from dataclasses import replace
 from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times, dataclass, significant
 
 from .. import _labels, _ranking, _verdict, _words
-from . import _charts, _modules
+from . import _charts, _details, _heat, _modules
 
 # Rows of a table that help a reader; report.json holds the rest, and the page says so.
 _ROWS = 20
@@ -66,6 +66,9 @@ class Page:
     rank_columns: tuple[str, ...]
     ranks: tuple[RankRow, ...]
     ranks_left_out: int
+    heat: _heat.Heat | None
+    details: tuple[_details.Detail, ...]
+    undetailed: int
     measured: tuple[Number, ...]
     not_measured: tuple[tuple[str, tuple[str, ...]], ...]
     skipped: tuple[tuple[str, tuple[Outcome, ...]], ...]
@@ -98,6 +101,9 @@ def page(report: Report) -> Page:
         rank_columns=tuple(_labels.metric(column).name for column in columns),
         ranks=tuple(_rank_row(report, rank, columns) for rank in shown),
         ranks_left_out=len(report.ranks) - len(shown) if shown else 0,
+        heat=_heat.heat(report),
+        details=_details.details(report),
+        undetailed=len(report.ranks) - len(report.details) - 1,
         measured=tuple(_number(metric) for metric in report.metrics.values() if metric.value is not None),
         not_measured=_not_measured(report),
         skipped=_skipped(report),

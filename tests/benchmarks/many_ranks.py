@@ -5,6 +5,8 @@
 
 Each job is a loop of transformer-like layers (rows as in made_traces.py) with one all-reduce a step. The clock of every
 rank is off by up to a second. On one rank each batch comes LATE_MS late, and all others wait for it in the all-reduce.
+Ranks run on nodes of NODE; where there are several, the kernels of the second one take SLOW_MS longer. Process groups
+describe two pipeline stages, tensor parallelism within a node, and data parallelism over nodes (for the layout alone).
 `--forms N` reduces two of such ranks and multiplies them, with clocks of their own. Prints a Markdown table: CPU seconds
 and wall time of the whole process tree, the peak of its memory (proportional set size) and of the command's own process.
 """
@@ -28,7 +30,8 @@ from pathlib import Path
 from made_traces import HEAD, OPS, Clock, kernel_name, rows_of_op, us
 from reading import SAMPLE_SECONDS, _descendants, _pss, _started, measured
 
-LATE_MS, BETWEEN_MS, SENDS_MS = 40, 1, 2
+LATE_MS, SLOW_MS, BETWEEN_MS, SENDS_MS = 40, 20, 1, 2
+NODE, STAGES, SLOW_NODE = 8, 2, 1
 STEPS = 8
 # Bytes of text that a layer takes, forward and backward.
 _LAYER_BYTES = 4_300
@@ -36,8 +39,8 @@ _BASE_NS = 1_759_104_000_000_000_000
 _NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def body(megabytes: float, *, late: bool) -> str:
-    """The rows of a rank: equal on all but the late one, whose batches come later and whose all-reduce waits for nobody."""
+def body(megabytes: float, fetch_ms: int, compute_ms: int) -> str:
+    """The rows of a rank: what its batches and its kernels take longer, it waits less for the late one."""
     rng = random.Random(7)
     count = max(int(megabytes * 1e6 / STEPS / _LAYER_BYTES), 4)
     layers = [
@@ -46,23 +49,26 @@ def body(megabytes: float, *, late: bool) -> str:
     ]
     clock, parts = Clock(), []
     for number in range(STEPS):
-        parts += _step(clock, random.Random(number), layers, number, late=late)
+        parts += _step(clock, random.Random(number), layers, number, fetch_ms, compute_ms)
     return "".join(parts)
 
 
 def _step(
-    clock: Clock, rng: random.Random, layers: list[tuple[str, str, str]], number: int, *, late: bool
+    clock: Clock, rng: random.Random, layers: list[tuple[str, str, str]], number: int, fetch_ms: int, compute_ms: int
 ) -> Iterator[str]:
     start = clock.host
-    fetch = 100_000 + late * LATE_MS * 1_000_000
+    fetch = 100_000 + fetch_ms * 1_000_000
     yield _row("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "user_annotation", start, fetch, clock)
     clock.host = clock.device = start + fetch
     for op, kernel, dims in layers:
         yield from rows_of_op(clock, rng, op, kernel, dims, 4001)
     for op, kernel, dims in reversed(layers):
         yield from rows_of_op(clock, rng, f"{op}_backward", kernel, dims, 4077)
+    if compute_ms:
+        clock.host = clock.device = max(clock.host, clock.device)
+        yield from _kernel(clock, compute_ms * 1_000_000)
     arrives = max(clock.host, clock.device) + 20_000
-    ends = arrives + SENDS_MS * 1_000_000 + (not late) * LATE_MS * 1_000_000
+    ends = arrives + (SENDS_MS + LATE_MS - fetch_ms - compute_ms) * 1_000_000
     yield from _all_reduce(clock, arrives, ends, number)
     yield _row(f"ProfilerStep#{number}", "user_annotation", start, ends - start, clock)
     clock.host = ends + BETWEEN_MS * 1_000_000
@@ -74,6 +80,21 @@ def _row(name: str, cat: str, start: int, dur: int, clock: Clock) -> str:
         f'  {{\n    "ph": "X", "cat": "{cat}", "name": "{name}", "pid": 4001, "tid": 4001,\n    "ts": {us(start)}, '
         f'"dur": {us(dur)},\n    "args": {{\n      "External id": {clock.external}, "Ev Idx": {clock.index}\n    }}\n  }},\n'
     )
+
+
+def _kernel(clock: Clock, dur: int) -> Iterator[str]:
+    """The part of a step that a slow device takes longer."""
+    clock.correlation += 1
+    clock.external += 1
+    yield (
+        f'  {{\n    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 4001, "tid": 4077,\n'
+        f'    "ts": {us(clock.host)}, "dur": {us(5_000)},\n    "args": {{\n      "External id": {clock.external}, '
+        f'"cbid": 211, "correlation": {clock.correlation}\n    }}\n  }},\n'
+        f'  {{\n    "ph": "X", "cat": "kernel", "name": "throttled_gemm", "pid": 0, "tid": 7,\n'
+        f'    "ts": {us(clock.host + 5_000)}, "dur": {us(dur)},\n    "args": {{\n      "External id": {clock.external}, '
+        f'"device": 0, "context": 1, "stream": 7, "correlation": {clock.correlation}\n    }}\n  }},\n'
+    )
+    clock.host = clock.device = clock.host + 5_000 + dur
 
 
 def _all_reduce(clock: Clock, arrives: int, ends: int, number: int) -> Iterator[str]:
@@ -91,30 +112,72 @@ def _all_reduce(clock: Clock, arrives: int, ends: int, number: int) -> Iterator[
     )
 
 
+def late_rank(ranks: int) -> int:
+    """The rank whose batches come late; on another node than the slow one, where there are several."""
+    return ranks * 2 // 3
+
+
+def slow_ranks(ranks: int) -> range:
+    """The ranks of the slow node, none where there are fewer than three nodes."""
+    return range(SLOW_NODE * NODE, (SLOW_NODE + 1) * NODE) if ranks >= 3 * NODE else range(0)
+
+
+def groups(rank: int, ranks: int) -> list[dict[str, object]]:
+    """`pg_config` of a rank: (stage, data, tensor) with tensor innermost, as torch writes it."""
+    sizes = {"pp": STAGES, "dp": ranks // STAGES // NODE, "tp": NODE}
+    made = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": ranks, "ranks": list(range(ranks))}]
+    inner = ranks
+    for number, (name, size) in enumerate(sizes.items(), 1):
+        inner //= max(size, 1)
+        if size > 1 and ranks % (STAGES * NODE) == 0:
+            first = rank - rank // inner % size * inner
+            members = list(range(first, first + size * inner, inner))
+            made.append({"pg_name": str(number), "pg_desc": f"mesh_{name}", "pg_size": size, "ranks": members})
+    return made
+
+
+def trace_name(rank: int, ns: int) -> str:
+    """The name that torch.profiler.tensorboard_trace_handler gives a trace."""
+    return f"node{rank // NODE}_{4000 + rank}.{ns}.pt.trace.json"
+
+
+def kind_of_rank(rank: int, ranks: int) -> tuple[int, int]:
+    """What the batches and the kernels of a rank take longer, ms."""
+    return (LATE_MS if rank == late_rank(ranks) else 0, SLOW_MS if rank in slow_ranks(ranks) else 0)
+
+
 def write_job(folder: Path, ranks: int, megabytes: float) -> int:
     """Writes a job; returns the number of its late rank."""
-    late = ranks * 2 // 3
-    texts = {flag: body(megabytes, late=flag).replace("WORLD", str(ranks)).encode() for flag in (False, True)}
+    texts: dict[tuple[int, int], bytes] = {}
     for rank in range(ranks):
+        kind = kind_of_rank(rank, ranks)
+        if kind not in texts:
+            texts[kind] = body(megabytes, *kind).replace("WORLD", str(ranks)).encode()
         clock_ns = _BASE_NS + (rank * 7_919_131) % 10**9
-        head = HEAD.replace('"rank": 0, "world_size": 2', f'"rank": {rank}, "world_size": {ranks}')
-        head = head.replace(str(_BASE_NS), str(clock_ns))
+        said = f'"rank": {rank}, "world_size": {ranks}, "pg_config": {json.dumps(groups(rank, ranks))}'
+        head = HEAD.replace('"rank": 0, "world_size": 2', said).replace(str(_BASE_NS), str(clock_ns))
         tail = '  {"name": "process_name", "ph": "M", "ts": 1000000000000.000, "pid": 4001, "tid": 0, "args": {"name": "python"}}\n]}\n'
-        (folder / f"rank{rank}.pt.trace.json").write_bytes(head.encode() + texts[rank == late] + tail.encode())
-    return late
+        (folder / trace_name(rank, clock_ns)).write_bytes(head.encode() + texts[kind] + tail.encode())
+    return late_rank(ranks)
 
 
 def write_forms(folder: Path, ranks: int) -> int:
-    """Writes so many reduced forms, made of two; returns the number of the late rank."""
+    """Writes so many reduced forms, made of three; returns the number of the late rank."""
     from advisor.engine import reduced_form
+    from advisor.ranks.rank_mesh import mesh_places
+    from advisor.trace.meta import Group
 
-    late = ranks * 2 // 3
+    small = 3 * NODE
     with tempfile.TemporaryDirectory() as traces, tempfile.TemporaryDirectory() as reduced:
-        write_job(Path(traces), 3, 2.0)
+        write_job(Path(traces), small, 2.0)
+        for path in Path(traces).iterdir():
+            if int(path.name.partition("_")[2].partition(".")[0]) - 4000 not in (0, SLOW_NODE * NODE, late_rank(small)):
+                path.unlink()
         subprocess.run([sys.executable, "-m", "advisor", "reduce", traces, "-o", reduced, "-q"], check=True)
-        one, _, slow = (reduced_form.decode(path.read_bytes(), path) for path in sorted(Path(reduced).iterdir()))
+        read = [reduced_form.decode(path.read_bytes(), path) for path in sorted(Path(reduced).iterdir())]
+    made = {kind_of_rank(one.origin.rank, small): one for one in read}
     for rank in range(ranks):
-        seen = slow if rank == late else one
+        seen = made[kind_of_rank(rank, ranks)]
         facts = seen.result.facts
         assert facts is not None
         off = (rank * 7_919_131) % 10**9
@@ -125,19 +188,25 @@ def write_forms(folder: Path, ranks: int) -> int:
             asked_ns=facts.talks.asked_ns + off,
             members=facts.talks.members * 0 + ranks,
         )
+        listed = [Group(str(g["pg_name"]), str(g["pg_desc"]), tuple(g["ranks"])) for g in groups(rank, ranks)]  # type: ignore[arg-type]
         moved = replace(
-            facts, talks=talks, starts_ns=facts.starts_ns + off, exposed=facts.exposed + off, world_size=ranks
+            facts,
+            talks=talks,
+            starts_ns=facts.starts_ns + off,
+            exposed=facts.exposed + off,
+            world_size=ranks,
+            mesh=mesh_places(tuple(listed), rank),
         )
         outcomes = tuple(
             replace(o, findings=tuple(replace(f, ranks=(rank,)) for f in o.findings)) for o in seen.result.outcomes
         )
-        summary = replace(seen.result.summary, rank=rank, file=f"rank{rank}.pt.trace.json")
+        summary = replace(seen.result.summary, rank=rank, file=trace_name(rank, _BASE_NS + off))
         result = replace(seen.result, facts=moved, summary=summary, outcomes=outcomes)
         origin = reduced_form.Origin(
             rank, summary.file, ranks, seen.origin.start_ns, seen.origin.end_ns, seen.origin.rules
         )
         (folder / reduced_form.file_name(origin)).write_bytes(reduced_form.encode(result, origin))
-    return late
+    return late_rank(ranks)
 
 
 def peaks(command: list[str]) -> tuple[int, int]:

@@ -1,0 +1,123 @@
+"""The ranks of a job side by side, as a report shows them: parts of the step, waiting, nodes, places in the mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.model import ComparedRank, ComparedRanks, RankGroup
+from advisor.ranks.deduct_waiting import WAITING
+from advisor.ranks.nodes import nodes
+from advisor.ranks.ranks import Ranks
+from advisor.ranks.who_waits import WhoWaits, who_waits
+
+Floats = npt.NDArray[np.float64]
+NODE = "node"
+
+
+def compared(
+    ranks: Ranks | None,
+    files: Mapping[int, str],
+    *,
+    least_share: float = 0.05,  # ranks of equal work differ by less than 5 % of the step (rule straggling-rank)
+) -> ComparedRanks | None:
+    """The view of a job; None for one rank, or where the ranks have no step in common. files: by number of the rank."""
+    if ranks is None or not ranks.steps:
+        return None
+    parts = {part: us.mean(axis=1) for part, us in ranks.parts_us.items() if part not in WAITING}
+    own = np.sum(list(parts.values()), axis=0) if parts else np.zeros(len(ranks.ranks))
+    waits = who_waits(ranks)
+    at = nodes(ranks.ranks, ranks.facts, [files[rank] for rank in ranks.ranks])
+    rows = tuple(_row(ranks, place, parts, own, waits, at) for place in range(len(ranks.ranks)))
+    return ComparedRanks(
+        step_us=ranks.step_us,
+        steps=len(ranks.steps),
+        ranks=rows,
+        groups=tuple(_groups(rows, parts, own, least_share * ranks.step_us)),
+        uncertain_us=ranks.waiting.uncertain_us if ranks.waiting else None,
+        why=ranks.why,
+    )
+
+
+def _row(
+    ranks: Ranks,
+    place: int,
+    parts: Mapping[str, Floats],
+    own: Floats,
+    waits: WhoWaits | None,
+    at: tuple[int, ...] | None,
+) -> ComparedRank:
+    above = {part: float(us[place] - np.median(us)) for part, us in parts.items()}
+    more = max(above, key=lambda part: above[part], default="")
+    row = ComparedRank(
+        rank=ranks.ranks[place],
+        own_us=float(own[place]),
+        node=at[place] if at else None,
+        mesh={one.kind: one.index for one in ranks.facts[place].mesh},
+        more=more if more and above[more] > 0 else "",
+        more_us=max(above.get(more, 0.0), 0.0),
+    )
+    if waits is None:
+        return row
+    awaited = int(waits.longest_for[place])
+    return replace(
+        row,
+        waits_us=float(waits.waits_us[place]),
+        waits_for=ranks.ranks[awaited] if awaited >= 0 else None,
+        waits_for_us=float(waits.longest_us[place]),
+        awaited_us=float(waits.awaited_us[place]),
+        last_share=float(waits.last_share[place]),
+    )
+
+
+def _groups(
+    rows: tuple[ComparedRank, ...], parts: Mapping[str, Floats], own: Floats, least_us: float
+) -> Iterator[RankGroup]:
+    """The groups of each kind that all ranks have a place in, where there are several of more than one rank in all."""
+    kinds = dict.fromkeys(kind for row in rows for kind in row.mesh)
+    places: dict[str, list[int | None]] = {NODE: [row.node for row in rows]}
+    places |= {kind: [row.mesh.get(kind) for row in rows] for kind in sorted(kinds)}
+    for kind, found in places.items():
+        members: dict[int, list[int]] = {}
+        for position, index in enumerate(found):
+            if index is not None:
+                members.setdefault(index, []).append(position)
+        # Groups of one rank each are the ranks themselves, which have rows of their own.
+        if None not in found and 1 < len(members) < len(rows):
+            for index in sorted(members):
+                yield _group(kind, index, members, rows, parts, own, least_us)
+
+
+def _group(
+    kind: str,
+    index: int,
+    members: Mapping[int, list[int]],
+    rows: tuple[ComparedRank, ...],
+    parts: Mapping[str, Floats],
+    own: Floats,
+    least_us: float,
+) -> RankGroup:
+    mine = members[index]
+    others = [positions for other, positions in members.items() if other != index]
+
+    def more(us: Floats) -> float:
+        return float(np.median(us[mine]) - np.median([np.median(us[positions]) for positions in others]))
+
+    by_part = {part: more(us) for part, us in parts.items()}
+    largest = max(by_part, key=lambda part: by_part[part], default="")
+    more_us = more(own)
+    rest = np.median(own[[position for positions in others for position in positions]])
+    waits = [us for us in (rows[position].waits_us for position in mine) if us is not None]
+    return RankGroup(
+        kind=kind,
+        index=index,
+        ranks=tuple(rows[position].rank for position in mine),
+        own_us=float(np.median(own[mine])),
+        more_us=more_us,
+        waits_us=float(np.median(waits)) if waits else None,
+        more=largest if more_us > 0 and largest and by_part[largest] > 0 else "",
+        stands_out=more_us >= least_us and bool((own[mine] > rest).all()),
+    )
