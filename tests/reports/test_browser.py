@@ -144,6 +144,8 @@ def test_a_foreign_script_would_be_stopped_by_the_policy(
 @pytest.mark.parametrize("name", sorted(fixtures.REPORTS))
 def test_everything_is_there_without_javascript(browser: chromium.Browser, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name])
+    # What says how to use the script.
+    browser.run("document.querySelectorAll('.live').forEach(one => one.remove())")
     with_script = everything(browser).replace("Copy\n", "").replace("Copy", "")
     browser.open(pages[name], scripts=False)
     without = everything(browser).replace("Copy", "")
@@ -249,6 +251,56 @@ def axe() -> Path | None:
     places = (os.environ.get("AXE_CORE", ""), root / "node_modules", root.parent / "node_modules")
     files = [Path(place) / "axe-core" / "axe.min.js" for place in places if place]
     return next((file for file in files if file.is_file()), None)
+
+
+SORTED = "[...document.querySelectorAll('.heat tbody tr')].map(row => +row.cells[0].textContent)"
+
+
+def test_the_heat_map_is_sorted_by_keyboard(browser: chromium.Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["large_job"])
+    assert browser.run(SORTED) == list(range(12))
+    head = "[...document.querySelectorAll('.heat thead button')].find(one => one.textContent === 'Own work')"
+    browser.run(f"{head}.focus()")
+    browser.press("Enter", 13, "\r")
+    # The slow node's other ranks come after the late rank, which is on it, too; equal ones by number.
+    assert browser.run(SORTED) == [5, 4, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11]
+    assert browser.run(f"{head}.closest('th').ariaSort") == "descending"
+    browser.press("Enter", 13, "\r")
+    assert browser.run(SORTED)[-1] == 5
+    assert browser.run("document.querySelectorAll('.heat [aria-sort]').length") == 1
+    browser.run("document.querySelector('.heat thead button').click()")
+    assert browser.run(SORTED) == list(range(12))
+
+
+def test_a_cell_of_the_heat_map_is_read_by_arrow_keys_and_by_pointer(
+    browser: chromium.Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["large_job"])
+    said = "document.getElementById('heat-readout').textContent"
+    browser.run("document.querySelector('.heat tbody th').focus()")
+    for key, code in (*[("ArrowDown", 40)] * 5, *[("ArrowRight", 39)] * 6):
+        browser.press(key, code)
+    assert browser.run("document.activeElement.closest('tr').cells[0].textContent") == "5"
+    assert browser.run(said) == (
+        "Rank 5, node 1, pipeline stage 0, data place 5 — Others wait: 25.0 ms (median rank: 0.0 ms)"
+    )
+    assert browser.run("document.querySelectorAll('.heat tbody [tabindex]').length") == 1
+    box = browser.run(
+        "(() => { const cell = document.querySelector('.heat tbody').rows[2].cells[5]; cell.scrollIntoView({block: "
+        "'center'}); const box = cell.getBoundingClientRect(); return [box.x + 4, box.y + 4]; })()"
+    )
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
+    assert browser.run(said).startswith("Rank 2, node 0, pipeline stage 0, data place 2 — Own work: 68.6 ms")
+
+
+def test_the_heat_map_is_a_table_without_javascript(browser: chromium.Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["large_job"], scripts=False)
+    assert browser.run("document.querySelectorAll('.heat button').length") == 0
+    assert browser.run("document.getElementById('heat-readout').checkVisibility()") is False
+    height = "document.querySelector('.heat tbody tr').getBoundingClientRect().height"
+    before = browser.run(height)
+    browser.run("document.getElementById('heat-compact').checked = true")
+    assert browser.run(height) < before / 2
 
 
 @pytest.mark.skipif(axe() is None, reason="axe-core is not installed (npm install axe-core)")

@@ -10,6 +10,9 @@ from typing import Any
 from advisor.engine import registry
 from advisor.model import (
     BreakdownItem,
+    ComparedRank,
+    ComparedRanks,
+    DetailedRank,
     Finding,
     Fix,
     Health,
@@ -22,6 +25,7 @@ from advisor.model import (
     OpRow,
     Outcome,
     ProfiledWindow,
+    RankGroup,
     RankSummary,
     ReplayCheck,
     Report,
@@ -343,6 +347,45 @@ def many_ranks(count: int = 8) -> Report:
     return replace(one, ranks=summaries, breakdown=parts, run=replace(one.run, world_size=count, reference_rank=3))
 
 
+LATE, SLOW_NODE = 5, 1
+
+
+def large_job(count: int = 12) -> Report:
+    """A job on nodes of four, in two pipeline stages: one rank is late, and the kernels of a node are slow."""
+    one = many_ranks(count)
+    rows = tuple(
+        ComparedRank(
+            rank=rank,
+            own_us=68_600.0 + 9_800 * (rank // 4 == SLOW_NODE) + 20_000 * (rank == LATE),
+            node=rank // 4,
+            mesh={"stages": rank * 2 // count, "data": rank % (count // 2)},
+            waits_us=25_000.0 * (rank != LATE),
+            waits_for=None if rank == LATE else LATE,
+            waits_for_us=25_000.0 * (rank != LATE),
+            awaited_us=25_000.0 * (rank == LATE),
+            last_share=float(rank == LATE),
+            more="idle_launch" if rank == LATE else "",
+            more_us=20_000.0 * (rank == LATE),
+        )
+        for rank in range(count)
+    )
+    nodes = tuple(
+        RankGroup(
+            "node", node, tuple(range(4 * node, 4 * node + 4)), 68_600.0 + 9_800 * slow, 9_800.0 * slow, 2e4,
+            "compute" * slow, slow,
+        )
+        for node in range(count // 4)
+        for slow in (node == SLOW_NODE,)
+    )  # fmt: skip
+    compared = ComparedRanks(98_000.0, 5, rows, nodes, 3.0)
+    table = ModuleTable(LATE, 5, folded=one.modules.folded if one.modules else ())
+    details = (
+        DetailedRank(0, ("least own work", "stages:0"), one.timeline, one.kernels, one.ops, one.lines, table),
+        DetailedRank(LATE, ("others wait for it", "node:1", "asked for"), one.timeline, one.kernels, one.ops),
+    )
+    return replace(one, compared=compared, details=details)
+
+
 HOSTILE = (
     "</script></style></title></textarea></svg>--><script>alert(1)</script>"
     "<img src=x onerror=alert(2)><a href='javascript:alert(3)'>x</a>\"' onload=alert(4) x=\""
@@ -352,8 +395,8 @@ HOSTILE = (
 
 
 def hostile() -> Report:
-    """The canonical report with a hostile text in every string that input can reach."""
-    return _poison(canonical())
+    """The report of a large job with a hostile text in every string that input can reach."""
+    return _poison(large_job())
 
 
 # These strings are ours, or one of a fixed set: never taken from a trace.
@@ -372,7 +415,14 @@ def _poison(value: Any, name: str = "") -> Any:
     return value
 
 
-REPORTS = {"canonical": canonical, "empty": empty, "hostile": hostile, "on_cpu": on_cpu, "many_ranks": many_ranks}
+REPORTS = {
+    "canonical": canonical,
+    "empty": empty,
+    "hostile": hostile,
+    "on_cpu": on_cpu,
+    "many_ranks": many_ranks,
+    "large_job": large_job,
+}
 
 
 def as_plain(text: str) -> Any:
