@@ -615,9 +615,9 @@ class ComparedRank:
     node        number of its node, counted by lowest rank; None where not known
     mesh        kind of parallelism (a key of `parallelism.KINDS`) -> place in it; what process groups describe
     own_us      the step without communication that nothing hides
-    waits_us    what it only waits for ranks that join a collective later; None where clocks cannot be aligned
+    waits_us    what it only waits for ranks that join a collective or send a message later; None where not known
     waits_for   the rank that it waits for the longest, waits_for_us so long; None where it waits for none
-    awaited_us  what another rank waits for this one, mean over the others
+    awaited_us  what the rank that waits longest for this one waits for it
     last_share  share of the matched collectives of its groups that it joins last
     more        the part of the step, communication left out, in which it is furthest above the median rank: more_us;
                 empty where it is above it in none
@@ -663,7 +663,8 @@ class ComparedRanks:
 
     step_us       a profiled step of the rank that stands for the job
     groups        by kind and place, where there are at least two of a kind
-    uncertain_us  how far the clocks of ranks may still be apart; None where they cannot be aligned, and why
+    uncertain_us  how far the clocks of ranks may still be apart; None where no collectives align them
+    why           why it is not known who waits for whom; empty where it is
     """
 
     step_us: float

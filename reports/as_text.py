@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from advisor.api import Outcome, Report
 
-from . import _labels, _memory, _ranking, _run_account, _tried, _verdict, _windows, _words
+from . import _compared_ranks, _labels, _memory, _ranking, _run_account, _tried, _verdict, _windows, _words
 
 WIDTH = 80
 # Parts under half a per cent of the step are named in one line, not drawn.
@@ -28,7 +28,7 @@ _LATER_LIMIT = 3
 
 def render(report: Report) -> str:
     """The summary as plain text; no line is wider than 80 columns."""
-    blocks = (_head, _bars, _run, _later, _memory_peak, _actions, _apart, _elsewhere, _quiet, _health)
+    blocks = (_head, _bars, _run, _later, _ranks, _memory_peak, _actions, _apart, _elsewhere, _quiet, _health)
     found = ["\n".join(block(report)) for block in blocks]
     return "\n\n".join(filter(None, found)) + "\n"
 
@@ -64,6 +64,11 @@ def _bars(report: Report) -> Iterator[str]:
 
 def _run(report: Report) -> Iterator[str]:
     yield from _wrapped(_run_account.summary(report), "", "  ")
+
+
+def _ranks(report: Report) -> Iterator[str]:
+    for line in _compared_ranks.said(report.compared) if report.compared else ():
+        yield from _wrapped(line, "", "  ")
 
 
 def _memory_peak(report: Report) -> Iterator[str]:

@@ -38,7 +38,7 @@ def compared(
         ranks=rows,
         groups=tuple(_groups(rows, parts, own, least_share * ranks.step_us)),
         uncertain_us=ranks.waiting.uncertain_us if ranks.waiting else None,
-        why=ranks.why,
+        why=ranks.why if waits is None else "",
     )
 
 

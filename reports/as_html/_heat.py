@@ -9,9 +9,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from advisor.api import ComparedRank, ComparedRanks, RankGroup, RankSummary, Report, dataclass, duration_unit
+from advisor.api import ComparedRank, ComparedRanks, RankSummary, Report, dataclass, duration_unit
 
-from .. import _labels, _words
+from .. import _compared_ranks, _labels, _words
 
 # Rows on the page: 1,024 of them take about 1 MB. Of more the ranks that are waited for, and the slowest, stay.
 _MOST_ROWS = 1024
@@ -24,9 +24,6 @@ _TINY_ROWS = 256
 _LEVELS = (0.01, 0.03, 0.10, 0.30)
 # A part that takes less of every rank's step is in no column.
 _LEAST_PART = 0.005
-_MOST_SAID = 3
-# Ranks of equal work differ by less (rule straggling-rank).
-_LATE_SHARE = 0.05
 _UNKNOWN = "–"
 
 
@@ -123,7 +120,7 @@ def heat(report: Report) -> Heat | None:
         left_out=len(rows) - len(kept),
         compact=len(kept) > _COMPACT_ROWS,
         tiny=len(kept) > _TINY_ROWS,
-        said=tuple(_said(job)),
+        said=tuple(_compared_ranks.said(job)),
         dimensions=tuple(_dimensions(job)),
         no_mesh=not any(one.mesh for one in job.ranks),
         why=job.why,
@@ -141,7 +138,7 @@ def _times(job: ComparedRanks, ranks: Sequence[RankSummary]) -> Iterator[_Times]
     )
     if not job.why:
         waits = "of the communication: waits for ranks that join a collective later, and does nothing else"
-        awaited = "another rank waits so long for this one, mean over the others"
+        awaited = "so long the rank waits for it that waits longest for it"
         yield _Times("Others wait", awaited, tuple(one.awaited_us for one in job.ranks))
         yield _Times("Waits for ranks", waits, tuple(one.waits_us for one in job.ranks))
     for name in dict.fromkeys(name for of in parts for name in of):
@@ -218,38 +215,6 @@ def _kept(job: ComparedRanks, rows: tuple[HeatRow, ...]) -> tuple[HeatRow, ...]:
     )
     chosen = set(order[:_MOST_ROWS])
     return tuple(row for at, row in enumerate(rows) if at in chosen)
-
-
-def _said(job: ComparedRanks) -> Iterator[str]:
-    """The ranks that others wait for, and the groups that take longer."""
-    least_us = max(_LATE_SHARE * job.step_us, job.uncertain_us or 0.0)
-    late = [one for one in job.ranks if (one.awaited_us or 0.0) >= least_us]
-    for one in sorted(late, key=lambda one: (-(one.awaited_us or 0.0), one.rank))[:_MOST_SAID]:
-        yield (
-            f"Rank {one.rank}{_where(one)} is last at {_words.share(one.last_share or 0.0)} of the collectives; "
-            f"another rank waits {_words.time(one.awaited_us or 0.0)} of each step for it.{_because(job, one)}"
-        )
-    if len(late) > _MOST_SAID:
-        yield f"{_words.plural(len(late) - _MOST_SAID, 'more rank')} let the others wait; sort by “Others wait”."
-    for group in sorted((one for one in job.groups if one.stands_out), key=lambda one: -one.more_us)[:_MOST_SAID]:
-        yield (
-            f"{_labels.dimension(group.kind).name} {group.index} (ranks {_words.numbers(group.ranks)}) takes "
-            f"{_words.time(group.more_us)} more of each step than the median of the others{_most_in(group)}."
-        )
-
-
-def _where(one: ComparedRank) -> str:
-    return f" on node {one.node}" if one.node is not None else ""
-
-
-def _because(job: ComparedRanks, one: ComparedRank) -> str:
-    if one.more_us < _LEVELS[0] * job.step_us:
-        return ""
-    return f" Most above the median rank: {_labels.part(one.more).name}, by {_words.time(one.more_us)}."
-
-
-def _most_in(group: RankGroup) -> str:
-    return f", most of it in: {_labels.part(group.more).name}" if group.more else ""
 
 
 def _dimensions(job: ComparedRanks) -> Iterator[Dimension]:

@@ -7,7 +7,8 @@ Each job is a loop of transformer-like layers (rows as in made_traces.py) with o
 rank is off by up to a second. On one rank each batch comes LATE_MS late, and all others wait for it in the all-reduce.
 Ranks run on nodes of NODE; where there are several, the kernels of the second one take SLOW_MS longer. Process groups
 describe two pipeline stages, tensor parallelism within a node, and data parallelism over nodes (for the layout alone).
-`--forms N` reduces two of such ranks and multiplies them, with clocks of their own. Prints a Markdown table: CPU seconds
+`--pages` measures the page in place of the memory: its bytes, and whether it names the late rank and the slow node.
+`--forms N` reduces three of such ranks and multiplies them, with clocks of their own. Prints a Markdown table: CPU seconds
 and wall time of the whole process tree, the peak of its memory (proportional set size) and of the command's own process.
 """
 
@@ -18,6 +19,7 @@ import json
 import os
 import platform
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -249,21 +251,44 @@ def row(name: str, folder: Path, late: int, workers: int, say: Path) -> str:
     )
 
 
+def page_row(name: str, folder: Path, late: int, workers: int, say: Path) -> str:
+    """Measures the page of one job: a row of the other table."""
+    out = say / "out"
+    command = [sys.executable, "-m", "advisor", "analyze", str(folder), "-q", "--format", "html", "--format", "json"]
+    cost = measured([*command, "--workers", str(workers), "--output", str(out)])
+    page, data = (out / "report.html").read_bytes(), (out / "report.json").read_bytes()
+    shutil.rmtree(out)
+    report = json.loads(data)
+    job = report["compared"]
+    top = max(job["ranks"], key=lambda one: one["awaited_us"])["rank"]
+    slow = [one["ranks"] for one in job["groups"] if one["stands_out"]]
+    node = list(slow_ranks(len(report["ranks"])))
+    right = slow == ([node] if node else [])
+    return (
+        f"| {name} | {cost.cpu_s:.1f} | {cost.wall_s:.1f} | {len(page) / 1e3:.0f} KB | {len(data) / 1e3:.0f} KB | "
+        f"{len(report['details']) + 1} | {'yes' if top == late else 'NO'} | "
+        f"{('yes' if node else 'yes, none') if right else 'NO'} |\n"
+    )
+
+
+_TABLE = "| job | workers | CPU s | wall s | CPU ms a rank | peak memory | of the command's own process | late rank found |\n"
+_PAGES = "| job | CPU s | wall s | page | report.json | ranks in full | late rank on top | slow node alone |\n"
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", nargs="*", default=["16x20"], metavar="RANKSxMB")
     parser.add_argument("--forms", type=int, nargs="*", default=[], metavar="RANKS")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--pages", action="store_true", help="measure pages")
     parser.add_argument("--folder", help="where the jobs are written (default: a temporary folder)")
     args = parser.parse_args()
     say = sys.stdout.write
     say(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ")
     say(f"load {os.getloadavg()[0]:.1f}, {time.strftime('%Y-%m-%d')}\n\n")
-    say(
-        "| job | workers | CPU s | wall s | CPU ms a rank | peak memory | of the command's own process | late rank found |\n"
-    )
-    say("|---|---|---|---|---|---|---|---|\n")
+    table, made = (_PAGES, page_row) if args.pages else (_TABLE, row)
+    say(table + "|---" * (table.count("|") - 1) + "|\n")
     for job in args.jobs:
         ranks, megabytes = job.split("x")
         with (
@@ -272,7 +297,7 @@ def main() -> None:
         ):
             late = write_job(Path(folder), int(ranks), float(megabytes))
             for workers in args.workers:
-                say(row(f"{ranks} x {megabytes} MB", Path(folder), late, workers, Path(out)))
+                say(made(f"{ranks} x {megabytes} MB", Path(folder), late, workers, Path(out)))
                 sys.stdout.flush()
     for ranks in args.forms:
         with (
@@ -280,7 +305,7 @@ def main() -> None:
             tempfile.TemporaryDirectory() as out,
         ):
             late = write_forms(Path(folder), ranks)
-            say(row(f"{ranks} reduced forms", Path(folder), late, 1, Path(out)))
+            say(made(f"{ranks} reduced forms", Path(folder), late, 1, Path(out)))
             sys.stdout.flush()
 
 

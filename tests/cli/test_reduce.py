@@ -186,3 +186,28 @@ def test_the_command_as_a_process_with_workers(whole: str, traces: Path) -> None
     command = [sys.executable, "-m", "advisor", "analyze", str(traces), "--format", "json", "--workers", "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert (done.returncode, done.stderr, done.stdout) == (0, "", whole)
+
+
+def test_detail_asks_for_ranks_in_full(traces: Path, reduced: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = json.loads(_report(capsys, traces))
+    # Up to a node of eight all are shown in full, besides the one that stands for the job.
+    reference = few["run"]["reference_rank"]
+    assert [one["rank"] for one in few["details"]] == [rank for rank in range(WORLD) if rank != reference]
+    asked = json.loads(_report(capsys, traces, "--detail", "2,3"))
+    why = {one["rank"]: one["why"] for one in asked["details"]}
+    assert all("asked for" in why[rank] for rank in (2, 3) if rank != reference)
+    assert asked == json.loads(_report(capsys, reduced, "--detail", "2,3"))
+    for one in asked["details"]:
+        assert one["timeline"]["lanes"]
+
+
+@pytest.mark.parametrize(("words", "said"), [("9", "ranks 0 to 3"), ("0,x", "numbers of ranks"), ("", "numbers of")])
+def test_a_detail_that_is_not_there_is_a_usage_error(
+    traces: Path, words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = main(["analyze", str(traces), "--detail", words, "--format", "json", "-q"])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2
+    assert said in capsys.readouterr().err

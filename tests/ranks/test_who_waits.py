@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, Ranks, draw
 from advisor.computed import Computed
+from advisor.ranks.point_to_point import Passes
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.who_waits import who_waits
 from advisor.trace.read.load import load, read_bytes
@@ -46,7 +49,7 @@ def test_waiting_is_given_to_the_rank_that_comes_last(ahead_us: float) -> None:
     assert found.waits_us == pytest.approx([1e3 * (7 + 7 + 9) / 3, 1e3 * 7 / 3, 1e3 * (3 + 3) / 3])
     assert found.longest_for.tolist() == [1, 2, 1]
     assert found.longest_us == pytest.approx([1e3 * 14 / 3, 1e3 * 7 / 3, 1e3 * 6 / 3])
-    assert found.awaited_us == pytest.approx([0.0, 1e3 * (14 + 6) / 3 / 2, 1e3 * (9 + 7) / 3 / 2])
+    assert found.awaited_us == pytest.approx([0.0, 1e3 * 14 / 3, 1e3 * 9 / 3])
     # The collective at the start of each step is joined by all at once: the first rank counts as its last.
     assert found.last_share == pytest.approx([3 / 6, 2 / 6, 1 / 6])
 
@@ -71,3 +74,22 @@ def test_who_is_last_on_eight_v100s_agrees_with_the_raw_rows() -> None:
     last = [max(range(8), key=lambda rank: rows[rank][k][0]) for k in range(len(rows[0]))]
     share = [last.count(rank) / len(last) for rank in range(8)]
     assert found.last_share == pytest.approx(share)
+
+
+def test_waiting_for_messages_counts_to_who_sends_late() -> None:
+    ranks = _ranks((0, 0, 0), (8, 8, 2), (4, 4, 10))
+    none = np.empty(0, np.int64)
+    # Rank 1 sends to rank 2 late, rank 2 to rank 0 a little.
+    late = (Passes(1, 2, none, none, none, 5000.0, 0.0), Passes(2, 0, none, none, none, 300.0, 0.0))
+    before, after = who_waits(ranks), who_waits(replace(ranks, passes=late))
+    assert before
+    assert after
+    assert after.waits_us - before.waits_us == pytest.approx([300.0, 0.0, 5000.0])
+    assert after.longest_us == pytest.approx([1e3 * 14 / 3, 1e3 * 7 / 3, 1e3 * 6 / 3 + 5000.0])
+    assert after.awaited_us == pytest.approx([0.0, 1e3 * 6 / 3 + 5000.0, 1e3 * 9 / 3 + 300.0])
+    # Stages that meet in no collective.
+    alone = who_waits(replace(ranks, passes=late, waiting=None, why="no collective could be matched"))
+    assert alone
+    assert alone.waits_us == pytest.approx([300.0, 0.0, 5000.0])
+    assert alone.longest_for.tolist() == [2, -1, 1]
+    assert alone.last_share.tolist() == [0.0, 0.0, 0.0]

@@ -63,8 +63,8 @@ def test_what_stands_out_is_said_with_its_numbers() -> None:
     page = RENDER(fixtures.large_job())
     said = re.findall(r"<li>(.*?)</li>", page.partition('<ul class="said">')[2].partition("</ul>")[0])
     assert said == [
-        "Rank 5 on node 1 is last at 100 % of the collectives; another rank waits 25 ms of each step for it. Most "
-        "above the median rank: Waits for launches, by 20 ms.",
+        "Rank 5 on node 1, last at 100 % of the collectives, lets others wait, the longest of them 25 ms of each "
+        "step. Most above the median rank: Waits for launches, by 20 ms.",
         "Node 1 (ranks 4-7) takes 9.8 ms more of each step than the median of the others, most of it in: GPU computes.",
     ]
 

@@ -1,0 +1,51 @@
+"""What stands out among the ranks of a job, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import ComparedRank, ComparedRanks, RankGroup
+
+from . import _labels, _words
+
+_MOST_SAID = 3
+# Ranks of equal work differ by less (rule straggling-rank).
+_LATE_SHARE = 0.05
+# A part that differs by less than this share of the step is no cause.
+_WORTH_SAYING = 0.01
+
+
+def said(job: ComparedRanks) -> Iterator[str]:
+    """The ranks that others wait for, and the groups that take longer, one sentence each."""
+    least_us = max(_LATE_SHARE * job.step_us, job.uncertain_us or 0.0)
+    late = [one for one in job.ranks if (one.awaited_us or 0.0) >= least_us]
+    for one in sorted(late, key=lambda one: (-(one.awaited_us or 0.0), one.rank))[:_MOST_SAID]:
+        yield (
+            f"Rank {one.rank}{_where(one)}{_last(one)} lets others wait, the longest of them "
+            f"{_words.time(one.awaited_us or 0.0)} of each step.{_because(job, one)}"
+        )
+    if len(late) > _MOST_SAID:
+        yield f"{_words.plural(len(late) - _MOST_SAID, 'more rank')} let the others wait; sort by “Others wait”."
+    for group in sorted((one for one in job.groups if one.stands_out), key=lambda one: -one.more_us)[:_MOST_SAID]:
+        yield (
+            f"{_labels.dimension(group.kind).name} {group.index} (ranks {_words.numbers(group.ranks)}) takes "
+            f"{_words.time(group.more_us)} more of each step than the median of the others{_most_in(group)}."
+        )
+
+
+def _where(one: ComparedRank) -> str:
+    return f" on node {one.node}" if one.node is not None else ""
+
+
+def _because(job: ComparedRanks, one: ComparedRank) -> str:
+    if one.more_us < _WORTH_SAYING * job.step_us:
+        return ""
+    return f" Most above the median rank: {_labels.part(one.more).name}, by {_words.time(one.more_us)}."
+
+
+def _most_in(group: RankGroup) -> str:
+    return f", most of it in: {_labels.part(group.more).name}" if group.more else ""
+
+
+def _last(one: ComparedRank) -> str:
+    return f", last at {_words.share(one.last_share)} of the collectives," if one.last_share else ""
