@@ -644,7 +644,8 @@ class RankGroup:
     own_us      median of its ranks' `own_us`;  more_us: against the median of the other groups of this kind
     waits_us    median of its ranks' `waits_us`; None where not known
     more        the part in which most of more_us lies; empty where it takes no more than the others
-    stands_out  more_us is a finding's share of the step, and each of its ranks is above the others' median
+    stands_out  more_us is a finding's share of the step, and each of its ranks is half as far above
+                the median rank of the others
     """
 
     kind: str
@@ -679,8 +680,8 @@ class ComparedRanks:
 class DetailedRank:
     """A rank in full beside the one that stands for the job: the costliest rows, and of modules the folded tree.
 
-    why   "others wait for it", "least own work", "asked for", or kind and place of a `RankGroup` ("stages:1"); empty
-          in a job so small that every rank is shown
+    why   "others wait for it", "most own work", "least own work", "asked for", or kind and place of a `RankGroup`
+          ("stages:1"); empty in a job so small that every rank is shown
     """
 
     rank: int

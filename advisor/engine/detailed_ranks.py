@@ -50,6 +50,10 @@ def _chosen(compared: ComparedRanks, reference: int, late_us: float) -> Iterator
     late = sorted(late, key=lambda one: (-(one.awaited_us or 0.0), one.rank))[:_MOST_LATE]
     fastest = min(ranks, key=lambda one: (one.own_us, one.rank))
     yield from ((one.rank, "others wait for it") for one in late)
+    if not late:
+        slowest = max(ranks, key=lambda one: (one.own_us, -one.rank))
+        late = [slowest]
+        yield slowest.rank, "most own work"
     yield fastest.rank, "least own work"
     seen = {reference, fastest.rank, *(one.rank for one in late)}
     by_rank = {one.rank: one for one in ranks}

@@ -119,5 +119,6 @@ def _group(
         more_us=more_us,
         waits_us=float(np.median(waits)) if waits else None,
         more=largest if more_us > 0 and largest and by_part[largest] > 0 else "",
-        stands_out=more_us >= least_us and bool((own[mine] > rest).all()),
+        # Half as far each: one late rank among them makes no slow place.
+        stands_out=more_us >= least_us and bool((2 * (own[mine] - rest) >= more_us).all()),
     )

@@ -102,12 +102,12 @@ def heat(report: Report) -> Heat | None:
     _, unit = duration_unit(job.step_us)
     times = tuple(_times(job, ranks))
     coloured = [_cells(column, job.step_us) for column in times]
-    columns = [*_fact_columns(job), *(_column(one, job.step_us) for one in times), *_LAST_COLUMNS]
+    columns = [*_fact_columns(job), *(_column(one, job.step_us) for one in times), *_last_columns(job)]
     rows = tuple(
         HeatRow(
             rank=one.rank,
             reference=one.rank == report.run.reference_rank,
-            cells=(*_facts(job, one), *(cells[at] for cells in coloured), *_last(one)),
+            cells=(*_facts(job, one), *(cells[at] for cells in coloured), *_last(job, one)),
         )
         for at, one in enumerate(job.ranks)
     )
@@ -190,19 +190,23 @@ def _facts(job: ComparedRanks, one: ComparedRank) -> list[Cell]:
     return [Cell(_UNKNOWN if value is None else str(value)) for value in values]
 
 
-_LAST_COLUMNS = (
-    Column("Waits most for", "the rank that it waits for the longest", "number"),
-    Column("Last", "share of the collectives that it joins last", "share"),
-    Column("Takes more", "the part in which it is furthest above the median rank", "text"),
-)
-
-
-def _last(one: ComparedRank) -> tuple[Cell, ...]:
+def _last_columns(job: ComparedRanks) -> tuple[Column, ...]:
+    known = (
+        Column("Waits most for", "the rank that it waits for the longest", "number"),
+        Column("Last", "share of the collectives that it joins last", "share"),
+    )
     return (
+        *known * (not job.why),
+        Column("Takes more", "the part in which it is furthest above the median rank", "text"),
+    )
+
+
+def _last(job: ComparedRanks, one: ComparedRank) -> tuple[Cell, ...]:
+    known = (
         Cell(_UNKNOWN if one.waits_for is None else str(one.waits_for)),
         Cell(_UNKNOWN if one.last_share is None else _words.share(one.last_share)),
-        Cell(_labels.part(one.more).name if one.more else _UNKNOWN),
     )
+    return (*known * (not job.why), Cell(_labels.part(one.more).name if one.more else _UNKNOWN))
 
 
 def _kept(job: ComparedRanks, rows: tuple[HeatRow, ...]) -> tuple[HeatRow, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmark_modules import benchmark
 
@@ -19,6 +20,7 @@ from advisor.engine.rank_result import RankDetail
 from advisor.engine.registry import load_rules
 from advisor.inputs import jobs
 from advisor.model import ComparedRank, ComparedRanks, RankGroup, Report
+from advisor.report import compared_ranks
 from advisor.report.compared_ranks import NODE
 
 RANKS = 32
@@ -125,11 +127,21 @@ def test_the_number_of_ranks_in_full_is_bounded() -> None:
     nothing = RankDetail(None, (), (), None, None, (), None, None, ())
     results: list[Any] = [SimpleNamespace(summary=SimpleNamespace(rank=rank), detail=nothing) for rank in range(200)]
     shown = detailed_ranks.detailed(ComparedRanks(1e4, 5, rows, groups, 0.0), results, results[0], (199, 198), most=16)
-    assert [one.why for one in shown[:2]] == [("stages:1",), ("stages:2",)]
-    # What was asked for comes on top; rank 0 stands for the job and is the fastest of them, too.
+    assert [(one.rank, one.why) for one in shown[:2]] == [(2, ("stages:1",)), (4, ("stages:2",))]
+    # Nobody waits for any of them. What was asked for comes on top; rank 0 stands for the job and is the fastest, too.
+    assert [one.rank for one in shown if "most own work" in one.why] == [6]
     assert {198, 199} < {one.rank for one in shown}
     assert len(shown) == 15 + 2
 
 
 def _group(stage: int, own_us: float) -> RankGroup:
     return RankGroup("stages", stage, (2 * stage, 2 * stage + 1), own_us, 0.0)
+
+
+@pytest.mark.parametrize(("own", "stands"), [((5, 9, 30, 31), True), ((5, 9, 10, 31), False), ((8, 9, 8, 9), False)])
+def test_one_late_rank_makes_no_slow_node(own: tuple[float, ...], stands: bool) -> None:
+    rows = tuple(ComparedRank(rank, ms * 1e3, node=rank // 2) for rank, ms in enumerate(own))
+    us = np.array([row.own_us for row in rows])
+    found = {group.index: group for group in compared_ranks._groups(rows, {"compute": us}, us, 500.0)}
+    assert {index: group.stands_out for index, group in found.items()} == {0: False, 1: stands}
+    assert found[1].more_us == pytest.approx(1e3 * (statistics.median(own[2:]) - statistics.median(own[:2])))
