@@ -31,7 +31,8 @@ def compared(
     own = np.sum(list(parts.values()), axis=0) if parts else np.zeros(len(ranks.ranks))
     waits = who_waits(ranks)
     at = nodes(ranks.ranks, ranks.facts, [files[rank] for rank in ranks.ranks])
-    rows = tuple(_row(ranks, place, parts, own, waits, at) for place in range(len(ranks.ranks)))
+    above = {part: us - np.median(us) for part, us in parts.items()}
+    rows = tuple(_row(ranks, place, above, own, waits, at) for place in range(len(ranks.ranks)))
     return ComparedRanks(
         step_us=ranks.step_us,
         steps=len(ranks.steps),
@@ -45,20 +46,20 @@ def compared(
 def _row(
     ranks: Ranks,
     place: int,
-    parts: Mapping[str, Floats],
+    above: Mapping[str, Floats],
     own: Floats,
     waits: WhoWaits | None,
     at: tuple[int, ...] | None,
 ) -> ComparedRank:
-    above = {part: float(us[place] - np.median(us)) for part, us in parts.items()}
-    more = max(above, key=lambda part: above[part], default="")
+    more = max(above, key=lambda part: float(above[part][place]), default="")
+    more_us = max(float(above[more][place]), 0.0) if more else 0.0
     row = ComparedRank(
         rank=ranks.ranks[place],
         own_us=float(own[place]),
         node=at[place] if at else None,
         mesh={one.kind: one.index for one in ranks.facts[place].mesh},
-        more=more if more and above[more] > 0 else "",
-        more_us=max(above.get(more, 0.0), 0.0),
+        more=more if more_us > 0 else "",
+        more_us=more_us,
     )
     if waits is None:
         return row
@@ -87,38 +88,38 @@ def _groups(
                 members.setdefault(index, []).append(position)
         # Groups of one rank each are the ranks themselves, which have rows of their own.
         if None not in found and 1 < len(members) < len(rows):
-            for index in sorted(members):
-                yield _group(kind, index, members, rows, parts, own, least_us)
+            yield from _of_kind(kind, dict(sorted(members.items())), rows, parts, own, least_us)
 
 
-def _group(
+def _of_kind(
     kind: str,
-    index: int,
     members: Mapping[int, list[int]],
     rows: tuple[ComparedRank, ...],
     parts: Mapping[str, Floats],
     own: Floats,
     least_us: float,
-) -> RankGroup:
-    mine = members[index]
-    others = [positions for other, positions in members.items() if other != index]
+) -> Iterator[RankGroup]:
+    more_own = _more(own, members)
+    more_in = {part: _more(us, members) for part, us in parts.items()}
+    for at, (index, mine) in enumerate(members.items()):
+        largest = max(more_in, key=lambda part, at=at: float(more_in[part][at]), default="")  # type: ignore[misc]
+        more_us = float(more_own[at])
+        rest = np.median(np.delete(own, mine))
+        waits = [us for us in (rows[position].waits_us for position in mine) if us is not None]
+        yield RankGroup(
+            kind=kind,
+            index=index,
+            ranks=tuple(rows[position].rank for position in mine),
+            own_us=float(np.median(own[mine])),
+            more_us=more_us,
+            waits_us=float(np.median(waits)) if waits else None,
+            more=largest if more_us > 0 and largest and more_in[largest][at] > 0 else "",
+            # Half as far each: one late rank among them makes no slow place.
+            stands_out=more_us >= least_us and bool((2 * (own[mine] - rest) >= more_us).all()),
+        )
 
-    def more(us: Floats) -> float:
-        return float(np.median(us[mine]) - np.median([np.median(us[positions]) for positions in others]))
 
-    by_part = {part: more(us) for part, us in parts.items()}
-    largest = max(by_part, key=lambda part: by_part[part], default="")
-    more_us = more(own)
-    rest = np.median(own[[position for positions in others for position in positions]])
-    waits = [us for us in (rows[position].waits_us for position in mine) if us is not None]
-    return RankGroup(
-        kind=kind,
-        index=index,
-        ranks=tuple(rows[position].rank for position in mine),
-        own_us=float(np.median(own[mine])),
-        more_us=more_us,
-        waits_us=float(np.median(waits)) if waits else None,
-        more=largest if more_us > 0 and largest and by_part[largest] > 0 else "",
-        # Half as far each: one late rank among them makes no slow place.
-        stands_out=more_us >= least_us and bool((2 * (own[mine] - rest) >= more_us).all()),
-    )
+def _more(us: Floats, members: Mapping[int, list[int]]) -> Floats:
+    """How far the median of each group is above the median of the other groups' medians."""
+    middle = np.array([np.median(us[mine]) for mine in members.values()])
+    return np.array([middle[at] - np.median(np.delete(middle, at)) for at in range(len(middle))])
