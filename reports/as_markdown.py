@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from advisor.api import Report
 
-from . import _labels, _memory, _ranking, _run_account, _verdict, _windows, _words
+from . import _compared_ranks, _labels, _memory, _ranking, _run_account, _verdict, _windows, _words
 
 LIMIT_BYTES = 60_000
 # Longer texts are cut: a message is a sentence, and names of 2,000 characters exist.
@@ -24,7 +24,7 @@ _ISSUE = re.compile(r"#(?=\d)")
 
 def render(report: Report) -> str:
     """The report as Markdown."""
-    sections = (_head, _breakdown, _run, _later, _memory_peak, _findings, _apart, _elsewhere, _checks, _numbers)
+    sections = (_head, _breakdown, _ranks, _run, _later, _memory_peak, _findings, _apart, _elsewhere, _checks, _numbers)
     return _bounded([line for section in sections for line in section(report)])
 
 
@@ -74,6 +74,14 @@ def _head(report: Report) -> Iterator[str]:
             yield ""
             yield text(sentence)
     yield ""
+
+
+def _ranks(report: Report) -> Iterator[str]:
+    lines = tuple(_compared_ranks.said(report.compared)) if report.compared else ()
+    for line in lines:
+        yield f"- {text(line)}"
+    if lines:
+        yield ""
 
 
 def _breakdown(report: Report) -> Iterator[str]:

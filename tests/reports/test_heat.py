@@ -107,3 +107,10 @@ def test_the_reasons_for_a_rank_in_full_are_said_in_words() -> None:
     page = RENDER(fixtures.large_job())
     assert "<summary>Rank 5: others wait for it, node 1 and asked for</summary>" in page
     assert "<summary>Rank 0: least own work and pipeline stage 0</summary>" in page
+
+
+@pytest.mark.parametrize("name", ["text", "markdown"])
+def test_the_terminal_and_markdown_say_the_same(name: str) -> None:
+    said = " ".join(registry.load_reporter(name)(fixtures.large_job()).split())
+    assert "Rank 5 on node 1, last at 100 % of the collectives, lets others wait, the longest of them 25 ms" in said
+    assert "Node 1 (ranks 4-7) takes 9.8 ms more of each step" in said
