@@ -5,7 +5,7 @@
 
 Each job is a loop of transformer-like layers (rows as in made_traces.py) with one all-reduce a step. The clock of every
 rank is off by up to a second. On one rank each batch comes LATE_MS late, and all others wait for it in the all-reduce.
-Ranks run on nodes of NODE; where there are several, the kernels of the second one take SLOW_MS longer. Process groups
+Ranks run on nodes of NODE; with `--pages` the kernels of the second of several take SLOW_MS longer. Process groups
 describe two pipeline stages, tensor parallelism within a node, and data parallelism over nodes (for the layout alone).
 `--pages` measures the page in place of the memory: its bytes, and whether it names the late rank and the slow node.
 `--forms N` reduces three of such ranks and multiplies them, with clocks of their own. Prints a Markdown table: CPU seconds
@@ -143,16 +143,16 @@ def trace_name(rank: int, ns: int) -> str:
     return f"node{rank // NODE}_{4000 + rank}.{ns}.pt.trace.json"
 
 
-def kind_of_rank(rank: int, ranks: int) -> tuple[int, int]:
+def kind_of_rank(rank: int, ranks: int, *, slow: bool) -> tuple[int, int]:
     """What the batches and the kernels of a rank take longer, ms."""
-    return (LATE_MS if rank == late_rank(ranks) else 0, SLOW_MS if rank in slow_ranks(ranks) else 0)
+    return (LATE_MS if rank == late_rank(ranks) else 0, SLOW_MS if slow and rank in slow_ranks(ranks) else 0)
 
 
-def write_job(folder: Path, ranks: int, megabytes: float) -> int:
-    """Writes a job; returns the number of its late rank."""
+def write_job(folder: Path, ranks: int, megabytes: float, *, slow: bool = False) -> int:
+    """Writes a job, with a slow node or without; returns the number of its late rank."""
     texts: dict[tuple[int, int], bytes] = {}
     for rank in range(ranks):
-        kind = kind_of_rank(rank, ranks)
+        kind = kind_of_rank(rank, ranks, slow=slow)
         if kind not in texts:
             texts[kind] = body(megabytes, *kind).replace("WORLD", str(ranks)).encode()
         clock_ns = _BASE_NS + (rank * 7_919_131) % 10**9
@@ -163,7 +163,7 @@ def write_job(folder: Path, ranks: int, megabytes: float) -> int:
     return late_rank(ranks)
 
 
-def write_forms(folder: Path, ranks: int) -> int:
+def write_forms(folder: Path, ranks: int, *, slow: bool = False) -> int:
     """Writes so many reduced forms, made of three; returns the number of the late rank."""
     from advisor.engine import reduced_form
     from advisor.ranks.rank_mesh import mesh_places
@@ -171,15 +171,15 @@ def write_forms(folder: Path, ranks: int) -> int:
 
     small = 3 * NODE
     with tempfile.TemporaryDirectory() as traces, tempfile.TemporaryDirectory() as reduced:
-        write_job(Path(traces), small, 2.0)
+        write_job(Path(traces), small, 2.0, slow=slow)
         for path in Path(traces).iterdir():
             if int(path.name.partition("_")[2].partition(".")[0]) - 4000 not in (0, SLOW_NODE * NODE, late_rank(small)):
                 path.unlink()
         subprocess.run([sys.executable, "-m", "advisor", "reduce", traces, "-o", reduced, "-q"], check=True)
         read = [reduced_form.decode(path.read_bytes(), path) for path in sorted(Path(reduced).iterdir())]
-    made = {kind_of_rank(one.origin.rank, small): one for one in read}
+    made = {kind_of_rank(one.origin.rank, small, slow=slow): one for one in read}
     for rank in range(ranks):
-        seen = made[kind_of_rank(rank, ranks)]
+        seen = made[kind_of_rank(rank, ranks, slow=slow)]
         facts = seen.result.facts
         assert facts is not None
         off = (rank * 7_919_131) % 10**9
@@ -295,7 +295,7 @@ def main() -> None:
             tempfile.TemporaryDirectory(prefix="ranks-", dir=args.folder) as folder,
             tempfile.TemporaryDirectory() as out,
         ):
-            late = write_job(Path(folder), int(ranks), float(megabytes))
+            late = write_job(Path(folder), int(ranks), float(megabytes), slow=args.pages)
             for workers in args.workers:
                 say(made(f"{ranks} x {megabytes} MB", Path(folder), late, workers, Path(out)))
                 sys.stdout.flush()
@@ -304,7 +304,7 @@ def main() -> None:
             tempfile.TemporaryDirectory(prefix="forms-", dir=args.folder) as folder,
             tempfile.TemporaryDirectory() as out,
         ):
-            late = write_forms(Path(folder), ranks)
+            late = write_forms(Path(folder), ranks, slow=args.pages)
             say(made(f"{ranks} reduced forms", Path(folder), late, 1, Path(out)))
             sys.stdout.flush()
 

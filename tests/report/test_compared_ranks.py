@@ -34,7 +34,7 @@ def made() -> Any:
 @pytest.fixture(scope="module")
 def job(made: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
-    made.write_job(folder, RANKS, 0.2)
+    made.write_job(folder, RANKS, 0.2, slow=True)
     return folder
 
 
