@@ -19,6 +19,7 @@ SUFFIXES = {
     "text": ".txt",
     "sarif": ".sarif",
     "junit": ".xml",
+    "perfetto": ".perfetto.json.gz",
 }
 DEFAULT_FOLDER = "advisor-report"
 
@@ -73,10 +74,13 @@ class Output:
         return self.folder is None and self.file is None
 
 
-def output_of(args: argparse.Namespace) -> Output:
-    """What --format and --output ask for. Raises UsageError for an unknown format or an impossible pair."""
+def output_of(args: argparse.Namespace, more: tuple[str, ...] = ()) -> Output:
+    """What --format and --output ask for. more: formats that this command makes besides those of reports.
+
+    Raises UsageError for an unknown format or an impossible pair.
+    """
     formats = tuple(dict.fromkeys(name for value in args.format for name in value.split(",")))
-    _check_formats(formats)
+    _check_formats(tuple(name for name in formats if name not in more))
     if args.to:
         sinks_of(args)
     path: Path | None = args.output

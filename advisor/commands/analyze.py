@@ -5,23 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from advisor.commands import _options, _ranks, _terminal
+from advisor.commands import _options, _perfetto, _ranks, _terminal
 from advisor.commands._options import Output
 from advisor.inputs.output import claim_folder, write_file
 from advisor.places.place import place
 
 if TYPE_CHECKING:
+    from advisor.commands._perfetto import ReadRank
     from advisor.commands._ranks import Reading
     from advisor.engine.config import Config
     from advisor.engine.reduced_form import Reduced
     from advisor.engine.registry import Rules
     from advisor.inputs.jobs import Job
-    from advisor.model import Report
+    from advisor.model import Health, Report
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,6 +51,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="N",
         help="judge the Nth window of a run that recorded several (default: the first, compared with the others)",
     )
+    parser.add_argument(
+        "--ranks",
+        default="",
+        metavar="LIST",
+        help="of --format perfetto (one trace of all ranks on one clock): draw these ranks, such as 0,8-11",
+    )
     _ranks.add_options(parser)
     _ranks.add_detail(parser)
     _options.add_report_options(parser)
@@ -63,7 +70,10 @@ def run(args: argparse.Namespace) -> int:
     from advisor.inputs import jobs
 
     config = _options.config_of(args)
-    output = _options.output_of(args)
+    output = _options.output_of(args, (_perfetto.FORMAT,))
+    drawn = _perfetto.chosen(args.ranks)
+    if drawn and _perfetto.FORMAT not in output.formats:
+        raise UsageError("--ranks chooses what --format perfetto draws; add --format perfetto -o FILE.json.gz")
     if args.what_if_gpu:
         _check_devices(args.what_if_gpu)
     found = jobs.find(args.paths)
@@ -75,12 +85,18 @@ def run(args: argparse.Namespace) -> int:
         found = [jobs.windowed(job, args.window) for job in found]
     homes = {path.resolve() for path in args.paths if isinstance(path, Path) and path.is_dir()}
     for job, target in zip(found, _targets(output, found), strict=True):
-        report = report_of(job, config, rules, _ranks.reading_of(args), gpus=args.what_if_gpu, detail=args.detail)
+        read, said = _read(job, config, rules, _ranks.reading_of(args), gpus=args.what_if_gpu)
+        report = _joined(job, read, said, (rules, config), gpus=args.what_if_gpu, detail=args.detail)
         folder = target.folder
         if folder and not (job.run and folder.resolve() in homes):
             # A run's own folder is added to; any other is made anew.
             folder = claim_folder(folder)
-        deliver(report, replace(target, folder=folder), sys.stdout, args)
+        made = {}
+        if _perfetto.FORMAT in target.formats:
+            # Plain text on stdout and in a file that is not called .gz.
+            pack = target.file.suffix.lower() == ".gz" if target.file else not target.stdout
+            made[_perfetto.FORMAT] = _perfetto.trace_of(read, report, drawn, pack=pack, quiet=args.quiet)
+        deliver(report, replace(target, folder=folder), sys.stdout, args, made)
     return 0
 
 
@@ -145,6 +161,20 @@ def report_of(
     detail: ranks to show in full. Raises InputError where no rank can be read, UsageError where one of `detail` is not
     there.
     """
+    read, said = _read(job, config, rules, reading, gpus=gpus, keep=keep)
+    return _joined(job, read, said, (rules, config), gpus=gpus, detail=detail)
+
+
+def _read(
+    job: Job,
+    config: Config,
+    rules: Rules,
+    reading: Reading,
+    *,
+    gpus: Sequence[str] = (),
+    keep: Callable[[Reduced], None] | None = None,
+) -> tuple[list[ReadRank], list[Health]]:
+    """The ranks of a job in their order, and what is to be said of those that could not be read."""
     from advisor.engine import engine
     from advisor.engine.rank_files import Asked, aligned
     from advisor.errors import InputError
@@ -164,8 +194,24 @@ def report_of(
         raise InputError(failed[min(failed)])
     ranks = [found[index] for index in sorted(found)]
     said = _ranks.said_of(ranks, [_ranks.in_words(files[index], failed[index]) for index in sorted(failed)], asked)
-    _ranks.check_detail(detail, [one.result.summary.rank for one in ranks])
-    report = engine.joined([one.result for one in ranks], rules, config, job.run, (*job.health, *said), detail)
+    return [_perfetto.ReadRank(files[index], found[index].result) for index in sorted(found)], list(said)
+
+
+def _joined(
+    job: Job,
+    read: Sequence[ReadRank],
+    said: Sequence[Health],
+    chosen: tuple[Rules, Config],
+    *,
+    gpus: Sequence[str] = (),
+    detail: Sequence[int] = (),
+) -> Report:
+    """The report of a job from its ranks. chosen: rules, and their configuration; detail: ranks to show in full."""
+    from advisor.engine import engine
+
+    results = [one.result for one in read]
+    _ranks.check_detail(detail, [one.summary.rank for one in results])
+    report = engine.joined(results, *chosen, job.run, (*job.health, *said), detail)
     return _with_gpus(report, gpus)
 
 
@@ -196,9 +242,14 @@ def _targets(output: Output, found: list[Job]) -> list[Output]:
     ]
 
 
-def deliver(report: Report, output: Output, stream: TextIO, args: argparse.Namespace) -> None:
-    """Writes the asked-for formats and sends to the sinks; where files were made, the summary goes to `stream`."""
-    _write(report, output, stream, args)
+def deliver(
+    report: Report, output: Output, stream: TextIO, args: argparse.Namespace, made: Mapping[str, bytes] | None = None
+) -> None:
+    """Writes the asked-for formats and sends to the sinks; where files were made, the summary goes to `stream`.
+
+    made: what is written of formats that no reporter makes.
+    """
+    _write(report, output, stream, args, made or {})
     if args.to:
         from advisor.sinks import delivery
 
@@ -206,12 +257,15 @@ def deliver(report: Report, output: Output, stream: TextIO, args: argparse.Names
             print(f"advisor: {line}", file=sys.stderr)
 
 
-def _write(report: Report, output: Output, stream: TextIO, args: argparse.Namespace) -> None:
+def _write(report: Report, output: Output, stream: TextIO, args: argparse.Namespace, made: Mapping[str, bytes]) -> None:
     from advisor.engine import registry
 
-    texts = {name: registry.load_reporter(name)(report) for name in output.formats}
+    texts = {
+        name: made[name] if name in made else registry.load_reporter(name)(report).encode("utf-8", "backslashreplace")
+        for name in output.formats
+    }
     if output.stdout:
-        sys.stdout.write(texts[output.formats[0]])
+        sys.stdout.write(texts[output.formats[0]].decode())
         return
     if output.file:
         write_file(output.file, texts[output.formats[0]], replace=False)

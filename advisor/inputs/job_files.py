@@ -25,7 +25,7 @@ _FOREIGN = {
     ".sqlite": "an SQLite database",
     ".pickle": "a pickle, which is not opened",
 }
-_OURS = ("run.json", "report.json")
+_OURS = ("run.json", "report.json", "report.perfetto.json.gz")
 _ABSENT = "no such file or folder"
 
 

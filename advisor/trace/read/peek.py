@@ -43,6 +43,9 @@ def peek(path: Place, whole: bool = True) -> Peek:
         start = opening(blocks, str(path))
         if start.shape == "none":
             raise InputError(no_events(start.head, str(path)))
+        if b'"torchAdvisorVersion"' in start.head:
+            # Its rows stand there for a second time, beside those that advisor drew.
+            raise InputError(f"{path}: ranks drawn by --format perfetto; give the traces that it was made from")
         first = start.rest or next(blocks, b"")
         if start.shape == "list" and _PHASE.search(first) is None and first.lstrip()[:1] != b"{":
             raise InputError(
