@@ -127,6 +127,7 @@ from advisor.hardware import Hardware, lookup
 from advisor.model import (
     SCHEMA,
     VERSION,
+    AtRanks,
     BreakdownItem,
     ComparedRank,
     ComparedRanks,
@@ -163,6 +164,7 @@ from advisor.model import (
     Treatment,
     Trial,
     Tried,
+    WhatIfRanks,
     finding_order,
 )
 from advisor.quantities import duration, duration_unit, significant
@@ -202,6 +204,7 @@ __all__ = [
     "TURNS",
     "VERSION",
     "ZERO_GRAD",
+    "AtRanks",
     "BackwardPasses",
     "BatchSplit",
     "Block",
@@ -353,6 +356,7 @@ __all__ = [
     "Unread",
     "Waiting",
     "WatchedRun",
+    "WhatIfRanks",
     "WorkGroup",
     "alike",
     "backward_of",

@@ -10,7 +10,17 @@ from collections.abc import Iterator
 
 from advisor.api import Report
 
-from . import _compared_ranks, _labels, _memory, _ranking, _run_account, _verdict, _windows, _words
+from . import (
+    _compared_ranks,
+    _labels,
+    _memory,
+    _rank_scaling,
+    _ranking,
+    _run_account,
+    _verdict,
+    _windows,
+    _words,
+)
 
 LIMIT_BYTES = 60_000
 # Longer texts are cut: a message is a sentence, and names of 2,000 characters exist.
@@ -24,7 +34,20 @@ _ISSUE = re.compile(r"#(?=\d)")
 
 def render(report: Report) -> str:
     """The report as Markdown."""
-    sections = (_head, _breakdown, _ranks, _run, _later, _memory_peak, _findings, _apart, _elsewhere, _checks, _numbers)
+    sections = (
+        _head,
+        _breakdown,
+        _ranks,
+        _run,
+        _later,
+        _memory_peak,
+        _findings,
+        _apart,
+        _elsewhere,
+        _other_ranks,
+        _checks,
+        _numbers,
+    )
     return _bounded([line for section in sections for line in section(report)])
 
 
@@ -192,6 +215,28 @@ def _elsewhere(report: Report) -> Iterator[str]:
     for answer in report.what_if:
         yield text(answer.message)
         yield ""
+
+
+def _other_ranks(report: Report) -> Iterator[str]:
+    found = report.what_if_ranks
+    if found is None:
+        return
+    yield f"### {_rank_scaling.TITLE}"
+    yield ""
+    if not found.rows:
+        yield text(found.message)
+        yield ""
+        return
+    yield f"{text(_rank_scaling.lead(found))}."
+    yield ""
+    yield "| Ranks | Step | Efficiency |"
+    yield "|---|---:|---:|"
+    for row in _rank_scaling.rows(found):
+        yield f"| {row.ranks} | {row.step} | {row.efficiency} |"
+    yield ""
+    yield from (f"- measured: {text(one)}" for one in _rank_scaling.fitted(found))
+    yield from (f"- assumed: {text(one)}" for one in found.assumptions)
+    yield ""
 
 
 def _checks(report: Report) -> Iterator[str]:

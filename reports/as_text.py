@@ -8,7 +8,18 @@ from collections.abc import Iterator
 
 from advisor.api import Outcome, Report
 
-from . import _compared_ranks, _labels, _memory, _ranking, _run_account, _tried, _verdict, _windows, _words
+from . import (
+    _compared_ranks,
+    _labels,
+    _memory,
+    _rank_scaling,
+    _ranking,
+    _run_account,
+    _tried,
+    _verdict,
+    _windows,
+    _words,
+)
 
 WIDTH = 80
 # Parts under half a per cent of the step are named in one line, not drawn.
@@ -28,7 +39,20 @@ _LATER_LIMIT = 3
 
 def render(report: Report) -> str:
     """The summary as plain text; no line is wider than 80 columns."""
-    blocks = (_head, _bars, _run, _later, _ranks, _memory_peak, _actions, _apart, _elsewhere, _quiet, _health)
+    blocks = (
+        _head,
+        _bars,
+        _run,
+        _later,
+        _ranks,
+        _memory_peak,
+        _actions,
+        _apart,
+        _elsewhere,
+        _other_ranks,
+        _quiet,
+        _health,
+    )
     found = ["\n".join(block(report)) for block in blocks]
     return "\n\n".join(filter(None, found)) + "\n"
 
@@ -171,6 +195,25 @@ def _elsewhere(report: Report) -> Iterator[str]:
     """What the step would take on other devices that were asked about."""
     for answer in report.what_if:
         yield from _wrapped(_words.one_line(answer.message), "", "  ")
+
+
+def _other_ranks(report: Report) -> Iterator[str]:
+    """What the step would take on other numbers of ranks that were asked about."""
+    found = report.what_if_ranks
+    if found is None:
+        return
+    if not found.rows:
+        yield from _wrapped(_words.one_line(found.message), "", "  ")
+        return
+    yield _rank_scaling.TITLE
+    yield from _wrapped(_rank_scaling.lead(found), "  ", "  ")
+    yield f"  {'ranks':16} {'step':>24} {'efficiency':>16}"
+    for row in _rank_scaling.rows(found):
+        yield f"  {row.ranks:16} {row.step:>24} {row.efficiency:>16}"
+    for text in _rank_scaling.fitted(found):
+        yield from _wrapped(f"measured: {text}", "  ", "    ")
+    for text in found.assumptions:
+        yield from _wrapped(f"assumed: {text}", "  ", "    ")
 
 
 def _quiet(report: Report) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from advisor.commands import _options, _perfetto, _ranks, _terminal
+from advisor.commands import _options, _perfetto, _ranks, _terminal, _what_if_ranks
 from advisor.commands._options import Output
 from advisor.inputs.output import claim_folder, write_file
 from advisor.places.place import place
@@ -43,6 +43,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=[],
         metavar="NAME",
         help="estimate the step time on another GPU, such as H100 or 'A100 80GB'; repeatable",
+    )
+    parser.add_argument(
+        "--what-if-ranks",
+        type=_what_if_ranks.numbers,
+        default=(),
+        metavar="N,…",
+        help="compute the step time on other numbers of data-parallel or sharded ranks, such as 64,256",
     )
     parser.add_argument(
         "--window",
@@ -87,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
     for job, target in zip(found, _targets(output, found), strict=True):
         read, said = _read(job, config, rules, _ranks.reading_of(args), gpus=args.what_if_gpu)
         report = _joined(job, read, said, (rules, config), gpus=args.what_if_gpu, detail=args.detail)
+        if args.what_if_ranks:
+            report = _what_if_ranks.added(report, [one.result for one in read], args.what_if_ranks)
         folder = target.folder
         if folder and not (job.run and folder.resolve() in homes):
             # A run's own folder is added to; any other is made anew.

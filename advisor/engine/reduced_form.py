@@ -90,6 +90,9 @@ class _Talks(msgspec.Struct):
     received: bytes
     size: bytes
     peer: bytes
+    # Not in files that were made before it was known.
+    purposes: tuple[str, ...] = ()
+    purpose: bytes = b""
 
 
 class _Facts(msgspec.Struct):
@@ -309,6 +312,7 @@ def _facts_of(facts: RankFacts) -> _Facts:
     talks = facts.talks
     kinds, kind = _numbered(talks.kind)
     groups, group = _numbered(talks.group)
+    purposes, purpose = _numbered(talks.purpose)
     return _Facts(
         labels=facts.labels,
         starts=_packed(facts.starts_ns),
@@ -330,6 +334,8 @@ def _facts_of(facts: RankFacts) -> _Facts:
             received=_packed(talks.received),
             size=_packed(talks.bytes),
             peer=_packed(talks.peer),
+            purposes=purposes,
+            purpose=purpose,
         ),
         flops=facts.flops.tolist() if facts.flops is not None else None,
         lines=facts.lines,
@@ -382,4 +388,5 @@ def _talks(talks: _Talks) -> Talks:
         bytes=_unpacked(talks.size, count),
         peer=_unpacked(talks.peer, count),
         asked_ns=start - _unpacked(talks.asked, count),
+        purpose=_texts(talks.purposes, talks.purpose, count) if talks.purposes else ("",) * count,
     )

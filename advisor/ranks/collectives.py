@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.analyses.communication.collective_launches import Asked, elements, inputs
+from advisor.analyses.communication.collective_launches import Asked, elements, inputs, scalar
 from advisor.analyses.communication.communication import element_bytes
 from advisor.analyses.communication.parallelism import Parallelism
 from advisor.analyses.step.breakdown import Breakdown
@@ -51,6 +51,7 @@ class Talks:
     sent, received   elements, -1 where unknown;  bytes: of the larger of both, -1 where unknown
     peer      number of the rank that a send goes to, or a receive is from; -1 for collectives, and where unknown
     asked_ns  when the op began that asked for it (a short send may be over before its own row begins), else start_ns
+    purpose   what it is for, a key of `parallelism.KINDS`; empty where a reduced form does not say
     """
 
     start_ns: Ints
@@ -65,6 +66,7 @@ class Talks:
     bytes: Ints
     peer: Ints
     asked_ns: Ints
+    purpose: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -92,6 +94,7 @@ class Talks:
             bytes=_ints([_bytes(one) for one in facts]),
             peer=_ints(passed),
             asked_ns=np.where(asked.op >= 0, events.start_ns[asked.op], events.start_ns[rows]),
+            purpose=parallelism.of_row,
         )
 
 
@@ -136,7 +139,7 @@ def _said(events: Events, row: int, host: int) -> Collective:
 
 def _from_op(events: Events, row: int) -> tuple[int, int, str]:
     """(elements sent, received, dtype) as an op's inputs say: `alltoall_base_(output, input)`, a list, a tensor."""
-    sizes = [elements(one) for one in inputs(events, row)]
+    sizes = [elements(one) for one in inputs(events, row)] or scalar(events, row)
     kinds = int(events.dtypes[row])
     named = re.findall(r'"([^"]*)"', events.dtypes_table[kinds]) if kinds >= 0 else []
     dtype = named[0] if named and named[0] not in ("TensorList", "Scalar") else ""

@@ -15,7 +15,7 @@ import jinja2
 
 from advisor.api import Report
 
-from .. import _labels, _memory, _ranking, _run_account, _tried, _verdict, _windows, _words
+from .. import _labels, _memory, _rank_scaling, _ranking, _run_account, _tried, _verdict, _windows, _words
 from . import _charts, _prose, _view
 
 
@@ -68,6 +68,7 @@ def _environment() -> jinja2.Environment:
         words=_words,
         charts=_charts,
         memory=_memory,
+        scaling=_rank_scaling,
         run_account=_run_account,
         windows=_windows,
         trials=_tried,

@@ -9,11 +9,13 @@ from typing import Any
 
 from advisor.engine import registry
 from advisor.model import (
+    AtRanks,
     BreakdownItem,
     ComparedRank,
     ComparedRanks,
     DetailedRank,
     Finding,
+    FittedCollective,
     Fix,
     Health,
     Joint,
@@ -39,6 +41,7 @@ from advisor.model import (
     StepsSummary,
     Timeline,
     Times,
+    WhatIfRanks,
 )
 
 PAGE = """GPU waits for the next batch
@@ -344,7 +347,22 @@ def many_ranks(count: int = 8) -> Report:
         for rank in range(count)
     )
     parts = breakdown(98_000, compute=0.4, exposed_communication=0.3, idle_launch=0.3)
-    return replace(one, ranks=summaries, breakdown=parts, run=replace(one.run, world_size=count, reference_rank=3))
+    run = replace(one.run, world_size=count, reference_rank=3)
+    return replace(one, ranks=summaries, breakdown=parts, run=run, what_if_ranks=other_ranks(count))
+
+
+def other_ranks(measured: int) -> WhatIfRanks:
+    """The answer to `--what-if-ranks 64,1024`, of which the last is known at one end only."""
+    return WhatIfRanks(
+        message=f"On 1,024 ranks instead of {measured} this step would take at least 120 ms (now 98 ms).",
+        ranks=measured,
+        step_us=98_000.0,
+        alone_us=70_000.0,
+        efficiency=70 / 98,
+        rows=(AtRanks(64, 105_000.0, 140_000.0, 0.5, 70 / 105), AtRanks(1024, 120_000.0, None, None, 70 / 120)),
+        fitted=(FittedCollective("all_reduce", 40, 30.0, 55.0, 2.1e10),),
+        assumptions=("Each rank keeps its batch.",),
+    )
 
 
 LATE, SLOW_NODE = 5, 1

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
-from advisor.analyses.communication.collective_launches import Asked, elements, inputs
+from advisor.analyses.communication.collective_launches import Asked, elements, inputs, scalar
 from advisor.analyses.communication.communication import element_bytes
 from advisor.analyses.communication.library import Library
 from advisor.analyses.step.breakdown import Breakdown
@@ -151,7 +151,7 @@ def _bytes(events: Events, row: int) -> float:
         return float(element * number) if element is not None and number >= 0 else np.nan
     if "barrier" in events.text(row):
         return 0.0
-    shapes = [elements(one) for one in inputs(events, row)] or _scalar(events, row)
+    shapes = [elements(one) for one in inputs(events, row)] or scalar(events, row)
     element = element_bytes(_dtype(events, row))
     return float(sum(shapes) * element) if shapes and element is not None else np.nan
 
@@ -163,9 +163,3 @@ def _dtype(events: Events, row: int) -> str:
     except ValueError:
         return ""
     return str(found[0]) if isinstance(found, list) and found else ""
-
-
-def _scalar(events: Events, row: int) -> list[int]:
-    """One number where the row says that it has a tensor without dimensions."""
-    index = int(events.dims[row])
-    return [1] if index >= 0 and events.dims_table[index] == "[[]]" else []

@@ -105,3 +105,9 @@ def inputs(events: Events, row: int) -> list[list[list[int]]]:
 def elements(shapes: list[list[int]]) -> int:
     """Elements of all of these shapes together."""
     return sum(math.prod(shape) for shape in shapes if shape and all(isinstance(n, int) for n in shape))
+
+
+def scalar(events: Events, row: int) -> list[int]:
+    """One element where a row's `Input Dims` state a single tensor without dimensions; else nothing."""
+    index = int(events.dims[row])
+    return [1] if index >= 0 and events.dims_table[index] == "[[]]" else []
