@@ -165,7 +165,7 @@ def _check_costs(known: dict[str, CollectiveCost]) -> None:
     most = max(known.values(), key=lambda one: one.took_us)
     if most.rate.per_byte_us is None:
         raise Missing(
-            f"every {most.kind} has about the same size, so latency and bandwidth cannot be told apart; "
+            f"every {most.kind} has about the same size, so latency and bandwidth cannot be distinguished; "
             "profile steps with messages of several sizes"
         )
     if not most.told_apart:

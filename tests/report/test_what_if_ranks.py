@@ -203,7 +203,7 @@ def _one_size(step: Step = Step((900.0,), (4,))) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("rows", "ranks", "why"),
     [
-        (_one_size(), 2, "about the same size, so latency and bandwidth cannot be told apart"),
+        (_one_size(), 2, "about the same size, so latency and bandwidth cannot be distinguished"),
         ([one for one in _one_size() if "gloo" not in one["name"]], 2, "no collective runs in the profiled steps"),
         (
             [one | {"name": one["name"].replace("all_reduce", "all_to_all")} for one in _one_size()],
