@@ -149,7 +149,12 @@ def _check_collectives(one: RankFacts, source: StepSource) -> None:
 
 def _joined(one: RankFacts) -> int:
     """How many ranks every collective joins. Raises Missing where that is unknown, or differs."""
-    stated = {size for size in one.talks.members.tolist() if size > 0}
+    members = one.talks.members.tolist()
+    if any(name and size < 0 for name, size in zip(one.talks.group, members, strict=True)):
+        raise Missing(
+            "there are several process groups, and the trace does not say which of them each collective joins"
+        )
+    stated = {size for size in members if size > 0}
     world = one.world_size
     if len(stated) > 1 or (world and stated and stated != {world}):
         sizes = " and ".join(map(str, sorted(stated)))

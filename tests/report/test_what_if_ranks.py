@@ -223,6 +223,29 @@ def test_what_cannot_be_told_is_refused_with_its_reason(rows: list[dict[str, Any
     assert "\n" not in found.message
 
 
+@pytest.mark.parametrize(
+    ("groups", "why"),
+    [
+        (([0, 1], [0, 2]), "several process groups, and the trace does not say which"),
+        (([0, 1],), "collectives join groups of 2 of 4 ranks"),
+    ],
+)
+def test_groups_that_are_not_the_whole_job_are_refused(groups: Sequence[list[int]], why: str) -> None:
+    rows = played(Step(), Machine(25.0, 0.002, ring=True), 4)[0]
+    if len(groups) == 1:
+        said = {"Collective name": "allreduce", "dtype": "Float", "Group size": 2, "Process Group Name": "1"}
+        for row in rows:
+            if "gloo" in row["name"]:
+                size = row["args"]["Input Dims"][0][0]
+                row["args"] |= said | {"In msg nelems": size, "Out msg nelems": size}
+    head = json.loads(trace(rows, 4))
+    head["distributedInfo"]["pg_config"] = [
+        {"pg_name": str(number), "pg_desc": "", "ranks": ranks} for number, ranks in enumerate(groups, 1)
+    ]
+    facts = Computed(trace=read_bytes(json.dumps(head).encode(), "made.json")).get(RankFacts)
+    assert why in at_ranks([facts], 0, "user", [64]).message
+
+
 def test_a_job_of_one_rank_is_refused() -> None:
     assert "one rank and no collectives" in at_ranks([], 0, "user", [8]).message
 
