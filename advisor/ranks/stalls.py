@@ -19,6 +19,8 @@ from advisor.trace.intervals import overlap_of_each, total
 
 # What no work of the same step reads: it is needed when the last of them is there.
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
+# A kernel that was queued behind another begins within a few µs of its end: when it could have begun is not recorded.
+_QUEUED_NS = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,13 +35,14 @@ class Instants:
 class Stalls:
     """The collectives of a rank on the axis of its own work.
 
-    launched  when each is launched
+    launched  when each is launched;  queued: of kernels that began as another ended, when the first of these did
     early, late   when its result is needed, at the earliest and at the latest: equal for those that were waited for
     took_ns   what each took;  channels: how many run at once
     stalled_ns    measured, all steps together;  steps: how many
     """
 
     launched: Instants
+    queued: Instants
     early: Instants
     late: Instants
     took_ns: Ints
@@ -62,8 +65,10 @@ class Stalls:
         waited = _any_between(talks.end_ns, talks.asked_ns, talks.start_ns) & (not facts.on_device)
         known = np.isin(talks.end_ns, stalls[:, 1])
         ends = np.append(facts.starts_ns[1:], max(int(talks.end_ns.max()), int(facts.starts_ns[-1])))
+        launched = np.where(waited, talks.asked_ns, talks.start_ns)
         return cls(
-            launched=instants(np.where(waited, talks.asked_ns, talks.start_ns)),
+            launched=instants(launched),
+            queued=instants(_heads(talks.start_ns, talks.end_ns, talks.asked_ns) if facts.on_device else launched),
             early=instants(np.where(known, talks.end_ns, _needed_early(facts))),
             late=instants(np.where(known, talks.end_ns, np.maximum(ends[talks.step], talks.end_ns))),
             took_ns=talks.end_ns - talks.start_ns,
@@ -75,11 +80,11 @@ class Stalls:
     def played_ns(self, took_ns: Floats, *, late: bool) -> float:
         """For how long the rank stands still if its collectives take so long, all steps together.
 
-        late: their results are needed as late as possible.
+        late: their results are needed as late as possible, and they are launched as early.
         """
-        needed = self.late if late else self.early
+        launched, needed = (self.queued, self.late) if late else (self.launched, self.early)
         free, ends, stalled = [-np.inf] * self.channels, np.zeros(len(took_ns)), 0.0
-        for at, number, is_need in _in_order(self.launched, needed):
+        for at, number, is_need in _in_order(launched, needed):
             if is_need:
                 stalled = max(stalled, float(ends[number]) - at)
             else:
@@ -106,6 +111,15 @@ def _needed_early(facts: RankFacts) -> Ints:
     last = np.zeros(len(facts.labels), np.int64)
     np.maximum.at(last, talks.step[sums], talks.end_ns[sums])
     return np.where(sums, last[talks.step], talks.end_ns)
+
+
+def _heads(start: Ints, end: Ints, asked: Ints) -> Ints:
+    """When the first of each chain of kernels began that followed each other at once; none before it was asked for."""
+    gap = start[1:] - end[:-1]
+    first = np.concatenate(([True], (gap < 0) | (gap > _QUEUED_NS)))
+    heads = start[np.maximum.accumulate(np.where(first, np.arange(len(start)), 0))]
+    # Where no op is known, asked is the start.
+    return np.where(asked < start, np.maximum(heads, asked), heads)
 
 
 def _any_between(times: Ints, low: Ints, high: Ints) -> Mask:
