@@ -120,7 +120,8 @@ def _format_of_file(path: Path, formats: tuple[str, ...]) -> str:
     for name, suffix in SUFFIXES.items():
         if path.suffix.lower() == suffix:
             return name
-    suffixes = ", ".join(SUFFIXES.values())
+    # One of two parts picks nothing: `.json.gz` may be a trace, `.agent.md` is Markdown.
+    suffixes = ", ".join(suffix for suffix in SUFFIXES.values() if suffix.count(".") == 1)
     raise UsageError(f"--output {path}: the suffix is not that of a format; use one of {suffixes}, or add --format")
 
 
