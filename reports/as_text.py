@@ -211,9 +211,9 @@ def _other_ranks(report: Report) -> Iterator[str]:
     for row in _rank_scaling.rows(found):
         yield f"  {row.ranks:16} {row.step:>24} {row.efficiency:>16}"
     for text in _rank_scaling.fitted(found):
-        yield from _wrapped(f"measured: {text}", "  ", "    ")
+        yield from _wrapped(f"measured: {_words.one_line(text)}", "  ", "    ")
     for text in found.assumptions:
-        yield from _wrapped(f"assumed: {text}", "  ", "    ")
+        yield from _wrapped(f"assumed: {_words.one_line(text)}", "  ", "    ")
 
 
 def _quiet(report: Report) -> Iterator[str]:
