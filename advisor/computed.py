@@ -111,6 +111,20 @@ def needs(function: Callable[..., Any]) -> Mapping[str, tuple[type, bool]]:
     return wanted
 
 
+@functools.cache
+def needs_in_all(function: Callable[..., Any]) -> frozenset[type]:
+    """The types that a function asks for, and those that their `compute` asks for, and so on."""
+    found: set[type] = set()
+    waiting = [function]
+    while waiting:
+        for kind, _ in needs(waiting.pop()).values():
+            compute = getattr(kind, "compute", None)
+            if kind not in found and compute is not None:
+                waiting.append(compute)
+            found.add(kind)
+    return frozenset(found)
+
+
 def _positional(function: Callable[..., Any]) -> list[tuple[str, Any]]:
     """Names and annotations of the positional parameters, without the one that a method is bound to."""
     plain = getattr(function, "__func__", function)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from advisor.computed import Computed, Missing, needs
+from advisor.analyses.base.step_ops import StepOps
+from advisor.computed import Computed, Missing, needs, needs_in_all
 from advisor.engine.config import Config, known
 from advisor.engine.registry import Rules
 from advisor.engine.rule import Rule
 from advisor.errors import UsageError
 from advisor.model import Outcome, finding_order
 from advisor.ranks.ranks import Ranks
+from advisor.trace.events import Trace
 
 
 def choose(rules: Rules, config: Config) -> list[Rule]:
@@ -57,8 +59,17 @@ def apply(rule: Rule, computed: Computed, thresholds: object, ranks: int | tuple
     except Exception as failure:
         return replace(base, status="error", reason=_one_line(failure))
     if not findings:
-        return base
+        unseen = _unseen(rule, computed)
+        return replace(base, status="skipped", reason=unseen) if unseen else base
     return replace(base, status="found", findings=tuple(sorted(findings, key=lambda f: finding_order(rule.id, f))))
+
+
+def _unseen(rule: Rule, computed: Computed) -> str:
+    """Why silence of a rule that looks at ops says nothing: they are not in the trace. Empty where it tells."""
+    trace = computed.find(Trace)
+    if trace is None or not trace.without_ops or StepOps not in needs_in_all(rule.check):
+        return ""
+    return trace.without_ops
 
 
 def ignored(rules: Rules, config: Config) -> Iterator[Outcome]:

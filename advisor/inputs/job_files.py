@@ -14,15 +14,16 @@ from advisor.places.place import Place, folders
 from advisor.places.remote import Remote
 
 # Traces, and what `advisor reduce` makes of them.
-_TRACES = (".json", ".json.gz", ".json.zip", ".json.zst", ".zip", ".trace.gz", SUFFIX)
+_TRACES = (
+    *(".json", ".json.gz", ".json.zip", ".json.zst", ".zip", ".trace.gz", SUFFIX),
+    *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz", ".sqlite"),
+)
 # Other tools' files that lie beside traces: said, so that nobody wonders why they are not in the report.
 _FOREIGN = {
-    ".pftrace": "a Perfetto trace, protobuf",
     ".pb": "protobuf",
     ".pb.gz": "protobuf",
-    ".nsys-rep": "a report of Nsight Systems",
-    ".qdrep": "a report of Nsight Systems",
-    ".sqlite": "an SQLite database",
+    ".nsys-rep": "a report of Nsight Systems; export it with `nsys export --type sqlite`",
+    ".qdrep": "a report of Nsight Systems; export it with `nsys export --type sqlite`",
     ".pickle": "a pickle, which is not opened",
 }
 _OURS = ("run.json", "report.json", "report.perfetto.json.gz")

@@ -267,4 +267,4 @@ def holds_a_job(path: Path | Remote) -> bool:
 def is_trace_member(info: zipfile.ZipInfo) -> bool:
     """Whether a member of a zip file may be a trace: not a folder (its name ends in /) nor a Mac's shadow of one."""
     name = info.filename
-    return not name.startswith("__MACOSX/") and name.endswith((".json", ".gz", ".zst", ".tmp"))
+    return not name.startswith("__MACOSX/") and name.endswith((".json", ".gz", ".zst", ".tmp", ".pftrace"))

@@ -65,7 +65,7 @@ def _definitions() -> Iterator[Definition]:
         "matmuls, convolutions and attention in fp32 without TF32, of device-busy time (of the step on a CPU)",
         lambda a: a.why,
     )
-    yield Definition("cpu_ops", "count", Ops, lambda a: a.per_step, "CPU ops per step")
+    yield Definition("cpu_ops", "count", Ops, lambda a: a.per_step, "CPU ops per step", lambda a: a.why)
     yield from _of_counters()
     yield Definition(
         "optimizer_steps_per_step", "ratio", OptimizerWork, lambda a: a.calls, "optimizer steps per step of the loop"

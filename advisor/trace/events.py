@@ -246,6 +246,14 @@ class Trace:
         return self.events.covered(self.device_work)
 
     @functools.cached_property
+    def without_ops(self) -> str:
+        """Why no op of torch is in it, where its recorder does not look at ops; empty for every other trace."""
+        if self.meta.format == "kineto" or self.events.of(Category.CPU_OP).any():
+            return ""
+        what = "an export of Nsight Systems" if self.meta.format == "nsight" else "a Perfetto trace"
+        return f"the trace is {what} without ops of torch; capture the script with `advisor run`"
+
+    @functools.cached_property
     def info(self) -> dict[str, Any]:
         """Facts for people: file and number of events."""
         return {"file": self.path, "events": len(self.events)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from advisor.trace.numbers import integer
 
@@ -34,6 +34,7 @@ class Meta:
     """What the file says besides its events. Absent facts are None, never a guess.
 
     accelerators: what those accelerators are called whose rows are there, but cannot be told apart (MTIA, HPU …)
+    format: of the file: Kineto's JSON, Perfetto's protobuf, or Nsight Systems' SQLite
     """
 
     rank: int | None = None
@@ -47,6 +48,7 @@ class Meta:
     versions: dict[str, str] = field(default_factory=dict)
     accelerators: tuple[str, ...] = ()
     groups: tuple[Group, ...] = ()
+    format: Literal["kineto", "perfetto", "nsight"] = "kineto"
 
 
 def meta_of(head: Mapping[str, Any], accelerators: tuple[str, ...] = ()) -> Meta:

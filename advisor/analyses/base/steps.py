@@ -11,6 +11,7 @@ from advisor.analyses.base.cadence import Cadence, cadence
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.repetition import repeated_steps
 from advisor.analyses.base.startup import Startup
+from advisor.analyses.base.step_ranges import marked_by_ranges
 from advisor.analyses.base.step_rows import StepRows, marked_by_closures, marked_by_optimizer, marked_by_profiler
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
@@ -134,7 +135,9 @@ class Steps:
             marks = replace(marks, source=_source(recorded.source))
         if marks is None:
             # Capture marks all steps but these; of a trace that it did not record all optimizer steps count.
-            marks = marked_by_closures(trace.events) or (None if record else marked_by_optimizer(trace.events))
+            marks = marked_by_closures(trace.events)
+            if marks is None and not record:
+                marks = marked_by_ranges(trace) or marked_by_optimizer(trace.events)
         if marks is None:
             thread = _busiest_thread(trace)
             spans = None if record or launched is None else repeated_steps(trace, thread)

@@ -22,14 +22,15 @@ _KINDS = {Category.KERNEL: "kernel", Category.MEMCPY: "memcpy", Category.MEMSET:
 class Ops:
     """Ops of W, per step.
 
-    per_step      CPU ops on all threads
+    per_step      CPU ops on all threads; None, and `why`, where the recorder does not look at ops
     top           CPU ops by self time (time in the op and in none of its children), most expensive first; share of |W|
     kernels       device work by name; share of device-busy time; empty without a device
     """
 
-    per_step: float
+    per_step: float | None
     top: tuple[OpRow, ...]
     kernels: tuple[OpRow, ...]
+    why: str = ""
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links) -> Ops:
@@ -40,9 +41,10 @@ class Ops:
         work = trace.device_work & inside
         busy_ns = total(intersect(trace.busy, steps.window))
         return cls(
-            per_step=float(ops.sum()) / steps.count,
+            per_step=None if trace.without_ops else float(ops.sum()) / steps.count,
             top=by_name(events, ops, steps, steps.window_ns, time_ns=nesting.self_ns),
             kernels=by_name(events, work, steps, busy_ns),
+            why=trace.without_ops,
         )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InputError
 from advisor.trace import meta
@@ -87,7 +87,11 @@ def _ahead(rows: Rows, pieces: Iterator[bytes], scanner: Scanner) -> None:
 def finish(rows: Rows, head: bytes, path: str, shape: str, cut_short: str) -> Trace:
     """The trace from all rows, the text before them and the text after them."""
     rows.careful.finish()
-    facts = top_level.facts(head, rows.careful, path, shape)
+    return trace_of(rows, top_level.facts(head, rows.careful, path, shape), path, shape, cut_short)
+
+
+def trace_of(rows: Rows, facts: Mapping[str, Any], path: str, shape: str, cut_short: str) -> Trace:
+    """The trace from all rows and what the file says besides them."""
     base = meta.base_ns(facts)
     events, memory = assemble(rows.events, rows.tables, base), assemble_memory(rows.memory, base)
     if not len(events) and not len(memory.time_ns):

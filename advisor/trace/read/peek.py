@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from advisor.errors import InputError
 from advisor.places.place import Place
 from advisor.trace.meta import base_ns, meta_of
 from advisor.trace.numbers import ABSENT, nanoseconds
+from advisor.trace.read.file_kind import kind_of
 from advisor.trace.read.source import BLOCK_BYTES, open_source
 from advisor.trace.read.split import opening
 from advisor.trace.read.top_level import facts, no_events
@@ -39,7 +41,18 @@ def peek(path: Place, whole: bool = True) -> Peek:
     the start is looked at, and no times.
     """
     with open_source(path) as source:
+        if source.kind() == "sqlite":
+            from advisor.trace.formats.nsight import window_ns
+
+            return Peek(path, None, None, *(window_ns(path)))
         blocks = source.blocks()
+        beginning = next(blocks, b"")
+        if kind_of(beginning[:512])[0] == "perfetto":
+            from advisor.trace.formats.perfetto import look
+
+            look(chain((beginning,), blocks), str(path))
+            return Peek(path, None, None, None, None)
+        blocks = chain((beginning,), blocks)
         start = opening(blocks, str(path))
         if start.shape == "none":
             raise InputError(no_events(start.head, str(path)))

@@ -37,11 +37,18 @@ class Source:
         self.packed = file.peek(2)[:2] in PACKED if isinstance(file, io.BufferedReader) else False
         self._file, self._progress = file, progress
 
-    def blocks(self) -> Iterator[bytes]:
-        """The text, decompressed and in UTF-8. Raises InputError for what is no trace."""
+    def kind(self) -> Kind:
+        """What the file is by its first bytes, however it is packed."""
+        return self._kind()[0]
+
+    def _kind(self) -> tuple[Kind, str]:
         start = self._file.read(512)
         self._file.seek(0)
-        kind, what = kind_of(start)
+        return kind_of(start)
+
+    def blocks(self) -> Iterator[bytes]:
+        """The text, decompressed, in UTF-8; of a Perfetto trace the bytes. Raises InputError for what is no trace."""
+        kind, what = self._kind()
         if kind == "empty":
             raise InputError(f"{self.name}: an empty file (the run that wrote it was stopped early?); record again")
         if kind == "foreign":
@@ -163,6 +170,11 @@ class Source:
         kind, what = kind_of(first[:512])
         if kind == "foreign":
             raise InputError(f"{self.name}: {what}")
+        if kind == "sqlite":
+            raise InputError(f"{self.name}: an SQLite database that is compressed; decompress it first")
+        if kind == "perfetto":
+            yield from _chain(first, blocks)
+            return
         if kind in ("utf-16", "utf-32"):
             yield from _recoded(_chain(first, blocks), _codec(first))
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from advisor.errors import InputError
@@ -112,7 +113,7 @@ def _kind(start: bytes, text: bytes) -> str:
     return f"not JSON, so no Kineto trace; {_GIVE}"
 
 
-def empty_reason(known: dict[str, Any]) -> str:
+def empty_reason(known: Mapping[str, Any]) -> str:
     """Why a trace without a single row gives nothing."""
     what = "a trace without events" if known else "a list without a single event"
     return f"{what}; record again with steps inside the window"
