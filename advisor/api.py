@@ -167,7 +167,7 @@ from advisor.model import (
     WhatIfRanks,
     finding_order,
 )
-from advisor.quantities import duration, duration_unit, significant
+from advisor.quantities import data_size, duration, duration_unit, significant
 from advisor.ranks.matching import Meetings
 from advisor.ranks.point_to_point import Passes
 from advisor.ranks.rank_facts import LinePart, RankFacts
@@ -365,6 +365,7 @@ __all__ = [
     "calm",
     "change_in_words",
     "constant",
+    "data_size",
     "dataclass",
     "dims_of",
     "dispatched",

@@ -32,3 +32,13 @@ def significant(value: float) -> str:
     if abs(rounded) >= 10 ** (size + 1):
         size += 1
     return f"{rounded:,.{max(0, min(2 - size, 6))}f}"
+
+
+def data_size(count: float) -> str:
+    """A number of bytes in powers of 1000: 512 B, 4.19 MB."""
+    for limit, factor, unit in ((1e3, 1.0, "B"), (1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
+        if abs(count) < limit * 0.9995:
+            whole = count == round(count) or abs(count) >= 100
+            digits = f"{count:,.0f}" if whole else significant(count).rstrip("0").rstrip(".")
+            return f"{digits if unit == 'B' else significant(count / factor)} {unit}"
+    return f"{significant(count / 1e12)} TB"

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from advisor.api import duration, duration_unit, significant
+from advisor.api import data_size, duration, duration_unit, significant
 
 time = duration  # 640 µs, 2.43 ms, 1.24 s
+size = data_size  # 4.19 MB
 
 # ANSI sequences: colours and cursor moves (CSI), window titles and links (OSC), and two-character escapes.
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]|\x9b[0-?]*[ -/]*[@-~]")
@@ -92,14 +93,6 @@ def count(value: float) -> str:
         return f"{value:,.0f}"
     text = significant(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def size(value: float) -> str:
-    """A number of bytes in powers of 1000: 4.19 MB."""
-    for limit, factor, unit in ((1e3, 1, "B"), (1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
-        if abs(value) < limit * 0.9995:
-            return f"{count(value)} B" if unit == "B" else f"{significant(value / factor)} {unit}"
-    return f"{significant(value / 1e12)} TB"
 
 
 def amount(value: float) -> str:

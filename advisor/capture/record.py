@@ -452,6 +452,40 @@ class LaterWindow(msgspec.Struct, frozen=True):
     user_files: list[str] = []
 
 
+class HeldVariable(msgspec.Struct, frozen=True):
+    """Bytes of the tensors that a variable of a running function held."""
+
+    name: str
+    function: str
+    bytes: int
+
+
+class OutOfMemory(msgspec.Struct, frozen=True):
+    """The script ended because an allocation failed: where, in which iteration, and what held memory then.
+
+    file, line, function   the user's line that asked for memory; empty and 0 where no code of the user's ran
+    device                 cuda | cpu
+    tried_bytes            that the allocation asked for; None where the exception does not say
+    resident_bytes         of the process;  allocated_bytes, reserved_bytes: on its current CUDA device
+    weights_bytes, gradients_bytes, state_bytes  that optimizers step and keep, on that device
+    variables              the largest, without weights, gradients and state
+    """
+
+    step: int = 0
+    device: str = "cpu"
+    tried_bytes: int | None = None
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    resident_bytes: int | None = None
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
+    weights_bytes: int | None = None
+    gradients_bytes: int | None = None
+    state_bytes: int | None = None
+    variables: list[HeldVariable] = []
+
+
 class RankRecord(msgspec.Struct, frozen=True):
     """One profiled process."""
 
@@ -492,6 +526,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     calibration: Measured | None = None  # None: none was asked for, or it failed
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
     later: list[LaterWindow] = []
+    out_of_memory: OutOfMemory | None = None  # None: the script did not end for want of memory
 
 
 class RunRecord(msgspec.Struct, frozen=True):

@@ -263,6 +263,16 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
     """Says why there is no trace: 0 where there was nothing to profile, AdvisorError where capture failed."""
     from advisor.errors import AdvisorError
 
+    ends = [rank["out_of_memory"] for rank in record["ranks"] if rank.get("out_of_memory")]
+    if ends:
+        from msgspec import convert
+
+        from advisor.capture.record import OutOfMemory
+        from advisor.report.memory_end import sentence
+
+        if not args.quiet:
+            print(f"advisor: nothing was profiled: {sentence(convert(ends[0], OutOfMemory))}", file=sys.stderr)
+        return 0
     notes = [note for rank in record["ranks"] for note in rank["notes"]]
     if notes:
         raise AdvisorError(f"nothing was profiled: {notes[0]}")

@@ -18,6 +18,7 @@ from advisor.capture.record import RankRecord, RunRecord
 from advisor.constants import constant
 from advisor.model import Health
 from advisor.quantities import duration
+from advisor.report import memory_end
 from advisor.trace.events import Category, Trace
 
 # How many times longer the profiler alone makes steps of many ops.
@@ -43,6 +44,8 @@ def of_rank(
 ) -> tuple[Health, ...]:
     """What must be known before the figures of one rank are believed."""
     said = list(trace.health)
+    if record is not None and record.out_of_memory is not None:
+        said.insert(0, Health("out-of-memory", "warning", memory_end.sentence(record.out_of_memory)))
     if steps.source == "window":
         text = "no step boundaries were found; all figures describe the whole recorded window as one step"
         said.append(Health("steps", "note", text))

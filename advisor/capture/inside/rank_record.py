@@ -53,6 +53,7 @@ def record(session: Session) -> dict[str, Any]:
         "loss_labels": lines.labels.record() if lines is not None else [],
         "dataflow": window.observer.record(),
         "versions": probe.versions(),
+        "out_of_memory": session.ran_out,
     }
 
 

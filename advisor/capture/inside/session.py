@@ -14,8 +14,9 @@ from time import perf_counter_ns
 from typing import Any
 
 from . import rank_record, unranked_child
-from .facts import compiler, setting_lines
+from .facts import compiler, out_of_memory, setting_lines
 from .facts.batch_padding import BatchPadding
+from .facts.probe import attempt
 from .facts.process_facts import Facts
 from .facts.rank_identity import RankIdentity
 from .guards import hooks
@@ -59,6 +60,7 @@ class Session(Listeners):
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
         self.notes: list[str] = []
+        self.ran_out: dict[str, Any] | None = None
         self.place = RankIdentity()
         self.alone = unranked_child.UnrankedChild(settings)
         self.vitals = Vitals()
@@ -385,6 +387,9 @@ class Session(Listeners):
         self.live = False
         self.exits.release()
         self.requests.release()
+        if not self.settings.get("hosted"):  # an exception of an earlier cell ended nothing
+            optimizers = self.collector.alive_optimizers()
+            self.ran_out = attempt(lambda: out_of_memory.found(optimizers, self.tracker.count))
         try:
             if self.phases is not None:
                 self._close_windows(self.phases)
@@ -427,7 +432,7 @@ class Session(Listeners):
         return os.path.join(self.settings["folder"], f"{name}-rank{self.place.rank()}-{os.getpid()}.{ending}")
 
     def _write(self) -> None:
-        if self.window.files or self.tracker.backwards or self.notes:
+        if self.window.files or self.tracker.backwards or self.notes or self.ran_out:
             rank_record.write(self.settings["folder"], rank_record.record(self))
 
 
