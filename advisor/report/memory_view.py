@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.analyses.costs.live_memory import KINDS, LiveMemory
+from advisor.analyses.step.phases import Phases
 from advisor.capture.record import RankRecord
 from advisor.computed import Computed
 from advisor.model import MemoryHolder, MemoryPeak, MemoryPoint, MemoryRelief, ModuleTable
-from advisor.trace.events import Ints
+from advisor.report import memory_reliefs
+from advisor.trace.events import Ints, Trace
 
 _MOST_ROWS, _POINTS = 20, 160
 
@@ -32,7 +34,7 @@ def memory(computed: Computed, rank: int, modules: ModuleTable | None) -> Memory
         modules=tuple(_holders(live, live.module, live.modules)),
         lines=tuple(_holders(live, live.line, live.lines)),
         timeline=tuple(_timeline(live)),
-        reliefs=tuple(_reliefs(live, kinds, modules, _full_state(computed.find(RankRecord)))),
+        reliefs=tuple(_reliefs(live, kinds, modules, computed)),
     )
 
 
@@ -77,20 +79,8 @@ def _full_state(record: RankRecord | None) -> bool:
 
 
 def _reliefs(
-    live: LiveMemory, kinds: dict[str, int], modules: ModuleTable | None, full: bool
+    live: LiveMemory, kinds: dict[str, int], modules: ModuleTable | None, computed: Computed
 ) -> Iterator[MemoryRelief]:
-    """Bytes of the peak that a change would free at most, from the recorded ones."""
-    rows = {row.path: row for row in modules.rows} if modules else {}
-    activations = live.at_peak & live.saved & (live.kind == KINDS.index("activations"))
-    by_module = np.zeros(len(live.modules), np.int64)
-    here = activations & (live.module >= 0)
-    np.add.at(by_module, live.module[here], live.blocks.size[here])
-    for at in np.argsort(-by_module, kind="stable")[:3].tolist():
-        if by_module[at]:
-            path = live.modules[at]
-            cost = rows[path].forward_own_us if path in rows else None
-            yield MemoryRelief(f"Checkpoint the activations of `{path}`", int(by_module[at]), "exact", cost)
-    if kinds["activations"] + kinds["input"]:
-        yield MemoryRelief("Halve the batch", (kinds["activations"] + kinds["input"]) // 2, "semantics")
-    if kinds["optimizer"] and full:
-        yield MemoryRelief("Keep the optimizer state in 8 bits", kinds["optimizer"] * 3 // 4, "numerics")
+    yield from memory_reliefs.of_activations(live, modules)
+    yield from memory_reliefs.of_kinds(kinds, _full_state(computed.find(RankRecord)))
+    yield from memory_reliefs.of_optimizer(live, computed.get(Trace), computed.get(Phases))
