@@ -14,8 +14,8 @@ from advisor import __version__
 from advisor.errors import INTERNAL, AdvisorError
 
 COMMANDS = (
-    "run", "demo", "attach", "analyze", "reduce", "try", "tune", "fix", "gate", "compare", "explain", "rules", "doctor",
-    "schema", "mcp", "setup",
+    "run", "demo", "attach", "analyze", "reduce", "try", "tune", "fix", "gate", "compare", "memory", "explain", "rules",
+    "doctor", "schema", "mcp", "setup",
 )  # fmt: skip
 
 

@@ -16,9 +16,9 @@ _FOREIGN: tuple[tuple[bytes, str], ...] = (
     (b"\x7fELF", f"a program, no Kineto trace; {_GIVE}"),
     (b"%PDF", f"a PDF, no Kineto trace; {_GIVE}"),
     (b"<", f"HTML or XML, no Kineto trace (a download page saved in its place?); {_GIVE}"),
-    (b"\x80\x02", f"a pickle (memory snapshot?), which is never opened here; {_GIVE}"),
-    (b"\x80\x04", f"a pickle (memory snapshot?), which is never opened here; {_GIVE}"),
-    (b"\x80\x05", f"a pickle (memory snapshot?), which is never opened here; {_GIVE}"),
+    (b"\x80\x02", "a pickle, no trace; `advisor memory FILE` reads snapshots of the CUDA allocator"),
+    (b"\x80\x04", "a pickle, no trace; `advisor memory FILE` reads snapshots of the CUDA allocator"),
+    (b"\x80\x05", "a pickle, no trace; `advisor memory FILE` reads snapshots of the CUDA allocator"),
 )
 PROTOBUF = f"protobuf (an XPlane trace?), but no Perfetto trace; {_GIVE}"
 NOT_JSON = f"not JSON, so no Kineto trace; {_GIVE}"
