@@ -71,6 +71,7 @@ def test_an_error_of_torchs_allocator_is_recorded_with_its_line(tmp_path: Path) 
     assert found.step_rows()  # the steps that were profiled before are kept
 
 
+@pytest.mark.complete
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of address space are Linux's")
 def test_a_limit_of_the_system_that_is_met(tmp_path: Path) -> None:
     path = _script(tmp_path, _LIMITED, 60)
@@ -85,6 +86,7 @@ def test_a_limit_of_the_system_that_is_met(tmp_path: Path) -> None:
     assert end["resident_bytes"] > more
 
 
+@pytest.mark.complete
 def test_the_script_prints_and_ends_as_without_us(tmp_path: Path) -> None:
     path = _script(tmp_path, _RAISED, 60)
     without = bare(sys.executable, path.name, cwd=tmp_path)
@@ -110,6 +112,7 @@ def test_other_ends_are_none_of_this(fail: str, tmp_path: Path) -> None:
     assert capture(tmp_path / "out", _script(tmp_path, fail, 60), cwd=tmp_path).rank["out_of_memory"] is None
 
 
+@pytest.mark.complete
 def test_an_error_that_the_script_handles_is_no_end(tmp_path: Path) -> None:
     handled = "try:\n        raise MemoryError\n    except MemoryError:\n        pass"
     found = capture(tmp_path / "out", _script(tmp_path, handled, 60), cwd=tmp_path)

@@ -141,7 +141,7 @@ def test_names_belong_to_their_sequence_until_it_is_cleared(tmp_path: Path) -> N
     )
     trace = _load(data, tmp_path)
     assert [trace.events.text(row) for row in range(4)] == ["first", "other", "second", ""]
-    assert _said(trace)["trace-rows"].startswith("1 events have no name")
+    assert _said(trace)["trace-rows"].startswith("1 event without a name")
 
 
 def test_annotations_of_every_type(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_damaged_packet_costs_only_itself(tmp_path: Path) -> None:
     damaged = made.block(1, made.integer(8, 7) + b"\x5a\xff\x01")
     trace = _load(made.slices(LOOP) + damaged + made.begin(6, 1, made.block(23, "last")) + made.end(7, 1), tmp_path)
     assert "last" in trace.events.names
-    assert _said(trace)["trace-rows"].startswith("1 damaged packets")
+    assert _said(trace)["trace-rows"].startswith("1 damaged packet that")
 
 
 def test_bytes_by_chance_are_a_trace_or_one_line(tmp_path: Path) -> None:

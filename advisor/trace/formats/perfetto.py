@@ -89,13 +89,15 @@ class PerfettoTrace:
         said = [Health("trace-format", "note", f"a Perfetto trace: {lacks}; rules that need more are skipped")]
         found = self._found
         counts = (
-            (found.others, "packets of other kinds (scheduling, samples) were not read"),
-            (found.nameless, "events have no name: the packet that interned it is not in the file"),
-            (self._damaged, "damaged packets could not be read"),
-            (found.timeless, "events without a time stamp left out"),
-            (self._unpaired, "slices that were begun and never ended, or the reverse, left out"),
+            (found.others, "packet", "of other kinds (scheduling, samples) not read"),
+            (self._damaged, "damaged packet", "that could not be read"),
+            (found.nameless, "event", "without a name: the packet that interned it is not in the file"),
+            (found.timeless, "event", "without a time stamp left out"),
+            (self._unpaired, "slice", "without a beginning or an end left out"),
         )
-        said += [Health("trace-rows", "note", f"{count} {what}") for count, what in counts if count]
+        for count, noun, rest in counts:
+            if count:
+                said.append(Health("trace-rows", "note", f"{count:,} {noun}{'s' * (count != 1)} {rest}"))
         return tuple(said)
 
     def _read(self) -> None:
