@@ -56,13 +56,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=_options.positive,
         default=0,
         metavar="N",
-        help="judge the Nth window of a run that recorded several (default: the first, compared with the others)",
+        help="judge the Nth of several recorded windows (default: the first)",
     )
     parser.add_argument(
         "--ranks",
         default="",
         metavar="LIST",
-        help="of --format perfetto (one trace of all ranks on one clock): draw these ranks, such as 0,8-11",
+        help="draw these ranks with --format perfetto, such as 0,8-11",
     )
     _ranks.add_options(parser)
     _ranks.add_detail(parser)
