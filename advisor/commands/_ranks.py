@@ -59,7 +59,7 @@ def add_detail(parser: argparse.ArgumentParser) -> None:
         type=_numbers,
         default=(),
         metavar="R,…",
-        help="show these ranks in full, too (default: late ones, the fastest, one of each pipeline stage)",
+        help="show these ranks in full, too, such as 3,17",
     )
 
 

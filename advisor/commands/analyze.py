@@ -56,13 +56,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=_options.positive,
         default=0,
         metavar="N",
-        help="judge the Nth of several recorded windows (default: the first)",
+        help="judge the Nth recorded window (default: 1)",
     )
     parser.add_argument(
         "--ranks",
         default="",
         metavar="LIST",
-        help="draw these ranks with --format perfetto, such as 0,8-11",
+        help="what --format perfetto draws, such as 0,8-11",
     )
     _ranks.add_options(parser)
     _ranks.add_detail(parser)
