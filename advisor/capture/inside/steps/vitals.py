@@ -115,8 +115,23 @@ def _threads(count: int) -> dict[str, Any]:
         "loop": time.thread_time_ns(),
         "process": time.process_time_ns(),
         "queued": queued_ns(),
+        "pages": _pages(),
         "others": {native: (cpu, others[native]) for native in others if (cpu := _cpu_ns(native)) is not None},
     }
+
+
+def _pages() -> tuple[int, int] | None:
+    """Page faults of this process without a read from a disk, and pages that it holds now; None off Linux.
+
+    A page that was given back to the system and is used again is another fault of the first and none of the second.
+    """
+    try:
+        import resource
+
+        with open("/proc/self/statm", "rb") as file:
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt, int(file.read().split()[1])
+    except (ImportError, OSError, ValueError, IndexError):
+        return None
 
 
 def _cpu_ns(native_id: int) -> int | None:
@@ -141,6 +156,8 @@ def queued_ns() -> int | None:
 def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
     """What the threads did between two readings, µs."""
     queued = ended["queued"] - began["queued"] if None not in (began["queued"], ended["queued"]) else None
+    pages = (began["pages"], ended["pages"])
+    faults, grown = (pages[1][at] - pages[0][at] if None not in pages else None for at in (0, 1))
     frames = sys._current_frames()
     # This frame would keep itself, and with it the variables of all that called it: a step's losses and their graphs.
     frames.pop(threading.get_ident(), None)
@@ -154,6 +171,8 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
         "loop_cpu_us": (ended["loop"] - began["loop"]) / 1e3,
         "loop_queued_us": queued / 1e3 if queued is not None else None,
         "process_cpu_us": (ended["process"] - began["process"]) / 1e3,
+        "page_faults": faults,
+        "grown_pages": grown,
         "threads": threads,
     }
 
