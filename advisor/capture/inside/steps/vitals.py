@@ -84,10 +84,16 @@ def memory() -> dict[str, int | None]:
 
 def resident() -> int | None:
     """Memory of the process alone, without the files that it maps and what it shares with its workers."""
+    held = _held_pages()
+    return (held[0] - held[1]) * _PAGE_BYTES if held is not None else None
+
+
+def _held_pages() -> tuple[int, int] | None:
+    """Pages that the process holds, and those among them of files and of shared memory; None off Linux."""
     try:
         with open("/proc/self/statm", "rb") as file:
             fields = file.read().split()
-        return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+        return int(fields[1]), int(fields[2])
     except (OSError, ValueError, IndexError):
         return None
 
@@ -125,13 +131,12 @@ def _pages() -> tuple[int, int] | None:
 
     A page that was given back to the system and is used again is another fault of the first and none of the second.
     """
-    try:
-        import resource
-
-        with open("/proc/self/statm", "rb") as file:
-            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt, int(file.read().split()[1])
-    except (ImportError, OSError, ValueError, IndexError):
+    held = _held_pages()
+    if held is None:
         return None
+    import resource  # not on Windows, which has no such file either
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt, held[0]
 
 
 def _cpu_ns(native_id: int) -> int | None:
