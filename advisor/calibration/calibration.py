@@ -41,7 +41,6 @@ class Calibration:
     op_call_cold_us              a call of an op on a few numbers where other work ran before it
     small_tensor_us              making a tensor of a few numbers
     backward_node_us             a node of the backward pass that runs one op on a few numbers
-    page_fault_us                a page of memory that the system gives anew and takes back
     profiler_row_us              what recording an op adds to it in a loop of one op
     profiler_row_cold_us         and where other work ran before it
     thread_wake_us               what sharing an op among all threads adds to it
@@ -67,7 +66,6 @@ class Calibration:
     product_call_us: Quantity | None = None
     small_tensor_us: Quantity | None = None
     backward_node_us: Quantity | None = None
-    page_fault_us: Quantity | None = None
     profiler_row_cold_us: Quantity | None = None
     thread_wake_us: Quantity | None = None
     core_cache_gbs: Quantity | None = None

@@ -5,7 +5,6 @@ Standard library, and torch as it is given.
 
 from __future__ import annotations
 
-import mmap
 import os
 import statistics
 import time
@@ -26,8 +25,6 @@ _OTHER_WORK_BYTES = 4 * _MIB
 # Of one slice that is copied in a sample, and of tensors in a core's own cache.
 _SLICE_BYTES, _CACHED_BYTES = 8 * _MIB, 128 << 10
 _PRODUCT = 512
-# Fresh pages in a sample: a thousand of 4 KB.
-_FRESH_BYTES = 4 * _MIB
 # Python runs so long between two parallel ops of a step, at least.
 _PAUSE_S = 2e-4
 
@@ -49,7 +46,6 @@ def host_samples(torch: Any) -> dict[str, Callable[[], Sample]]:
         "product_call_us": lambda: _calls(torch.mm, torch.ones(8, 8), torch.ones(8, 8)),
         "small_tensor_us": lambda: _calls(torch.zeros, _SMALL),
         "backward_node_us": lambda: _backward(torch),
-        "page_fault_us": _faults,
         "profiler_row_us": lambda: profiled(torch, ""),
         "profiler_row_cold_us": lambda: _profiled_cold(torch),
         "core_cache_gbs": of_core(copying, _CACHED_BYTES, _CACHED_BYTES, 20),
@@ -131,23 +127,6 @@ def _backward(torch: Any) -> Sample:
         began = time.thread_time()
         total.backward()
         return (time.thread_time() - began) / _CALLS * 1e6
-
-    return sample
-
-
-def _faults() -> Sample:
-    """µs of CPU time of a page that the system gives anew at its first use, filled with zeros, and takes back."""
-    pages = _FRESH_BYTES // mmap.PAGESIZE
-    zeros = bytes(pages)
-
-    def sample() -> float:
-        fresh = mmap.mmap(-1, _FRESH_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if hasattr(mmap, "MADV_NOHUGEPAGE"):
-            fresh.madvise(mmap.MADV_NOHUGEPAGE)
-        began = time.thread_time()
-        fresh[:: mmap.PAGESIZE] = zeros
-        fresh.close()
-        return (time.thread_time() - began) / pages * 1e6
 
     return sample
 

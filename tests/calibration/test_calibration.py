@@ -74,7 +74,6 @@ def test_it_takes_two_seconds_and_measures_all_of_the_host(real: Measured) -> No
         "product_call_us",
         "small_tensor_us",
         "backward_node_us",
-        "page_fault_us",
         "profiler_row_us",
         "profiler_row_cold_us",
         "core_cache_gbs",

@@ -12,7 +12,7 @@ import torch
 
 from ..guards import frameworks
 from ..guards.interrupts import let_through
-from . import blas_threads, compiler, cores, host_allocator, model_facts
+from . import blas_threads, compiler, cores, model_facts
 
 # torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
 _MEMORY = {
@@ -89,7 +89,6 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
         "threads": attempt(torch.get_num_threads),
         "interop_threads": attempt(torch.get_num_interop_threads),
         "numpy_threads": attempt(blas_threads.count),
-        "allocator": attempt(host_allocator.name),
         "cores": attempt(lambda: cores.available()[0]),
         "cpu_bf16": attempt(cpu_bf16),
         "model_device": device_of(params),

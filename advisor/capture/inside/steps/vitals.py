@@ -84,16 +84,10 @@ def memory() -> dict[str, int | None]:
 
 def resident() -> int | None:
     """Memory of the process alone, without the files that it maps and what it shares with its workers."""
-    held = _held_pages()
-    return (held[0] - held[1]) * _PAGE_BYTES if held is not None else None
-
-
-def _held_pages() -> tuple[int, int] | None:
-    """Pages that the process holds, and those among them of files and of shared memory; None off Linux."""
     try:
         with open("/proc/self/statm", "rb") as file:
             fields = file.read().split()
-        return int(fields[1]), int(fields[2])
+        return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return None
 
@@ -121,22 +115,8 @@ def _threads(count: int) -> dict[str, Any]:
         "loop": time.thread_time_ns(),
         "process": time.process_time_ns(),
         "queued": queued_ns(),
-        "pages": _pages(),
         "others": {native: (cpu, others[native]) for native in others if (cpu := _cpu_ns(native)) is not None},
     }
-
-
-def _pages() -> tuple[int, int] | None:
-    """Page faults of this process without a read from a disk, and pages that it holds now; None off Linux.
-
-    A page that was given back to the system and is used again is another fault of the first and none of the second.
-    """
-    held = _held_pages()
-    if held is None:
-        return None
-    import resource  # not on Windows, which has no such file either
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt, held[0]
 
 
 def _cpu_ns(native_id: int) -> int | None:
@@ -161,8 +141,6 @@ def queued_ns() -> int | None:
 def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
     """What the threads did between two readings, µs."""
     queued = ended["queued"] - began["queued"] if None not in (began["queued"], ended["queued"]) else None
-    pages = (began["pages"], ended["pages"])
-    faults, grown = (pages[1][at] - pages[0][at] if None not in pages else None for at in (0, 1))
     frames = sys._current_frames()
     # This frame would keep itself, and with it the variables of all that called it: a step's losses and their graphs.
     frames.pop(threading.get_ident(), None)
@@ -176,8 +154,6 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
         "loop_cpu_us": (ended["loop"] - began["loop"]) / 1e3,
         "loop_queued_us": queued / 1e3 if queued is not None else None,
         "process_cpu_us": (ended["process"] - began["process"]) / 1e3,
-        "page_faults": faults,
-        "grown_pages": grown,
         "threads": threads,
     }
 
