@@ -5,7 +5,6 @@ import math
 
 import torch
 from torch import nn
-from torch.optim import AdamW
 
 VOCAB, LENGTH = 2000, 24
 
@@ -64,7 +63,8 @@ def main():
     ids, labels = make_utterances(1024, args.intents, 471)
     test_ids, test_labels = make_utterances(256, args.intents, 472)
     model = IntentClassifier(args.intents, args.hidden, args.layers)
-    optimizer = AdamW(grouped_parameters(model, args.weight_decay), lr=args.lr, fused=True)
+    groups = grouped_parameters(model, args.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.999), fused=True)
     total = args.epochs * math.ceil(len(ids) / args.batch_size)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / total)
     loss_fn = nn.CrossEntropyLoss()

@@ -5,37 +5,23 @@ import math
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
 VOCAB, LENGTH = 2000, 24
 
 
-class AdamW(Optimizer):
-    """Adam with decoupled weight decay."""
-
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
-
+class AdamW(torch.optim.Optimizer):
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self):
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
             for p in group["params"]:
-                if p.grad is None:
-                    continue
-                state = self.state[p]
-                if not state:
-                    state["step"] = 0
-                    state["exp_avg"] = torch.zeros_like(p)
-                    state["exp_avg_sq"] = torch.zeros_like(p)
-                state["step"] += 1
-                exp_avg, exp_avg_sq = state["exp_avg"], state["exp_avg_sq"]
+                state = self.state[p] or {"step": 0, "m": torch.zeros_like(p), "v": torch.zeros_like(p)}
+                self.state[p], state["step"] = state, state["step"] + 1
                 p.mul_(1 - group["lr"] * group["weight_decay"])
-                exp_avg.mul_(beta1).add_(p.grad, alpha=1 - beta1)
-                exp_avg_sq.mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                state["m"].mul_(beta1).add_(p.grad, alpha=1 - beta1)
+                state["v"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
                 bias1, bias2 = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
-                denominator = exp_avg_sq.sqrt().div_(math.sqrt(bias2)).add_(group["eps"])
-                p.addcdiv_(exp_avg, denominator, value=-group["lr"] / bias1)
+                p.addcdiv_(state["m"], (state["v"] / bias2).sqrt_().add_(1e-8), value=-group["lr"] / bias1)
 
 
 class IntentClassifier(nn.Module):
@@ -92,7 +78,8 @@ def main():
     ids, labels = make_utterances(1024, args.intents, 471)
     test_ids, test_labels = make_utterances(256, args.intents, 472)
     model = IntentClassifier(args.intents, args.hidden, args.layers)
-    optimizer = AdamW(grouped_parameters(model, args.weight_decay), lr=args.lr)
+    groups = grouped_parameters(model, args.weight_decay)
+    optimizer = AdamW(groups, {"lr": args.lr, "betas": (0.9, 0.999)})
     total = args.epochs * math.ceil(len(ids) / args.batch_size)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / total)
     loss_fn = nn.CrossEntropyLoss()
