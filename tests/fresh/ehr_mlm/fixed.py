@@ -67,9 +67,7 @@ class EhrBert(nn.Module):
         self.age = nn.Embedding(110, config.hidden)
         self.place = nn.Parameter(0.02 * torch.randn(config.length, config.hidden))
         self.blocks = nn.Sequential(*(Block(config.hidden, config.heads) for _ in range(config.layers)))
-        self.transform = nn.Sequential(
-            nn.Linear(config.hidden, config.hidden), nn.GELU(), nn.LayerNorm(config.hidden)
-        )
+        self.transform = nn.Sequential(nn.Linear(config.hidden, config.hidden), nn.GELU(), nn.LayerNorm(config.hidden))
         self.decoder = nn.Linear(config.hidden, config.codes)
 
     def forward(self, codes, ages, labels):

@@ -27,7 +27,7 @@ class BedIntervals(Dataset):
     def __init__(self, path, genome):
         self.genome = genome
         self.letters = np.eye(4, dtype=np.float32)
-        self.file = open(path, "rb")
+        self.file = open(path, "rb")  # noqa: SIM115
         self.offsets = [0]
         for line in self.file:
             self.offsets.append(self.offsets[-1] + len(line))
