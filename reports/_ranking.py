@@ -5,6 +5,7 @@ from __future__ import annotations
 from advisor.api import Finding, Outcome, Report, Source, dataclass
 
 from . import _labels, _tried, _words
+from ._verdict import Headline
 
 BEST = 3
 # Ends that are less than a per cent of the step apart need no reason.
@@ -97,32 +98,32 @@ def nothing_found(report: Report) -> str:
     return "No rule had the data it needs" if report.outcomes else "No rule was applied"
 
 
-def saving(finding: Finding, step_us: float | None) -> str:
+def saving(finding: Finding, said: Headline) -> str:
     """The saving per step as words, in the unit of the step, or per hour of the run; says so where there is none."""
     if finding.saving is None:
         return "saving not computed"
     if finding.run_us:
         low, high = (round(us / finding.run_us * 60) for us in (finding.saving.low_us, finding.saving.high_us))
         return f"{high} min per hour" if low == high else f"{low} to {high} min per hour"
-    low_us = 0.0 if finding.saving.is_bound(step_us) else finding.saving.low_us
-    return f"{_words.time_range(low_us, finding.saving.high_us, step_us)} per step"
+    low_us = 0.0 if finding.saving.is_bound(said.step_us) else finding.saving.low_us
+    return f"{_words.time_range(low_us, finding.saving.high_us, said.step_us)} per {said.whole}"
 
 
-def saves(finding: Finding, step_us: float | None) -> str:
+def saves(finding: Finding, said: Headline) -> str:
     """The saving with its verb, where nothing beside it says that it is no step time; what is out of reach costs."""
-    said = saving(finding, step_us)
-    return said if finding.saving is None else f"{'saves' if finding.recoverable else 'costs'} {said}"
+    worth = saving(finding, said)
+    return worth if finding.saving is None else f"{'saves' if finding.recoverable else 'costs'} {worth}"
 
 
-def promise(finding: Finding, step_us: float | None) -> str:
+def promise(finding: Finding, said: Headline) -> str:
     """What the finding is worth, in time and as a part of the step."""
-    share = saving_share(finding, step_us)
-    return f"{saves(finding, step_us)}, {share}" if share else saves(finding, step_us)
+    share = saving_share(finding, said)
+    return f"{saves(finding, said)}, {share}" if share else saves(finding, said)
 
 
-def saving_share(finding: Finding, step_us: float | None) -> str:
+def saving_share(finding: Finding, said: Headline) -> str:
     """The saving as a part of the step or the run, or ""."""
-    whole_us, whole = (finding.run_us, "run") if finding.run_us else (step_us, "step")
+    whole_us, whole = (finding.run_us, "run") if finding.run_us else (said.step_us, said.whole)
     if finding.saving is None or not whole_us:
         return ""
     if finding.saving.is_bound(whole_us):

@@ -44,6 +44,7 @@ class Headline:
     """The first lines of every output.
 
     step       the step time, or "not measured"; step_us the same as a number
+    whole      what that time is of: "step", or "recorded window" where no steps were found
     basis      what that number is: median of how many steps, with or without the profiler
     spread     p10 and p90, or ""
     tail       one sentence where mean and median differ by more than 10 %, else ""
@@ -53,6 +54,7 @@ class Headline:
 
     step: str
     step_us: float | None
+    whole: str
     basis: str
     spread: str
     tail: str
@@ -81,6 +83,7 @@ def headline(report: Report) -> Headline:
     return Headline(
         step=_words.time(step_us) if step_us is not None else "not measured",
         step_us=step_us,
+        whole=noun(report),
         basis=_basis(report, times, profiled) if step_us is not None else (metric.why if metric else ""),
         spread=_spread(times),
         tail=_tail(times),

@@ -93,11 +93,10 @@ def _listed(report: Report, items: list[list[str]], count: int) -> Iterator[str]
 
 def _finding(report: Report, ranked: _ranking.Ranked) -> Iterator[str]:
     finding, outcome = ranked.finding, ranked.outcome
-    step_us = _verdict.headline(report).step_us
     basis = _labels.BASES[finding.saving.basis].name if finding.saving else ""
     sure = "" if outcome.confirmed else "not confirmed yet"
     known = ", ".join(filter(None, (basis, sure)))
-    promise = _ranking.promise(finding, step_us)
+    promise = _ranking.promise(finding, _verdict.headline(report))
     yield f"{ranked.number}. {code(outcome.rule, 60)}: {promise}{f' ({known})' if known else ''}"
     trial = _tried.of(report, finding)
     if trial:

@@ -50,7 +50,7 @@ def _verdict_of(case: ElementTree.Element, outcome: Outcome, report: Report) -> 
             ElementTree.SubElement(case, "skipped", message=_text(note + lines))
         elif actions:
             first = actions[0]
-            worth = _ranking.saves(first, _verdict.headline(report).step_us)
+            worth = _ranking.saves(first, _verdict.headline(report))
             message = _text(f"{worth}: {_words.one_line(first.message)}")
             ElementTree.SubElement(case, "failure", message=message, type=first.severity).text = _text(lines)
         else:
@@ -58,10 +58,9 @@ def _verdict_of(case: ElementTree.Element, outcome: Outcome, report: Report) -> 
 
 
 def _lines(outcome: Outcome, report: Report) -> list[str]:
-    step_us = _verdict.headline(report).step_us
-    said = []
+    headline, said = _verdict.headline(report), []
     for finding in outcome.findings:
-        said.append(f"{_words.one_line(finding.message)} [{_ranking.promise(finding, step_us)}]")
+        said.append(f"{_words.one_line(finding.message)} [{_ranking.promise(finding, headline)}]")
         said += [f"  at {place} {inside}".rstrip() for place, inside in _ranking.places(finding)]
         if finding.fix:
             said.append(f"  fix: {_words.one_line(finding.fix.title)}")

@@ -170,11 +170,11 @@ def _findings(report: Report) -> Iterator[str]:
 
 def _finding(report: Report, ranked: _ranking.Ranked) -> Iterator[str]:
     finding = ranked.finding
-    step_us = _verdict.headline(report).step_us
-    share = _ranking.saving_share(finding, step_us)
+    said = _verdict.headline(report)
+    share = _ranking.saving_share(finding, said)
     sure = "" if ranked.outcome.confirmed else ", not confirmed yet"
     basis = f", {_labels.BASES[finding.saving.basis].name}{sure}" if finding.saving else ""
-    worth = f"{_ranking.saves(finding, step_us)}{f' ({share}{basis})' if share else ''}"
+    worth = f"{_ranking.saves(finding, said)}{f' ({share}{basis})' if share else ''}"
     yield f"{ranked.number}. **{code(ranked.outcome.rule)}: {worth}.** {text(finding.message)}"
     places = [f"{code(place)} {text(inside)}".strip() for place, inside in _ranking.places(finding)[:3]]
     if places:
@@ -206,7 +206,7 @@ def _apart(report: Report) -> Iterator[str]:
             yield f"### {title}"
             yield ""
             for ranked in group:
-                worth = _ranking.saves(ranked.finding, _verdict.headline(report).step_us)
+                worth = _ranking.saves(ranked.finding, _verdict.headline(report))
                 yield f"- {code(ranked.outcome.rule)}: {worth}. {text(ranked.finding.message)}"
             yield ""
 

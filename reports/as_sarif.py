@@ -61,8 +61,8 @@ def _rule(outcome: Outcome) -> Json:
 
 
 def _result(report: Report, outcome: Outcome, finding: Finding, index: int, seen: Counter[str]) -> Json:
-    step_us = _verdict.headline(report).step_us
-    worth = _words.sentence(_ranking.promise(finding, step_us))
+    said = _verdict.headline(report)
+    step_us, worth = said.step_us, _words.sentence(_ranking.promise(finding, said))
     fix = f" Fix: {_words.one_line(finding.fix.title)}." if finding.fix else ""
     result: Json = {
         "ruleId": _text(outcome.rule),

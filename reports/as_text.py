@@ -131,7 +131,7 @@ def _bar(part: float) -> str:
 
 def _actions(report: Report) -> Iterator[str]:
     found = _ranking.groups(report)
-    step_us = _verdict.headline(report).step_us
+    said = _verdict.headline(report)
     if not found.best:
         yield _ranking.nothing_found(report)
         return
@@ -142,19 +142,19 @@ def _actions(report: Report) -> Iterator[str]:
         text = f"all fixes together: a step of {after}, {reach.saved} less ({reach.basis})"
         yield from _wrapped(text, "  ", "  ")
     for ranked in found.best:
-        yield from _in_full(report, ranked, step_us)
+        yield from _in_full(report, ranked, said)
     for ranked in found.more[:_MORE_LIMIT]:
-        yield _brief(ranked, step_us)
+        yield _brief(ranked, said)
     hidden = len(found.more) - _MORE_LIMIT
     if hidden > 0:
         yield f"  … and {_words.plural(hidden, 'smaller finding')} in the report"
 
 
-def _in_full(report: Report, ranked: _ranking.Ranked, step_us: float | None) -> Iterator[str]:
+def _in_full(report: Report, ranked: _ranking.Ranked, said: _verdict.Headline) -> Iterator[str]:
     finding, outcome = ranked.finding, ranked.outcome
     sure = "" if outcome.confirmed else ", not confirmed yet"
     basis = f" ({_labels.BASES[finding.saving.basis].name}{sure})" if finding.saving else ""
-    text = f"{ranked.number}. {_words.one_line(outcome.rule)}: {_ranking.promise(finding, step_us)}{basis}"
+    text = f"{ranked.number}. {_words.one_line(outcome.rule)}: {_ranking.promise(finding, said)}{basis}"
     yield from _wrapped(text, "  ", "     ")
     on = _ranking.ranks(report, finding)
     trial = _tried.of(report, finding)
@@ -171,20 +171,20 @@ def _in_full(report: Report, ranked: _ranking.Ranked, step_us: float | None) -> 
         yield from _wrapped(f"fix: {_words.one_line(finding.fix.title)} ({risk})", "     ", "     ")
 
 
-def _brief(ranked: _ranking.Ranked, step_us: float | None) -> str:
+def _brief(ranked: _ranking.Ranked, said: _verdict.Headline) -> str:
     places = _ranking.places(ranked.finding)
     at = f"  {places[0][0]}" if places else ""
-    text = f"  {ranked.number}. {_words.one_line(ranked.outcome.rule)}: {_ranking.saves(ranked.finding, step_us)}{at}"
+    text = f"  {ranked.number}. {_words.one_line(ranked.outcome.rule)}: {_ranking.saves(ranked.finding, said)}{at}"
     return _fit(text)
 
 
 def _apart(report: Report) -> Iterator[str]:
     found = _ranking.groups(report)
-    step_us = _verdict.headline(report).step_us
+    said = _verdict.headline(report)
     if found.unconfirmed:
         yield "Not confirmed yet by a real trace or a measured pair"
         for ranked in found.unconfirmed[:_MORE_LIMIT]:
-            yield _brief(ranked, step_us)
+            yield _brief(ranked, said)
     if found.out_of_reach:
         yield "Costs that no change to the script removes"
         for ranked in found.out_of_reach[:_MORE_LIMIT]:

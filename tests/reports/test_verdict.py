@@ -52,8 +52,9 @@ def test_a_run_that_does_not_go_to_steps_is_said_first() -> None:
 
 def test_a_saving_between_steps_is_of_the_run() -> None:
     finding = Finding("Evaluation takes long.", Saving(30_000, 40_000, "measured", "by the clock"), run_us=200_000)
-    assert ranking.saving(finding, 98_400) == "9 to 12 min per hour"
-    assert ranking.saving_share(finding, 98_400) == "15 to 20 % of the run"
+    headline = replace(verdict.headline(fixtures.canonical()), step_us=98_400)
+    assert ranking.saving(finding, headline) == "9 to 12 min per hour"
+    assert ranking.saving_share(finding, headline) == "15 to 20 % of the run"
     assert "compare where the two runs went" in ranking.check_again(finding, 98_400)
 
 
@@ -208,8 +209,15 @@ def test_bounds_come_after_what_is_certain_and_before_what_has_no_number() -> No
     report = replace(report, outcomes=outcomes)
     assert [ranked.outcome.rule for ranked in ranking.groups(report).best] == ["certain", "bound", "hardly"]
     assert [outcome.rule for outcome, _ in report.findings()] == ["certain", "bound", "hardly", "none"]
-    said = [ranking.promise(finding, step_us) for _, finding in report.findings()[:3]]
+    said = [ranking.promise(finding, verdict.headline(report)) for _, finding in report.findings()[:3]]
     assert [words.count("up to") for words in said] == [0, 2, 2], said
+
+
+def test_without_steps_a_saving_is_of_the_recorded_window() -> None:
+    report = fixtures.canonical()
+    headline = verdict.headline(replace(report, steps=replace(report.steps, source="window")))
+    finding = Finding("Slow.", Saving(0.1 * headline.step_us, 0.2 * headline.step_us, "modelled", ""))
+    assert ranking.promise(finding, headline).endswith(" per recorded window, 10 to 20 % of the recorded window")
 
 
 def test_the_page_says_what_makes_a_range_wide() -> None:
