@@ -79,6 +79,7 @@ from advisor.analyses.work.op_work import element_counts, flops, shapes
 from advisor.analyses.work.operands import backward_of, dims_of, dtypes_of, nodes_of, shapes_in, sizes
 from advisor.calibration.calibration import Calibration, Quantity
 from advisor.capture.record import (
+    Features,
     KeptGraphs,
     Loader,
     LossLabels,
@@ -237,6 +238,7 @@ __all__ = [
     "Events",
     "Example",
     "Exchanges",
+    "Features",
     "Finding",
     "Fix",
     "Flagged",

@@ -376,7 +376,9 @@ class Features(msgspec.Struct, frozen=True):
     read_bytes  of one sample: what no other op reads of what the loader gave
     layers      how many of the ops are products with weights, convolutions, lookups
     frozen      none of the weights asks for a gradient
-    begun       iterators of loaders that began afterwards, when none of the weights had been written
+    begun       looks afterwards, where none of the weights had been written: as an iterator of a loader began, or where
+                no loader feeds the loop, at twice as many steps as the time before
+    chosen_of   samples in the tensor of the script's that the batch was chosen of, at rest as well; 0: a loader gave it
     """
 
     ops: list[int]
@@ -386,6 +388,7 @@ class Features(msgspec.Struct, frozen=True):
     layers: int
     frozen: bool = False
     begun: int = 0
+    chosen_of: int = 0
 
 
 class JudgedOps(msgspec.Struct, frozen=True):

@@ -2,12 +2,13 @@
 
 ## What it looks at
 Layers of the forward pass that are not trained and whose input is the samples as the dataset returns them, if it
-returns the same ones in each epoch: a frozen backbone below a new head, a teacher, a fixed encoder. `advisor run`
-observes which tensors ops read in two steps of its own. Counted are the ops that process each sample independently with
-tensors that nothing writes to, up to the first op that does more than that. The weights are checked again at each later
-epoch. Random numbers end the chain, wherever they are drawn: in the dataset, by an augmentation on the device, by
-dropout, in Python; so do normalizations that update running statistics. Whether loader workers draw random numbers is
-not known, so samples that they load are not reported, and neither are batches whose shape differs in each step.
+returns the same ones in each epoch, or rows of a tensor that nothing writes (`images[rows]`): a frozen backbone below a
+new head, a teacher, a fixed encoder. `advisor run` observes which tensors ops read in two steps of its own. Counted are
+the ops that process each sample independently with tensors that nothing writes to, up to the first op that does more
+than that. The weights are checked again at each later epoch, and where the script chooses rows itself, at twice as many
+steps each time. Random numbers end the chain, wherever they are drawn: in the dataset, by an augmentation of a batch,
+by dropout, in Python; so do normalizations that update running statistics. Whether loader workers draw random numbers
+is not known, so samples that they load are not reported, and neither are batches whose shape differs in each step.
 
 ## Why it costs time
 The result for a sample is the same in each epoch, bit for bit. Of ten epochs, nine compute it needlessly, and load
@@ -35,6 +36,7 @@ from advisor.api import (
     GEMM,
     Ev,
     Example,
+    Features,
     Finding,
     Fix,
     Lines,
@@ -70,15 +72,15 @@ def check(
     price: Price,
     observed: ObservedOps,
     record: RankRecord,
-    facts: LoaderFacts,
+    facts: LoaderFacts | None,
     lines: Lines | None,
     *,
     min_share: float = 0.05,  # a pass over the dataset and another loader: not worth it below 5 % of the step
 ) -> Iterator[Finding]:
-    seen, loader = observed.seen.features, facts.loader
-    if seen is None or not _same_each_time(record, loader, seen.samples) or not (seen.frozen or seen.begun):
+    seen = observed.seen.features
+    if seen is None or not (seen.frozen or seen.begun):
         return
-    passes, samples = _passes(record, loader), loader.dataset_size or 0
+    passes, samples = _asked_for(record, seen, facts.loader if facts else None)
     rows = _rows(observed, seen.ops)
     # A first layer alone, which makes more of a sample than there was, is the begin of a network that is not frozen.
     begin = seen.layers < _LAYERS and seen.kept_bytes > seen.read_bytes > 0
@@ -124,16 +126,21 @@ _ONCE = Fix(
 )
 
 
-def _same_each_time(record: RankRecord, loader: Loader, samples: int) -> bool:
-    """Whether the loader gives single samples of a set of known size, read without a random number."""
-    plain = loader.iterable is False and loader.random_samples is False and bool(loader.dataset_size)
-    return plain and len(record.loaders) == 1 and loader.batch_size == samples
+def _asked_for(record: RankRecord, seen: Features, loader: Loader | None) -> tuple[float, int]:
+    """(how often each sample was asked for so far, how many there are); zeros where it is not the same each time.
 
-
-def _passes(record: RankRecord, loader: Loader) -> float:
-    """How often each sample was asked for so far, on the average: by steps and by iterators, the smaller one."""
-    given = record.steps.count * (loader.batch_size or 0) * record.world_size
-    return min(float(loader.iterators or 0), given / max(loader.dataset_size or 1, 1))
+    Of a tensor's rows none is written, and whichever are chosen, each comes that often on the average; a tensor that is
+    filled later, such as a replay buffer, would have been seen at a look. A loader has to give single samples of a set
+    of known size, read without a random number; of steps and iterators the smaller number counts.
+    """
+    given = record.steps.count * seen.samples
+    if seen.chosen_of:
+        return (given / seen.chosen_of, seen.chosen_of) if seen.begun else (0.0, 0)
+    if loader is None or loader.iterable is not False or loader.random_samples is not False or not loader.dataset_size:
+        return 0.0, 0
+    if len(record.loaders) != 1 or loader.batch_size != seen.samples:
+        return 0.0, 0
+    return min(float(loader.iterators or 0), given * record.world_size / loader.dataset_size), loader.dataset_size
 
 
 def _known(observed: ObservedOps, rows: Ints) -> Reused:
@@ -248,6 +255,15 @@ EXAMPLES = [
         facts=_facts(),
         saves_us=(1500, 2700),
     ),
+    Example(
+        "rows of a tensor of 640 images, chosen without a loader",
+        draw(_STEPS, us=100, **_OPS),
+        facts=_facts(chosen_of=640) | {"loaders": []},
+        saves_us=(1800, 2700),
+        says=("same 640 samples 10 times", "256 kB"),
+    ),
+    _nothing("rows of a tensor, and nobody looked whether it is filled later", _facts(chosen_of=640, begun=0)),
+    _nothing("rows of a tensor that is larger than all batches so far", _facts(chosen_of=6400)),
     _nothing("one epoch", _facts({"iterators": 1}, 20)),
     _nothing("samples are augmented", _facts({"random_samples": True})),
     _nothing("a stream of samples", _facts({"iterable": True, "dataset_size": None})),

@@ -177,7 +177,7 @@ def test_many_looks_take_a_small_share(monkeypatch: pytest.MonkeyPatch) -> None:
     held.mark()
     held.settle()
     assert len(held.states) >= len(tensors)
-    held.iterator_begins([])
+    held.look([])
     monkeypatch.setattr(held, "looked_s", 1e9)
-    held.iterator_begins([])
+    held.look([])
     assert held.looks == 1

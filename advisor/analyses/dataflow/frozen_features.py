@@ -1,8 +1,9 @@
 """Which ops of a step compute from a batch what is the same for its samples whenever they come: frozen features.
 
-Pure, like `value_numbering`. Such an op reads samples as the loader gave them, or what others of
-its kind made of them, with tensors that nothing writes, and works on each sample by itself (`sample_dims`). Whether the
-loader gives the same sample again, and whether it comes again at all, is told elsewhere.
+Pure, like `value_numbering`. Such an op reads samples as the loader gave them or as the script chose them out of a
+tensor that stays (`images[rows]`), or what others of its kind made of them, with tensors that nothing writes, and works
+on each sample by itself (`sample_dims`). Whether the loader gives the same sample again, and whether a sample comes
+again at all, is told elsewhere.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from advisor.analyses.dataflow.value_numbering import Op, Ref
 _BYTES = {"double)": 8, "long int)": 8, "float)": 4, "(int)": 4, "Half)": 2, "BFloat16)": 2, "short int)": 2}
 # Weights that make features, not a scale or a mean by which inputs are normalised.
 _LAYERS = re.compile(r"^aten::(_?conv|linear$|matmul$|mm$|bmm$|embedding$|_transformer_encoder)")
+# Rows of a tensor at indices; which dimension these are of, the sizes tell.
+_CHOOSES = ("aten::index", "aten::index_select")
 # What Python reads: what it does next with a number that was drawn no op tells.
 _READ_OUT = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 
@@ -31,6 +34,7 @@ class FrozenFeatures:
 
     kept_bytes   of what the other ops read of their results, for one sample;  read_bytes: of what only they read of it
     layers       how many of the ops are layers;  weights: storages of the tensors that the ops read with the samples
+    chosen_of    samples in the tensor that the batch was chosen of, which is among `weights`; 0: a loader gave it
     """
 
     ops: list[int]
@@ -39,6 +43,14 @@ class FrozenFeatures:
     read_bytes: int
     layers: int
     weights: list[int]
+    chosen_of: int = 0
+
+
+class _Chosen(NamedTuple):
+    """Samples of a tensor that stays: at which indices (a tensor and its storage), and of how many."""
+
+    indices: tuple[int, int]
+    of: int
 
 
 @dataclass(slots=True, eq=False)
@@ -49,12 +61,14 @@ class _Value:
     at       the op that made it, -1 for what the loader gave;  readers: ops that read it
     bytes    the most that an op read of it
     weights  storages that the script holds and that it came of
+    chosen   by what its samples were chosen; None: a loader gave them
     """
 
     storage: int
     size: int
     at: int = -1
     weights: frozenset[int] = frozenset()
+    chosen: _Chosen | None = None
     bytes: int = 0
     readers: list[int] = field(default_factory=list)
 
@@ -116,6 +130,8 @@ class _Flow:
             return
         self.told |= op.name in _READ_OUT
         read = [self.read(ref) for ref in refs]
+        if op.place == "loop" and self._choose(op, read):
+            return
         found = _followed(op, read) if same else None
         work = self._made(op, at, read, found)
         if found is not None and any(found) and not work.makes:
@@ -135,8 +151,9 @@ class _Flow:
         sources = [one.value for one in read if one is not None and one.value.size]
         weights = frozenset().union(*(one.weights for one in read if one is not None and not one.lies))
         size = max((one.size for one in sources), default=0)
+        chosen = next((one.chosen for one in sources), None)
         fresh = dict.fromkeys(ref.storage for ref in op.outputs if ref.storage not in touched - written)
-        makes = {storage: _Value(storage, size, at, weights) for storage in [*fresh, *written]}
+        makes = {storage: _Value(storage, size, at, weights, chosen) for storage in [*fresh, *written]}
         self.now.update(makes)
         for place, ref in enumerate(op.outputs):
             self.looks.pop(ref.tensor, None)
@@ -145,6 +162,23 @@ class _Flow:
                 self.looks[ref.tensor] = _Look(value, found[place], weights)
         layer = bool(_LAYERS.match(op.name)) and bool(weights)
         return _Work(at, sources, list(makes.values()), layer, weights)
+
+    def _choose(self, op: Op, read: Sequence[_Look | None]) -> bool:
+        """Whether an op takes samples out of a tensor that stays, at indices that do not: they lie first, as there."""
+        if op.name not in _CHOOSES or len(read) != 2 or read[0] is None or not op.outputs:
+            return False
+        (held,), (indices,), made = op.inputs[0], op.inputs[1] or op.inputs[-1], op.outputs[0]
+        constant = read[1] is not None and read[1].lies is None
+        if constant or read[0].lies is not None or held.storage not in read[0].weights:
+            return False
+        sizes, chosen, found = (sizes_of(ref) for ref in (held, indices, made))
+        if len(chosen) != 1 or found != chosen + sizes[1:] or chosen == sizes[:1]:
+            return False
+        what = _Chosen((indices.tensor, indices.storage), sizes[0])
+        value = _Value(made.storage, chosen[0], weights=read[0].weights, chosen=what)
+        self.now[made.storage] = value
+        self.looks[made.tensor] = _Look(value, Lies(0, chosen[0]), read[0].weights)
+        return True
 
     def _fetched(self, op: Op, refs: Sequence[Ref]) -> None:
         """What the loader reads or puts together: samples lie first."""
@@ -179,6 +213,8 @@ def _followed(op: Op, read: Sequence[_Look | None]) -> list[Lies | None] | None:
     lies = [one.lies for one in read if one is not None]
     if len(lies) < len(read):
         return None
+    if len({one.value.chosen for one in read if one is not None and one.lies}) > 1:
+        return None  # what is made of two samples that were chosen apart is made of no one sample
     if any(lies):
         found = through(op, lies)
         return list(found) if found is not None else None
@@ -221,15 +257,16 @@ def _features(work: Sequence[_Work]) -> FrozenFeatures | None:
     chosen &= _of_layers(left)
     left = [one for one in left if one.at in chosen]
     given = {value.storage: value for one in left for value in one.reads if value.at < 0}
-    sizes = {value.size for value in given.values()}
+    sizes = {(value.size, value.chosen.of if value.chosen else 0) for value in given.values()}
     layers = sum(one.layer for one in left)
-    if len(sizes) != 1 or min(sizes) < 2 or not layers:
+    if len(sizes) != 1 or min(sizes)[0] < 2 or not layers:
         return None
-    (size,) = sizes
+    ((size, chosen_of),) = sizes
     kept = sum(value.bytes for one in left for value in one.makes if _ends([value], chosen))
     read = sum(value.bytes for value in given.values() if not _ends([value], chosen))
-    weights = sorted(frozenset().union(*(one.weights for one in left)))
-    return FrozenFeatures([one.at for one in left], size, kept // size, read // size, layers, weights)
+    weights = frozenset().union(*(one.weights for one in left), *(value.weights for value in given.values()))
+    ops = [one.at for one in left]
+    return FrozenFeatures(ops, size, kept // size, read // size, layers, sorted(weights), chosen_of)
 
 
 def _of_layers(work: Sequence[_Work]) -> set[int]:

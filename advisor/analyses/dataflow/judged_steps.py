@@ -80,4 +80,5 @@ def _features(observed: ObservedSteps, known: set[tuple[int, int]], still: set[i
         layers=found.layers,
         frozen=observed.asking.isdisjoint(found.weights),
         begun=observed.looks,
+        chosen_of=found.chosen_of,
     )

@@ -61,6 +61,8 @@ class Session(Listeners):
         super().__init__(settings)
         self.notes: list[str] = []
         self.ran_out: dict[str, Any] | None = None
+        self.passes_kept = 0  # backward passes before the end of the last window of time
+        self.look_at = 0  # the step at which tensors that rested are looked at again; 0: none so far
         self.place = RankIdentity()
         self.alone = unranked_child.UnrankedChild(settings)
         self.vitals = Vitals()
@@ -197,7 +199,10 @@ class Session(Listeners):
             # Before its own part of the iterator is made: workers that are kept are not started again.
             if getattr(iterator, "_num_workers", 0) and "_workers" not in vars(iterator):
                 self.run.workers_start()
-            self._guard(self.window.observer.held.iterator_begins, self.collector.alive_optimizers())
+            self._look_at_held()
+
+    def _look_at_held(self) -> None:
+        self._guard(self.window.observer.held.look, self.collector.alive_optimizers())
 
     def _look_at_batch(self, iterator: Any) -> None:
         if self.live and get_ident() == self.thread and iterator.__dict__.get("_advisor") in self.tracker.trained:
@@ -277,6 +282,7 @@ class Session(Listeners):
         self.exits.release()
         self.facts.forget()  # a window before it may have seen a script that was still setting up
         self.window.stop({}, partial=False)
+        self.passes_kept = self.tracker.backwards
         if self.window.files:
             self._write()
         else:
@@ -303,6 +309,9 @@ class Session(Listeners):
             self._close_later()
         elif after in (AFTER, DONE) and trained and clean:
             self._open_later(now_ns)
+        if self.look_at and self.tracker.count >= self.look_at:
+            self.look_at *= 2
+            self._look_at_held()
         self.run.resumed(perf_counter_ns())
         if after == AFTER and before != AFTER and first and self.settings.get("stop"):
             self.end()
@@ -356,6 +365,8 @@ class Session(Listeners):
         else:
             self.exits.release()
         if phase == AFTER and self.later.first is None:
+            # A loader's iterators tell of its epochs.
+            self.look_at = 0 if self.tracker.source == "loader" else 2 * self.tracker.count
             self.requests.begin(self.tracker.count, self.place.world_size() == 1)
         if phase == READY and self.later.first is None and self.window.budget.affords_walk():
             with self.window.budget.spending():
@@ -393,8 +404,8 @@ class Session(Listeners):
         try:
             if self.phases is not None:
                 self._close_windows(self.phases)
-            elif self.window.recording and self.tracker.optimizer_steps:
-                self.window.discard()  # training had only begun: its first steps tell nothing of those to come
+            elif self.tracker.optimizer_steps and not self.passes_kept:
+                self.window.forget()  # training had only begun: neither it nor what came before tells of its steps
             elif self.window.recording:
                 self.window.stop({}, partial=True)
         except Exception as failure:

@@ -67,8 +67,8 @@ def batches() -> Iterator[Any]:
 def watch(tmp_path: Path) -> Callable[..., Run]:
     """Observes training of a head on what `features` makes of a batch."""
 
-    def run(features: Net, head: Any = None) -> Run:
-        given, layer = batches(), head if head is not None else nn.Linear(16, 5)
+    def run(features: Net, head: Any = None, given: Iterator[Any] | None = None) -> Run:
+        given, layer = given or batches(), head if head is not None else nn.Linear(16, 5)
         optimizer = torch.optim.AdamW([one for one in layer.parameters() if one.requires_grad], fused=True)
 
         def step() -> None:
@@ -82,6 +82,19 @@ def watch(tmp_path: Path) -> Callable[..., Run]:
         return observed(tmp_path, step)
 
     return run
+
+
+def chosen(pool: Any, *, other: Any = None, filled: bool = False) -> Iterator[Any]:
+    """Rows of a tensor at indices of each batch. other: rows of this one, at other indices, are added."""
+    labels = torch.randint(0, 5, (len(pool),))
+    while True:
+        rows = torch.randperm(len(pool))[:BATCH]
+        pictures = pool[rows]
+        if other is not None:
+            pictures = pictures + other[torch.randperm(len(other))[:BATCH]]
+        if filled:
+            pool[0] = 0.5
+        yield pictures, labels[rows]
 
 
 def features_of(run: Run) -> Features:
@@ -106,6 +119,21 @@ def test_a_frozen_network_below_a_head(watch: Any) -> None:
     found = features_of(run)
     assert (found.samples, found.layers, found.frozen) == (BATCH, 2, True)
     assert (found.kept_bytes, found.read_bytes) == (16 * 4, 3 * SIDE * SIDE * 4)
+
+
+def test_samples_that_the_script_chooses_out_of_a_tensor(watch: Any) -> None:
+    pool = torch.rand(40, 3, SIDE, SIDE)
+    run = watch(frozen(convolutions()), given=chosen(pool))
+    assert named(run) == CONVOLVED
+    found = features_of(run)
+    assert (found.samples, found.chosen_of, found.kept_bytes) == (BATCH, 40, 16 * 4)
+
+
+def test_chosen_samples_that_are_no_samples_of_one_tensor(watch: Any) -> None:
+    """One that is filled as it is read, and pairs of samples that meet by chance."""
+    pool = torch.rand(40, 3, SIDE, SIDE)
+    assert not named(watch(frozen(convolutions()), given=chosen(pool, filled=True)))
+    assert not named(watch(frozen(convolutions()), given=chosen(pool, other=torch.rand(9, 3, SIDE, SIDE))))
 
 
 def test_attention_keeps_samples_apart(watch: Any) -> None:
@@ -222,19 +250,19 @@ def test_weights_that_are_thawed_later(watch: Any) -> None:
     run = watch(unrecorded)
     assert not features_of(run).frozen
     other = torch.optim.AdamW(nn.Linear(2, 2).parameters())
-    run.observer.held.iterator_begins([other])
+    run.observer.held.look([other])
     assert features_of(run).begun == 1
-    run.observer.held.iterator_begins([other, torch.optim.AdamW(net.parameters(), fused=True)])
+    run.observer.held.look([other, torch.optim.AdamW(net.parameters(), fused=True)])
     assert run.seen.features is None
 
 
 def test_weights_that_are_written_later(watch: Any) -> None:
     net = frozen(convolutions())
     run = watch(net)
-    run.observer.held.iterator_begins([])
+    run.observer.held.look([])
     assert features_of(run).frozen
     net[0].weight.mul_(0.5)
-    run.observer.held.iterator_begins([])
+    run.observer.held.look([])
     assert run.seen.features is None
 
 
@@ -243,7 +271,7 @@ def test_weights_that_ask_for_gradients_later(watch: Any) -> None:
     net = frozen(convolutions())
     run = watch(net)
     net.requires_grad_(True)
-    run.observer.held.iterator_begins([])
+    run.observer.held.look([])
     assert not features_of(run).frozen
 
 
@@ -354,3 +382,37 @@ def test_a_script_from_its_begin_to_its_end(tmp_path: Path, thawed: int) -> None
     if features is not None:
         assert (features.samples, features.kept_bytes, features.frozen) == (8, 8 * 36 * 4, True)
         assert features.begun >= 1
+
+
+CHOSEN = """
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten()).requires_grad_(False)
+head = nn.Linear(8 * 36, 3)
+pictures, labels = torch.rand(96, 3, 8, 8), torch.arange(96) % 3
+optimizer = torch.optim.AdamW(head.parameters(), fused=True)
+for step in range(160):
+    if step == LOADED:
+        net.load_state_dict(net.state_dict())
+    rows = torch.randperm(96)[:8]
+    loss = nn.functional.cross_entropy(head(net(pictures[rows])), labels[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("loaded", [-1, *complete(70)])
+def test_a_script_that_chooses_rows_itself(tmp_path: Path, loaded: int) -> None:
+    """Its tensors are looked at later; a network that gets other weights now and then makes no features."""
+    script = tmp_path / "chosen.py"
+    script.write_text(CHOSEN.replace("LOADED", str(loaded)))
+    rank = capture(tmp_path / "out", script).rank
+    assert rank["dataflow"]["looks"] >= 1
+    [record] = read(tmp_path / "out" / "run.json").ranks
+    features = Computed(record=record).get(JudgedSteps).seen.features
+    assert (features is None) is (loaded > 0)
+    if features is not None:
+        assert (features.samples, features.chosen_of, features.frozen) == (8, 96, True)

@@ -2,7 +2,8 @@
 
 The observer tells a tensor by its address, which the next tensor may have. So those that are alive some steps before
 are marked for it, and looked at when the steps are over. Weights that rest in two steps may be trained in the third, or
-be thawed in a later epoch: whenever an iterator of a loader begins, those that rested are looked at again.
+be thawed in a later epoch: whenever an iterator of a loader begins, those that rested are looked at again, and without
+loaders at twice as many steps as the time before.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class HeldTensors:
             if one is not None:
                 yield at, one
 
-    def iterator_begins(self, optimizers: Iterable[Any]) -> None:
-        """A loader is asked for batches anew: an epoch, a validation. What was written since is no longer at rest.
+    def look(self, optimizers: Iterable[Any]) -> None:
+        """Later on, as an epoch or a validation begins: what was written since is no longer at rest.
 
         optimizers: those that have stepped; fused ones do not tell tensors that they write to them.
         """
