@@ -265,11 +265,15 @@ def test_no_training_is_no_failure_of_ours(tmp_path: Path) -> None:
     assert not (tmp_path / "advisor-report").exists()
 
 
-@pytest.mark.parametrize("pause_s", [1.4, *complete(0)])
-def test_a_script_of_two_steps_is_told_how_many_it_takes(tmp_path: Path, pause_s: float) -> None:
-    """Its own status, and what the steps lacked; they are not denied. After a pause a window of time is open."""
+# What such a script did before: a window of time is open at its first step, none was opened, or one was closed.
+_BEFORE = ("time.sleep(1.4)", "", "while time.perf_counter() < began + 8:\n    torch.ones(64, 64) @ torch.ones(64, 64)")
+
+
+@pytest.mark.parametrize("before", [_BEFORE[0], *complete(*_BEFORE[1:])])
+def test_a_script_of_two_steps_is_told_how_many_it_takes(tmp_path: Path, before: str) -> None:
+    """Its own status, and what the steps lacked; they are not denied, nor is what came before taken for them."""
     (tmp_path / "x.py").write_text(
-        f"import time, torch\ntime.sleep({pause_s})\n"
+        f"import time, torch\nbegan = time.perf_counter()\n{before}\n"
         "layer = torch.nn.Linear(4, 4)\noptimizer = torch.optim.SGD(layer.parameters(), lr=0.1)\n"
         "for step in range(2):\n    layer(torch.ones(2, 4)).sum().backward()\n    optimizer.step()\n"
     )
