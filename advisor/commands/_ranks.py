@@ -93,7 +93,7 @@ def reading_of(args: argparse.Namespace) -> Reading:
 
 def file_of(trace: RankTrace, run: RunRecord | None) -> RankFile:
     """A rank of a job as a file to read."""
-    from advisor.engine.rank_files import LaterFile, RankFile
+    from advisor.engine.rank_files import RankFile
 
     return RankFile(
         trace.rank,
@@ -102,7 +102,9 @@ def file_of(trace: RankTrace, run: RunRecord | None) -> RankFile:
         fspath(trace.reduced or ""),
         trace.record,
         run,
-        tuple(LaterFile(w.at, w.why, fspath(w.profile), w.record, fspath(w.lines or "")) for w in trace.later),
+        tuple(file_of(window, None) for window in trace.later),
+        trace.at,
+        trace.why,
     )
 
 

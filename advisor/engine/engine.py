@@ -61,21 +61,11 @@ _SERIES_LIMIT = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LaterInput:
-    """A later window of a rank: training iterations before it, why it was recorded, and what was."""
-
-    at: int
-    why: str
-    trace: Trace
-    record: RankRecord
-    lines: Trace | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class RankInput:
     """One trace of a job with what is known besides it. watch: told the name of each analysis when its turn comes.
 
-    later: the windows that the rank recorded after this one; may be lazy.
+    later: the windows that the rank recorded after this one; may be lazy. Of such a one at is the number of training
+    iterations before it, and why says why it was recorded (as in `LaterWindow` of run.json).
     """
 
     rank: int
@@ -84,7 +74,9 @@ class RankInput:
     record: RankRecord | None = None
     lines: Trace | None = None
     watch: Callable[[str], None] | None = None
-    later: Iterable[LaterInput] = ()
+    later: Iterable[RankInput] = ()
+    at: int = 0
+    why: str = ""
 
 
 def analyse(
@@ -202,8 +194,7 @@ def _of_job(
 
 def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence[str] = ()) -> RankResult:
     """What is left of one rank; rules: those of `rules_of_ranks`."""
-    lines = LinesTrace(one.lines) if one.lines else None
-    computed = Computed(one.watch, trace=one.trace, record=one.record, lines=lines)
+    computed = _computed(one)
     steps = computed.get(Steps)
     scale = computed.get(Scale)
     outcomes = _outcomes(one, rules, computed, config)
@@ -266,9 +257,12 @@ def _windows(one: RankInput, computed: Computed) -> Iterator[ProfiledWindow]:
     for number, later in enumerate(one.later):
         if not number:
             yield later_windows.window(computed, min(known, default=0), "first")
-        lines = LinesTrace(later.lines) if later.lines else None
-        other = Computed(one.watch, trace=later.trace, record=later.record, lines=lines)
-        yield later_windows.window(other, later.at, later.why, computed)
+        yield later_windows.window(_computed(later), later.at, later.why, computed)
+
+
+def _computed(one: RankInput) -> Computed:
+    lines = LinesTrace(one.lines) if one.lines else None
+    return Computed(one.watch, trace=one.trace, record=one.record, lines=lines)
 
 
 def _outcomes(one: RankInput, rules: Sequence[Rule], computed: Computed, config: Config) -> tuple[Outcome, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.engine import reduced_form
 from advisor.engine.config import Config
-from advisor.engine.engine import LaterInput, RankInput, reduce
+from advisor.engine.engine import RankInput, reduce
 from advisor.engine.rank_result import RankResult
 from advisor.engine.reduced_form import Origin, Reduced
 from advisor.engine.rule import Rule
@@ -30,22 +30,12 @@ _EDGES = (0.01, 0.99)
 _NOT_ASKED = "the reduced form of this rank was made without this rule; reduce its trace again"
 
 
-class LaterFile(msgspec.Struct, frozen=True):
-    """The files of a window that a rank recorded after its first one (`advisor.inputs.jobs.LaterTrace`)."""
-
-    at: int
-    why: str
-    profile: str
-    record: RankRecord
-    lines: str = ""
-
-
 class RankFile(msgspec.Struct, frozen=True):
     """A rank to be read: its trace and what capture recorded of it, or its reduced form.
 
     rank      where the trace does not say it itself
     reduced   path of its reduced form; then the trace is only named
-    later     windows after the first
+    later     windows after the first, with at and why as in `advisor.inputs.jobs.RankTrace`
     """
 
     rank: int
@@ -54,7 +44,9 @@ class RankFile(msgspec.Struct, frozen=True):
     reduced: str = ""
     record: RankRecord | None = None
     run: RunRecord | None = None
-    later: tuple[LaterFile, ...] = ()
+    later: tuple[RankFile, ...] = ()
+    at: int = 0
+    why: str = ""
 
     @property
     def path(self) -> Place:
@@ -108,7 +100,7 @@ class Reducer:
         rank = one.rank if one.record or trace.meta.rank is None else trace.meta.rank
         name = place(one.profile).name
         result = reduce(
-            RankInput(rank, name, trace, one.record, lines, watch, _later(one)),
+            RankInput(rank, name, trace, one.record, lines, watch, _later(one, rank, watch)),
             self.rules,
             self.asked.config,
             self.asked.gpus,
@@ -123,11 +115,12 @@ class Reducer:
         return Origin(rank, name, world, low, high, self.asked.rules_text, _of_job(one, world))
 
 
-def _later(one: RankFile) -> Iterator[LaterInput]:
+def _later(one: RankFile, rank: int, watch: Callable[[str], None] | None) -> Iterator[RankInput]:
     """The later windows, each read when its turn comes."""
     for window in one.later:
         lines = load(window.lines) if window.lines else None
-        yield LaterInput(window.at, window.why, load(window.profile), window.record, lines)
+        trace, name = load(window.profile), place(window.profile).name
+        yield RankInput(rank, name, trace, window.record, lines, watch, at=window.at, why=window.why)
 
 
 def _of_job(one: RankFile, world_size: int | None) -> RunRecord | None:

@@ -40,20 +40,11 @@ _HANDLER = re.compile(r"^.+_\d+\.#\.pt\.trace\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class LaterTrace:
-    """The files of a window that a rank recorded after its first one, and what capture knew then."""
-
-    at: int
-    why: str
-    profile: Place
-    record: RankRecord
-    lines: Place | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class RankTrace:
     """The files of one rank. `lines` gives source lines only and is never counted.
 
+    later     the windows that the rank recorded after its first one, with what capture knew then; of such a one
+              at: training iterations before it; why: as in `LaterWindow` of run.json
     reduced   what `advisor reduce` made of the trace, which then need not be there: `profile` only names it
     """
 
@@ -62,8 +53,10 @@ class RankTrace:
     lines: Place | None = None
     record: RankRecord | None = None
     partial: bool = False
-    later: tuple[LaterTrace, ...] = ()
+    later: tuple[RankTrace, ...] = ()
     reduced: Place | None = None
+    at: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +110,8 @@ def windowed(job: Job, number: int) -> Job:
     most = 1 + max(len(trace.later) for trace in job.traces)
     if number > most:
         raise UsageError(f"{job.name} has {most} window{'s' * (most > 1)}, so there is no window {number}")
-    chosen = [(trace, trace.later[number - 2]) for trace in job.traces if len(trace.later) > number - 2]
-    traces = tuple(
-        replace(trace, profile=window.profile, lines=window.lines, record=window.record, partial=False, later=())
-        for trace, window in chosen
-    )
-    text = f"this is window {number} of {most}, after step {chosen[0][1].at:,}; what ops read was recorded in the first"
+    traces = tuple(trace.later[number - 2] for trace in job.traces if len(trace.later) > number - 2)
+    text = f"this is window {number} of {most}, after step {traces[0].at:,}; what ops read was recorded in the first"
     return replace(job, traces=traces, health=(*job.health, Health("later-window", "note", text)))
 
 
@@ -181,7 +170,7 @@ def _recorded(folder: Place, run: RunRecord, wanted: set[Place] | None) -> Job:
     return Job(folder.name, tuple(traces[rank] for rank in sorted(traces)), run, tuple(health), world)
 
 
-def _later(folder: Place, record: RankRecord) -> Iterator[LaterTrace]:
+def _later(folder: Place, record: RankRecord) -> Iterator[RankTrace]:
     """The windows after the first whose files are there. What only the first one recorded is not known of them."""
     for window in record.later:
         found = {file.role: path for file in window.files if (path := _inside(folder, file.path)) is not None}
@@ -201,7 +190,8 @@ def _later(folder: Place, record: RankRecord) -> Iterator[LaterTrace]:
                 user_files=window.user_files,
                 calibration=record.calibration,
             )
-            yield LaterTrace(window.at, window.why, found["profile"], of_window, found.get("lines"))
+            files = found["profile"], found.get("lines")
+            yield RankTrace(record.rank, *files, of_window, at=window.at, why=window.why)
 
 
 def _reduced_in(folder: Place, record: RankRecord) -> RankTrace | None:
