@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,18 +23,6 @@ class _Stored(msgspec.Struct, frozen=True):
     version: int
     machine: Machine
     measured: Measured
-
-
-def folder(environment: Mapping[str, str] = os.environ, system: str = sys.platform) -> Path:
-    """The cache folder of this program, as each platform has it; an absolute XDG_CACHE_HOME goes first."""
-    asked = environment.get("XDG_CACHE_HOME", "")
-    if Path(asked).is_absolute():
-        return Path(asked) / "torch-advisor"
-    if system == "darwin":
-        return Path.home() / "Library" / "Caches" / "torch-advisor"
-    if system == "win32" and environment.get("LOCALAPPDATA"):
-        return Path(environment["LOCALAPPDATA"]) / "torch-advisor" / "Cache"
-    return Path.home() / ".cache" / "torch-advisor"
 
 
 def load(home: Path, machine: Machine) -> Measured | None:

@@ -15,6 +15,7 @@ from advisor.calibration import cache
 from advisor.calibration.machine import Machine
 from advisor.capture.record import Measured
 from advisor.errors import AdvisorError
+from advisor.places.user_folders import cache_folder
 
 # What the process may measure for, of the host and of a device.
 HOST_S = 1.8
@@ -61,7 +62,7 @@ def obtain(
     again: bool = False,
 ) -> tuple[Measured, bool]:
     """(what this machine does, whether it was known already). again: measured in any case. Raises AdvisorError."""
-    home = cache.folder(environment) if home is None else home
+    home = cache_folder(environment) if home is None else home
     known = None if again else cache.load(home, machine)
     if known is not None:
         return known, True

@@ -133,14 +133,16 @@ def _remembered(args: argparse.Namespace, report: Report | None, tried: Tried) -
     from importlib import metadata
 
     from advisor.inputs.output import write_file
+    from advisor.places.user_folders import data_folder
     from advisor.trying import history
 
     # Without a report the version is known of our own interpreter only.
     torch = "" if args.python else next((one.version for one in metadata.distributions(name="torch")), "")
     where = history.where_of(report, torch)
-    earlier = history.recall(history.folder(), where)
-    if not args.no_remember and not history.remember(history.folder(), history.records_of(tried, where)):
-        say(args)(f"{history.folder()} cannot be written to; the results are not kept")
+    home = data_folder()
+    earlier = history.recall(home, where)
+    if not args.no_remember and not history.remember(home, history.records_of(tried, where)):
+        say(args)(f"{home} cannot be written to; the results are not kept")
     if args.export:
         write_file(args.export, history.card(tried, where), replace=False)
         say(args)(f"{args.export}: written; it names rules, device and versions, and nothing of the script")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -73,18 +71,6 @@ def records_of(tried: Tried, where: Where) -> list[Record]:
             for rule in trial.rules or ("",)
         ]
     return found
-
-
-def folder(environment: Mapping[str, str] = os.environ, system: str = sys.platform) -> Path:
-    """The data folder of this program, as each platform has it; an absolute XDG_DATA_HOME goes first."""
-    asked = environment.get("XDG_DATA_HOME", "")
-    if Path(asked).is_absolute():
-        return Path(asked) / "torch-advisor"
-    if system == "darwin":
-        return Path.home() / "Library" / "Application Support" / "torch-advisor"
-    if system == "win32" and environment.get("LOCALAPPDATA"):
-        return Path(environment["LOCALAPPDATA"]) / "torch-advisor"
-    return Path.home() / ".local" / "share" / "torch-advisor"
 
 
 def remember(home: Path, records: Iterable[Record]) -> bool:

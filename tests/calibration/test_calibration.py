@@ -187,20 +187,6 @@ def test_a_folder_that_cannot_be_written_to_is_no_failure(tmp_path: Path) -> Non
     assert not cache.store(blocked / "cache", HERE, QUIET)
 
 
-@pytest.mark.parametrize(
-    ("environment", "system", "ends"),
-    [
-        ({"XDG_CACHE_HOME": "/caches"}, "linux", "/caches/torch-advisor"),
-        ({"XDG_CACHE_HOME": "relative"}, "linux", ".cache/torch-advisor"),
-        ({}, "linux", ".cache/torch-advisor"),
-        ({}, "darwin", "Library/Caches/torch-advisor"),
-        ({"LOCALAPPDATA": "/data"}, "win32", "/data/torch-advisor/Cache"),
-    ],
-)
-def test_the_cache_folder_of_each_platform(environment: dict[str, str], system: str, ends: str) -> None:
-    assert cache.folder(environment, system).as_posix().endswith(ends)
-
-
 def answering(tmp_path: Path, body: str) -> str:
     """An interpreter that answers in place of the script's."""
     path = tmp_path / "python"

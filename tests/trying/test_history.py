@@ -6,8 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from advisor.model import Report, RunInfo, StepsSummary, Treatment, Trial, Tried
 from advisor.trying import history
 from advisor.trying.history import Where
@@ -75,16 +73,3 @@ def test_the_machine_is_that_of_the_report_or_this_one() -> None:
     assert where.device == "GPU X"
     assert set(where.versions) == {"torch", "torch-advisor"}
     assert history.where_of(None, "2.8").versions["torch"] == "2.8"
-
-
-@pytest.mark.parametrize(
-    ("environment", "system", "end"),
-    [
-        ({"XDG_DATA_HOME": "/data"}, "linux", "/data/torch-advisor"),
-        ({"XDG_DATA_HOME": "data"}, "linux", ".local/share/torch-advisor"),
-        ({}, "darwin", "Library/Application Support/torch-advisor"),
-        ({"LOCALAPPDATA": "/local"}, "win32", "/local/torch-advisor"),
-    ],
-)
-def test_each_platform_has_its_folder(environment: dict[str, str], system: str, end: str) -> None:
-    assert history.folder(environment, system).as_posix().endswith(end)
