@@ -48,6 +48,8 @@ _BESIDE = 2
 # Of loops in loops the outer ones are named too, as far as what they run besides the inner ones is little: the steps of
 # an accumulation run a model as well.
 _OUTER_SHARE = 0.1
+# (file, name) of a function -> number -> its line.
+_Functions = dict[tuple[str, str], dict[int, LineCost]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class LoopPlaces:
                 python.append(whole)
             else:
                 kept.append((whole, loop))
-        often = _function_calls(costs)
+        often = _function_calls(costs, _functions(costs))
         kept = [(_with_calls(place, often), loop) for place, loop in sorted(kept, key=lambda one: -one[0].us)]
         python = [_with_calls(place, often) for place in sorted(python, key=lambda one: -one.us)]
         return cls(tuple(kept), tuple(python), sum(line.python_us for line in costs.lines), tuple(calls))
@@ -263,8 +265,9 @@ def _around(costs: LineCosts, loops: Mapping[int, Loop]) -> Iterator[LineCost]:
 def enclosing(costs: LineCosts, lines: Sequence[LineCost]) -> Iterator[LineCost]:
     """Lines right above these that run more often than their function does: of nested loops the outer statements."""
     chosen = {line.source for line in lines}
-    calls = _function_calls(costs)
-    for function, known in _functions(costs).items():
+    functions = _functions(costs)
+    calls = _function_calls(costs, functions)
+    for function, known in functions.items():
         mine = [line for line in known.values() if line.source in chosen]
         little_us = _OUTER_SHARE * sum(line.us for line in mine)
         often = MORE_OFTEN * calls[function]
@@ -281,7 +284,8 @@ def loop_around(costs: LineCosts, place: Source) -> Source | None:
 
     None where no recorded line of them is one.
     """
-    functions, calls = _functions(costs), _function_calls(costs)
+    functions = _functions(costs)
+    calls = _function_calls(costs, functions)
     known = {(line.source.file, line.source.line): line for line in costs.lines}
     leads = callers_above((place.file, place.line), {at: line.called_from for at, line in known.items()})
     for at in ((place.file, place.line), *leads):
@@ -296,22 +300,22 @@ def loop_around(costs: LineCosts, place: Source) -> Source | None:
     return None
 
 
-def _functions(costs: LineCosts) -> dict[tuple[str, str], dict[int, LineCost]]:
+def _functions(costs: LineCosts) -> _Functions:
     """The lines of each function by their numbers."""
-    found: dict[tuple[str, str], dict[int, LineCost]] = defaultdict(dict)
+    found: _Functions = defaultdict(dict)
     for line in costs.lines:
         found[line.source.file, line.source.function].setdefault(line.source.line, line)
     return found
 
 
-def _function_calls(costs: LineCosts) -> dict[tuple[str, str], float]:
+def _function_calls(costs: LineCosts, functions: _Functions) -> dict[tuple[str, str], float]:
     """How often each function runs per step, once at least: as its first line does, or the line that calls it.
 
     A function may begin with a loop: then the line that calls it tells.
     """
     visits = {(line.source.file, line.source.line): line.visits for line in costs.lines}
     found = {}
-    for function, known in _functions(costs).items():
+    for function, known in functions.items():
         first = known[min(known)]
         caller = visits.get(first.called_from, first.visits) if first.called_from else first.visits
         found[function] = max(min(first.visits, caller), 1.0)
