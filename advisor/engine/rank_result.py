@@ -41,14 +41,12 @@ class RankDetail:
     memory: MemoryPeak | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RankResult:
-    """One rank.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFigures:
+    """What a rank's reduced form holds as it is.
 
     known_us   breakdown id -> µs on the scale of step_us
     replayed   what all accepted fixes with a replayed saving give back at once
-    facts      what it is compared by; None where the job has this one rank
-    detail     what is shown of it, as it came out of a reduced form until somebody asks (`detail_of`)
     """
 
     summary: RankSummary
@@ -58,6 +56,16 @@ class RankResult:
     step_us: float
     known_us: dict[str, float]
     replayed: Saving | None
-    facts: RankFacts | None
     has_modules: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankResult(RankFigures):
+    """One rank.
+
+    facts      what it is compared by; None where the job has this one rank
+    detail     what is shown of it, as it came out of a reduced form until somebody asks (`detail_of`)
+    """
+
+    facts: RankFacts | None
     detail: RankDetail | bytes

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,8 @@ import numpy.typing as npt
 from advisor import __version__
 from advisor.analyses.base.scale import Scale
 from advisor.capture.record import RankRecord, RunRecord
-from advisor.engine.rank_result import RankDetail, RankResult
+from advisor.engine.rank_result import RankDetail, RankFigures, RankResult
 from advisor.errors import InputError
-from advisor.model import Health, Outcome, RankSummary, Saving
 from advisor.places.place import Place
 from advisor.ranks.collectives import Talks
 from advisor.ranks.rank_facts import LinePart, RankFacts
@@ -114,19 +113,12 @@ class _Facts(msgspec.Struct):
     mesh: tuple[MeshPlace, ...] = ()
 
 
-class _Compared(msgspec.Struct):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared(RankFigures):
     """The first piece of the file."""
 
     origin: Origin
-    summary: RankSummary
-    outcomes: tuple[Outcome, ...]
-    health: tuple[Health, ...]
-    devices: tuple[str, ...]
-    step_us: float
-    known_us: dict[str, float]
-    replayed: Saving | None
     facts: _Facts | None
-    has_modules: bool
 
 
 # For the schema of the file: what the first piece holds.
@@ -141,19 +133,10 @@ class _Head(msgspec.Struct):
 
 def encode(result: RankResult, origin: Origin) -> bytes:
     """The file of one rank."""
-    compared = _Compared(
-        origin=origin,
-        summary=result.summary,
-        # Titles and pages come from the rules again.
-        outcomes=tuple(replace(one, title="", page="") for one in result.outcomes),
-        health=result.health,
-        devices=result.devices,
-        step_us=result.step_us,
-        known_us=result.known_us,
-        replayed=result.replayed,
-        facts=_facts_of(result.facts) if result.facts is not None else None,
-        has_modules=result.has_modules,
-    )
+    # Titles and pages come from the rules again.
+    outcomes = tuple(replace(one, title="", page="") for one in result.outcomes)
+    facts = _facts_of(result.facts) if result.facts is not None else None
+    compared = _Compared(**(_figures(result) | {"outcomes": outcomes}), origin=origin, facts=facts)
     detail = result.detail if isinstance(result.detail, bytes) else _piece(result.detail)
     return b"".join((MARK, str(VERSION).encode(), b"\n", *map(_with_length, (_piece(compared), detail))))
 
@@ -166,19 +149,11 @@ def decode(data: bytes, path: Place | str) -> Reduced:
         facts = _rank_facts(compared.facts) if compared.facts is not None else None
     except ValueError as failure:
         raise _damaged(path, failure) from failure
-    result = RankResult(
-        summary=compared.summary,
-        outcomes=compared.outcomes,
-        health=compared.health,
-        devices=compared.devices,
-        step_us=compared.step_us,
-        known_us=compared.known_us,
-        replayed=compared.replayed,
-        facts=facts,
-        has_modules=compared.has_modules,
-        detail=second,
-    )
-    return Reduced(compared.origin, result)
+    return Reduced(compared.origin, RankResult(**_figures(compared), facts=facts, detail=second))
+
+
+def _figures(rank: RankFigures) -> dict[str, Any]:
+    return {one.name: getattr(rank, one.name) for one in fields(RankFigures)}
 
 
 def packed(result: RankResult) -> RankResult:
