@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+from collections.abc import Sequence
 from importlib import resources
 
 import jinja2
@@ -21,14 +22,18 @@ from . import _charts, _prose, _view
 
 def render(report: Report) -> str:
     """The report as one self-contained HTML page."""
-    environment = _environment()
     view = _view.page(report)
     parts = ("page", "heat") if view.heat else ("page",)
-    style, script = (
-        "".join(environment.get_template(f"{name}.{kind}").render() for name in parts) for kind in ("css", "js")
+    return framed("page.html", [f"{one}.css" for one in parts], [f"{one}.js" for one in parts], view=view)
+
+
+def framed(name: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> str:
+    """A page: a template that fills the blocks of frame.html, with these stylesheets and scripts and no others."""
+    environment = _environment()
+    style, script = ("".join(environment.get_template(one).render() for one in names) for names in (styles, scripts))
+    return environment.get_template(name).render(
+        styles=styles, scripts=scripts, style_hash=_hash(style), script_hash=_hash(script), **values
     )
-    page = environment.get_template("page.html")
-    return page.render(view=view, style_hash=_hash(style), script_hash=_hash(script))
 
 
 def _hash(text: str) -> str:

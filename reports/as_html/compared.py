@@ -13,7 +13,7 @@ from dataclasses import replace
 from advisor.api import BreakdownItem, Compared, ComparedRow, Comparison, change_in_words, dataclass
 
 from .. import _compared_words, _labels, _words
-from . import _charts, _environment, _hash
+from . import _charts, framed
 
 # A waterfall whose levels all lie above this share of the highest begins there, or no change could be seen.
 _ZOOM_FROM = 0.5
@@ -60,10 +60,8 @@ class View:
 
 def render(comparison: Comparison) -> str:
     """The comparison as one self-contained HTML page."""
-    environment = _environment()
-    style = "".join(environment.get_template(name).render() for name in ("page.css", "compared.css"))
-    page = environment.get_template("compared.html")
-    return page.render(view=view_of(comparison), style_hash=_hash(style), compared=_compared_words)
+    styles = ("page.css", "compared.css")
+    return framed("compared.html", styles, view=view_of(comparison), compared=_compared_words)
 
 
 def view_of(c: Comparison) -> View:

@@ -13,7 +13,7 @@ from advisor.api import (
     short_commit,
 )
 
-from . import _charts, _environment, _hash
+from . import _charts, framed
 
 # Dots and levels stand within these shares of the drawing's height.
 _TOP, _BOTTOM = 0.08, 0.92
@@ -55,11 +55,9 @@ class Drawn:
 
 def render(history: History) -> str:
     """The history as one self-contained HTML page."""
-    environment = _environment()
-    style = "".join(environment.get_template(name).render() for name in ("page.css", "compared.css", "history.css"))
+    styles = ("page.css", "compared.css", "history.css")
     drawn = tuple(_drawn(series) for series in history.series)
-    page = environment.get_template("history.html")
-    return page.render(history=history, drawn=drawn, value=history_value, style_hash=_hash(style))
+    return framed("history.html", styles, history=history, drawn=drawn, value=history_value)
 
 
 def _drawn(series: Series) -> Drawn:
