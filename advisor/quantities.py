@@ -1,4 +1,4 @@
-"""Durations as text: rules, reports and the gate write them the same way."""
+"""Durations and sizes as text: rules, reports and the gate write them the same way."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ def duration(us: float) -> str:
     Zeros at the end of the fraction are left out; in a column that has to line up, see `time_at` of the reports.
     """
     factor, unit = duration_unit(us)
-    digits = significant(us / factor)
-    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} {unit}"
+    return f"{_brief(us / factor)} {unit}"
 
 
 def duration_unit(us: float) -> tuple[float, str]:
@@ -34,11 +33,15 @@ def significant(value: float) -> str:
     return f"{rounded:,.{max(0, min(2 - size, 6))}f}"
 
 
+def _brief(value: float) -> str:
+    """Three significant digits without zeros at the end of the fraction."""
+    digits = significant(value)
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
 def data_size(count: float) -> str:
-    """A number of bytes in powers of 1000: 512 B, 4.19 MB."""
+    """A number of bytes in powers of 1000, with up to three significant digits: 512 B, 4.19 MB, 19 GB."""
     for limit, factor, unit in ((1e3, 1.0, "B"), (1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
         if abs(count) < limit * 0.9995:
-            whole = count == round(count) or abs(count) >= 100
-            digits = f"{count:,.0f}" if whole else significant(count).rstrip("0").rstrip(".")
-            return f"{digits if unit == 'B' else significant(count / factor)} {unit}"
-    return f"{significant(count / 1e12)} TB"
+            return f"{_brief(count / factor)} {unit}"
+    return f"{_brief(count / 1e12)} TB"

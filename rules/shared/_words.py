@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from advisor.api import Loader, Price, Ranks, duration
+from advisor.api import Loader, Price, Ranks, data_size, duration
 
 time = duration  # 3.42 µs, 2.4 ms, 1,800 s
+size = data_size  # 512 B, 19 MB
 
 
 def percent(share: float) -> str:
@@ -16,14 +17,6 @@ def each_step(of: Price | Ranks, us: float) -> str:
     """Recorded µs per step in time of the un-profiled one: '1.2 ms of each step (5 %)'."""
     step_us = of.step_us if isinstance(of, Ranks) else of.ops.steps.step_us
     return f"{time(of.scale.scaled(us))} of each step ({percent(us / step_us)})"
-
-
-def size(bytes_: float) -> str:
-    """An amount of memory: '512 B', '19 MB' (powers of ten)."""
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if bytes_ >= factor:
-            return f"{bytes_ / factor:.3g} {unit}"
-    return f"{bytes_:.0f} B"
 
 
 def count(number: float) -> str:

@@ -83,7 +83,10 @@ def test_shares_are_never_none_or_all_where_something_is(value: float, said: str
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(0, "0 B"), (12, "12 B"), (0.25, "0.25 B"), (999.9, "1.00 kB"), (4_194_304, "4.19 MB"), (8e10, "80.0 GB")],
+    [
+        *((0, "0 B"), (12, "12 B"), (0.25, "0.25 B"), (999, "999 B"), (999.9, "1 kB"), (999_600, "1 MB")),
+        *((4_194_304, "4.19 MB"), (19.2e6, "19.2 MB"), (8e10, "80 GB"), (1.5e12, "1.5 TB")),
+    ],
 )
 def test_sizes(value: float, said: str) -> None:
     assert words.size(value) == said

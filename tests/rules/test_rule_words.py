@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.rules.batch.small_batch import _per_second
-from advisor.rules.shared._words import plural, size, time
+from advisor.rules.shared._words import plural, time
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,6 @@ from advisor.rules.shared._words import plural, size, time
 )
 def test_durations(us: float, said: str) -> None:
     assert time(us) == said
-
-
-@pytest.mark.parametrize(("bytes_", "said"), [(512, "512 B"), (19.2e6, "19.2 MB"), (1.5e12, "1.5 TB")])
-def test_amounts_of_memory(bytes_: float, said: str) -> None:
-    assert size(bytes_) == said
 
 
 @pytest.mark.parametrize(("number", "said"), [(1.0, "1 op"), (2.0, "2 ops"), (0.5, "0.5 ops"), (1465, "1,465 ops")])
