@@ -56,11 +56,22 @@ def page() -> str:
 
 
 def _homes() -> dict[str, tuple[str, str]]:
-    """name -> the module that advisor.api imports it from, and its name there."""
-    tree = ast.parse(Path(api.__file__).read_text("utf-8"))
+    """name -> the module that holds what advisor.api imports, and its name there."""
+    return {name: _home(*origin) for name, origin in _origins("advisor.api").items()}
+
+
+def _home(module: str, name: str) -> tuple[str, str]:
+    """Where a name that a module may itself import comes from: packages hand on what their files hold."""
+    origin = _origins(module).get(name) if module.startswith("advisor.") else None
+    return _home(*origin) if origin else (module, name)
+
+
+@cache
+def _origins(module: str) -> dict[str, tuple[str, str]]:
+    """name -> (module, name there) of what a module imports from others."""
     return {
         alias.asname or alias.name: (node.module or "", alias.name)
-        for node in tree.body
+        for node in ast.parse(_source(module)).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }

@@ -1,0 +1,55 @@
+"""What capture knows besides the trace: the structs of run.json (schema torch-advisor/run, version 1).
+
+Standard library and msgspec only. `None` and an absent key mean *unknown*, never "off". The child process writes the
+same keys as plain JSON, without importing this package (it must not import msgspec into the user's process).
+"""
+
+from advisor.capture.record.calibration import Measured
+from advisor.capture.record.code_place import CodePlace
+from advisor.capture.record.dataflow import ALIVE, ASKS, SAME, WRITTEN, Dataflow, Features, JudgedOps
+from advisor.capture.record.held_memory import HeldVariable, KeptGraphs, OutOfMemory
+from advisor.capture.record.rank import RankRecord, Settings
+from advisor.capture.record.run_file import SCHEMA, VERSION, RunRecord, read
+from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
+from advisor.capture.record.tensors import DenseMatrix, Lookup, LossLabels, Mask, SparseProduct
+from advisor.capture.record.training import Loader, Optimizer
+from advisor.capture.record.vitals import MemoryReading, ThreadTime, Vitals
+from advisor.capture.record.whole_run import RunSamples, RunTimes, StepTrend, TrendLine
+
+__all__ = [
+    "ALIVE",
+    "ASKS",
+    "SAME",
+    "SCHEMA",
+    "VERSION",
+    "WRITTEN",
+    "CodePlace",
+    "Dataflow",
+    "DenseMatrix",
+    "Features",
+    "HeldVariable",
+    "JudgedOps",
+    "KeptGraphs",
+    "LaterWindow",
+    "Loader",
+    "Lookup",
+    "LossLabels",
+    "Mask",
+    "Measured",
+    "MemoryReading",
+    "Optimizer",
+    "OutOfMemory",
+    "RankRecord",
+    "RunRecord",
+    "RunSamples",
+    "RunTimes",
+    "Settings",
+    "SparseProduct",
+    "StepTimes",
+    "StepTrend",
+    "ThreadTime",
+    "TraceFile",
+    "TrendLine",
+    "Vitals",
+    "read",
+]

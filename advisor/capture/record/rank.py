@@ -1,0 +1,100 @@
+"""One profiled process, with its settings."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from advisor.capture.record.calibration import Measured
+from advisor.capture.record.code_place import CodePlace
+from advisor.capture.record.dataflow import Dataflow, JudgedOps
+from advisor.capture.record.held_memory import KeptGraphs, OutOfMemory
+from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
+from advisor.capture.record.tensors import Lookup, LossLabels, Mask, SparseProduct
+from advisor.capture.record.training import Loader, Optimizer
+from advisor.capture.record.vitals import Vitals
+from advisor.capture.record.whole_run import RunTimes
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Switches that no trace holds, as they stood in the profiled window."""
+
+    matmul_precision: str | None = None  # torch.get_float32_matmul_precision(): highest | high | medium
+    matmul_precision_set: bool | None = None  # the script itself chose it, if only by choosing the default
+    tf32_matmul: bool | None = None
+    tf32_cudnn: bool | None = None
+    cudnn_enabled: bool | None = None
+    cudnn_benchmark: bool | None = None
+    cudnn_deterministic: bool | None = None
+    deterministic: bool | None = None
+    autocast: bool | None = None  # an autocast region was entered in the window
+    autocast_dtype: str | None = None
+    default_dtype: str | None = None
+    anomaly_detection: bool | None = None
+    grad_scaler: bool | None = None
+    threads: int | None = None  # torch.get_num_threads() of the rank's process
+    interop_threads: int | None = None
+    numpy_threads: int | None = None  # of the OpenBLAS that NumPy calls
+    cores: int | None = None  # cores this process may use (affinity and cgroup quota)
+    cpu_bf16: bool | None = None  # this CPU multiplies bf16 in hardware (amx_bf16, avx512_bf16, Arm bf16)
+    model_device: str | None = None  # device type of the parameters that got gradients: cpu | cuda | …
+    accelerator_available: bool | None = None  # torch sees a usable accelerator
+    accelerator_name: str | None = None
+    compiled: bool | None = None
+    ddp: dict[str, Any] | None = None  # arguments of DistributedDataParallel
+    fsdp: dict[str, Any] | None = None  # arguments of FullyShardedDataParallel or fully_shard; units: how many
+    framework: str | None = None  # that turns the loop: lightning | transformers | accelerate; None: the script itself
+    # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
+    # anomaly_detection | ddp (its constructor).  By the text of the script's files, where one line alone says it:
+    # threads (`set_num_threads`) | double (`.double()`, else float64) | checkpointing | cudnn_benchmark |
+    # cudnn_deterministic | variables of the environment, by their names.
+    set_at: dict[str, CodePlace] = {}
+
+    @classmethod
+    def compute(cls, record: RankRecord) -> Settings:
+        """The settings of the analysed rank, for whoever asks for them by type. Missing on a bare trace."""
+        return record.settings
+
+
+class RankRecord(msgspec.Struct, frozen=True):
+    """One profiled process."""
+
+    missing: ClassVar[str] = (
+        "this trace was not captured by `advisor run`, so its settings are unknown; capture one with `advisor run`"
+    )
+    rank: int = 0
+    local_rank: int | None = None
+    local_world_size: int | None = None  # processes of the job on this machine
+    world_size: int = 1
+    pid: int = 0
+    files: list[TraceFile] = []
+    steps: StepTimes = StepTimes()
+    settings: Settings = Settings()
+    loaders: list[Loader] = []
+    optimizers: list[Optimizer] = []
+    devices: list[dict[str, Any]] = []
+    compile: dict[str, Any] | None = None  # counters; graph_breaks, recompiles with reasons
+    gc_pauses_us: list[float] | None = None  # inside the un-profiled window
+    memory: dict[str, int] | None = None  # torch.cuda.memory_stats subset; peak_allocated_bytes …
+    # parameters, parameter_bytes, tensors, modules_left_out; modules, each: path, kind, parameters, parameter_bytes,
+    # root (true; left out inside another module), flops (per step, forward and backward; None: not counted)
+    model: dict[str, Any] | None = None
+    warnings: list[str] = []  # the first few that were shown: file, line, category and text, without secrets
+    notes: list[str] = []  # what capture could not do, one sentence each
+    vitals: Vitals | None = None
+    run: RunTimes | None = None  # None: no training step was seen
+    kept_graphs: KeptGraphs | None = None  # None: none were found, or nobody looked
+    saves: list[CodePlace] | None = None  # lines of the training loop that write a checkpoint, by its text
+    lookups: list[Lookup] = []  # on a CPU; empty: none were seen, or nobody looked
+    batch_lengths: list[Lookup] = []  # the same of a few batches after the windows, as the loader gave them
+    masks: list[Mask] = []  # of 256 to 4,096 tokens; empty: none were seen, or nobody looked
+    loss_labels: list[LossLabels] = []  # of cross entropies; empty: none were seen, or nobody looked
+    environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
+    dataflow: Dataflow | None = None  # None: nobody looked
+    reused: JudgedOps | None = None  # of an earlier version, or stated by an example
+    sparse_products: list[SparseProduct] = []  # as well
+    calibration: Measured | None = None  # None: none was asked for, or it failed
+    user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
+    later: list[LaterWindow] = []
+    out_of_memory: OutOfMemory | None = None  # None: the script did not end for want of memory

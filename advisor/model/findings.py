@@ -1,0 +1,101 @@
+"""What rules found, and what to change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from advisor.model.savings import Saving
+from advisor.model.source import Source
+
+Severity = Literal["high", "medium", "low"]
+Status = Literal["found", "clear", "skipped", "error"]
+Risk = Literal["exact", "numerics", "semantics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """A change that `advisor try` makes in the script's process, without an edit.
+
+    name       a key of `advisor.capture.inside.treatments.apply.TREATMENTS`, or `environment`
+    arguments  plain data; of `environment`: variables, None unsets one
+    """
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to change: lines to copy, and what the change risks.
+
+    exact: same numbers; numerics: results differ by rounding; semantics: the training itself changes.
+    treatment: the same change without an edit, where there is one
+    edit: where there is none, the change as `advisor.fixing.edits` knows it, so that it can be written all the same
+    """
+
+    title: str
+    risk: Risk
+    before: str = ""
+    after: str = ""
+    treatment: Treatment | None = None
+    edit: Treatment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to change, as seen in this run.
+
+    A rule sets everything but `severity` (the engine derives it from the step), `measured_us` and `ranks`.
+
+    message      one sentence: what was seen here, with numbers
+    saving       None where no honest number can be computed
+    where        the user's lines, most expensive first
+    facts        the evidence, name -> value; names carry units (`idle_us`, `h2d_bytes`)
+    recoverable  False when the cause is outside the user's reach (shown, never counted as a saving)
+    claims       breakdown ids whose time this fix would shrink; bounds the saving and the joint saving
+    at_most      the highest severity allowed, when a fact that could excuse the code is unknown
+    measured_us  idle time or wait of the device that was measured, µs per step on the scale of step_time_us, or time
+                 between steps: what the diagnosis rests on, whatever the fix gives back; None where the finding is of
+                 another kind
+    run_us       where what it saves lies between training steps, or in steps long after the profiled ones, and makes
+                 none of these shorter: the time of the run for each training step, of which the saving is a part; None
+                 where it is a part of the step
+    """
+
+    message: str
+    saving: Saving | None = None
+    where: tuple[Source, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    fix: Fix | None = None
+    recoverable: bool = True
+    claims: tuple[str, ...] = ()
+    at_most: Severity = "high"
+    severity: Severity = "low"
+    measured_us: float | None = None
+    run_us: float | None = None
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one rule: found, clear, skipped (`reason` says what to do) or error (one line)."""
+
+    rule: str
+    status: Status
+    findings: tuple[Finding, ...] = ()
+    reason: str = ""
+    title: str = ""
+    confirmed: bool = True
+    page: str = ""
+
+
+def finding_order(rule: str, finding: Finding, step_us: float | None = None) -> tuple[int, float, float, str, str]:
+    """Sort key of findings: savings that are certain, then bounds ("up to"), then those without a number.
+
+    Within each the largest high end first, then the largest low end, then the rule id.
+    """
+    saving = finding.saving
+    if saving is None:
+        return (2, 0.0, 0.0, rule, finding.message)
+    return (int(saving.is_bound(step_us)), -saving.high_us, -saving.low_us, rule, finding.message)

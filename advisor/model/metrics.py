@@ -1,0 +1,45 @@
+"""Quantities: measured ones, and counts of each step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.model.source import Source
+
+Unit = Literal["us", "share", "count", "bytes", "ratio", "per_second"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One quantity: measured (zero included), or not measured and why."""
+
+    id: str
+    value: float | None
+    unit: Unit
+    status: Literal["measured", "not_measured"] = "measured"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A count of each whole step of the profiled window, in order: what the gate compares exactly.
+
+    id: a metric id (`cpu_ops`) for a total, or a part of one after a colon (`op:aten::mul`).
+    """
+
+    id: str
+    unit: Unit
+    per_step: tuple[float, ...]
+    where: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """A kernel or op name with its total per step."""
+
+    name: str
+    kind: str
+    us: float
+    calls: float
+    share: float

@@ -1,0 +1,28 @@
+"""What was run, and how far the input can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What was run, where and with what; secrets masked, no host or user names."""
+
+    command: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
+    reference_rank: int = 0
+    world_size: int = 1
+    environment: dict[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One statement about how far the input can be trusted."""
+
+    id: str
+    status: Literal["ok", "note", "warning", "error"]
+    message: str

@@ -1,0 +1,58 @@
+"""What fixes save, alone and together, and how far the replay behind it can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+# An end below half a per cent of the step is nothing: it would be shown as 0 %, and half of 188 scripts that were run
+# five times each did not repeat their step time within 2.2 %.
+NOTHING_SHARE = 0.005
+Basis = Literal["replayed", "measured", "modelled", "assumed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """Time per step that a fix gives back, in µs on the scale of `step_time_us` (un-profiled where captured).
+
+    width_us: by how much what this run leaves unknown makes the range wider, µs: `steps` (they do not repeat exactly),
+    `profiler` (which of the ops it slowed), `instead` (what the ops that come instead take). The rest of the width is
+    that of the change itself, and `how` says what it is.
+    """
+
+    low_us: float
+    high_us: float
+    basis: Basis
+    how: str
+    width_us: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low_us <= self.high_us:
+            raise ValueError(f"a saving needs 0 <= low_us <= high_us, got {self.low_us} and {self.high_us}")
+
+    def is_bound(self, step_us: float | None) -> bool:
+        """Whether it only says what a fix saves at most: the low end is less than half a per cent of the step."""
+        return self.low_us <= 0 or self.low_us < NOTHING_SHARE * (step_us or 0.0)
+
+    def wider(self, low_us: float, high_us: float, why: str, by_us: float) -> Saving:
+        """The saving with these ends, whose width is by so many µs due to `why`."""
+        known = self.width_us | {why: self.width_us.get(why, 0.0) + by_us} if by_us > 0 else self.width_us
+        return replace(self, low_us=low_us, high_us=high_us, width_us=known)
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """All accepted fixes together; never the sum of the single savings."""
+
+    low_us: float
+    high_us: float
+    step_us_after: float
+    basis: Basis = "modelled"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayCheck:
+    """Error of the unedited replay against the measured step."""
+
+    error_share: float
+    low_confidence: bool

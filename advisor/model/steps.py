@@ -1,0 +1,57 @@
+"""Steps: how many, how long, and the parts that one consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+StepSource = Literal["user", "loader", "optimizer", "backward", "repetition", "window"]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Distribution of step times in µs; None where not measured."""
+
+    mean: float | None = None
+    median: float | None = None
+    p10: float | None = None
+    p90: float | None = None
+    n: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepsSummary:
+    """How many steps were seen, how they were told apart, and how long they took.
+
+    dilation is profiled median / un-profiled median: what the profiler itself costs.
+    repeats is the relative standard deviation of the medians of blocks of five un-profiled steps, at most 0.03: by that
+    share of the step the range of every saving is wider than what was computed. None where not captured.
+    series_us holds the un-profiled step times in order (at most 500), else the profiled ones.
+    host_us is the mean time in which the host issues a profiled step, device_us that in which the device completes one
+    (the mean distance between the ends of the last work that consecutive steps launched); None where not known.
+    startup_us is what was left out because it is start-up: startup_count leading steps, and calls before them. Where no
+    step without start-up was recorded steady is False, and no figure describes the training.
+    """
+
+    count: int = 0
+    source: StepSource = "window"
+    eval_count: int = 0
+    profiled_us: Times = Times()
+    unprofiled_us: Times = Times()
+    dilation: float | None = None
+    repeats: float | None = None
+    host_us: float | None = None
+    device_us: float | None = None
+    startup_us: float = 0.0
+    startup_count: int = 0
+    steady: bool = True
+    series_us: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BreakdownItem:
+    """A part of the step; shares of one breakdown sum to 1, `us` is per profiled step."""
+
+    id: str
+    us: float
+    share: float

@@ -1,0 +1,108 @@
+"""Changes that were measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.model.findings import Risk, Treatment
+
+TryVerdict = Literal[
+    "faster", "not proven", "slower", "changes training", "no effect", "out of memory", "failed", "not tried"
+]
+Numbers = Literal["equal", "within seeds", "outside seeds", "not compared"]
+# Whether what the advice names did change: `unknown` where it names nothing that is counted.
+Mechanism = Literal["moved", "not moved", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Step times of one side, medians over its pairs. samples_per_s: None where no loader's batches were seen."""
+
+    median_us: float
+    mean_us: float
+    p90_us: float
+    samples_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How often something happens in a step, or its time (`unit` "us"), without and with the change."""
+
+    name: str
+    base: float
+    changed: float
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One change that was measured against the script as it is, or why it was not.
+
+    gain, low, high      share of the base's step that the change saves (0.2: 20 % less time), with the bounds of its
+                         95 % interval; None where not measured
+    promised_low, _high  the same share as the finding promised it; None where it promised nothing
+    numbers              losses against the base's with the same seeds: bitwise equal; differing by no more than other
+                         seeds make them differ; differing by more; not compared (`why` says why)
+    memory_bytes, base_memory_bytes  peak of the accelerator's allocator, or memory of the processes on a host
+    work                 samples of a changed step for each of the script's own; where not 1, gain is of a sample
+    mechanism, counters  whether the counter moved that the advice names, and all that were counted and differ
+    first_startup_us     what the start took longer, warm-up included, in the first pair, when nothing was cached;
+    startup_us           median of the later pairs
+    rules                whose findings ask for the change;  treatments: what was applied, several where tried together
+    """
+
+    title: str
+    verdict: TryVerdict
+    why: str = ""
+    rules: tuple[str, ...] = ()
+    risk: Risk = "exact"
+    treatments: tuple[Treatment, ...] = ()
+    promised_low: float | None = None
+    promised_high: float | None = None
+    gain: float | None = None
+    low: float | None = None
+    high: float | None = None
+    pairs: int = 0
+    base: Speed | None = None
+    changed: Speed | None = None
+    numbers: Numbers = "not compared"
+    memory_bytes: int | None = None
+    base_memory_bytes: int | None = None
+    reached: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    work: float = 1.0
+    mechanism: Mechanism = "unknown"
+    counters: tuple[Counted, ...] = ()
+    first_startup_us: float | None = None
+    startup_us: float | None = None
+
+    @property
+    def pays_after(self) -> int | None:
+        """Steps after which the longer first start is won back; None where it was not longer, or nothing is won."""
+        if not (self.first_startup_us and self.base and self.gain) or self.gain <= 0 or self.first_startup_us <= 0:
+            return None
+        # Of a step that does more work, the share of each sample's time.
+        return math.ceil(self.first_startup_us / (self.gain * self.base.median_us * self.work))
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What `advisor try` measured on this machine with this script.
+
+    trials         each change alone, in the order of their promises;  together: the proven ones at once, those that
+                   contribute nothing left out
+    contributions  what the set with all proven changes loses without each of them
+    noise          of a pair of base against base, as a share;  repeats: equal seeds give bitwise equal losses
+    error          at most this is the chance that any change is called faster that is not
+    """
+
+    trials: tuple[Trial, ...] = ()
+    together: Trial | None = None
+    contributions: tuple[Trial, ...] = ()
+    noise: float | None = None
+    repeats: bool | None = None
+    error: float = 0.05
+    budget_s: float = 0.0
+    seconds: float = 0.0
