@@ -115,13 +115,13 @@ from advisor.drawing.events import (
 )
 from advisor.drawing.timeline import Drawing, draw
 from advisor.engine.rule import Example, Rule
-from advisor.gate.comparison_model import Compared, Comparison, Mover, Movers
-from advisor.gate.comparison_model import in_words as change_in_words
-from advisor.gate.history_model import Changed, History, Series
-from advisor.gate.history_texts import sentence as history_sentence
-from advisor.gate.history_texts import short as short_commit
-from advisor.gate.history_texts import summary as history_summary
-from advisor.gate.history_texts import value as history_value
+from advisor.gate.comparison.model import Compared, Comparison, Mover, Movers
+from advisor.gate.comparison.model import in_words as change_in_words
+from advisor.gate.history.model import Changed, History, Series
+from advisor.gate.history.texts import sentence as history_sentence
+from advisor.gate.history.texts import short as short_commit
+from advisor.gate.history.texts import summary as history_summary
+from advisor.gate.history.texts import value as history_value
 from advisor.gate.model import Cause, Flagged
 from advisor.gate.model import Row as ComparedRow
 from advisor.hardware import Hardware, lookup

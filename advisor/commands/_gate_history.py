@@ -28,10 +28,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: GateConfig) -> int:
     """Adds results or shows the history; returns the exit status."""
-    from advisor.gate import history_file
+    from advisor.gate.history import results_file
 
     words: Sequence[str] = args.words[1:]
-    path: Path = args.history or Path(history_file.DEFAULT)
+    path: Path = args.history or Path(results_file.DEFAULT)
     if words and words[0] == "add":
         return _add(path, words[1:], args)
     if not words or words == ["show"]:
@@ -40,16 +40,17 @@ def run(args: argparse.Namespace, settings: GateConfig) -> int:
 
 
 def _add(path: Path, names: Sequence[str], args: argparse.Namespace) -> int:
-    from advisor.gate import files, history_file
+    from advisor.gate import files
+    from advisor.gate.history import results_file
 
     if not names:
         raise UsageError("gate history add needs a report.json, or a folder that contains one")
     reports = [files.read_report(Path(name), baseline=False) for name in names]
     commit, dirty = (args.commit, False) if args.commit else _head(path)
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    entries = [history_file.entry_of(report, commit, when, dirty=dirty) for report in reports]
+    entries = [results_file.entry_of(report, commit, when, dirty=dirty) for report in reports]
     for entry in entries:
-        history_file.append(path, entry)
+        results_file.append(path, entry)
     if not args.quiet:
         of = f"{commit or 'no commit'}{' with changed files' if dirty else ''}"
         print(f"{path}: {len(entries)} result{'s' * (len(entries) != 1)} of {of} added")
@@ -57,18 +58,18 @@ def _add(path: Path, names: Sequence[str], args: argparse.Namespace) -> int:
 
 
 def _show(path: Path, args: argparse.Namespace, settings: GateConfig) -> int:
-    from advisor.gate import history, history_file, history_texts
+    from advisor.gate.history import results_file, series, texts
     from advisor.inputs.output import write_file
 
     name = _format(args)
-    entries, damaged = history_file.read(path)
-    found = history.history(entries, damaged, str(path), args.metric, settings.design.margin, args.since)
+    entries, damaged = results_file.read(path)
+    found = series.history(entries, damaged, str(path), args.metric, settings.design.margin, args.since)
     if name == "html":
         from advisor.engine import registry
 
         text = registry.load_named(registry.HISTORIES, "html", "format")(found)
     else:
-        text = history_texts.as_json(found) if name == "json" else history_texts.as_text(found)
+        text = texts.as_json(found) if name == "json" else texts.as_text(found)
     if args.output is None:
         sys.stdout.write(text)
     else:

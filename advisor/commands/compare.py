@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from advisor.errors import InputError
 
 if TYPE_CHECKING:
-    from advisor.gate.comparison_model import Comparison
+    from advisor.gate.comparison.model import Comparison
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,13 +35,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the differences; 0 when done, 4 for what cannot be read."""
-    from advisor.gate import comparison, files
+    from advisor.gate import files
+    from advisor.gate.comparison.compare import compare
 
     try:
         base, head = (files.read_report(path, baseline=False) for path in (args.base, args.head))
     except files.GateError as failure:
         raise InputError(str(failure)) from failure
-    text = _rendered(comparison.compare(base, head, (str(args.base), str(args.head))), args.format)
+    text = _rendered(compare(base, head, (str(args.base), str(args.head))), args.format)
     if args.output is None:
         sys.stdout.write(text)
     else:
@@ -52,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rendered(found: Comparison, name: str) -> str:
-    from advisor.gate import comparison_texts
+    from advisor.gate.comparison import texts
 
     if name in ("text", "json"):
-        return comparison_texts.as_json(found) if name == "json" else comparison_texts.as_text(found)
+        return texts.as_json(found) if name == "json" else texts.as_text(found)
     from advisor.engine import registry
 
     render: Callable[[Comparison], str] = registry.load_named(registry.COMPARISONS, name, "format")

@@ -115,8 +115,8 @@ def _split_at_dashes(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the gate that the words ask for; returns its exit status."""
     from advisor.engine import config
-    from advisor.gate import outputs
     from advisor.gate.config import parse
+    from advisor.gate.formats import outputs
 
     settings = parse(config.find(Path.cwd()).gate)
     if args.words[:1] == ["history"] and args.command is None:

@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from advisor.gate.change_points import Floats, shifts
+from advisor.gate.history.change_points import Floats, shifts
 
 COMMITS = 60
 STEP_AT, STEP = 30, 0.03

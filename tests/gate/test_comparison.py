@@ -15,9 +15,9 @@ import pytest
 from reports_fixtures import canonical, empty, hostile
 
 from advisor import cli
-from advisor.gate.certainty import change_of
-from advisor.gate.comparison import compare
-from advisor.gate.comparison_model import Compared
+from advisor.gate.comparison.certainty import change_of
+from advisor.gate.comparison.compare import compare
+from advisor.gate.comparison.model import Compared
 from advisor.model import BreakdownItem, Metric, OpRow, Report, Saving, Times
 from advisor.report.report_file import encode
 

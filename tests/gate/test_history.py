@@ -17,9 +17,9 @@ import pytest
 from reports_fixtures import canonical
 
 from advisor import cli
-from advisor.gate.change_points import LEAST, shifts
-from advisor.gate.history_file import Entry, append, read
-from advisor.gate.history_texts import sparkline
+from advisor.gate.history.change_points import LEAST, shifts
+from advisor.gate.history.results_file import Entry, append, read
+from advisor.gate.history.texts import sparkline
 from advisor.report.report_file import encode
 
 
@@ -90,7 +90,7 @@ def test_a_damaged_line_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
 MANY = """
 import sys
 from pathlib import Path
-from advisor.gate.history_file import Entry, append
+from advisor.gate.history.results_file import Entry, append
 for number in range(50):
     one = Entry(f"{sys.argv[2]}-{number}", "2026-11-23T00:00:00+00:00", "train.py", {}, {"step_time_us": 1.0}, {})
     append(Path(sys.argv[1]), one)

@@ -8,7 +8,8 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from advisor.gate import outputs, verdict
+from advisor.gate import verdict
+from advisor.gate.formats import outputs
 from advisor.gate.model import Cause, Flagged, Result, Row, StepTime
 
 STEP = StepTime(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from advisor.gate import words
-from advisor.gate.comparison_model import Comparison, FindingChange, Mover, Movers, in_words
+from advisor.gate.comparison.model import Comparison, FindingChange, Mover, Movers, in_words
 from advisor.gate.model import Cause, Flagged, Row
 from advisor.quantities import duration
 

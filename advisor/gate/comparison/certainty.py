@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Sequence
 
 from advisor.constants import constant
-from advisor.gate.comparison_model import Change, Compared
+from advisor.gate.comparison.model import Change, Compared
 from advisor.gate.student import quantile
 
 _BLOCK = 5

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as Xml
 
 from advisor.gate import verdict, words
-from advisor.gate.as_text import describe
+from advisor.gate.formats.as_text import describe
 from advisor.gate.model import Result, Row
 
 

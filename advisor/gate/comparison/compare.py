@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from advisor.gate.certainty import change_of
-from advisor.gate.comparison_model import Compared, Comparison, FindingChange, Mover, Movers
+from advisor.gate.comparison.certainty import change_of
+from advisor.gate.comparison.model import Compared, Comparison, FindingChange, Mover, Movers
 from advisor.gate.difference import FULL_LIST, difference
 from advisor.gate.model import Flagged, Row
 from advisor.gate.stored import findings_by_place

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from advisor.errors import INCONCLUSIVE, OK, REGRESSION, USAGE
-from advisor.gate import change_points
 from advisor.gate.files import GateError
-from advisor.gate.history_file import Entry
-from advisor.gate.history_model import Changed, History, Point, Series
+from advisor.gate.history import change_points
+from advisor.gate.history.model import Changed, History, Point, Series
+from advisor.gate.history.results_file import Entry
 
 # Rates are better when larger; of everything else less is better.
 _LARGER_IS_BETTER = ("samples_per_second", "mfu", "device_busy_share")

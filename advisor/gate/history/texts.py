@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from advisor.gate import words
-from advisor.gate.history_model import Changed, History, Series
+from advisor.gate.history.model import Changed, History, Series
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 # A terminal's line; of more results the last ones are drawn.

@@ -18,12 +18,12 @@ from advisor.inputs import output
 
 # format -> (module with `render(result) -> str`, file name in a folder)
 FORMATS: Mapping[str, tuple[str, str]] = {
-    "text": ("advisor.gate.as_text", "gate.txt"),
-    "json": ("advisor.gate.as_json", "gate.json"),
-    "markdown": ("advisor.gate.as_markdown", "gate.md"),
-    "github": ("advisor.gate.as_github", "gate.annotations"),
-    "sarif": ("advisor.gate.as_sarif", "gate.sarif"),
-    "junit": ("advisor.gate.as_junit", "gate.xml"),
+    "text": ("advisor.gate.formats.as_text", "gate.txt"),
+    "json": ("advisor.gate.formats.as_json", "gate.json"),
+    "markdown": ("advisor.gate.formats.as_markdown", "gate.md"),
+    "github": ("advisor.gate.formats.as_github", "gate.annotations"),
+    "sarif": ("advisor.gate.formats.as_sarif", "gate.sarif"),
+    "junit": ("advisor.gate.formats.as_junit", "gate.xml"),
 }
 
 
