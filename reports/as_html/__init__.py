@@ -82,7 +82,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _source(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
+    return resources.files(__package__).joinpath("templates", name).read_text("utf-8")
 
 
 def _shown(value: object) -> object:
