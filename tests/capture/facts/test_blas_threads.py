@@ -18,7 +18,7 @@ ASK = (
 
 
 def asked(threads: str) -> list[str]:
-    text = ASK.format(root=str(Path(__file__).parents[2]))
+    text = ASK.format(root=str(Path(__file__).parents[3]))
     environment = {"PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": threads}
     done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.split()
