@@ -41,7 +41,7 @@ def record(session: Session) -> dict[str, Any]:
         "notes": [
             *session.notes,
             *window.notes,
-            *filter(None, window.postponed.values()),
+            *filter(None, window.costs.postponed.values()),
             *session.later.notes(),
             *clock,
         ],

@@ -164,8 +164,8 @@ class Session(Listeners):
             return
         if self.window.recording:
             self._guard(self._close_overflow, place)
-        elif self.window.growth.first and not hooks.inside_backward(place == "backward"):
-            self.window.growth.passes(place)
+        elif self.window.costs.growth.first and not hooks.inside_backward(place == "backward"):
+            self.window.costs.growth.passes(place)
 
     def _close_overflow(self, place: str) -> None:
         if self.window.overflows(place) and not hooks.inside_backward(place == "backward") and self.phases is not None:
@@ -326,7 +326,7 @@ class Session(Listeners):
         planned = plan(self.settings, self._known_length(), self.place.world_size())
         phases = self.phases = Phases(self.window, planned, self.parts.cut, queued_ns)
         phases.left -= self.tracker.count
-        self.window.budget.ranks = self.place.on_this_machine()
+        self.window.costs.budget.ranks = self.place.on_this_machine()
         return phases
 
     # -- later windows
@@ -368,8 +368,8 @@ class Session(Listeners):
             # A loader's iterators tell of its epochs.
             self.look_at = 0 if self.tracker.source == "loader" else 2 * self.tracker.count
             self.requests.begin(self.tracker.count, self.place.world_size() == 1)
-        if phase == READY and self.later.first is None and self.window.budget.affords_walk():
-            with self.window.budget.spending():
+        if phase == READY and self.later.first is None and self.window.costs.budget.affords_walk():
+            with self.window.costs.budget.spending():
                 self.facts.window_opens()
         if phase == DONE:
             self._write()

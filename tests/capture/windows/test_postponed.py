@@ -92,8 +92,8 @@ def window_in(folder: Path) -> Any:
     from advisor.capture.inside.windows.window import Window
 
     window = Window({"folder": str(folder)}, lambda role: str(folder / role), Clock(lambda: "cpu"))
-    window.role, window.rows_per_step = "lines", 100.0
-    window.growth.rows = lambda *_: 9000.0  # type: ignore[method-assign]
+    window.role, window.costs.rows_per_step = "lines", 100.0
+    window.costs.growth.rows = lambda *_: 9000.0  # type: ignore[method-assign]
     return window
 
 
@@ -103,9 +103,9 @@ def test_a_step_that_fills_the_window_with_lines_is_tried_again_and_at_last_said
     for _ in range(2):
         window.overflowed()
         assert window.notes == []
-        assert list(window.postponed) == ["lines", "observed"] or list(window.postponed) == ["lines"]
-    assert window.rows_per_step == pytest.approx(2 * 9000 / 1.5)
-    window.postponed.clear()
+        assert list(window.costs.postponed) == ["lines", "observed"] or list(window.costs.postponed) == ["lines"]
+    assert window.costs.rows_per_step == pytest.approx(2 * 9000 / 1.5)
+    window.costs.postponed.clear()
     window.overflowed()
     assert not window.waits()
     assert any("closed inside of a step" in note for note in window.notes)
@@ -115,14 +115,14 @@ def test_a_step_that_fills_the_window_with_lines_is_tried_again_and_at_last_said
 def test_what_is_due_is_what_can_be_afforded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     window = window_in(tmp_path)
     window.overflowed()
-    monkeypatch.setattr(window.budget, "left_s", lambda: 0.1)
+    monkeypatch.setattr(window.costs.budget, "left_s", lambda: 0.1)
     assert window.due() == ""
-    monkeypatch.setattr(window.budget, "left_s", lambda: 0.5)
+    monkeypatch.setattr(window.costs.budget, "left_s", lambda: 0.5)
     assert window.due() == "lines"
     assert window.start("lines")  # which takes it off the list
     window.stop({}, True)
     assert window.due() == ""
-    monkeypatch.setattr(window.budget, "left_s", lambda: 2.0)
+    monkeypatch.setattr(window.costs.budget, "left_s", lambda: 2.0)
     assert window.due() == "observed"
 
 

@@ -78,10 +78,9 @@ class Later:
         """The window that is due, as long as the first one. name: the path of a file by its role."""
         self.first, at = first, self.at
         clock = Clock(self.device)
-        window = Window(self.settings, lambda role: name(f"{role}-step{at}"), clock)
-        window.budget, window.used, window.modules = first.window.budget, first.window.used, first.window.modules
-        window.rows_per_step = first.window.rows_per_step
-        window.growth.per_step = first.window.growth.per_step
+        costs = first.window.costs.of_later()
+        window = Window(self.settings, lambda role: name(f"{role}-step{at}"), clock, costs)
+        window.used, window.modules = first.window.used, first.window.modules
         plan = first.phases.plan
         phases = Phases(
             window,
