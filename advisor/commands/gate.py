@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.commands import _gate_history
+from advisor.commands import _gate_history, _script
 from advisor.commands._options import add_common_options
 from advisor.errors import UsageError
 
@@ -107,6 +107,7 @@ def _split_at_dashes(parser: argparse.ArgumentParser) -> None:
                 parser.error(f"unrecognized arguments: {' '.join(options)}")
             found.words = [*found.words, *rest]
         found.command = words[place + 1 :] if place < len(words) else None
+        _script.hint(parser, found.command or (), quiet=found.quiet)
         return found, []
 
     parser.parse_known_args = split  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.commands import _options, _terminal
+from advisor.commands import _options, _script, _terminal
 
 if TYPE_CHECKING:
     from advisor.capture.launcher.launch import Ended, Options, Target
@@ -48,32 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     capture.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
     _options.add_report_options(parser)
     parser.set_defaults(handler=run, launcher=False)
-    parse = parser.parse_known_args
-
-    def parse_ours(words: Any = None, namespace: Any = None) -> Any:
-        # argparse would look for our options among the script's: the line is cut before it sees it.
-        ours, rest = split(list(words or ()), _with_value(parser))
-        args, left = parse(ours, namespace)
-        args.target = rest
-        return args, left
-
-    parser.parse_known_args = parse_ours  # type: ignore[method-assign,assignment]
-
-
-def _with_value(parser: argparse.ArgumentParser) -> set[str]:
-    """Our options that take the next word as their value."""
-    return {name for action in parser._actions if action.nargs is None for name in action.option_strings}
-
-
-def split(words: list[str], with_value: set[str]) -> tuple[list[str], list[str]]:
-    """Our own options, and everything that belongs to the script: from the first word that is no option of ours on."""
-    place = 0
-    while place < len(words):
-        word = words[place]
-        if word in ("-", "--") or not word.startswith("-") or (word[:2] in ("-m", "-c") and word[:2] != "--"):
-            break
-        place += 2 if word in with_value else 1
-    return words[:place], words[place:]
+    _script.take_target(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from advisor.commands import _options, run
+from advisor.commands import _options, _script, run
 from advisor.errors import AdvisorError, UsageError
 
 if TYPE_CHECKING:
@@ -61,20 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )  # fmt: skip
     _options.add_common_options(parser)
     parser.set_defaults(handler=try_, target=[])
-    take_target(parser)
-
-
-def take_target(parser: argparse.ArgumentParser) -> None:
-    """Our own options end at the script; everything from there on is `args.target`, untouched."""
-    parse = parser.parse_known_args
-
-    def parse_ours(words: Any = None, namespace: Any = None) -> Any:
-        ours, rest = run.split(list(words or ()), run._with_value(parser))
-        args, left = parse(ours, namespace)
-        args.target = rest
-        return args, left
-
-    parser.parse_known_args = parse_ours  # type: ignore[method-assign,assignment]
+    _script.take_target(parser)
 
 
 def seconds(text: str) -> float:

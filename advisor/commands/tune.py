@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.commands import _options, run
+from advisor.commands import _options, _script, run
 
 if TYPE_CHECKING:
     from advisor.gate.pairs import Side
@@ -45,7 +45,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write tune.json and tune.html there")
     _options.add_common_options(parser)
     parser.set_defaults(handler=tune, target=[])
-    try_.take_target(parser)
+    _script.take_target(parser)
 
 
 def tune(args: argparse.Namespace) -> int:

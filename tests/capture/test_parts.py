@@ -14,7 +14,7 @@ from advisor.capture.inside import bootstrap, process_role
 from advisor.capture.inside.facts import secrets
 from advisor.capture.inside.steps import phases, plan, tracker
 from advisor.capture.launcher import launch
-from advisor.commands import run
+from advisor.commands import _script
 
 WITH_VALUE = {"--steps", "--output", "--format"}
 
@@ -35,7 +35,7 @@ WITH_VALUE = {"--steps", "--output", "--format"}
     ],
 )
 def test_everything_from_the_script_on_is_the_scripts(words: list[str], ours: int) -> None:
-    assert run.split(words, WITH_VALUE) == (words[:ours], words[ours:])
+    assert _script.split(words, WITH_VALUE) == (words[:ours], words[ours:])
 
 
 @pytest.mark.parametrize(
