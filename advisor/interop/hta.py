@@ -7,6 +7,7 @@
 HTA reads files. Each trace is written for it in today's spelling into a temporary folder, so that it gets the very rows
 that our figures come from: whatever the era, the packing or the damage of the file that they were read from.
 HTA is an extra with an environment of its own: `pip install "torch-advisor[hta]"` (it needs pandas < 3).
+Its newer releases are named `traceinsight` and have the same module, `hta`: either package serves.
 """
 
 from __future__ import annotations
