@@ -6,8 +6,8 @@
 
 HTA reads files. Each trace is written for it in today's spelling into a temporary folder, so that it gets the very rows
 that our figures come from: whatever the era, the packing or the damage of the file that they were read from.
-HTA is an extra with an environment of its own: `pip install "torch-advisor[hta]"` (it needs pandas < 3).
-Its newer releases are named `traceinsight` and have the same module, `hta`: either package serves.
+HTA is an extra with an environment of its own: `pip install "torch-advisor[traceinsight]"`, its name from 0.6 on, or
+`torch-advisor[hta]`, its releases before (we ask for pandas < 3 with both).
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ def trace_analysis(given: Given | Iterable[Given], **options: Any) -> Any:
     try:
         from hta.trace_analysis import TraceAnalysis
     except ImportError as missing:
-        what = (
-            'HolisticTraceAnalysis is not installed here; make an environment with `pip install "torch-advisor[hta]"`'
-        )
+        what = 'HTA is not installed here; make an environment with `pip install "torch-advisor[traceinsight]"`'
         raise UsageError(what) from missing
     with tempfile.TemporaryDirectory(prefix="advisor-hta-") as folder:
         files = _files([given] if isinstance(given, str | os.PathLike | Trace) else list(given), Path(folder))

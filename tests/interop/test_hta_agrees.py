@@ -24,7 +24,8 @@ from advisor.trace.intervals import Intervals, intersect, total, union
 from advisor.trace.read.load import load, read_bytes
 
 pytest.importorskip(
-    "hta", reason="HolisticTraceAnalysis is not installed here (extra `hta`, an environment of its own)"
+    "hta",
+    reason="HTA is not installed here (extra `hta` or `traceinsight`, in its own environment)",
 )
 pytestmark = pytest.mark.filterwarnings("ignore")
 
