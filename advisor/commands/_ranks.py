@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from os import fspath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.commands import _options
@@ -26,23 +27,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the user wants ranks to be read. workers: processes, 0 as many as fit; limit_s: for each file."""
+    """How the user wants ranks to be read.
+
+    workers: processes, 0 as many as fit; limit_s: for each file; scheduler: address of dask's, "" for none
+    """
 
     quiet: bool = False
     workers: int = 0
     limit_s: float = 0.0
+    scheduler: str = ""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """--workers, --timeout."""
+    """--workers, --scheduler, --scheduler-file, --timeout."""
     group = parser.add_argument_group("many ranks")
-    group.add_argument(
+    readers = group.add_mutually_exclusive_group()
+    readers.add_argument(
         "--workers",
         type=_options.positive,
         default=0,
         metavar="N",
         help="processes that read traces (default: what fits)",
     )
+    readers.add_argument("--scheduler", default="", metavar="URL", help="workers of dask read them: tcp://host:8786")
+    readers.add_argument("--scheduler-file", type=Path, metavar="FILE", help="as its scheduler writes it")
     group.add_argument(
         "--timeout",
         type=_options.positive,
@@ -88,7 +96,12 @@ def _joined(ranks: Sequence[int]) -> str:
 
 def reading_of(args: argparse.Namespace) -> Reading:
     """What the options ask for."""
-    return Reading(args.quiet, args.workers, float(args.timeout))
+    scheduler: str = args.scheduler
+    if args.scheduler_file:
+        from advisor.engine.dask_workers import address_in
+
+        scheduler = address_in(args.scheduler_file)
+    return Reading(args.quiet, args.workers, float(args.timeout), scheduler)
 
 
 def file_of(trace: RankTrace, run: RunRecord | None) -> RankFile:
@@ -118,7 +131,7 @@ def read(
 
     keep_freed_memory()
     with _progress(files, quiet=reading.quiet) as (watch, analysing):
-        how = How(analysing, reading.workers, reading.limit_s or LIMIT_S)
+        how = How(analysing, reading.workers, reading.limit_s or LIMIT_S, reading.scheduler)
         yield from rank_results(files, asked, rules_of_ranks(rules, config), how, watch)
 
 

@@ -42,14 +42,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="append",
         default=[],
         metavar="NAME",
-        help="estimate the step time on another GPU, such as H100 or 'A100 80GB'; repeatable",
+        help="step time on another GPU, such as H100; repeatable",
     )
     parser.add_argument(
         "--what-if-ranks",
         type=_what_if_ranks.numbers,
         default=(),
         metavar="N,…",
-        help="compute the step time on other numbers of data-parallel or sharded ranks, such as 64,256",
+        help="step time on other numbers of ranks, such as 64,256",
     )
     parser.add_argument(
         "--window",

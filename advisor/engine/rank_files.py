@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -52,6 +53,17 @@ class RankFile(msgspec.Struct, frozen=True):
     def path(self) -> Place:
         """The file that is read."""
         return place(self.reduced or self.profile)
+
+
+def absolute(one: RankFile) -> RankFile:
+    """The same files, named so that a process in another folder, on another machine, finds them."""
+    later = tuple(msgspec.structs.replace(w, profile=_absolute(w.profile), lines=_absolute(w.lines)) for w in one.later)
+    return msgspec.structs.replace(one, profile=_absolute(one.profile), lines=_absolute(one.lines), later=later)
+
+
+def _absolute(where: str) -> str:
+    """An address, also of an archive's member, is that already."""
+    return where if not where or "://" in where else str(Path(where).absolute())
 
 
 class Asked(msgspec.Struct, frozen=True):

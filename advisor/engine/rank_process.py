@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
@@ -40,10 +41,11 @@ def serve(pipe: Connection, processes: int) -> None:
         reducer = Reducer(asked, rules_of_ranks(rules, asked.config))
         while True:
             one = msgspec.msgpack.decode(pipe.recv_bytes(), type=RankFile)
-            pipe.send_bytes(_answer(reducer, one, pipe))
+            pipe.send_bytes(answer(reducer, one, lambda done: pipe.send_bytes(READ + str(done).encode())))
 
 
-def _answer(reducer: Reducer, one: RankFile, pipe: Connection) -> bytes:
+def answer(reducer: Reducer, one: RankFile, tell: Callable[[int], None]) -> bytes:
+    """The reduced form of a rank, or why there is none. tell: told now and then how many bytes of its file are read."""
     from advisor.engine import reduced_form
 
     reported = 0
@@ -52,7 +54,7 @@ def _answer(reducer: Reducer, one: RankFile, pipe: Connection) -> bytes:
         nonlocal reported
         if done - reported >= _REPORT_BYTES:
             reported = done
-            pipe.send_bytes(READ + str(done).encode())
+            tell(done)
 
     try:
         found = reducer.reduced(one, progress)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
 
 from advisor.engine import rank_process, reduced_form, worker_pool
-from advisor.engine.rank_files import Asked, RankFile, Reducer
+from advisor.engine.rank_files import Asked, RankFile, Reducer, absolute
 from advisor.engine.rank_process import FAILED, READ
 from advisor.engine.reduced_form import Reduced
 from advisor.engine.rule import Rule
 from advisor.engine.worker_count import text_bytes, worker_count
+from advisor.engine.worker_pool import Answer
 from advisor.errors import AdvisorError
 
 # Reading and analysing 1 GB takes a few seconds; what takes so long hangs, on a file system that does not answer.
@@ -38,11 +39,13 @@ class How:
     analysing  a context for each file that is analysed in this process, which gives what is told the names of analyses
     workers    processes; 0: as many as `worker_count` says; 1: this one alone, without time limits
     limit_s    how long a file may take
+    scheduler  address of the scheduler of dask whose workers read all traces; "": none
     """
 
     analysing: Callable[[RankFile], AbstractContextManager[Callable[[str], None] | None]]
     workers: int = 0
     limit_s: float = LIMIT_S
+    scheduler: str = ""
 
 
 def rank_results(
@@ -50,13 +53,14 @@ def rank_results(
 ) -> Iterator[tuple[int, Reduced | str]]:
     """(place of the file, the rank, or one line of why there is none), as they are done."""
     traces = [index for index, one in enumerate(files) if not one.reduced]
-    workers = how.workers or worker_count([text_bytes(files[index].path) for index in traces])
-    alone = [index for index in range(len(files)) if workers < 2 or files[index].reduced]
+    workers = 1 if how.scheduler else how.workers or worker_count([text_bytes(files[at].path) for at in traces])
+    elsewhere = traces if how.scheduler or workers > 1 else []
+    alone = [index for index in range(len(files)) if not elsewhere or files[index].reduced]
     for index, found in _here(files, alone, Reducer(asked, rules), how, watch):
         watch.ended(index, failed=isinstance(found, str))
         yield index, found
-    if workers > 1 and traces:
-        for index, found in _elsewhere(files, traces, asked, (how.limit_s, workers), watch):
+    if elsewhere:
+        for index, found in _elsewhere(files, elsewhere, asked, replace(how, workers=workers), watch):
             watch.ended(index, failed=isinstance(found, str))
             yield index, found
 
@@ -81,20 +85,31 @@ def _here(
 
 
 def _elsewhere(
-    files: Sequence[RankFile], places: Sequence[int], asked: Asked, limits: tuple[float, int], watch: Watch
+    files: Sequence[RankFile], places: Sequence[int], asked: Asked, how: How, watch: Watch
 ) -> Iterator[tuple[int, Reduced | str]]:
-    limit_s, workers = limits
     # The largest first, so that none of them is left to a single process at the end.
     order = sorted(places, key=lambda place: -text_bytes(files[place].path))
-    requests = [msgspec.msgpack.encode(files[place]) for place in order]
-    hello, times = msgspec.msgpack.encode(asked), [limit_s] * len(order)
-    for answer in worker_pool.answers(rank_process.serve, hello, requests, times, workers):
+    for answer in _answers([files[place] for place in order], asked, how):
         index, kind, data = order[answer.index], answer.data[:1], answer.data[1:]
         if answer.failed:
             yield index, f"{files[index].path.name}: {answer.failed}"
         elif kind == READ:
             watch.read(index, int(data))
         elif kind == FAILED:
-            yield index, data.decode("utf-8", "replace")
+            yield (
+                index,
+                data.decode("utf-8", "replace").replace(str(absolute(files[index]).path), str(files[index].path)),
+            )
         else:
             yield index, reduced_form.decode(data, files[index].path)
+
+
+def _answers(files: Sequence[RankFile], asked: Asked, how: How) -> Iterator[Answer]:
+    """What workers of dask, or processes of our own, say of these files."""
+    if how.scheduler:
+        from advisor.engine import dask_workers
+
+        requests = [msgspec.msgpack.encode(absolute(one)) for one in files]
+        return dask_workers.answers(how.scheduler, asked, requests, how.limit_s)
+    requests, times = [msgspec.msgpack.encode(one) for one in files], [how.limit_s] * len(files)
+    return worker_pool.answers(rank_process.serve, msgspec.msgpack.encode(asked), requests, times, how.workers)
