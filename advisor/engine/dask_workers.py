@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 import uuid
 import warnings
@@ -35,6 +36,7 @@ CONNECT_S = 10.0
 # Closing waits for answers of a scheduler that may be gone.
 _CLOSE_S = 1.0
 _TRIES = 2
+_SCHEMES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
 
 
 def address_in(path: Path) -> str:
@@ -66,6 +68,8 @@ def answers(scheduler: str, asked: Asked, requests: Sequence[bytes], limit_s: fl
 @contextmanager
 def _connected(scheduler: str) -> Iterator[Client]:
     """A client, which takes its tasks along when it ends."""
+    if not scheduler.startswith(_SCHEMES):
+        raise UsageError(f"--scheduler {scheduler}: not an address such as tcp://host:8786")
     try:
         import distributed
     except ImportError:
@@ -74,18 +78,35 @@ def _connected(scheduler: str) -> Iterator[Client]:
     # What goes wrong is said once, in our words.
     logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
     warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
-    try:
-        client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False, name="torch-advisor")
-    except ValueError as failure:
-        raise UsageError(f"--scheduler {scheduler}: {_line(failure)}; such as tcp://host:8786") from failure
-    except Exception as failure:
-        text = f"no scheduler of dask answered within {CONNECT_S:.0f} s; check the address, and that it runs"
-        raise InputError(f"{scheduler}: {text}") from failure
+    client = _client(scheduler)
     try:
         yield client
     finally:
         with suppress(Exception):
             client.close(timeout=_CLOSE_S)
+
+
+def _client(scheduler: str) -> Client:
+    """Raises InputError after CONNECT_S: by itself dask waits on and on for what accepts a connection and says nothing."""
+    import distributed
+
+    made: SimpleQueue[Client | Exception] = SimpleQueue()
+
+    def connect() -> None:
+        try:
+            made.put(distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False, name="torch-advisor"))
+        except Exception as failure:
+            made.put(failure)
+
+    threading.Thread(target=connect, daemon=True).start()
+    try:
+        client = made.get(timeout=CONNECT_S)
+    except Empty:
+        client = None
+    if not isinstance(client, distributed.Client):
+        text = f"no scheduler of dask answered within {CONNECT_S:.0f} s; check the address, and that it runs"
+        raise InputError(f"{scheduler}: {text}")
+    return client
 
 
 def _check_scheduler(client: Client, scheduler: str, here: dict[str, str]) -> None:
