@@ -76,7 +76,8 @@ def _connected(scheduler: str) -> Iterator[Client]:
         text = "needs the package distributed; pip install 'torch-advisor[cluster]'"
         raise UsageError(f"--scheduler {text}") from None
     # What goes wrong is said once, in our words.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+    for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
     client = _client(scheduler)
     try:
@@ -87,7 +88,7 @@ def _connected(scheduler: str) -> Iterator[Client]:
 
 
 def _client(scheduler: str) -> Client:
-    """Raises InputError after CONNECT_S: by itself dask waits on and on for what accepts a connection and says nothing."""
+    """Raises InputError after CONNECT_S: dask itself waits for ever where a connection is taken and nothing said."""
     import distributed
 
     made: SimpleQueue[Client | Exception] = SimpleQueue()
