@@ -8,6 +8,7 @@ rank is off by up to a second. On one rank each batch comes LATE_MS late, and al
 Ranks run on nodes of NODE; with `--pages` the kernels of the second of several take SLOW_MS longer. Process groups
 describe two pipeline stages, tensor parallelism within a node, and data parallelism over nodes (for the layout alone).
 `--pages` measures the page in place of the memory: its bytes, and whether it names the late rank and the slow node.
+`--dask TIMES` compares one and two local processes with two workers of dask (with tests/support on PYTHONPATH).
 `--forms N` reduces three of such ranks and multiplies them, with clocks of their own. Prints a Markdown table: CPU seconds
 and wall time of the whole process tree, the peak of its memory (proportional set size) and of the command's own process.
 """
@@ -20,6 +21,7 @@ import os
 import platform
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -271,6 +273,43 @@ def page_row(name: str, folder: Path, late: int, workers: int, say: Path) -> str
     )
 
 
+def process_s(pid: int) -> float:
+    """CPU seconds that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def dask_rows(name: str, folder: Path, say: Path, times: int) -> Iterator[str]:
+    """One and two local processes beside two workers of dask, in turn: rows of medians."""
+    from dask_cluster import cluster
+
+    with cluster(say, 2) as found:
+        pids = [one.pid for one in (*found.workers, found.scheduler)]
+        ways = {
+            "1 process": ["--workers", "1"],
+            "2 processes": ["--workers", "2"],
+            "2 workers of dask": ["--scheduler-file", str(found.file)],
+        }
+        costs: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+        reports = set()
+        # The first turn is no part of it: workers of dask load the rules in theirs.
+        for turn in range(times + 1):
+            for way, words in ways.items():
+                out, before = say / f"{turn}-{len(costs[way])}-{way}.json", sum(map(process_s, pids))
+                command = [sys.executable, "-m", "advisor", "analyze", str(folder), "-q", *words, "-o", str(out)]
+                cost = measured(command)
+                reports.add(out.read_bytes())
+                if turn:
+                    costs[way].append((cost.cpu_s + sum(map(process_s, pids)) - before, cost.wall_s))
+    same = "yes" if len(reports) == 1 else "NO"
+    for way, seen in costs.items():
+        cpu, wall = zip(*seen, strict=True)
+        low_high = f"{statistics.median(wall):.1f} ({min(wall):.1f} to {max(wall):.1f})"
+        cpus = f"{statistics.median(cpu):.1f} ({min(cpu):.1f} to {max(cpu):.1f})"
+        yield f"| {name} | {way} | {cpus} | {low_high} | {same} |\n"
+
+
+_DASK = "| job | read by | CPU s | wall s | same report |\n"
 _TABLE = "| job | workers | CPU s | wall s | CPU ms a rank | peak memory | of the command's own process | late rank found |\n"
 _PAGES = "| job | CPU s | wall s | page | report.json | ranks in full | late rank on top | slow node alone |\n"
 
@@ -282,12 +321,14 @@ def main() -> None:
     parser.add_argument("--forms", type=int, nargs="*", default=[], metavar="RANKS")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--pages", action="store_true", help="measure pages")
+    parser.add_argument("--dask", type=int, default=0, metavar="TIMES", help="compare with workers of dask, so often")
     parser.add_argument("--folder", help="where the jobs are written (default: a temporary folder)")
     args = parser.parse_args()
     say = sys.stdout.write
     say(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ")
     say(f"load {os.getloadavg()[0]:.1f}, {time.strftime('%Y-%m-%d')}\n\n")
     table, made = (_PAGES, page_row) if args.pages else (_TABLE, row)
+    table = _DASK if args.dask else table
     say(table + "|---" * (table.count("|") - 1) + "|\n")
     for job in args.jobs:
         ranks, megabytes = job.split("x")
@@ -296,6 +337,9 @@ def main() -> None:
             tempfile.TemporaryDirectory() as out,
         ):
             late = write_job(Path(folder), int(ranks), float(megabytes), slow=args.pages)
+            if args.dask:
+                say("".join(dask_rows(f"{ranks} x {megabytes} MB", Path(folder), Path(out), args.dask)))
+                continue
             for workers in args.workers:
                 say(made(f"{ranks} x {megabytes} MB", Path(folder), late, workers, Path(out)))
                 sys.stdout.flush()
