@@ -280,7 +280,7 @@ def process_s(pid: int) -> float:
 
 
 def dask_rows(name: str, folder: Path, say: Path, times: int) -> Iterator[str]:
-    """One and two local processes beside two workers of dask, in turn: rows of medians."""
+    """One and two local processes and two workers of dask, alternately: rows of medians."""
     from dask_cluster import cluster
 
     with cluster(say, 2) as found:
