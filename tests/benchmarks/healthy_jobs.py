@@ -44,7 +44,8 @@ def recorded(script: Path, profiles: Path) -> Path:
     """The script's recorded run. Raises CalledProcessError where the script or its recording failed."""
     folder = profiles / script.stem
     if not (folder / "run.json").exists():
-        words = [sys.executable, "-m", "advisor", "run", "--quiet", "--output", str(folder), str(script)]
+        options = ["--quiet", "--stop-after-profile", "--output", str(folder)]
+        words = [sys.executable, "-m", "advisor", "run", *options, str(script)]
         subprocess.run(words, check=True)
     return folder
 

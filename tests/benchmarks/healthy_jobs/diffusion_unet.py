@@ -1,4 +1,4 @@
-"""Denoising diffusion on 32 x 32 pictures: a UNet of two resolutions, AdamW fused, TF32, batches pinned, no `.item()`."""
+"""Denoising diffusion on 32 x 32 pictures: a UNet of two resolutions, fused AdamW, TF32, pinned batches."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def main() -> None:
     model = UNet().to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4, fused=True)
     kept = torch.linspace(1, 0.01, LEVELS, device=DEVICE)
-    for (clean,) in loader:
-        clean = clean.to(DEVICE, non_blocking=True)
+    for (batch,) in loader:
+        clean = batch.to(DEVICE, non_blocking=True)
         level = torch.randint(0, LEVELS, (BATCH,), device=DEVICE)
         noise = torch.randn_like(clean)
         share = kept[level][:, None, None, None]

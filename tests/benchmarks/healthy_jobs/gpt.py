@@ -1,4 +1,4 @@
-"""Language model in the manner of small public GPT trainers: fused attention and AdamW, TF32, batches made on workers."""
+"""A small GPT: fused attention and AdamW, TF32, batches made on workers and pinned."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def main() -> None:
     loader = DataLoader(Tokens(BATCH * 30), BATCH, num_workers=2, pin_memory=True, drop_last=True)
     model = GPT().to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
-    for tokens, wanted in loader:
-        tokens, wanted = tokens.to(DEVICE, non_blocking=True), wanted.to(DEVICE, non_blocking=True)
+    for batch in loader:
+        tokens, wanted = (one.to(DEVICE, non_blocking=True) for one in batch)
         loss = functional.cross_entropy(model(tokens).flatten(0, 1), wanted.flatten())
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
