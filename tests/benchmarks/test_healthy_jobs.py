@@ -1,22 +1,26 @@
-"""The chain behind the table of healthy jobs, on one of them: recorded, simulated, judged."""
+"""The chain behind the table of healthy jobs: simulated, judged, drawn as a row."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from benchmarks.test_simulated_device import op, recorded
 
 BENCHMARKS = Path(__file__).parent
 
 
 @pytest.mark.complete
-def test_a_healthy_job_beside_a_simulated_device_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("count", "size", "waits"), [(5, 4096, False), (200, 64, True)])
+def test_a_job_beside_a_simulated_device_is_judged(
+    count: int, size: int, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large products fill the device, and nothing is said of launches; 200 small ones wait for the host, and it is."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import healthy_jobs
 
-    profile = healthy_jobs.recorded(BENCHMARKS / "healthy_jobs" / "gpt.py", tmp_path)
-    row = healthy_jobs.judged(profile, "A100", steady=False)
+    rows = [op("aten::mm", 20 * i, 10, [size, size], [size, size]) for i in range(count)]
+    row = healthy_jobs.judged(recorded(tmp_path / "job", rows, 20 * count), "A100", steady=False)
     assert not row.failed
-    assert row.truth.busy > 0.5, "the device waits for the host: the job is not at a load that people run"
-    assert row.findings == []
-    assert healthy_jobs.document([row]).splitlines()[-1].startswith("| gpt | A100 |")
+    assert ("launch-bound" in {one["rule"] for one in row.findings}) == waits
+    assert healthy_jobs.document([row]).splitlines()[-1].startswith("| job | A100 |")
