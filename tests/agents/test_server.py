@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import reports_fixtures as fixtures
 
+from advisor.model import Finding, Fix, Metric, Outcome, Report, RunInfo, Saving, StepsSummary
 from advisor.report.report_file import encode
+from advisor.trying.treatments import parse
 
 pytest.importorskip("mcp.server.mcpserver", reason="needs the extra `mcp`")
 
@@ -18,6 +20,18 @@ from agent_session import Call, session
 
 ROOT = Path(__file__).parents[2]
 PAIR = ROOT / "samples" / "pairs" / "garbage-collection" / "slow.py"
+# 400 steps of a few ms, most of which a variable of the environment takes away.
+PAUSED = """
+import os, time, torch
+from torch import nn
+model = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(400):
+    time.sleep(float(os.environ.get("PAUSE", "0.01")))
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+"""
 TOOLS = {"profile", "analyze", "findings", "explain", "compare", "try", "gate"}
 
 
@@ -132,3 +146,27 @@ def test_an_agent_makes_a_script_faster(tmp_path: Path) -> None:
         assert any("garbage-collection" in one for one in compared["resolved_findings"])
 
     session(tmp_path, talk)
+
+
+@pytest.mark.torch
+@pytest.mark.complete
+def test_a_try_whose_budget_is_too_small_says_so(tmp_path: Path) -> None:
+    """The script runs; no pair of the fix fits, so nothing is claimed and the report stays as it was."""
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(PAUSED)
+    fix = Fix("Set `PAUSE=0.001`", "exact", treatment=parse("environment:PAUSE=0.001"))
+    found = Finding("The loop waits.", Saving(2_000.0, 9_000.0, "replayed", "how"), fix=fix)
+    metrics = {"step_time_us": Metric("step_time_us", 10_000.0, "us")}
+    outcomes = (Outcome("input-bound", "found", (found,), title="The step waits for its batch"),)
+    (tmp_path / "report").mkdir()
+    report = Report(RunInfo(("train.py",)), (), StepsSummary(), metrics, (), outcomes)
+    (tmp_path / "report" / "report.json").write_bytes(encode(report))
+
+    async def talk(call: Call, _: Any) -> None:
+        tried = await call("try", script=["train.py"], report="report", budget_s=5)
+        assert "No change was measured" in tried["cannot_answer"]
+        assert "budget_s" in tried["next_step"]
+        assert tried["trials"] == []
+
+    session(tmp_path, talk)
+    assert (tmp_path / "report" / "report.json").read_bytes() == encode(report)
