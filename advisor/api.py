@@ -174,6 +174,7 @@ from advisor.ranks.point_to_point import Passes
 from advisor.ranks.rank_facts import LinePart, RankFacts
 from advisor.ranks.ranks import Ranks, Waiting
 from advisor.replay import edits
+from advisor.report import trial_words
 from advisor.report.report_file import encode as encode_report
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
@@ -403,6 +404,7 @@ __all__ = [
     "subtract",
     "together",
     "total",
+    "trial_words",
     "union",
     "where_read",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, Report, Trial
+from advisor.api import Finding, Fix, Report, Trial, Tried, trial_words
 
 from . import _words
 
@@ -64,6 +64,18 @@ def said(trial: Trial) -> str:
 def numbers(trial: Trial) -> str:
     """What its losses said, or ""."""
     return NUMBERS[trial.numbers] if trial.verdict in _COMPARED else ""
+
+
+def base(tried: Tried) -> str:
+    """The step of the script as it is, or "" where nothing was measured."""
+    speed = next((trial.base for trial in tried.trials if trial.base), None)
+    return trial_words.times(speed) if speed else ""
+
+
+def beside(trial: Trial) -> list[str]:
+    """Step times, counters that moved, what the start costs; why there is no win; what the change did not reach."""
+    missed = [f"not reached: {one}" for one in trial.missed] if trial.reached else []
+    return [part for part in (trial.why, trial_words.details(trial), *missed) if part]
 
 
 def memory(trial: Trial) -> str:

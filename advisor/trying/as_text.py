@@ -5,9 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
-from advisor.model import Counted, Numbers, Speed, Trial, Tried
-from advisor.quantities import duration
-from advisor.trying.mechanism import differing
+from advisor.model import Numbers, Trial, Tried
+from advisor.report.trial_words import details, times
 from advisor.trying.treatments import option
 
 _WIDTH = 80
@@ -19,9 +18,6 @@ _NUMBERS: dict[Numbers, str] = {
     "not compared": "not compared",
 }
 _MEGA = 1e6
-# A start that takes longer by less than this is the noise of two processes that start at once.
-_LONG_START_US = 1e6
-
 
 # What earlier promises of rules came to, in a phrase; nothing where there were none.
 Earlier = Callable[[Sequence[str]], str]
@@ -64,7 +60,7 @@ def _lines(tried: Tried, earlier: Earlier) -> Iterator[str]:
 
 def _about(tried: Tried, measured: list[Trial]) -> Iterator[str]:
     base = next((trial.base for trial in measured if trial.base), None)
-    step = f"a step of {_times(base)}" if base else "a step"
+    step = f"a step of {times(base)}" if base else "a step"
     noise = f"; noise of a pair {tried.noise:.1%}" if tried.noise is not None else ""
     yield from _wrapped(f"Measured on this machine: shares of {step}{noise}", "")
     if tried.repeats is not None:
@@ -82,30 +78,6 @@ def _trial(trial: Trial) -> Iterator[str]:
     yield from _wrapped(details(trial), "    ")
     for missed in trial.missed if trial.reached else ():
         yield from _wrapped(f"not reached: {missed}", "    ")
-
-
-def details(trial: Trial) -> str:
-    """Step times, what was counted, and what the start costs."""
-    said = []
-    if trial.base and trial.changed:
-        said.append(f"now {_times(trial.changed)}")
-        if trial.work != 1 and trial.base.samples_per_s and trial.changed.samples_per_s:
-            rates = f"{trial.base.samples_per_s:.4g} -> {trial.changed.samples_per_s:.4g} samples/s"
-            said.append(f"{rates}, {trial.work:.3g} times the samples a step; the gain is that of a sample")
-    said += [f"{one.name} {_count(one, one.base)} -> {_count(one, one.changed)}" for one in differing(trial.counters)]
-    if trial.first_startup_us and trial.first_startup_us > _LONG_START_US:
-        again = f", {duration(trial.startup_us)} when cached" if trial.startup_us and trial.startup_us > 0 else ""
-        pays = f"; pays after {trial.pays_after:,} step{'s' * (trial.pays_after > 1)}" if trial.pays_after else ""
-        said.append(f"starts {duration(trial.first_startup_us)} later{again}{pays}")
-    return "; ".join(said)
-
-
-def _count(of: Counted, value: float) -> str:
-    return duration(value) if of.unit else f"{value:.4g}"
-
-
-def _times(speed: Speed) -> str:
-    return f"{duration(speed.median_us)} (mean {duration(speed.mean_us)}, p90 {duration(speed.p90_us)})"
 
 
 def _best(tried: Tried, measured: list[Trial]) -> Trial | None:

@@ -99,8 +99,3 @@ def _moved(
     if counter.name == NAMES["cpu_us"][0]:
         return change >= least_cpu * counter.base
     return change >= (least_us * max(saved_us, 0.0) if counter.unit else least) and change > 0
-
-
-def differing(counters: Sequence[Counted], *, least: float = 0.05) -> list[Counted]:  # smaller changes are noise
-    """Those that changed by a share that is worth a word."""
-    return [one for one in counters if abs(one.changed - one.base) > least * max(one.base, one.changed)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from advisor.fixing.edits import NoEditError, edit
 from advisor.model import Treatment, Trial
-from advisor.trying.as_text import details
+from advisor.report.trial_words import details
 from advisor.trying.knobs import words_of
 from advisor.trying.treatments import option
 from advisor.trying.tuning import Point

@@ -211,6 +211,8 @@ def test_what_was_measured_outranks_what_was_promised(tmp_path: Path) -> None:
     assert "measured on this machine" in page
     assert "25.0 % of the step [22.0, 28.0]" in page
     assert "+400 MB" in page
+    assert "a step of 10 ms (mean 10.1 ms, p90 11 ms)" in page
+    assert "now 7.5 ms (mean 7.6 ms, p90 8 ms); wait for data 2.6 ms -&gt; 100 µs" in page
     assert "measured on this machine: faster: 25.0 % of the step [22.0, 28.0]" in " ".join(text.split())
 
 
