@@ -125,7 +125,8 @@ class Session:
         try:
             before, after = self.side_of(self.base, instead_of), self.side_of(self.base, treatments)
             for look in looks:
-                if found and self.left_s() < (look - len(found)) * self.pair_s:
+                # Pairs of this change, or longer ones at the end of a search, take their own time.
+                if found and self.left_s() < (look - len(found)) * statistics.fmean(one.seconds for one in found):
                     break
                 while len(found) < look:
                     found.append(self.measure(before, after))

@@ -6,6 +6,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from advisor.trying.candidates import Candidate, of_report
 from advisor.trying.decide import Design, judge
 from advisor.trying.numbers import Band
 from advisor.trying.pairing import Facts, Measured
-from advisor.trying.session import Session
+from advisor.trying.session import SELF_TEST, Session
 
 SECONDS_A_PAIR = 10.0
 RULES = Path(__file__).parents[2] / "rules"
@@ -198,6 +199,23 @@ def test_the_budget_ends_the_session_and_says_what_was_left() -> None:
     assert [trial.verdict for trial in found.trials] == ["faster", "not tried"]
     assert "budget" in found.trials[1].why
     assert machine.clock <= 100.0
+
+
+def test_pairs_that_take_longer_than_those_of_the_self_test_keep_the_budget() -> None:
+    """As with a compiled model, or a search whose last pairs are longer."""
+
+    class Slower(Machine):
+        def measure(self, base: Side, head: Side) -> Measured:
+            more_s = 40.0 * ("loader" in names(head))
+            self.clock += more_s
+            found = super().measure(base, head)
+            return replace(found, seconds=found.seconds + more_s)
+
+    machine = Slower({"loader": 0.03}, noise=0.02)
+    first = SELF_TEST * SECONDS_A_PAIR + Design(1).looks[0] * 50.0
+    found = tried(machine, "loader", budget=first + 40.0)
+    assert found.trials[0].pairs == Design(1).looks[0]
+    assert machine.clock == first
 
 
 def test_variables_of_the_environment_are_set_in_the_sides_environment() -> None:
