@@ -393,7 +393,7 @@ net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten()).requires_grad_(
 head = nn.Linear(8 * 36, 3)
 pictures, labels = torch.rand(96, 3, 8, 8), torch.arange(96) % 3
 optimizer = torch.optim.AdamW(head.parameters(), fused=True)
-for step in range(160):
+for step in range(1200):
     if step == LOADED:
         net.load_state_dict(net.state_dict())
     rows = torch.randperm(96)[:8]
@@ -404,7 +404,7 @@ for step in range(160):
 """
 
 
-@pytest.mark.parametrize("loaded", [-1, *complete(70)])
+@pytest.mark.parametrize("loaded", [-1, *complete(300)])
 def test_a_script_that_chooses_rows_itself(tmp_path: Path, loaded: int) -> None:
     """Its tensors are looked at later; a network that gets other weights now and then makes no features."""
     script = tmp_path / "chosen.py"
