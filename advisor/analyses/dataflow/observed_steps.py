@@ -33,7 +33,7 @@ class ObservedSteps:
     steps     the outermost ops of each step in the order in which they ended, those of other threads among them
     known     (tensor, storage) of what the script held from before the profiled steps to the end of the observed ones
     still     storages of such tensors that were neither written nor moved meanwhile
-    resting   of these, the ones that stayed so and that no optimizer had whenever an iterator of a loader began later
+    resting   of these, the ones that stayed so and that no optimizer had whenever they were looked at later
     looks     how often that was looked at
     asking    storages of tensors that asked for a gradient, at the end of the observed steps or at one of these looks
     calm      random numbers were drawn in the observed steps by nothing but ops of torch's, which are among theirs

@@ -7,7 +7,7 @@ import msgspec
 from advisor.capture.record.tensors import DenseMatrix
 
 # A digit of `Dataflow.held`: the tensor was there when the observed steps ended; it was neither written nor moved; it
-# asked for a gradient then or when an iterator of a loader began later; by such a time it was written, moved, freed or
+# asked for a gradient then or when it was looked at later; by such a time it was written, moved, freed or
 # an optimizer's.
 ALIVE, SAME, ASKS, WRITTEN = 1, 2, 4, 8
 
