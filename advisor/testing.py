@@ -97,7 +97,7 @@ def check_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
         raise ExampleError(f"{where}: should be found, and is not")
     if not any(_as_claimed(finding, example.saves_us) for finding in findings):
         savings = ", ".join(_in_words(finding) for finding in findings)
-        raise ExampleError(f"{where}: claims a saving of {example.saves_us}, got {savings}")
+        raise ExampleError(f"{where}: claims a saving within saves_us={example.saves_us}, got {savings}")
     for words in example.says:
         if not any(words in finding.message for finding in findings):
             raise ExampleError(f"{where}: '{words}' is not in the message: {findings[0].message}")

@@ -21,8 +21,8 @@ SECTIONS = ("What it looks at", "Why it costs time", "How to fix it", "When to l
 class Example:
     """A drawn trace and what the rule must say of it.
 
-    saves_us: the range (low, high) that the finding's saving must lie in; None = the rule must stay silent;
-    (0, 0) with a finding whose saving is null is written `saves_us="unknown"`.
+    saves_us: the range (low, high), µs per step, that both ends of the finding's saving must lie in; None = the rule
+    must stay silent; "unknown" = a finding whose saving is null.
     facts: what the capture recorded, as in run.json; empty = a bare trace.
     says: words that must stand in the message.
     fixes: words that must stand in the fix, its title or its lines.

@@ -33,7 +33,7 @@ def renew(name: str, text: str) -> None:
 def agree(name: str, text: str, request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--renew"):
         renew(name, text)
-    assert block(name) == text
+    assert block(name) == text, "renew it: pytest tests/house/test_readme.py --renew"
 
 
 def test_the_table_of_rules_is_generated(request: pytest.FixtureRequest) -> None:

@@ -63,7 +63,8 @@ def test_the_rules_of_the_mission_are_there_and_nothing_is_broken():
 @pytest.mark.parametrize("rule", BUILTIN, ids=of_rule)
 def test_the_page_has_its_four_sections_in_order(rule):
     assert tuple(re.findall(r"^## (.+)$", rule.page, re.MULTILINE)) == SECTIONS
-    assert all(len(rule.section(title)) > 60 for title in SECTIONS)
+    short = [title for title in SECTIONS if len(rule.section(title)) <= 60]
+    assert not short, f"these sections of the docstring need more than 60 characters: {short}"
     assert len(rule.title) < 80
 
 
@@ -85,9 +86,10 @@ def test_each_threshold_has_its_reason_beside_it(rule):
 
 @pytest.mark.parametrize("rule", BUILTIN, ids=of_rule)
 def test_there_are_a_bad_a_good_and_a_near_miss_example(rule):
-    assert any(example.saves_us is not None for example in rule.examples)
-    assert any(example.saves_us is None and not example.near_miss for example in rule.examples)
-    assert any(example.saves_us is None and example.near_miss for example in rule.examples)
+    assert any(example.saves_us is not None for example in rule.examples), "EXAMPLES has none with a saving"
+    silent = [example.near_miss for example in rule.examples if example.saves_us is None]
+    assert False in silent, "EXAMPLES has no good one: saves_us=None"
+    assert True in silent, "EXAMPLES has no near miss: saves_us=None, near_miss=True"
     titles = [example.title for example in rule.examples]
     assert len(set(titles)) == len(titles)
 
@@ -201,7 +203,7 @@ def test_both_ends_of_a_saving_lie_in_the_claimed_range(saving, claim, fits):
     if fits:
         check_example(rule, example)
     else:
-        with pytest.raises(ExampleError, match="claims a saving"):
+        with pytest.raises(ExampleError, match="claims a saving within"):
             check_example(rule, example)
 
 
