@@ -217,12 +217,11 @@ def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -
 
     tell = say(args)
     began = time.monotonic()
-    layout, start_s = layout_of(base, args.mode)
-    pair_s = 2 * start_s
+    layout, pair_s = layout_of(base, args.mode)
     fits = max(0.0, args.budget - SELF_TEST * pair_s) / pair_s
     tell(
         f"{len(found)} change{'s' * (len(found) > 1)} to try in {args.budget / 60:.3g} min; "
-        f"a pair takes at most about {pair_s:.0f} s: about {fits:.0f} pairs fit "
+        f"a pair takes about {pair_s:.0f} s: about {fits:.0f} pairs fit "
         "after the self-test, of 4 to 10 for each change"
     )
     with scratch() as folder:

@@ -89,11 +89,11 @@ def _searched(args: argparse.Namespace, base: Side) -> tuple[Tuned, BaseExceptio
 
     say = import_module("advisor.commands.try").say(args)
     began = time.monotonic()
-    layout, start_s = layout_of(base, args.mode)
+    layout, pair_s = layout_of(base, args.mode)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     words = [word for value in args.knobs for word in value.split(",") if word]
     knobs = of_words(words, cores, on_device=layout.on_device)
-    say(f"knobs: {', '.join(knob.name for knob in knobs)}; about {args.budget / (2 * start_s):.0f} pairs at most fit")
+    say(f"knobs: {', '.join(knob.name for knob in knobs)}; about {args.budget / pair_s:.0f} pairs fit")
     with scratch() as folder:
         # A setting is looked at with pairs of a third of the length; what is said of it in the end, with whole ones.
         short, full = (measurer(one, random.Random()) for one in (replace(layout, turns=layout.turns // 3), layout))

@@ -63,7 +63,7 @@ Measure = Callable[[Side, Side], Measured]
 
 
 def layout_of(base: Side, mode: pairs.Mode | None = None) -> tuple[Layout, float]:
-    """How pairs of this script are measured, and how long a start of it takes until its steps run, in seconds.
+    """How pairs of this script are measured, and about how long one takes: both starts, and the steps of both, in s.
 
     Raises GateError (4) where the script fails or has too few steps.
     """
@@ -74,7 +74,7 @@ def layout_of(base: Side, mode: pairs.Mode | None = None) -> tuple[Layout, float
     slot_s = settled.steps_per_turn * seen.step_us / 1e6
     slots = min(_SLOTS, max(_FEWEST_SLOTS, round(_TIMED_S / (2 * slot_s))))
     block = max(1, -(-_BLOCK_STEPS // settled.steps_per_turn))
-    return replace(settled, turns=slots, starts=_STARTS, block=block), seconds
+    return replace(settled, turns=slots, starts=_STARTS, block=block), 2 * (seconds + slots * slot_s)
 
 
 def measurer(layout: Layout, rng: random.Random) -> Measure:
