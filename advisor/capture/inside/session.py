@@ -406,6 +406,8 @@ class Session(Listeners):
                 self._close_windows(self.phases)
             elif self.tracker.optimizer_steps and not self.passes_kept:
                 self.window.forget()  # training had only begun: neither it nor what came before tells of its steps
+            elif self.tracker.optimizer_steps and self.window.recording:
+                self.window.discard()
             elif self.window.recording:
                 self.window.stop({}, partial=True)
         except Exception as failure:
