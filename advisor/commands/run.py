@@ -235,41 +235,46 @@ def _at_home(publisher: Publisher, output: Output, args: argparse.Namespace) -> 
 
 
 def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
-    """Says why there is no trace: 0 where there was nothing to profile, AdvisorError where capture failed."""
+    """Says why no report is there, also with --quiet. Raises AdvisorError where capture failed."""
     from advisor.errors import AdvisorError
 
     ends = [rank["out_of_memory"] for rank in record["ranks"] if rank.get("out_of_memory")]
+    notes = [note for rank in record["ranks"] for note in rank["notes"]]
     if ends:
         from msgspec import convert
 
         from advisor.capture.record import OutOfMemory
         from advisor.report.memory_end import sentence
 
-        if not args.quiet:
-            print(f"advisor: nothing was profiled: {sentence(convert(ends[0], OutOfMemory))}", file=sys.stderr)
-        return 0
-    notes = [note for rank in record["ranks"] for note in rank["notes"]]
-    if notes:
+        why = sentence(convert(ends[0], OutOfMemory))
+    elif notes:
         raise AdvisorError(f"nothing was profiled: {notes[0]}")
-    if not args.quiet:
-        why = "no training step was seen (a backward pass, an optimizer's step, a DataLoader)"
-        if record["exit_status"]:
-            why = "the script ended before its training steps could be recorded"
-        elif record["ranks"]:
-            steps = record["ranks"][0]["steps"]
-            count = steps["count"] or steps.get("optimizer_steps", 0)
-            more = "; run 30 or more" if count < 30 else ""  # 3 to warm up, 20 to time, a window of 5
-            before = "they were timed and recorded"
-            if args.at_step or args.at_epoch:
-                more, before = "", f"step {args.at_step:,}" if args.at_step else f"its epoch {args.at_epoch:,}"
-            why = f"the script ended after {count:,} step{'s' * (count != 1)}, before {before}{more}"
-            if not count:
-                why = (
-                    "steps are detected by a DataLoader, a torch optimizer, a profiler's step() or eight backward "
-                    "passes; none was seen, and the script ended before a time window could be recorded"
-                )
-        print(f"advisor: nothing was profiled: {why}", file=sys.stderr)
+    else:
+        why = _why_nothing(record, args)
+    print(f"advisor: nothing was profiled: {why}", file=sys.stderr)
     return 0
+
+
+def _why_nothing(record: dict[str, Any], args: argparse.Namespace) -> str:
+    """Why a script that ran without a fault of its own or ours left no trace."""
+    if record["exit_status"]:
+        return "the script ended before its training steps could be recorded"
+    if not record["ranks"]:
+        return "no training step was seen (a backward pass, an optimizer's step, a DataLoader)"
+    steps = record["ranks"][0]["steps"]
+    count = steps["count"] or steps.get("optimizer_steps", 0)
+    if not count:
+        return (
+            "steps are detected by a DataLoader, a torch optimizer, a profiler's step() or eight backward passes; "
+            "none was seen, and the script ended before a time window could be recorded"
+        )
+    after = f"the script ended after {count:,} step{'s' * (count != 1)}, before"
+    if args.at_step:
+        return f"{after} step {args.at_step:,}"
+    if args.at_epoch:
+        return f"{after} its epoch {args.at_epoch:,}"
+    more = "; run 30 or more" if count < 30 else ""  # 3 to warm up, 20 to time, a window of 5
+    return f"{after} they were timed and recorded{more}"
 
 
 def _count(text: str) -> int:
