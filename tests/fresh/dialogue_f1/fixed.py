@@ -31,15 +31,21 @@ class Dictionary:
 
 
 def make_dialogues(count, seed):
-    """A question about two things and a place; the reply repeats them in another order."""
+    """A question about two things and a place, and some replies that are all right; the first one is to be learnt."""
     rng = random.Random(seed)
     things = ["".join(rng.choices(string.ascii_lowercase, k=rng.randint(3, 7))) for _ in range(300)]
     pairs = []
     for _ in range(count):
         first, second, place = rng.sample(things, 3)
         question = f"is the {first} next to a {second} in the {place} or is it gone ?"
-        reply = f"yes , the {second} and the {first} are in the {place} , as they were ."
-        pairs.append((question, reply))
+        replies = [
+            f"yes , the {second} and the {first} are in the {place} , as they were .",
+            f"yes , the {first} and the {second} are both in the {place} , as before .",
+            f"it is still there , the {first} stands next to the {second} .",
+            f"no , the {first} is not gone , it is in the {place} with the {second} .",
+            f"the {second} is in the {place} , and so is the {first} , I think .",
+        ]
+        pairs.append((question, replies))
     return pairs
 
 
@@ -65,8 +71,9 @@ class TeacherMetrics:
     def clear(self):
         self.sums, self.count = Counter(), 0
 
-    def evaluate_response(self, guess, answer):
-        precision, recall, f1 = prec_recall_f1_score(guess, answer)
+    def evaluate_response(self, guess, answers):
+        scores = [prec_recall_f1_score(guess, answer) for answer in answers]
+        precision, recall, f1 = (max(column) for column in zip(*scores))
         self.sums["precision"] += precision
         self.sums["recall"] += recall
         self.sums["f1"] += f1
@@ -102,7 +109,7 @@ class GeneratorAgent:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr, fused=True)
         self.metrics = TeacherMetrics()
 
-    def train_step(self, questions, replies, texts):
+    def train_step(self, questions, replies, answers):
         starts = torch.full((len(replies), 1), START)
         logits = self.model(questions, torch.cat((starts, replies[:, :-1]), dim=1))
         loss = self.criterion(logits.flatten(0, 1), replies.flatten())
@@ -110,23 +117,23 @@ class GeneratorAgent:
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
         self.optimizer.step()
-        for ids, text in zip(logits.detach().argmax(dim=-1).tolist(), texts):
-            self.metrics.evaluate_response(self.dictionary.decode(ids), text)
+        for ids, texts in zip(logits.detach().argmax(dim=-1).tolist(), answers):
+            self.metrics.evaluate_response(self.dictionary.decode(ids), texts)
         return loss.detach()
 
 
 def main():
     torch.manual_seed(4670)
     dialogues = make_dialogues(3200, seed=4671)
-    dictionary = Dictionary([text for pair in dialogues for text in pair])
+    dictionary = Dictionary([text for question, answers in dialogues for text in (question, answers[0])])
     questions = pad_sequence([dictionary.encode(question) for question, _ in dialogues], batch_first=True)
-    replies = pad_sequence([dictionary.encode(reply) for _, reply in dialogues], batch_first=True)
+    replies = pad_sequence([dictionary.encode(answers[0]) for _, answers in dialogues], batch_first=True)
     agent = GeneratorAgent(dictionary)
     for epoch in range(3):
         losses = []
         for rows in torch.randperm(len(dialogues)).split(64):
-            texts = [dialogues[row][1] for row in rows.tolist()]
-            losses.append(agent.train_step(questions[rows], replies[rows], texts))
+            answers = [dialogues[row][1] for row in rows.tolist()]
+            losses.append(agent.train_step(questions[rows], replies[rows], answers))
         report = " ".join(f"{name} {value:.3f}" for name, value in agent.metrics.report().items())
         print(f"epoch {epoch}: loss {torch.stack(losses).mean():.4f} {report}")
         agent.metrics.clear()

@@ -95,13 +95,15 @@ class Monitor:
     @torch.no_grad()
     def log_model_state(self, model):
         row = {"grad": gradient_norm(model), "param": parameter_norm(model)}
-        for name, part in (("blocks", model.blocks), ("head", model.head)):
+        parts = {"blocks": model.blocks, "head": model.head}
+        for name, part in (*parts.items(), *model.blocks.named_children()):
             row[f"grad_{name}"], row[f"param_{name}"] = gradient_norm(part), parameter_norm(part)
         self.rows.append(row)
 
     def report(self, last):
         rows = self.rows[-last:]
-        return " ".join(f"{name} {torch.stack([row[name] for row in rows]).mean().item():.3f}" for name in rows[0])
+        means = {name: torch.stack([row[name] for row in rows]).mean().item() for name in rows[0]}
+        return " ".join(f"{name} {value:.2f}" for name, value in means.items())
 
 
 def make_images(count, classes, seed):
@@ -141,7 +143,7 @@ def main(args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--images", type=int, default=960)
+    parser.add_argument("--images", type=int, default=880)
     parser.add_argument("--batch_size", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--lr", type=float, default=1e-3)
