@@ -109,7 +109,7 @@ def train(args, folder):
             loss.backward()
             optimizer.step()
             total += loss.detach()
-        if epoch % 4 == 3:
+        if epoch % 8 == 7:
             print(f"epoch {epoch}: loss {total.item() / len(loader):.4f} accuracy {evaluate(model, test_loader):.3f}")
 
 
@@ -120,7 +120,7 @@ if __name__ == "__main__":
     parser.add_argument("--features", type=int, default=64)
     parser.add_argument("--hidden", type=int, default=192)
     parser.add_argument("--batch_size", type=int, default=16)
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=24)
     arguments = parser.parse_args()
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as directory:
