@@ -313,6 +313,7 @@ def _steps_summary(steps: Steps, scale: Scale, record: RankRecord | None) -> Ste
     profiled, unprofiled = scale.profiled, scale.unprofiled
     series = record.steps.unprofiled_us if record else []
     dilation = profiled.median / unprofiled.median if profiled.median and unprofiled.median else None
+    host_us, device_us = steps.usual_us
     return StepsSummary(
         count=steps.count,
         source=steps.source,
@@ -321,8 +322,8 @@ def _steps_summary(steps: Steps, scale: Scale, record: RankRecord | None) -> Ste
         unprofiled_us=unprofiled,
         dilation=dilation,
         repeats=scale.repeats,
-        host_us=steps.host_us,
-        device_us=steps.device_us,
+        host_us=host_us,
+        device_us=device_us,
         startup_us=steps.startup.us,
         startup_count=steps.startup.steps,
         steady=steps.startup.steady,

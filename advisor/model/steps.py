@@ -27,8 +27,8 @@ class StepsSummary:
     repeats is the relative standard deviation of the medians of blocks of five un-profiled steps, at most 0.03: by that
     share of the step the range of every saving is wider than what was computed. None where not captured.
     series_us holds the un-profiled step times in order (at most 500), else the profiled ones.
-    host_us is the mean time in which the host issues a profiled step, device_us that in which the device completes one
-    (the mean distance between the ends of the last work that consecutive steps launched); None where not known.
+    host_us is the median time in which the host issues a profiled step, device_us that in which the device completes
+    one (between the ends of the last work that consecutive steps launched); None where not known.
     startup_us is what was left out because it is start-up: startup_count leading steps, and calls before them. Where no
     step without start-up was recorded steady is False, and no figure describes the training.
     """

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from advisor.analyses.base.cadence import NOTABLE
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.scale import Scale
@@ -174,12 +175,14 @@ def _startup(steps: Steps) -> Iterator[Health]:
 
 def _pace(steps: Steps) -> Iterator[Health]:
     """That the device takes longer for a step than the host takes to issue it."""
-    if not steps.is_ahead or steps.device_us is None:
+    host_us, device_us = steps.usual_us
+    # Where the host waits for the device in each step, both are equally fast, however far the device is behind.
+    if not steps.is_ahead or device_us is None or device_us <= (1 + NOTABLE) * host_us:
         return
     yield Health(
         "host-ahead",
         "note",
-        f"the host issues a step every {_ms(steps.host_us)}, the device completes one every {_ms(steps.device_us)}: "
+        f"the host issues a step every {_ms(host_us)}, the device completes one every {_ms(device_us)}: "
         "the step time is the device's, between the ends of the work that consecutive steps launched",
     )
 

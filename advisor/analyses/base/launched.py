@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.analyses.base.classify import launch_calls
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.numbers import distinct_pairs
 
@@ -14,7 +15,9 @@ from advisor.trace.numbers import distinct_pairs
 class Launched:
     """Launches of device work, by correlation (any runtime or driver call; one call may start many kernels).
 
-    launch  row of the call that started each device event, -1 where the trace holds none (and for other rows)
+    launch  row of the call that started each device event, -1 where the trace holds none (and for other rows). Where
+            no correlation names a call, those of one stream are in the order of their calls, as queues are, if there is
+            one call for each
     before  device work that was launched before the recording began: what a stream does before the first work on it
             whose launch is known
     """
@@ -26,6 +29,8 @@ class Launched:
     def compute(cls, trace: Trace) -> Launched:
         """The launches of a trace."""
         launch = _launches(trace.events, trace.device_work)
+        if (launch < 0).all():
+            launch = _in_order(trace.events, trace.device_work)
         return cls(launch, _before(trace, launch))
 
 
@@ -69,6 +74,25 @@ def _launches(events: Events, work: Mask) -> Ints:
         at = rows[np.clip(candidate, 0, len(rows) - 1)]
         valid &= events.correlation[at] == events.correlation[rows]
         launch[rows[valid]] = at[valid]
+    return launch
+
+
+def _in_order(events: Events, work: Mask) -> Ints:
+    """The calls of one queue: the k-th kernel, copy or fill is that of the k-th call for one, and begins after it."""
+    launch = np.full(len(events), -1, np.int64)
+    works = np.flatnonzero(work)
+    if len(distinct_pairs(events.device[works], events.stream[works])[0]) != 1:
+        return launch
+    calls = events.of(Category.RUNTIME)
+    for kind, mine in (
+        (Category.KERNEL, launch_calls(events)),
+        (Category.MEMCPY, calls & events.named("Memcpy")),
+        (Category.MEMSET, calls & events.named("Memset")),
+    ):
+        begun, asked = np.flatnonzero(events.of(kind) & work), np.flatnonzero(mine)
+        begun, asked = (rows[np.argsort(events.start_ns[rows], kind="stable")] for rows in (begun, asked))
+        if len(begun) == len(asked) and (events.start_ns[begun] >= events.start_ns[asked]).all():
+            launch[begun] = asked
     return launch
 
 

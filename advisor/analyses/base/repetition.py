@@ -1,4 +1,4 @@
-"""Steps that nothing marks: the sequence of ops that a loop repeats."""
+"""Steps that nothing marks: the sequence of ops that a loop repeats, in a trace of a device alone that of its work."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ _MOST_LENGTHS, _MOST_OPS = 40, 200_000
 def repeated_steps(trace: Trace, thread: int) -> Intervals | None:
     """Start and end of each repetition of the thread's outermost ops; None where they do not repeat as a loop's do.
 
+    Where a trace holds no op and no call of the host, what repeats is the device's work.
+
     A repetition is a step if every one of them holds a backward pass with ops besides or a fetch from a loader; or a
     copy to the device or the launch of a graph, where nearly all names of the thread come again. The layers of a model
     repeat, too, and hold none of these.
     """
     events = trace.events
     rows = _outermost(events, thread)
+    if not events.of(Category.CPU_OP, Category.RUNTIME).any():
+        rows = np.flatnonzero(trace.device_work)
     if not 2 * _FEWEST <= len(rows) <= _MOST_OPS:
         return None
     names = events.name[rows].astype(np.int64)

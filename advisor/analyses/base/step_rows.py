@@ -14,6 +14,8 @@ from advisor.trace.intervals import EMPTY, Intervals, overlap_of_each
 _OPTIMIZER = "Optimizer.step#"
 # A step between two optimizer steps needs both.
 _FEWEST_OPTIMIZER_ROWS = 3
+# Traces count in µs, with or without digits behind the point: rows that touch may overlap by what was rounded.
+_ROUNDING_NS = 1_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +44,7 @@ def marked_by_profiler(trace: Trace) -> StepRows | None:
     threads, number = np.unique(events.thread[rows], return_counts=True)
     rows = rows[events.thread[rows] == threads[np.argmax(number)]]
     reach = np.maximum.accumulate(events.end_ns[rows])
-    apart: Mask = np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1]))
+    apart: Mask = np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1] - _ROUNDING_NS))
     rows = rows[apart]
     cut_off = len(rows) > 1 and _is_empty(events, int(rows[-1]))
     return _of_rows(events, rows[:-1] if cut_off else rows, "user", cut_off)
@@ -87,6 +89,7 @@ def _optimizer_rows(events: Events) -> Ints:
 
 def _of_rows(events: Events, rows: Ints, source: StepSource, cut_off: bool) -> StepRows:
     spans = np.column_stack((events.start_ns[rows], events.end_ns[rows])) if len(rows) else EMPTY
+    spans[1:, 0] = np.maximum(spans[1:, 0], spans[:-1, 1])
     return StepRows(spans, _labels(events, rows), source, int(events.thread[rows[0]]), cut_off)
 
 

@@ -75,6 +75,15 @@ class Steps:
     _of_starts: list[Ints] = field(default_factory=list, init=False, repr=False)
 
     @property
+    def usual_us(self) -> tuple[float, float | None]:
+        """(host, device): the medians of what host_us and device_us are means of.
+
+        A first step whose launches never waited, or one that was held up, says little of the others.
+        """
+        host = float(np.median(self.spans[:, 1] - self.spans[:, 0])) / 1e3
+        return host, float(np.median(self.profiled_us)) if self.is_ahead else self.device_us
+
+    @property
     def window_ns(self) -> int:
         """|W| in ns."""
         return total(self.window)
