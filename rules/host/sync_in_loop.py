@@ -35,6 +35,7 @@ from advisor.api import (
     ITEM,
     NEXT_WORKERS,
     SYNC,
+    Category,
     Ev,
     Example,
     Finding,
@@ -50,6 +51,11 @@ from advisor.api import (
     Treatment,
     draw,
     edits,
+    host_collectives,
+    intersect,
+    starts_in,
+    total,
+    union,
 )
 
 from ..shared._words import count, percent, time
@@ -67,11 +73,34 @@ def check(
     bound_us = price.measured_us(("idle_sync",))
     for site in syncs.sites:
         cost_us = min(site.gives_back_us, bound_us)
-        if site.from_user and cost_us >= min_share * steps.step_us:
-            saving = _saving(site, cost_us, busy, price)
-            # The wait may only move: to the next sync, or to a device that is busy all the same.
-            if saving.high_us >= min_share * scale.step_us:
-                yield _finding(site, cost_us, saving, steps, scale)
+        least_us = min_share * steps.step_us
+        if not site.from_user or max(cost_us, site.us) < least_us:
+            continue
+        saving = _saving(site, cost_us, busy, price) if cost_us >= least_us else _ahead(site, price)
+        # The wait may only move: to the next sync, or to a device that is busy all the same.
+        if saving is not None and saving.high_us >= min_share * scale.step_us:
+            yield _finding(site, cost_us, saving, price, later=cost_us < least_us)
+
+
+def _ahead(site: SyncSite, price: Price) -> Saving | None:
+    """What it gives back that the host launches ahead: idle time of later causes goes. Only a replay can tell.
+
+    Between the wait and the next launches the host does work of its own, which it did before the device was done.
+    """
+    replay, events = price.replay, price.ops.events
+    if not price.on_device or replay is None or not replay.trusted:
+        return None
+    rows = np.array(site.rows, int)
+    waits = union(events.start_ns[rows], events.end_ns[rows])
+    # For a collective on the host the loop waits with reason: that is host-backend's.
+    if 2 * total(intersect(waits, events.covered(host_collectives(events)))) > total(waits):
+        return None
+    how = "low: nothing; high: the step without these waits, with the host as far ahead as its launches allow"
+    without = edits.unsync(rows)
+    return price.saving([], [without], _IDLE, how, model_us=(0.0, 0.0), bound_us=price.measured_us(_IDLE))
+
+
+_IDLE = ("idle_sync", "idle_launch", "idle_host")
 
 
 def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Saving:
@@ -85,14 +114,38 @@ def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Savi
     return price.saving([without], [without], ("idle_sync",), how, model_us=(low_us, cost_us))
 
 
-def _finding(site: SyncSite, cost_us: float, saving: Saving, steps: Steps, scale: Scale) -> Finding:
+def _to_device(site: SyncSite, price: Price) -> bool:
+    """Whether what waits are copies to the device: from memory that is not pinned they queue behind its work."""
+    events, launch = price.ops.events, price.ops.links.launch
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
+    rows = np.array(site.rows, int)
+    inside = union(events.start_ns[rows], events.end_ns[rows])
+    mine = copies[starts_in(events.start_ns[launch[copies]], inside)]
+    return len(mine) > 0 and bool(events.named("HtoD")[mine].all())
+
+
+_PINNED = Fix(
+    "Copy asynchronously from pinned memory",
+    "exact",
+    "DataLoader(dataset, ...)\nx = x.to(device)",
+    "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",
+)
+
+
+def _finding(site: SyncSite, cost_us: float, saving: Saving, price: Price, *, later: bool = False) -> Finding:
+    """later: what it costs is idle time after other work of the host."""
+    steps, scale = price.ops.steps, price.scale
     place = f" at {_place(site.where)}" if site.where else ""
     times = "once" if site.calls == 1 else f"{count(site.calls)} times"
+    waits = f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step"
+    then = (
+        f", {time(scale.scaled(site.us))} in all, and launch nothing meanwhile: what it does next leaves the GPU idle."
+        if later
+        else f"; the GPU is then idle for {time(scale.scaled(site.idle_after_us))} of each step "
+        f"({percent(site.idle_after_us / steps.step_us)})."
+    )
     return Finding(
-        message=(
-            f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step; the GPU is then idle for "
-            f"{time(scale.scaled(site.idle_after_us))} of each step ({percent(site.idle_after_us / steps.step_us)})."
-        ),
+        message=waits + then,
         saving=saving,
         where=(site.where,) if site.where else (),
         facts={
@@ -102,8 +155,8 @@ def _finding(site: SyncSite, cost_us: float, saving: Saving, steps: Steps, scale
             "idle_after_us": site.idle_after_us,
             "op": site.op,
         },
-        fix=_fix(site.op),
-        claims=("idle_sync",),
+        fix=_PINNED if _to_device(site, price) else _fix(site.op),
+        claims=_IDLE if later else ("idle_sync",),
     )
 
 

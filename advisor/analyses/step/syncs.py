@@ -13,7 +13,7 @@ from advisor.analyses.step.blocking_calls import Drains
 from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.computed import Missing
 from advisor.model import Source
-from advisor.trace.events import Category, Trace
+from advisor.trace.events import Category, Ints, Trace
 from advisor.trace.intervals import overlap_of_each
 
 
@@ -28,7 +28,7 @@ class SyncSite:
     gives_back_us  at most what going without them gives back: of each the smaller of its wait and the idle after it
     where          the user's line, where known
     from_user      False for syncs that the framework makes on its own account (profiler, DDP, data loader)
-    rows           the blocking calls themselves
+    rows           the ops around the blocking calls, or the calls themselves: a blocking copy and the wait for it
     """
 
     op: str
@@ -60,7 +60,7 @@ class Syncs:
         events = trace.events
         if not events.of(Category.RUNTIME).any():
             raise Missing("the trace has no calls into a device runtime, so blocking calls cannot be counted")
-        own_ns = events.dur_ns[drains.call]
+        own_ns = _blocked_ns(drains, events.dur_ns[drains.call])
         stalled = np.zeros(len(own_ns), np.int64)
         if idle is not None:
             drained = drains.begin_ns + drains.waited_ns
@@ -83,11 +83,17 @@ class Syncs:
                     gives_back_us=float(back.sum()) / idle_steps / 1e3,
                     where=where,
                     from_user=not _FRAMEWORK.match(op),
-                    rows=tuple(drains.call[rows].tolist()),
+                    rows=tuple(np.unique(drains.op[rows]).tolist()),
                 )
             )
         sites.sort(key=lambda site: (-site.idle_after_us, -site.us, site.op))
         return cls(float(drains.named.sum()) / steps.count, steps.per_step_us(int(own_ns.sum())), tuple(sites))
+
+
+def _blocked_ns(drains: Drains, dur_ns: Ints) -> Ints:
+    """How long the host stood in each call, or in the copy before it in the same op: such a copy waits itself."""
+    first = np.concatenate(([True], drains.begin_ns[1:] != drains.begin_ns[:-1]))[: len(dur_ns)]
+    return np.where(first, np.maximum(dur_ns, drains.waited_ns), dur_ns)
 
 
 # Ops that synchronise on the framework's account: no line of the user's asks for it.
