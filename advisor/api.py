@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.environment import Environment
 from advisor.analyses.base.gpu_busy import GpuBusy
-from advisor.analyses.base.host_communication import HostCommunication
+from advisor.analyses.base.host_communication import HostCommunication, host_collectives
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.recorded_facts import LoaderFacts, OptimizerFacts
@@ -384,6 +384,7 @@ __all__ = [
     "history_sentence",
     "history_summary",
     "history_value",
+    "host_collectives",
     "intersect",
     "is_communication",
     "is_layer",

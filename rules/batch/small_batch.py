@@ -30,7 +30,9 @@ from advisor.api import (
     ELEMENTWISE,
     GEMM,
     BatchSplit,
+    Breakdown,
     Ev,
+    Events,
     Example,
     Finding,
     Missing,
@@ -42,6 +44,7 @@ from advisor.api import (
     Scale,
     Training,
     draw,
+    host_collectives,
 )
 
 from ..shared._places import batch_size_at
@@ -73,8 +76,8 @@ def check(
     facts = record.loaders[0] if record and record.loaders else None
     target = target_size(split, facts, device, memory, added_up)
     low_us, high_us = split.saving_us(target)
-    # Communication belongs to the rule exposed-communication.
-    talk_us = scale.scaled(breakdown.us("communication")) * (1 - batch / target)
+    # Communication belongs to the rules exposed-communication and host-backend.
+    talk_us = scale.scaled(_communication_us(breakdown, price.ops.events)) * (1 - batch / target)
     low_us, high_us = max(low_us - talk_us, 0.0), max(high_us - talk_us, 0.0)
     if target <= batch or low_us < min_gain * scale.step_us:
         return
@@ -115,6 +118,14 @@ def check(
         claims=_claims(breakdown.on_device),
         at_most="high" if memory_known else "medium",
     )
+
+
+def _communication_us(breakdown: Breakdown, events: Events) -> float:
+    """Profiled µs per step in which ranks communicate; on a device, in which it idles for collectives of the host."""
+    if not breakdown.on_device:
+        return breakdown.us("communication")
+    talking = events.covered(host_collectives(events))
+    return sum(breakdown.us_in(part, talking) for part in _claims(True) if part.startswith("idle_"))
 
 
 def _fixed(split: BatchSplit, scale: Scale) -> tuple[float, float]:

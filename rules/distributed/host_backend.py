@@ -30,7 +30,6 @@ from advisor.api import (
     GLOO,
     NCCL,
     TO,
-    Category,
     Device,
     Ev,
     Example,
@@ -41,6 +40,7 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
+    host_collectives,
     intersect,
     subtract,
     total,
@@ -49,9 +49,6 @@ from advisor.api import (
 
 from ..shared._places import often
 from ..shared._words import percent, time
-
-# How the rows of back ends begin that work on the host; NCCL annotates its calls there, too.
-_ON_HOSTS = ("gloo:", "mpi:")
 
 
 def check(
@@ -65,7 +62,7 @@ def check(
 ) -> Iterator[Finding]:
     # Other vendors' devices have back ends of their own, which this page does not name.
     events = trace.events
-    rows = events.of(Category.ANNOTATION) & events.named(*_ON_HOSTS)
+    rows = host_collectives(events)
     calls = float((rows & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
     if device.kind not in ("cuda", "rocm") or not calls:
         return
@@ -85,6 +82,7 @@ def check(
             waited_us,
             "high: all of it, if links between the devices make the exchange short; how short was not measured",
         ),
+        measured_us=scale.scaled(waited_us),
         facts={
             "waited_us": waited_us,
             "host_communication_us": steps.of_window_us(total(intersect(talking, steps.window))),

@@ -29,7 +29,6 @@ import numpy.typing as npt
 from advisor.api import (
     FORWARD,
     GEMM,
-    Category,
     Ev,
     Example,
     Finding,
@@ -42,17 +41,10 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._allocator import EXPANDABLE, expandable
+from ..shared._allocator import EXPANDABLE, UNMAPPED, allocator_calls, expandable
 from ..shared._driver_calls import KEPT, driver_calls
 from ..shared._places import place
 from ..shared._words import count, each_step, plural
-
-_CALLS = ("Malloc", "Free")
-# What grows and shrinks expandable segments (c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment): no cudaMalloc.
-_MAPPED = ("MemCreate", "MemMap", "MemSetAccess")
-_UNMAPPED = ("MemUnmap", "MemRelease")
-# Pinned and managed memory of the host are another matter, and so are the pools of CUDA graphs.
-_NOT = ("Host", "Managed", "Async", "FromPool", "Array", "MallocPitch")
 
 
 def check(
@@ -64,13 +56,11 @@ def check(
     min_share: float = 0.01,  # a call to remove, or one variable to set; below 1 % of the step the gain is noise
 ) -> Iterator[Finding]:
     events, steps = price.ops.events, price.ops.steps
-    calls = events.named(*_CALLS) & ~events.named(*_NOT) & events.named("cuda", "hip")
-    calls |= events.named(*_MAPPED, *_UNMAPPED) & events.named("cu", "hip")
-    rows = np.flatnonzero(calls & events.of(Category.RUNTIME) & (steps.step_of(events.start_ns) >= 0))
+    rows = np.flatnonzero(allocator_calls(events) & (steps.step_of(events.start_ns) >= 0))
     found = driver_calls(price, busy, lines, rows, min_share)
     if found is None:
         return
-    freeing = rows[events.named("Free", *_UNMAPPED)[rows]]
+    freeing = rows[events.named("Free", *UNMAPPED)[rows]]
     frees = len(freeing)
     yield found.finding(
         f"The driver allocates device memory in {plural((len(rows) - frees) / steps.count, 'call')} a step and "

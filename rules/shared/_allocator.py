@@ -7,6 +7,9 @@ from PYTORCH_ALLOC_CONF from 2.9 on, before from PYTORCH_CUDA_ALLOC_CONF or PYTO
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from advisor.api import Category, Events, Fix, RankRecord, Treatment
 
 _VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
@@ -19,6 +22,22 @@ EXPANDABLE = Fix(
     "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
     Treatment("environment", {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
 )
+
+
+_CALLS = ("Malloc", "Free")
+# What grows and shrinks expandable segments (c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment): no cudaMalloc.
+MAPPED = ("MemCreate", "MemMap", "MemSetAccess")
+UNMAPPED = ("MemUnmap", "MemRelease")
+# Pinned and managed memory of the host are another matter, and so are the pools of CUDA graphs.
+_NOT = ("Host", "Managed", "Async", "FromPool", "Array", "MallocPitch")
+
+
+def allocator_calls(events: Events) -> npt.NDArray[np.bool_]:
+    """Calls in which the driver allocates or frees memory of the device."""
+    calls = events.named(*_CALLS) & ~events.named(*_NOT) & events.named("cuda", "hip")
+    calls |= events.named(*MAPPED, *UNMAPPED) & events.named("cu", "hip")
+    found: npt.NDArray[np.bool_] = calls & events.of(Category.RUNTIME)
+    return found
 
 
 def expandable(record: RankRecord | None, events: Events) -> bool:

@@ -30,9 +30,15 @@ from ._places import first_line
 
 @dataclass(frozen=True, slots=True)
 class DriverCalls:
-    """Such calls. us: profiled µs per step that they take;  where: the line of the first whose line is known."""
+    """Such calls.
+
+    us     profiled µs per step that they take
+    idle_us   un-profiled µs per step in which the device idles meanwhile; None without a device
+    where  the line of the first whose line is known
+    """
 
     us: float
+    idle_us: float | None
     saving: Saving
     where: Source | None
 
@@ -45,6 +51,7 @@ class DriverCalls:
             facts={**facts, "calls_us": self.us},
             fix=fix,
             at_most="medium",
+            measured_us=self.idle_us,
         )
 
 
@@ -62,7 +69,9 @@ def driver_calls(
     saving = price.saving([], [edits.remove(rows)], (), how, model_us=(0.0, idle_us), bound_us=spent_us)
     if saving.high_us < min_share * price.scale.step_us:
         return None
-    return DriverCalls(spent_us, saving, first_line(lines, rows))
+    return DriverCalls(
+        spent_us, price.scale.scaled(idle_us) if price.on_device else None, saving, first_line(lines, rows)
+    )
 
 
 KEPT = Example(

@@ -6,8 +6,17 @@ from dataclasses import dataclass
 
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.steps import Steps
-from advisor.trace.events import Category, Trace
+from advisor.trace.events import Category, Events, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, total, union
+
+# How the rows of back ends begin that work on the host; NCCL annotates its calls there, too.
+_ON_HOSTS = ("gloo:", "mpi:")
+
+
+def host_collectives(events: Events) -> Mask:
+    """Collectives that a back end runs on the host, whether tensors lie there or on a device."""
+    found: Mask = events.of(Category.ANNOTATION) & events.named(*_ON_HOSTS)
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.gpu_busy import GpuBusy
+from advisor.analyses.base.host_communication import host_collectives
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.blocking_calls import Drains
@@ -117,8 +118,10 @@ class GpuIdle:
     idle_sync     the queue drained in a blocking host call that really waited; lasts until the next device work, but no
                   longer than the wait (the host would have been that much ahead), and without stretches of a
                   millisecond or more in which the host did work of its own
-    idle_host     the host did something else than launching: a stretch of 100 µs or more without op or runtime call,
-                  an op of a millisecond or more that launched nothing, a runtime call as long that waits for nothing
+    idle_host     the host did something else than launching: a collective of a back end that works on the host (the
+                  device waits for it even where a sync does, too), a stretch of 100 µs or more without op or runtime
+                  call, an op of a millisecond or more that launched nothing, a runtime call as long that waits for
+                  nothing
     idle_launch   everything else: the host was on its way to the next launch, op by op, and nothing was queued
 
     gaps          one Gap per stretch of one cause, in order (iterate)
@@ -197,11 +200,12 @@ def _causes(
     dark = merge(nobodys, subtract(steps.window, activity.known))
     found["idle_unknown"] = intersect(left, dark)
     left = subtract(left, dark)
+    talking = events.covered(host_collectives(events))
     own = activity.python[activity.python[:, 1] - activity.python[:, 0] >= _OWN_WORK_NS]
-    own = merge(own, activity.cpu_work)
+    own = merge(merge(own, activity.cpu_work), talking)
     found["idle_sync"] = intersect(subtract(left, own), _drained(drains))
     left = subtract(left, found["idle_sync"])
-    found["idle_host"] = intersect(left, merge(activity.python, activity.cpu_work))
+    found["idle_host"] = intersect(left, merge(activity.python, merge(activity.cpu_work, talking)))
     found["idle_launch"] = subtract(left, found["idle_host"])
     return {cause: found[cause] for cause in CAUSES}
 
