@@ -86,7 +86,7 @@ def headline(report: Report) -> Headline:
         whole=noun(report),
         basis=_basis(report, times, profiled) if step_us is not None else (metric.why if metric else ""),
         spread=_spread(times),
-        tail=_tail(times),
+        tail=_tail(times, all_in_shares=profiled),
         verdict=" ".join(filter(None, (_run_account.beside_steps(report), _verdict(report)))),
         caveats=_caveats(report),
     )
@@ -183,15 +183,17 @@ def _spread(times: Times) -> str:
     return f"8 of 10 steps take {_words.time_range(times.p10, times.p90)}"
 
 
-def _tail(times: Times) -> str:
+def _tail(times: Times, *, all_in_shares: bool) -> str:
     mean, median = times.mean, times.median
     if mean is None or not median or abs(mean / median - 1) <= TAIL_SHARE:
         return ""
     ratio, said = mean / median, f"The mean step is {_words.time(mean)}"
     if ratio < 1:
         return f"{said}, {_words.share(1 - ratio)} below the median: some steps are far faster."
+    slower = "some steps are far slower, and throughput follows the mean"
     above = f"{significant(ratio)} times the median" if ratio >= 2 else f"{_words.share(ratio - 1)} above the median"
-    return f"{said}, {above}: some steps are far slower, and throughput follows the mean."
+    together = " Shares are of all of them together." if ratio >= 2 and all_in_shares else ""
+    return f"{said}, {above}: {slower}.{together}"
 
 
 def _verdict(report: Report) -> str:

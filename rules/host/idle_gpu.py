@@ -48,10 +48,12 @@ from advisor.api import (
     Steps,
     draw,
     edits,
+    host_collectives,
     intersect,
     total,
 )
 
+from ..shared._allocator import allocator_calls
 from ..shared._words import percent, time
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
@@ -61,7 +63,8 @@ _PLACES = 3
 # What the trace says of Python that none of its rows names.
 _NAMELESS = ("", "Python")
 # Ops in which the host itself moves a batch: from pageable memory it stands in them until the data are on their way.
-_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda", "aten::pin_memory")
+_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")
+_PINS = ("aten::pin_memory", "aten::_pin_memory")
 
 
 def check(
@@ -74,13 +77,14 @@ def check(
     min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
 ) -> Iterator[Finding]:
     breakdown, step_us = price.breakdown, steps.step_us
-    host_us = breakdown.us("idle_host")
+    others = _of_others(price)
+    host_us = breakdown.us("idle_host") - breakdown.us_in("idle_host", others)
     busy_us = busy.share * steps.step_us
     named_us = 0.0
     for group in idle.top("idle_host", _PLACES):
         if (group.where or group.host not in _NAMELESS) and group.us >= min_share * step_us:
             spans = idle.spans_of("idle_host", group)
-            if _optimizers_own(price, spans):
+            if _optimizers_own(price, spans) or _mostly(spans, others) or _of_the_loop(price, group, spans):
                 continue
             named_us += group.us
             fix = _fix(group.host, _reads_back(price, spans))
@@ -88,7 +92,8 @@ def check(
     # Where the next work was queued already, the device itself needed the time: nothing in the script gives it back.
     rest_us = host_us - named_us + breakdown.us("idle_unknown") - idle.nobodys_us
     if rest_us >= min_share * step_us:
-        yield _rest(rest_us, idle, breakdown, step_us, scale)
+        alone = _in_one_step(idle, steps)
+        yield _rest(rest_us, idle, breakdown, step_us, scale) if alone is None else alone
 
 
 def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Saving:
@@ -105,6 +110,32 @@ def _optimizers_own(price: Price, spans: Intervals) -> bool:
     events = price.ops.events
     stepping = events.covered(events.of(Category.ANNOTATION) & events.named("Optimizer.step#"))
     return 2 * total(intersect(spans, stepping)) > total(spans)
+
+
+def _mostly(spans: Intervals, inside: Intervals) -> bool:
+    return 2 * total(intersect(spans, inside)) > total(spans)
+
+
+def _of_the_loop(price: Price, group: IdleGroup, spans: Intervals) -> bool:
+    """Whether the time is Python of modules between their ops, or of the function that holds the whole loop.
+
+    Neither is a piece of work that could be moved elsewhere.
+    """
+    events, steps = price.ops.events, price.ops.steps
+    python = events.of(Category.PYTHON)
+    if _mostly(spans, events.covered(python & events.named("nn.Module: "))):
+        return True
+    where = group.where
+    if where is None or where.precision == "call" or not where.function:
+        return False
+    longest = events.dur_ns[python & events.named(f"({where.line}): {where.function}")].max(initial=0)
+    return bool(longest >= total(steps.recorded) / steps.count)
+
+
+def _of_others(price: Price) -> Intervals:
+    """Calls of the allocator and collectives on the host: rules of their own speak of them."""
+    events = price.ops.events
+    return events.covered(allocator_calls(events) | host_collectives(events))
 
 
 def _reads_back(price: Price, spans: Intervals) -> bool:
@@ -135,6 +166,13 @@ def _named(group: IdleGroup, saving: Saving, fix: Fix, step_us: float, scale: Sc
 
 
 def _fix(host: str, reads_back: bool) -> Fix:
+    if host in _PINS:
+        return Fix(
+            "Pin batches in the loader's thread, beside the step, instead of in the loop",
+            "exact",
+            "x = x.pin_memory().to(device, non_blocking=True)",
+            "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",
+        )
     if host in _COPIES and reads_back:
         return Fix(
             "Read values back later, or less often: the host waits for the device's work, not for the copy",
@@ -163,6 +201,31 @@ def _what(where: Source | None, host: str) -> str:
     return place if where.precision == "call" else f"{place} (the line is where the function starts)"
 
 
+# One step among at least so many has more than so many times the idle time of all others together.
+_SEVERAL, _FAR_MORE = 4, 10
+
+
+def _in_one_step(idle: GpuIdle, steps: Steps) -> Finding | None:
+    """The finding where nearly all of the idle time lies in one of several steps: no step usually has it."""
+    gaps = np.concatenate([idle.intervals["idle_host"], idle.intervals["idle_unknown"]])
+    per_step = np.bincount(np.maximum(steps.step_of(gaps[:, 0]), 0), gaps[:, 1] - gaps[:, 0], steps.count)
+    longest = int(np.argmax(per_step))
+    others = per_step.sum() - per_step[longest]
+    if steps.count < _SEVERAL or per_step[longest] < _FAR_MORE * others:
+        return None
+    idle_us = float(per_step[longest]) / 1e3
+    return Finding(
+        message=(
+            f"The GPU is idle {time(idle_us)} in one of the {steps.count} recorded steps, {steps.labels[longest]}, "
+            "and hardly in the others: something held this step up, such as garbage collection, a checkpoint or an "
+            "evaluation; capture with `advisor run` to see what."
+        ),
+        facts={"idle_us": idle_us, "step": steps.labels[longest]},
+        claims=("idle_host", "idle_unknown"),
+        at_most="medium",
+    )
+
+
 def _rest(rest_us: float, idle: GpuIdle, breakdown: Breakdown, step_us: float, scale: Scale) -> Finding:
     unknown_us = breakdown.us("idle_unknown") - idle.nobodys_us
     largest = next(iter(idle.top("idle_unknown" if unknown_us > rest_us / 2 else "idle_host", 1)), None)
@@ -177,6 +240,8 @@ def _rest(rest_us: float, idle: GpuIdle, breakdown: Breakdown, step_us: float, s
         message=f"The GPU is idle {seen} {why}.",
         where=(largest.where,) if largest and largest.where else (),
         facts={"idle_us": rest_us, "idle_unknown_us": unknown_us},
+        # What nothing explains is no diagnosis, however long; what the host did instead of launching is.
+        measured_us=scale.scaled(rest_us - unknown_us) if unknown_us <= rest_us / 2 else None,
         claims=("idle_host", "idle_unknown"),
         at_most="medium",
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from advisor.api import Finding, Fix, Saving, Treatment
 
 from ..shared._words import loader_call, plural, time
@@ -14,6 +16,8 @@ from ._loader import Seen, keep_workers
 _ALL_PARTS = ("input", "forward", "backward", "optimizer", "other_ops", "host")
 # Taking a batch that workers have ready costs time as well. Below this share of the step that may be all there is.
 _HANDED_OVER = 0.03
+# Starting workers takes many times what a fetch does.
+_FAR_LONGER = 3
 
 
 def beside_the_step(seen: Seen) -> Finding:
@@ -45,8 +49,11 @@ def beside_the_step(seen: Seen) -> Finding:
 
 
 def _single_stall(seen: Seen) -> bool:
-    """Most of the wait is one fetch among several: the start of an epoch, not the pace of the loader."""
+    """Most of the wait is one fetch among several, far longer than they usually are: the start of an epoch."""
     count = seen.price.ops.steps.count
+    usual_us = float(np.median(seen.price.ops.events.dur_ns[list(seen.waits.rows)])) / 1e3
+    if seen.waits.longest_us <= _FAR_LONGER * usual_us:
+        return False
     return count >= 3 and seen.waits.longest_us > 0.75 * seen.wait_us * count
 
 
