@@ -11,6 +11,7 @@ Where each line is documented:
 - DeepSpeed: configuration JSON, "zero_optimization" (`overlap_comm`: where it is not set, on with ZeRO 3 and off
   otherwise, deepspeed/runtime/zero/config.py, overlap_comm_valid). Its engine's `no_sync()` raises an AssertionError
   with ZeRO 2 and 3, which partition gradients (documentation, "Training API"; deepspeed/runtime/engine.py, no_sync).
+  `stage3_prefetch_bucket_size`: the elements gathered ahead, 5e7 by default (deepspeed/runtime/zero/config.py).
 - Megatron: DistributedDataParallelConfig (`overlap_grad_reduce`, `overlap_param_gather`), "Communication Overlap".
 - torchrec: torchrec.distributed (`TrainPipelineSparseDist`), torchrec.distributed.fbgemm_qcomm_codec (`QCommsConfig`,
   `CommType`, `get_qcomm_codecs_registry`).
@@ -18,6 +19,7 @@ Where each line is documented:
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from advisor.api import Fix, Library, RankRecord, Trace
@@ -110,6 +112,12 @@ _DEEPSPEED = Fix(
     '"zero_optimization": {"stage": 2}',
     '"zero_optimization": {"stage": 2, "overlap_comm": true}  # the default of stage 3',
 )
+_ZERO_3 = Fix(
+    "Gather parameters further ahead: raise `stage3_prefetch_bucket_size`, if memory allows",
+    "exact",
+    '"zero_optimization": {"stage": 3}',
+    '"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 2e8}  # the default is 5e7 elements',
+)
 _MEGATRON = Fix(
     "Overlap data-parallel communication with `--overlap-grad-reduce` and `--overlap-param-gather`",
     "exact",
@@ -157,7 +165,19 @@ def sharded_fix(trace: Trace, library: Library, record: RankRecord | None) -> tu
     if library.name in ("fsdp1", "fsdp2"):
         known: dict[str, Any] = (record.settings.fsdp if record else None) or {}
         return _offloaded(known) or _narrowed(trace, library, known) or _kept(library, known, record)
+    if library.name == "deepspeed" and _gathers_parameters(trace):
+        return _ZERO_3, 1.0
     return _SHARDED_BY.get(library.name, (None, 0.0))
+
+
+# What gathers parameters for a forward or backward pass, as a range or as a frame of Python: only stage 3 partitions
+# them (deepspeed/runtime/zero/partitioned_param_coordinator.py and stage3.py).
+_STAGE_3 = re.compile(r"partitioned_?param(eter)?_?coordinator|ZeroOptimizer_Stage3|zero/stage3\.py", re.IGNORECASE)
+
+
+def _gathers_parameters(trace: Trace) -> bool:
+    """Whether DeepSpeed shards the parameters as well (ZeRO 3)."""
+    return bool(trace.events.names_where(_STAGE_3.search).any())
 
 
 _Change = tuple[Fix | None, float]

@@ -16,8 +16,10 @@ from advisor.api import (
 from ..shared._words import count, percent, size, time
 from ._libraries import ACCUMULATE_FSDP2, KEEP_PARAMETERS, NO_BUFFERS, exchange_fix, sharded_fix
 
-# What else is said of these kinds; "stages" has a rule of its own.
+# What else is said of these kinds. How the stages of a pipeline fill and drain is a rule's of its own, which needs the
+# traces of all of them.
 WORDS = {
+    "stages": "with other stages of the pipeline",
     "tensor": "for layers that are split over {ranks}",
     "context": "for sequences that are split over {ranks}",
     "experts": "with experts on other ranks",

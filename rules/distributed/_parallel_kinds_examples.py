@@ -107,6 +107,17 @@ LIBRARIES = [
         fixes=("overlap_comm",),
     ),
     Example(
+        "DeepSpeed gathers parameters, too: with ZeRO 3 reductions overlap by default",
+        _with(
+            "c10d::_reduce_scatter_base_",
+            _talks("_reduce_scatter_base"),
+            "deepspeed/runtime/zero/partitioned_param_coordinator.py(291): fetch_sub_module",
+        ),
+        saves_us=(0, 9500),
+        says=("by DeepSpeed",),
+        fixes=("stage3_prefetch_bucket_size",),
+    ),
+    Example(
         "fully_shard in fp32",
         _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base"), _UNIT),
         facts=_fully(param_dtype=None, reduce_dtype=None),
@@ -179,5 +190,11 @@ KINDS = [
         _drawn(_NOTHING, _NOTHING, {}, Ev("gloo:recv", "user_annotation"), Ev("c10d::recv_", launches="")),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "a stage of a pipeline on a device: what it waits for, other ranks know",
+        _with("c10d::recv_", Ev("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "kernel")),
+        saves_us="unknown",
+        says=("with other stages of the pipeline",),
     ),
 ]

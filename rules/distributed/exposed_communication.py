@@ -9,8 +9,8 @@ split over ranks, experts, embedding tables, buffers; by the names of process gr
 DistributedDataParallel, fully_shard, FullyShardedDataParallel, DeepSpeed, Megatron, torchrec, where rows, modules or
 process groups name it. Beside DistributedDataParallel, collectives that lines of the script ask for (metrics, logging,
 barriers) are told from its reducer's, which are called when a gradient was stored. What a collective takes is fitted to
-the sizes that occur: latency, and time for each byte. Sends and receives between the stages of a pipeline are reported
-by the rule pipeline-bubbles.
+the sizes that occur: latency, and time for each byte. What a stage of a pipeline
+waits for, and what it could save, the rule pipeline-bubbles computes from the traces of all stages.
 
 ## Why it costs time
 While gradients are sent, the device computes nothing. A collective takes its latency however small it is: a metric of
@@ -28,9 +28,10 @@ before each forward pass: `broadcast_buffers=False`.
 Layers that are split over ranks communicate within each pass, and the pass waits for all of it: split them over fewer
 ranks, and the batch over more, where memory allows. Sharded models: gather them in bf16, keep parameters between
 forward and backward pass (`reshard_after_forward=False`), shard within each node and replicate over nodes (HSDP), or
-gather two layers ahead (`set_modules_to_forward_prefetch`). DeepSpeed: `overlap_comm`. Megatron:
-`--overlap-grad-reduce`. Embedding tables: torchrec's `TrainPipelineSparseDist`, and codecs for 16 bits. Gathers in
-compiled code: `torch._inductor.config.reorder_for_compute_comm_overlap = True` makes the compiler launch them earlier.
+gather two layers ahead (`set_modules_to_forward_prefetch`). DeepSpeed: `overlap_comm` (ZeRO 1 and 2),
+`stage3_prefetch_bucket_size` (ZeRO 3). Megatron: `--overlap-grad-reduce`. Embedding tables: torchrec's
+`TrainPipelineSparseDist`, and codecs for 16 bits. Gathers in compiled code:
+`torch._inductor.config.reorder_for_compute_comm_overlap = True` makes the compiler launch them earlier.
 
 ## When to leave it
 Reductions of DistributedDataParallel in buckets of its default size, on ranks without a device: they take what the back
@@ -82,7 +83,7 @@ def check(
 ) -> Iterator[Finding]:
     steps, breakdown, parallelism = price.ops.steps, price.breakdown, exchanges.parallelism
     least = min_share if breakdown.on_device else min_host_share
-    # What is not of data-parallel ranks has changes of its own. Stages of a pipeline wait: that is pipeline-bubbles'.
+    # What is not of data-parallel ranks has changes of its own.
     others = [kind for kind in parallelism.kinds if kind.kind != "data"] if parallelism else []
     side = side_of(exchanges.of_device, exchanges.of_host, parallelism if others else None)
     # Reductions that no update needs, and those of a search in vain, are other rules': what is left without them.
@@ -104,7 +105,8 @@ def check(
         yield found if exchanges.library.name else replace(found, where=asked_at(price, lines))
     room_us = computing_us(breakdown) - max(0.0, side.us + sum(kind.us for kind in others) - all_us)
     for kind in others:
-        if kind.kind != "stages" and kind.exposed_us >= least * steps.step_us:
+        # Without a device, stages wait for cores as well: what they wait for only pipeline-bubbles can tell.
+        if (breakdown.on_device or kind.kind != "stages") and kind.exposed_us >= least * steps.step_us:
             yield finding(kind, exposed_us, room_us, price, record, exchanges.library)
 
 
