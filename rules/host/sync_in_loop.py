@@ -58,6 +58,7 @@ from advisor.api import (
     union,
 )
 
+from ..shared._allocator import allocator_calls
 from ..shared._words import count, percent, time
 
 
@@ -92,8 +93,13 @@ def _ahead(site: SyncSite, price: Price) -> Saving | None:
         return None
     rows = np.array(site.rows, int)
     waits = union(events.start_ns[rows], events.end_ns[rows])
-    # For a collective on the host the loop waits with reason: that is host-backend's.
-    if 2 * total(intersect(waits, events.covered(host_collectives(events)))) > total(waits):
+    # The loop waits for collectives on the host with reason, and ops that need memory for the allocator: rules of their
+    # own speak of both. What most steps do not do is no part of a step.
+    if (
+        2 * total(intersect(waits, events.covered(host_collectives(events)))) > total(waits)
+        or starts_in(events.start_ns[np.flatnonzero(allocator_calls(events))], waits).any()
+        or 2 * len(np.unique(price.ops.steps.step_of(events.start_ns[rows]))) < price.ops.steps.count
+    ):
         return None
     how = "low: nothing; high: the step without these waits, with the host as far ahead as its launches allow"
     without = edits.unsync(rows)

@@ -88,6 +88,7 @@ def test_memory_of_a_full_device_is_the_allocators() -> None:
         if not fixed:
             with machine.op("aten::empty"):
                 machine.call("cudaMalloc", 40)
+                machine.call("cudaDeviceSynchronize", 5, waits=True)
                 machine.call("cudaFree", 2_500, waits=True)
                 machine.call("cudaMalloc", 1_200)
         machine.layers(20, 100)
@@ -99,6 +100,7 @@ def test_memory_of_a_full_device_is_the_allocators() -> None:
     assert finding.saving.high_us == pytest.approx(slow.step_us() - fast.step_us(), rel=0.15)
     assert (finding.measured_us or 0) > 0
     assert not found(told, "idle-gpu")
+    assert not found(told, "sync-in-loop")
 
 
 def _exchanging(machine: Machine, fixed: bool) -> None:
@@ -134,7 +136,9 @@ def test_idle_time_of_one_step_is_said_of_that_step() -> None:
             if number == 4:
                 machine.read()
                 machine.python(300_000)
-    (finding,) = found(report(machine.trace()), "idle-gpu")
+    told = report(machine.trace())
+    assert not found(told, "sync-in-loop")
+    (finding,) = found(told, "idle-gpu")
     assert "in one of the 8 recorded steps, ProfilerStep#9" in finding.message
     # What the queue still held at the end of the Python is not idle: the read had emptied it.
     assert finding.facts["idle_us"] == pytest.approx(300_000, rel=0.01)
