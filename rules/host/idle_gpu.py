@@ -228,6 +228,7 @@ def _in_one_step(idle: GpuIdle, steps: Steps) -> Finding | None:
 
 def _rest(rest_us: float, idle: GpuIdle, breakdown: Breakdown, step_us: float, scale: Scale) -> Finding:
     unknown_us = breakdown.us("idle_unknown") - idle.nobodys_us
+    idle_us = sum(item.us for item in breakdown.items if item.id.startswith("idle_"))
     largest = next(iter(idle.top("idle_unknown" if unknown_us > rest_us / 2 else "idle_host", 1)), None)
     seen = f"{time(scale.scaled(rest_us))} of each step ({percent(rest_us / step_us)})"
     if unknown_us > rest_us / 2:
@@ -240,8 +241,8 @@ def _rest(rest_us: float, idle: GpuIdle, breakdown: Breakdown, step_us: float, s
         message=f"The GPU is idle {seen} {why}.",
         where=(largest.where,) if largest and largest.where else (),
         facts={"idle_us": rest_us, "idle_unknown_us": unknown_us},
-        # What nothing explains is no diagnosis, however long; what the host did instead of launching is.
-        measured_us=scale.scaled(rest_us - unknown_us) if unknown_us <= rest_us / 2 else None,
+        # What the device idles for most is the diagnosis, though no fix is known; what nothing explains is none.
+        measured_us=scale.scaled(rest_us - unknown_us) if rest_us - unknown_us > idle_us / 2 else None,
         claims=("idle_host", "idle_unknown"),
         at_most="medium",
     )
