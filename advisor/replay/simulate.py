@@ -84,7 +84,6 @@ class Sheet:
         own[at] = weights.tail[waiting]
         rows = self._rows(after, own)
         self.pieces = [(piece, Stretch(piece, rows) if piece.chains else Walk(piece, rows)) for piece in plan.pieces]
-        self.walks = not all(piece.chains for piece in plan.pieces)
 
     def _rows(self, after: Floats, own: Floats) -> Rows:
         """What holds each node back: what stands before it in its queue, and the edges that are alive."""
@@ -101,17 +100,9 @@ class Sheet:
 
     def play(self, state: Floats) -> Floats:
         """When every visited node is done, after the slots of `state`."""
-        queues = self.plan.queues
         done = np.concatenate((state, np.empty(len(self.plan.order))))
-        seen = done[:queues].tolist()  # the same as far as it is known, for pieces that are played node by node
         for piece, part in self.pieces:
-            here = slice(queues + piece.start, queues + piece.end)
-            if isinstance(part, Stretch):
-                done[here] = part.play(done)
-                seen += done[here].tolist() if self.walks else ()
-            else:
-                part.play(seen)
-                done[here] = seen[here]
+            part.play(done, self.plan.queues + piece.start)
         return done
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 
 from advisor.replay.edges import Floats
+from advisor.replay.walk import walk
 from advisor.trace.events import Ints
 
 # Arrays cost some 20 µs per stretch however short it is, which is what this many nodes cost one by one.
@@ -106,8 +107,8 @@ class Stretch:
         self._more = rows.more[low:high] - start
         self._more_slot, self._more_lag = rows.more_slot[low:high], rows.more_lag[low:high]
 
-    def play(self, done: Floats) -> Floats:
-        """When each node of the piece is done; `done` holds everything before it."""
+    def play(self, done: Floats, at: int) -> None:
+        """Writes when each node of the piece is done, from `at` on; `done` holds everything before it."""
         ends = done.take(self._other)
         ends += self._lag
         if len(self._more):
@@ -118,41 +119,26 @@ class Stretch:
             chain -= total
             np.maximum(np.maximum.accumulate(chain), done[before], out=chain)
             chain += total
-        return ends
+        done[at : at + len(ends)] = ends
 
 
 class Walk:
     """A piece that is played node by node, with numbers filled in."""
 
     def __init__(self, piece: Piece, rows: Rows) -> None:
-        part = slice(piece.start, piece.end)
-        columns = (rows.before, rows.after, rows.other, rows.lag, rows.own)
-        self._count, self._columns = piece.end - piece.start, [column[part].tolist() for column in columns]
+        here = slice(piece.start, piece.end)
         low, high = np.searchsorted(rows.more, (piece.start, piece.end)).tolist()
-        further = zip(
-            (rows.more[low:high] - piece.start).tolist(),
-            rows.more_slot[low:high].tolist(),
-            rows.more_lag[low:high].tolist(),
-            strict=True,
+        self._columns = (
+            rows.before[here],
+            rows.after[here],
+            rows.other[here],
+            rows.lag[here],
+            rows.own[here],
+            rows.more[low:high] - piece.start,
+            rows.more_slot[low:high],
+            rows.more_lag[low:high],
         )
-        self._more: list[tuple[int, list[tuple[int, float]]]] = []
-        for node, slot, delay in further:
-            if not self._more or self._more[-1][0] != node:
-                self._more.append((node, []))
-            self._more[-1][1].append((slot, delay))
 
-    def play(self, done: list[float]) -> None:
-        """Appends when each node of the piece is done to `done`, which holds everything before it."""
-        put = done.append
-        rows = zip(*self._columns, strict=True)
-        seen = 0
-        for node, edges in [*self._more, (self._count, [])]:
-            for before, after, other, lag, own in islice(rows, node - seen):
-                one, two = done[before] + after, done[other] + lag
-                put((one if one > two else two) + own)
-            seen = node
-            if edges:
-                before, after, other, lag, own = next(rows)
-                ready = max(done[before] + after, done[other] + lag, *(done[slot] + delay for slot, delay in edges))
-                put(ready + own)
-                seen += 1
+    def play(self, done: Floats, at: int) -> None:
+        """Writes when each node of the piece is done, from `at` on; `done` holds everything before it."""
+        walk(done, at, self._columns)
