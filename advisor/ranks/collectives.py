@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ _KINDS = (
 )
 
 
+@functools.lru_cache(maxsize=1024)
 def kind_of(name: str) -> str:
     """The kind of a collective, as `torch.distributed` calls it; empty where the name says none."""
     small = name.lower()
@@ -79,7 +81,8 @@ class Talks:
         # A host's own row says more of itself than the op that asked for it: of several tensors it has one.
         hosts = asked.op if breakdown.on_device else np.full(len(rows), -1, np.int64)
         facts = [_said(events, int(row), int(host)) for row, host in zip(rows, hosts, strict=True)]
-        facts = [_in_group(one, trace.meta, group) for one, group in zip(facts, parallelism.group, strict=True)]
+        if len({known.ranks for known in trace.meta.groups if len(known.ranks) > 1}) > 1:
+            facts = [_in_group(one, trace.meta, group) for one, group in zip(facts, parallelism.group, strict=True)]
         passed = [_passed(events, int(op), group) for op, group in zip(asked.op, parallelism.group, strict=True)]
         return cls(
             start_ns=events.start_ns[rows],
@@ -103,8 +106,8 @@ def _ints(values: list[int]) -> Ints:
 
 
 def _in_group(one: Collective, meta: Meta, group: Group | None) -> Collective:
-    """The collective with its process group; one that may be of several gets a name that no other rank's has."""
-    if one.group or len({known.ranks for known in meta.groups if len(known.ranks) > 1}) < 2:
+    """The collective with its process group of several; one that may be of any gets a name that no other rank's has."""
+    if one.group:
         return one
     if group is None:
         return replace(one, group=f"unknown, of rank {meta.rank}")

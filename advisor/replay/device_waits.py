@@ -77,7 +77,7 @@ def syncs(trace: Trace, queues: Queues, window: tuple[int, int]) -> Iterator[Syn
         elif "stream" in kind:
             stream = int(events.stream[says]) if says >= 0 else int(events.stream[row])
             queue = queues.queue_of_stream(stream)
-            last = queues.launched_by_thread(row, after=False)
+            last = queues.launched_before(row)
             guessed = queue < 0
             queue = int(queues.work.queue[last]) if guessed and last >= 0 else queue
             found = [queues.last_before(queue, start)] if queue >= 0 else []
@@ -116,7 +116,7 @@ def stream_waits(trace: Trace, queues: Queues, window: tuple[int, int]) -> Strea
     calls = np.flatnonzero(named_like(events, _STREAM_WAIT))
     calls = calls[(events.start_ns[calls] >= opens) & (events.start_ns[calls] < closes)]
     calls = calls[~np.isin(events.correlation[calls], list(calls_stated))]
-    target = np.array([queues.launched_by_thread(call, after=True) for call in calls.tolist()], np.int64)
+    target = queues.launched_after_each(calls)
     calls, target = calls[target >= 0], target[target >= 0]
     inferred = set(_coincidences(queues))
     for queue in queues.all():

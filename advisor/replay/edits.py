@@ -81,9 +81,9 @@ def fuse(rows: Ints, into: int = 1) -> Edit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edited:
-    """The weights after edits, and the least that a step can take because of work that was moved aside, ns."""
+    """Each of several weights after edits, and the least that a step can take for work that was moved aside, ns."""
 
-    weights: Weights
+    weights: Sequence[Weights]
     floor_ns: float
 
 
@@ -97,8 +97,8 @@ class Editor:
         self._call_start = np.where(rows >= 0, events.start_ns[np.maximum(rows, 0)] - opens, -1)
         self._launched_by = _launching_points(graph)
 
-    def apply(self, weights: Weights, edits: Sequence[Edit]) -> Edited:
-        """All edits together; their order does not matter.
+    def apply(self, weights: Sequence[Weights], edits: Sequence[Edit]) -> Edited:
+        """All edits together, on each of these weights; their order does not matter.
 
         What is removed or moved is taken out once, however many edits name it; factors of what stays multiply.
         """
@@ -114,59 +114,67 @@ class Editor:
         floor = max((self._moved_ns(edit) / edit.lanes for edit in edits if edit.what == "move"), default=0.0)
         return Edited(weights, floor)
 
-    def _take_out(self, weights: Weights, edits: Sequence[Edit]) -> Weights:
+    def _take_out(self, several: Sequence[Weights], edits: Sequence[Edit]) -> Sequence[Weights]:
         """Host time, launched work and waits of everything that is removed or moved."""
         if not edits:
-            return weights
+            return several
         graph = self.graph
         host = self._spans_by_thread(edits)
-        lead = weights.lead * (1 - self._share(host))
-        inside = self._inside(host)
+        kept, inside = 1 - self._share(host), self._inside(host)
         rows = np.concatenate([edit.rows for edit in edits])
         gone = np.isin(graph.work.row, rows)
         # A removed launch takes its work along; what is moved to another thread still launches its own.
         removed = self._inside(self._spans_by_thread([edit for edit in edits if edit.what == "remove"]))
         launched = self._launched_by
         gone |= (launched >= 0) & removed[np.maximum(launched, 0)]
-        return replace(
-            weights,
-            lead=lead,
-            tail=np.where(inside, 0.0, weights.tail),
-            work=np.where(gone, 0.0, weights.work),
-            gap=np.where(gone, 0.0, weights.gap),
-            alive=weights.alive & ~self._edges_into(inside),
-        )
+        cut = self._edges_into(inside)
+        return [
+            replace(
+                weights,
+                lead=weights.lead * kept,
+                tail=np.where(inside, 0.0, weights.tail),
+                work=np.where(gone, 0.0, weights.work),
+                gap=np.where(gone, 0.0, weights.gap),
+                alive=weights.alive & ~cut,
+            )
+            for weights in several
+        ]
 
-    def _scale(self, weights: Weights, edit: Edit) -> Weights:
+    def _scale(self, several: Sequence[Weights], edit: Edit) -> Sequence[Weights]:
         host = self._spans_by_thread([edit])
-        kept = 1 - self._share(host) * (1 - edit.factor)
+        kept, inside = 1 - self._share(host) * (1 - edit.factor), self._inside(host)
         mine = np.isin(self.graph.work.row, edit.rows)
-        return replace(
-            weights,
-            lead=weights.lead * kept,
-            tail=np.where(self._inside(host), weights.tail * edit.factor, weights.tail),
-            work=np.where(mine, weights.work * edit.factor, weights.work),
-        )
+        return [
+            replace(
+                weights,
+                lead=weights.lead * kept,
+                tail=np.where(inside, weights.tail * edit.factor, weights.tail),
+                work=np.where(mine, weights.work * edit.factor, weights.work),
+            )
+            for weights in several
+        ]
 
-    def _fuse(self, weights: Weights, edit: Edit) -> Weights:
+    def _fuse(self, several: Sequence[Weights], edit: Edit) -> Sequence[Weights]:
         host = self._spans_by_thread([edit])
-        inside = self._inside(host)
+        kept, inside = 1 - self._share(host) * (1 - edit.factor), self._inside(host)
         launched = self._launched_by
         merged = (launched >= 0) & inside[np.maximum(launched, 0)]
-        return replace(
-            weights,
-            lead=weights.lead * (1 - self._share(host) * (1 - edit.factor)),
-            gap=np.where(merged, weights.gap * edit.factor, weights.gap),
-        )
+        return [
+            replace(weights, lead=weights.lead * kept, gap=np.where(merged, weights.gap * edit.factor, weights.gap))
+            for weights in several
+        ]
 
-    def _unsync(self, weights: Weights, edit: Edit) -> Weights:
+    def _unsync(self, several: Sequence[Weights], edit: Edit) -> Sequence[Weights]:
         inside = self._inside(self._spans_by_thread([edit]))
         cut = self._edges_into(inside) & np.isin(self.graph.edges.why, (Why.SYNC, Why.COPY))
         no_longer = np.zeros(len(inside), bool)
         works = len(self.graph.work.row)
         no_longer[self.graph.edges.target[cut] - works] = True
         # What such a call took after the device was done was its way out of waiting.
-        return replace(weights, tail=np.where(no_longer, 0.0, weights.tail), alive=weights.alive & ~cut)
+        return [
+            replace(weights, tail=np.where(no_longer, 0.0, weights.tail), alive=weights.alive & ~cut)
+            for weights in several
+        ]
 
     def _moved_ns(self, edit: Edit) -> float:
         """Work per step that leaves the critical path."""

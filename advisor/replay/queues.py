@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
@@ -67,12 +66,20 @@ class Queues:
         at = np.searchsorted(self.end[lo:hi], times, side="right") - 1
         return np.where(at >= 0, lo + at, -1)
 
-    def launched_by_thread(self, row: int, *, after: bool) -> int:
-        """The work that the thread of a host row launched last before it, or first after it; -1 where there is none."""
+    def launched_before(self, row: int) -> int:
+        """The work that the thread of a host row launched last before it, -1 where there is none."""
         lo, hi = self._of_thread.get(int(self._events.thread[row]), (0, 0))
-        side: Literal["left", "right"] = "right" if after else "left"
-        at = lo + int(self._called[lo:hi].searchsorted(self._events.start_ns[row], side=side)) - (not after)
-        return int(self._works[at]) if lo <= at < hi else -1
+        at = lo + int(self._called[lo:hi].searchsorted(self._events.start_ns[row], side="left")) - 1
+        return int(self._works[at]) if at >= lo else -1
+
+    def launched_after_each(self, rows: Ints) -> Ints:
+        """The work that the thread of each host row launched first after it, -1 where there is none."""
+        found = np.full(len(rows), -1, np.int64)
+        for thread, (lo, hi) in self._of_thread.items():
+            mine = np.flatnonzero(self._events.thread[rows] == thread)
+            at = lo + self._called[lo:hi].searchsorted(self._events.start_ns[rows[mine]], side="right")
+            found[mine[at < hi]] = self._works[at[at < hi]]
+        return found
 
     def recorded(self, row: int) -> int:
         """The work that a synchronisation row (`cuda_sync`) says was waited for, -1 where it does not say."""
@@ -85,7 +92,7 @@ class Queues:
             return -1
         queue = self.queue_of_stream(waited.stream)
         if queue < 0:
-            return self.launched_by_thread(record, after=False)
+            return self.launched_before(record)
         return self.last_before(queue, int(self._events.start_ns[record]) - self._opens)
 
     def _record_calls(self) -> dict[int, int]:

@@ -64,11 +64,12 @@ def _timeline(live: LiveMemory) -> Iterator[MemoryPoint]:
     """Live bytes by kind at even distances over the window, and at the peak."""
     start, end = int(live.of_window[0, 0]), int(live.of_window[-1, 1])
     times = np.unique(np.append(np.linspace(start, end, _POINTS).astype(np.int64), live.peak_ns))
-    for time in times[(times >= start)].tolist():
-        alive = (live.blocks.born_ns <= time) & (live.blocks.freed_ns > time)
-        found = np.zeros(len(KINDS), np.int64)
-        np.add.at(found, live.kind[alive], live.blocks.size[alive])
-        sizes = tuple(int(size) + live.held.get(name, 0) for name, size in zip(KINDS, found, strict=True))
+    times = times[times >= start]
+    changes = np.zeros((len(times) + 1, len(KINDS)), np.int64)  # the last are those after all instants
+    np.add.at(changes, (np.searchsorted(times, live.blocks.born_ns), live.kind), live.blocks.size)
+    np.subtract.at(changes, (np.searchsorted(times, live.blocks.freed_ns), live.kind), live.blocks.size)
+    for time, found in zip(times.tolist(), changes.cumsum(axis=0)[:-1].tolist(), strict=True):
+        sizes = tuple(size + live.held.get(name, 0) for name, size in zip(KINDS, found, strict=True))
         yield MemoryPoint((time - start) / 1e3, sizes)
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     Category,
     Environment,
-    Events,
     Lines,
     Matmuls,
     Nesting,
@@ -66,14 +64,20 @@ def on_cpu(trace: Trace, steps: Steps, matmuls: Matmuls, nesting: Nesting) -> tu
         return 0.0, 0.0, 0.0
     events = trace.events
     rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (steps.step_of(events.start_ns) >= 0))
-    gains = {kind: _gain(events.names[kind[0]], shapes(events.dims_table[kind[1]])) for kind in _kinds(events, rows)}
+    # One number for each kind of call: its name and its shapes.
+    every_dims = len(events.dims_table)
+    keys = events.name[rows].astype(np.int64) * every_dims + events.dims[rows]
+    kinds, kind = np.unique(keys, return_inverse=True)
+    gains = [
+        _gain(events.names[key // every_dims], shapes(events.dims_table[key % every_dims])) for key in kinds.tolist()
+    ]
+    gaining = np.flatnonzero(np.array([most > 1 for _, (_, most) in gains], bool)[kind])
     spent = np.zeros(3)
-    for row in rows.tolist():
-        done, (least, most) = gains[events.name[row], events.dims[row]]
-        if most > 1:
-            us = min(nesting.self_ns[row] / 1e3, done / _CPU_SLOW)
-            less, more = _CONVERTING_US if "convolution" in events.names[events.name[row]] else (0.0, 0.0)
-            spent += us, us * (1 - 1 / least) - more, us * (1 - 1 / most) - less
+    for of, row in zip(kind[gaining].tolist(), rows[gaining].tolist(), strict=True):
+        done, (least, most) = gains[of]
+        us = min(nesting.self_ns[row] / 1e3, done / _CPU_SLOW)
+        less, more = _CONVERTING_US if "convolution" in events.text(row) else (0.0, 0.0)
+        spent += us, us * (1 - 1 / least) - more, us * (1 - 1 / most) - less
     whole, low, high = (spent / steps.count).tolist()
     return whole, low, high
 
@@ -119,8 +123,3 @@ def _gain(name: str, inputs: list[list[int]]) -> tuple[float, tuple[float, float
     numbers = math.prod(left) + math.prod(right) + math.prod(left[:-1]) * right[-1]
     per_byte = done / (6 * numbers)  # 4 bytes read and 2 written, or the other way round
     return done, next((gain for least, gain in _CPU_GAINS if per_byte >= least), (1.0, 1.0))
-
-
-def _kinds(events: Events, rows: npt.NDArray[np.int64]) -> set[tuple[int, int]]:
-    """The different (name, shapes) among these ops."""
-    return set(zip(events.name[rows].tolist(), events.dims[rows].tolist(), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections import defaultdict, deque
@@ -93,8 +94,13 @@ def _queued(events: Events, rows: Ints) -> Ints:
 def inputs(events: Events, row: int) -> list[list[list[int]]]:
     """Each input that a row's `Input Dims` state, as a list of shapes: a tensor has one, a list of tensors several."""
     dims = int(events.dims[row])
+    return _inputs(events.dims_table[dims]) if dims >= 0 else []
+
+
+@functools.lru_cache(maxsize=4096)
+def _inputs(dims: str) -> list[list[list[int]]]:
     try:
-        found = json.loads(events.dims_table[dims]) if dims >= 0 else []
+        found = json.loads(dims)
     except ValueError:
         return []
     lists = [one for one in found if isinstance(one, list)] if isinstance(found, list) else []

@@ -102,7 +102,9 @@ class Parallelism:
         said = [_said(events, row, op) for row, op in zip(asked.rows.tolist(), asked.op.tolist(), strict=True)]
         of_row = _kinds(trace, asked, nesting, said, library)
         compiled = nesting.ancestor_of(asked.op, events.named("## Call CompiledFxGraph")) >= 0
-        group = tuple(_group(trace.meta, events, int(row), kind) for row, kind in zip(asked.rows, of_row, strict=True))
+        stated = list(zip(events.collective[asked.rows].tolist(), of_row, strict=True))
+        groups = {one: _group(trace.meta, events, *one) for one in set(stated)}
+        group = tuple(groups[one] for one in stated)
         part = "exposed_communication" if breakdown.on_device else "communication"
         longer = busy.longer if busy and breakdown.on_device else 1.0
         before: Intervals = EMPTY
@@ -111,7 +113,7 @@ class Parallelism:
             chosen = np.array([one == kind for one in of_row])
             rows = asked.rows[chosen]
             spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
-            sizes = {_joined(events, int(row), group[at]) for at, row in enumerate(asked.rows) if chosen[at]}
+            sizes = {_joined(events, row, one) for row, one in zip(rows.tolist(), compress(group, chosen), strict=True)}
             found.append(
                 KindOfTalk(
                     kind,
@@ -200,9 +202,8 @@ def _said(events: Events, row: int, op: int) -> str:
     return (" ".join(filter(None, names)) or events.text(row)).lower()
 
 
-def _group(meta: Meta, events: Events, row: int, kind: str) -> Group | None:
-    """The process group of a row: as the row says, else the only one of this rank that it can be."""
-    index = int(events.collective[row])
+def _group(meta: Meta, events: Events, index: int, kind: str) -> Group | None:
+    """The process group of rows that say `collective` of this index: as said, else the only one that it can be."""
     named = events.collective_table[index].group if index >= 0 else ""
     several = [one for one in meta.groups if len(one.ranks) > 1]
     if named:

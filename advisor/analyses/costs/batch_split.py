@@ -315,13 +315,15 @@ def _ragged_sizes(host: Host) -> set[int]:
     events, count = host.trace.events, host.steps.count
     rows = np.flatnonzero(host.ops & (events.dims >= 0))
     step = host.steps.step_of(events.start_ns[rows])
-    every_dims = len(events.dims_table)
-    seen: list[set[int]] = [set() for _ in range(count)]
-    for key in np.unique(step * every_dims + events.dims[rows]).tolist():
-        at, dims = divmod(key, every_dims)
-        if at >= 0:
-            seen[at].update(shape[0] for shape in shapes(events.dims_table[dims]) if shape)
-    return seen[0].union(*seen) - seen[0].intersection(*seen) if count > 1 else set()
+    pairs = np.unique(events.dims[rows[step >= 0]].astype(np.int64) * count + step[step >= 0])
+    if not len(pairs):
+        return set()
+    kinds, first = np.unique(pairs // count, return_index=True)
+    seen: dict[int, Mask] = {}
+    for dims, here in zip(kinds.tolist(), np.split(pairs % count, first[1:]), strict=True):
+        for size in {shape[0] for shape in shapes(events.dims_table[dims]) if shape}:
+            seen.setdefault(size, np.zeros(count, bool))[here] = True
+    return {size for size, steps in seen.items() if not steps.all()}
 
 
 def _on_device(host: Host, device: Device, idle: GpuIdle, links: Links, batch: int) -> BatchSplit:

@@ -170,8 +170,8 @@ class Replay:
 
     def _after_ns(self, edits: Sequence[Edit]) -> list[float]:
         """The step with the edits under each hypothesis about the profiler's own cost."""
-        after = [self.editor.apply(weights, edits) for weights in self.hypotheses]
-        return [max(step_ns(self.plan, edited.weights), edited.floor_ns) for edited in after]
+        after = self.editor.apply(self.hypotheses, edits)
+        return [max(step_ns(self.plan, weights), after.floor_ns) for weights in after.weights]
 
     @classmethod
     def compute(

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.op_work import element_counts
 from advisor.computed import Missing
-from advisor.trace.events import Category, Events, Trace
+from advisor.trace.events import Category, Events, Mask, Trace
+from advisor.trace.numbers import distinct, distinct_pairs
 
 Ints = npt.NDArray[np.int64]
 
@@ -48,7 +49,11 @@ class GrowingOps:
         rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (step >= 0))
         if not len(rows):
             raise Missing("shapes were not recorded (record_shapes=True)")
-        held = np.array([sum(element_counts(text)) for text in events.dims_table], np.int64)[events.dims[rows]]
+        rows = rows[_shapes_enough(events, rows, steps.count)[events.name[rows]]]
+        seen = distinct(events.dims[rows], len(events.dims_table))
+        numbers = np.zeros(len(events.dims_table), np.int64)
+        numbers[seen] = [sum(element_counts(events.dims_table[dims])) for dims in seen.tolist()]
+        held = numbers[events.dims[rows]]
         present = np.bincount(events.name[rows]) > 0
         names, name = np.flatnonzero(present), (np.cumsum(present) - 1)[events.name[rows]]
         largest = np.zeros((len(names), steps.count), np.int64)
@@ -76,6 +81,12 @@ class GrowingOps:
         names = _by_time(events, mine)
         of = events.names.index(names[0]) if names else 0
         return cls(names, mine, int(calls[of, 0]), int(calls[of, -1]), calls=True)
+
+
+def _shapes_enough(events: Events, rows: Ints, steps: int) -> Mask:
+    """Which names have ops of a shape for each step but the first, in which what grows may be absent."""
+    pairs, _ = distinct_pairs(events.name[rows], events.dims[rows])
+    return np.bincount(pairs[:, 0], minlength=len(events.names)) >= steps - 1
 
 
 def _by_time(events: Events, rows: Ints) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ Ints = npt.NDArray[np.int64]
 # Bytes of a number, by the profiler's names of dtypes.
 _WIDTH = {"double": 8, "long int": 8, "float": 4, "int": 4, "c10::Half": 2, "c10::BFloat16": 2, "unsigned char": 1}
 _COPIES = ("aten::copy_", "aten::clone")
+# What shows that a tensor is read.
+_SHOWING = ("aten::detach", "aten::clone")
 # What handles tensors without computing with them: these may stand between the copies of one run.
 _HANDLING = (
     "aten::detach",
@@ -101,8 +103,11 @@ class StateReads:
         if not weights or () in weights:
             raise Missing("the trace does not hold the shapes of the gradients; record it with record_shapes=True")
         rows, handles = _rows(events, nesting, steps)
+        shown = np.concatenate(([0], np.cumsum(events.exactly(*_SHOWING)[rows])))
         runs = []
         for first, stop in _stretches(handles):
+            if shown[stop] - shown[first] < weights.total():
+                continue  # too few to be all weights
             run = _run(events, rows, first, stop, weights)
             if run is not None and steps.step_of(np.array([run.start_ns]))[0] >= 0:
                 runs.append(_within_step(run, steps))
@@ -112,8 +117,12 @@ class StateReads:
 
 def _weights(events: Events, steps: Steps) -> Counter[tuple[int, ...]]:
     """Shapes of the parameters that get gradients, with how many there are of each."""
-    stores = events.exactly("torch::autograd::AccumulateGrad") & (steps.step_of(events.start_ns) >= 0)
-    shapes = Counter(sizes(dims_of(events, row), 0) for row in np.flatnonzero(stores).tolist())
+    stores = np.flatnonzero(events.exactly("torch::autograd::AccumulateGrad"))
+    stores = stores[steps.step_of(events.start_ns[stores]) >= 0]
+    _, first, counts = np.unique(events.dims[stores], return_index=True, return_counts=True)
+    shapes: Counter[tuple[int, ...]] = Counter()
+    for row, count in zip(stores[first].tolist(), counts.tolist(), strict=True):
+        shapes[sizes(dims_of(events, row), 0)] += count
     # Every backward pass stores each gradient once, so the number of passes divides all counts.
     passes = math.gcd(*shapes.values()) or 1
     return Counter({shape: number // passes for shape, number in shapes.items()})
@@ -162,7 +171,7 @@ def _run(events: Events, rows: Ints, first: int, stop: int, weights: Counter[tup
     for row in rows[first:stop].tolist():
         dims = dims_of(events, row)
         shape = sizes(dims, 0)
-        if events.text(row) in ("aten::detach", "aten::clone"):
+        if events.text(row) in _SHOWING:
             shapes[shape] += 1
         if events.text(row) in _COPIES:
             dtypes = dtypes_of(events, row)
