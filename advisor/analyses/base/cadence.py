@@ -10,6 +10,7 @@ import numpy.typing as npt
 from advisor.analyses.base.launched import Launched
 from advisor.trace.events import Ints, Trace
 from advisor.trace.intervals import Intervals, intersect, total
+from advisor.trace.numbers import distinct
 
 Floats = npt.NDArray[np.float64]
 
@@ -77,7 +78,7 @@ def cadence(trace: Trace, launched: Launched, spans: Intervals) -> Cadence | Non
     at = events.start_ns[launch[linked]]
     step = np.searchsorted(spans[:, 0], at, side="right") - 1
     mine = (step >= 0) & (at < np.append(spans[1:, 0], spans[-1, 1])[np.maximum(step, 0)])
-    if len(np.unique(step[mine])) < len(spans):
+    if len(distinct(step[mine], len(spans))) < len(spans):
         return None
     ends = np.zeros(len(spans), np.int64)
     np.maximum.at(ends, step[mine], events.end_ns[linked[mine]])

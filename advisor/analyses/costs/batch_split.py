@@ -23,6 +23,7 @@ from advisor.capture.record import RankRecord, Settings
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.trace.events import Category, Mask, Trace
+from advisor.trace.numbers import numbered
 
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
 _OP_US = constant("calls.product_us").value
@@ -313,17 +314,15 @@ def _batch_sizes(batch: int, seen: list[Shape]) -> set[int]:
 def _ragged_sizes(host: Host) -> set[int]:
     """First dimensions that not every step has: those of samples of any size, put together as nodes of graphs are."""
     events, count = host.trace.events, host.steps.count
-    rows = np.flatnonzero(host.ops & (events.dims >= 0))
-    step = host.steps.step_of(events.start_ns[rows])
-    pairs = np.unique(events.dims[rows[step >= 0]].astype(np.int64) * count + step[step >= 0])
-    if not len(pairs):
-        return set()
-    kinds, first = np.unique(pairs // count, return_index=True)
+    rows = np.flatnonzero(host.ops & (events.dims >= 0) & (host.steps.step_of(events.start_ns) >= 0))
+    kinds, kind = numbered(events.dims[rows])
+    occurs = np.zeros((len(kinds), count), bool)
+    occurs[kind, host.steps.step_of(events.start_ns)[rows]] = True
     seen: dict[int, Mask] = {}
-    for dims, here in zip(kinds.tolist(), np.split(pairs % count, first[1:]), strict=True):
+    for dims, here in zip(kinds.tolist(), occurs, strict=True):
         for size in {shape[0] for shape in shapes(events.dims_table[dims]) if shape}:
-            seen.setdefault(size, np.zeros(count, bool))[here] = True
-    return {size for size, steps in seen.items() if not steps.all()}
+            seen[size] = seen.get(size, False) | here
+    return {size for size, here in seen.items() if not here.all()}
 
 
 def _on_device(host: Host, device: Device, idle: GpuIdle, links: Links, batch: int) -> BatchSplit:
