@@ -81,15 +81,17 @@ def saving(seen: Seen, wanted: int | None, free: int | None) -> Saving:
     # Without a device the workers take cores from the training itself, so nothing is certain.
     sure = _SEEN_RECOVERED if seen.on_device else 0.0
     if workers == 0 and (free is None or free >= 1):
-        running = min(free or 1, wanted or 1)
-        hidden = min(wait_us, wait_us - max(0.0, (wait_us / running) - rest_us))
-        how = f"the wait, with {plural(running, 'worker')} loading during the step; low: as in a recorded pair"
-        return _replayed(seen, scale.saving(hidden * sure, wait_us, how), running)
+        # Where the cores are not known, one worker is certain to run, and the number that the fix names may.
+        most = wanted or 1 if free is None else min(free, wanted or 1)
+        fewest = 1 if free is None else most
+        hidden = min(wait_us, wait_us - max(0.0, (wait_us / fewest) - rest_us))
+        how = f"the wait, with {_between(fewest, most)} loading during the step; low: as in a recorded pair"
+        return _replayed(seen, scale.saving(hidden * sure, wait_us, how), fewest, most)
     if wanted is not None and workers and free is not None and seen.on_device and free > workers:
         running = min(free, wanted)
         left_us = max(0.0, (wait_us + rest_us) * workers / running - rest_us)
         how = f"the wait, with {plural(running, 'worker')} instead of {workers}"
-        return _replayed(seen, scale.saving(max(0.0, wait_us - left_us) * sure, wait_us, how), running)
+        return _replayed(seen, scale.saving(max(0.0, wait_us - left_us) * sure, wait_us, how), running, running)
     return scale.saving(0.0, wait_us, "at most the whole wait; how cheap a sample can become is not known")
 
 
@@ -102,14 +104,22 @@ def with_cores(modelled: Saving, record: RankRecord | None, scale: Scale) -> Sav
     return replace(modelled, high_us=min(modelled.high_us + more_us, scale.step_us), how=how)
 
 
-def _replayed(seen: Seen, modelled: Saving, running: int) -> Saving:
-    """The step replayed with the batches made beside it by so many workers."""
+def _replayed(seen: Seen, modelled: Saving, fewest: int, most: int) -> Saving:
+    """The step replayed with the batches made beside it by so many workers: low with the fewest, high with the most."""
     replay, fetches = seen.price.replay, np.array(seen.waits.rows, int)
     if replay is None or replay.low_confidence:
         return modelled
-    edit = edits.scale(fetches, seen.workers / running) if seen.workers else edits.move(fetches, lanes=running)
-    how = f"the step replayed with batches loaded by {plural(running, 'worker')}; low: as in a recorded pair"
-    found = replay.between([edit], [edit], how)
+    least, best = (
+        [edits.scale(fetches, seen.workers / running) if seen.workers else edits.move(fetches, lanes=running)]
+        for running in (fewest, most)
+    )
+    how = f"the step replayed with batches loaded by {_between(fewest, most)}; low: as in a recorded pair"
+    found = replay.between(least, best, how)
     high_us = min(found.high_us, modelled.high_us)
     low_us = min(found.low_us * _SEEN_RECOVERED, high_us) if seen.on_device else 0.0
     return replace(found, low_us=low_us, high_us=high_us)
+
+
+def _between(fewest: int, most: int) -> str:
+    """'2 workers', '1 to 5 workers'."""
+    return plural(most, "worker") if fewest == most else f"{fewest} to {plural(most, 'worker')}"

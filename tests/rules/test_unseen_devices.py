@@ -189,3 +189,25 @@ def test_steps_of_a_device_alone_are_what_its_work_repeats() -> None:
     told = report(machine.trace())
     assert (told.steps.source, told.steps.count) == ("repetition", 6)
     assert told.step_us == pytest.approx((starts[-1] - starts[0]) / 5, rel=0.02)
+
+
+def _fetching(machine: Machine, fixed: bool) -> None:
+    """A batch takes three times as long as the step that uses it."""
+    start = machine.now
+    machine.python(100 if fixed else 30_000)
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    row = {"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "args": {}}
+    machine.rows.append(row | {"ts": start, "dur": machine.now - start})
+    machine.layers(20, 200)
+
+
+def test_slow_batches_are_worth_what_the_workers_save_that_the_fix_names() -> None:
+    """One worker, which is all that is certain where cores are not known, would still be waited for."""
+    slow, fast = run(_fetching), run(_fetching, fixed=True)
+    (finding,) = found(report(slow.trace()), "input-bound")
+    assert finding.saving is not None
+    assert finding.fix is not None
+    assert "num_workers=4" in finding.fix.title
+    gain_us = slow.step_us() - fast.step_us()
+    assert finding.saving.high_us == pytest.approx(gain_us, rel=0.1)
+    assert 0 < finding.saving.low_us < 0.6 * gain_us
