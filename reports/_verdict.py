@@ -67,8 +67,10 @@ class Reach:
     """The step after all fixes together, in words.
 
     about is "" where the fixes may also give nothing, or are bounded by the step alone: then only the range is said.
+    fixes: which ones; savings of rules that nothing has confirmed yet are in no such sum.
     """
 
+    fixes: str
     range: str
     about: str
     saved: str
@@ -130,7 +132,9 @@ def reach(report: Report) -> Reach | None:
         saved = f"up to {_words.share(most)}"
     else:
         saved = _words.share_range(least, most) if narrow else f"at least {_words.share(least)}"
+    left_out = any(f.saving and f.saving.high_us for o in report.outcomes if not o.confirmed for f in o.findings)
     return Reach(
+        fixes=f"all{' confirmed' if left_out else ''} fixes together",
         range=_words.time_range(low, high, step_us).replace("up to", "at most"),
         about=_words.time_at(joint.step_us_after, step_us) if narrow else "",
         saved=saved,

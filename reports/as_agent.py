@@ -56,7 +56,7 @@ def _head(report: Report) -> Iterator[str]:
     reach = _verdict.reach(report)
     if reach:
         after = f"about {reach.about} ({reach.range})" if reach.about else reach.range
-        yield f"All fixes together: a step of {after}, {reach.saved} less, {reach.basis}."
+        yield f"{reach.fixes.capitalize()}: a step of {after}, {reach.saved} less, {reach.basis}."
     for sentence in (said.tail, *said.caveats):
         if sentence:
             yield text(sentence, _REASON)

@@ -91,7 +91,7 @@ def _head(report: Report) -> Iterator[str]:
     if reach:
         yield ""
         after = f"about **{reach.about}** ({reach.range})" if reach.about else f"**{reach.range}**"
-        yield f"All fixes together: a step of {after}, {reach.saved} less, {reach.basis}."
+        yield f"{reach.fixes.capitalize()}: a step of {after}, {reach.saved} less, {reach.basis}."
     for sentence in (said.tail, *said.caveats):
         if sentence:
             yield ""

@@ -139,7 +139,7 @@ def _actions(report: Report) -> Iterator[str]:
     reach = _verdict.reach(report)
     if reach:
         after = f"about {reach.about} ({reach.range})" if reach.about else reach.range
-        text = f"all fixes together: a step of {after}, {reach.saved} less ({reach.basis})"
+        text = f"{reach.fixes}: a step of {after}, {reach.saved} less ({reach.basis})"
         yield from _wrapped(text, "  ", "  ")
     for ranked in found.best:
         yield from _in_full(report, ranked, said)
