@@ -72,7 +72,10 @@ def _load_pack(entry: EntryPoint) -> list[Rule | Broken]:
 
 
 def _load_package(package: ModuleType, pack: str, family: str = "") -> Iterator[Rule | Broken]:
-    """The rules of a package and of its public sub-packages. A sub-package with a `check` is a rule itself."""
+    """The rules of a package and of its public sub-packages. A sub-package with a `check` is a rule itself.
+
+    The outermost sub-package is the family; what it is divided in is not.
+    """
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         if info.name.startswith("_"):
             continue
@@ -88,7 +91,7 @@ def _load_package(package: ModuleType, pack: str, family: str = "") -> Iterator[
         if hasattr(inner, "check"):
             yield _load_rule(name, pack, family)
         else:
-            yield from _load_package(inner, pack, _family_of(inner))
+            yield from _load_package(inner, pack, family or _family_of(inner))
 
 
 def _family_of(package: ModuleType) -> str:

@@ -82,7 +82,7 @@ def test_thresholds_of_a_pack_are_configured_like_ours(site: Path, trace: Path) 
 def test_a_pack_may_sort_its_rules_into_families(site: Path, trace: Path) -> None:
     listed = advisor(site, "rules").stdout
     family = listed.split("\n\n")[[block.split("\n")[0] for block in listed.split("\n\n")].index("Storage")]
-    assert [line.split()[0] for line in family.splitlines()[1:]] == ["local-disk"]
+    assert [line.split()[0] for line in family.splitlines()[1:]] == ["local-disk", "network-disk"]
     assert "Family: Storage." in advisor(site, "explain", "local-disk").stdout
 
     done = advisor(site, "analyze", str(trace), "--format", "json")

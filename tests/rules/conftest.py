@@ -21,15 +21,22 @@ RULES = Path(__file__).parents[2] / "rules"
 FILES = {path.stem: path for path in RULES.rglob("[!_]*.py")}
 
 
+def family_of(path: Path) -> str:
+    """The folder right below `rules/` that a file lies in."""
+    return path.relative_to(RULES).parts[0]
+
+
 @cache
 def helpers(path: Path) -> frozenset[str]:
     """The private modules of its own family that a file in rules/ imports, directly and through each other."""
-    found: set[str] = set()
+    found: set[Path] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom):
+            folder = path.parents[max(node.level, 1) - 1].joinpath(*(node.module or "").split(".")[:-1])
             names = {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)}
-            found |= {name for name in names if name.startswith("_") and (path.parent / f"{name}.py").is_file()}
-    return frozenset(found).union(*(helpers(path.parent / f"{name}.py") for name in found))
+            found |= {folder / f"{name}.py" for name in names if name.startswith("_")}
+    own = {file for file in found if file.is_file() and family_of(file) == family_of(path)}
+    return frozenset(file.stem for file in own).union(*map(helpers, own))
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.api import Category, StepOps, Trace, backward_of, dataclass, dims_of, sizes
 
-from ._equivalent import Ints, rows_of
+from .._equivalent import Ints, rows_of
 
 _PRODUCTS = ("aten::linear", "aten::t", "aten::mm", "aten::matmul", "aten::addmm")
 

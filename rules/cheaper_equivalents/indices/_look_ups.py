@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.api import Events, Intervals, StepOps, backward_passes, dataclass, dims_of, sizes, union
 
-from ._equivalent import Ints
+from .._equivalent import Ints
 
 # With 8 MB of tables one call for all was slower than one for each; with half a megabyte it took a third.
 MOST_BYTES = 2e6

@@ -10,8 +10,8 @@ import numpy as np
 
 from advisor.api import Events, Price, Readers, backward_passes, constant, dataclass, dims_of, sizes
 
+from .._equivalent import Ints
 from ._broadcast_origins import broadcast, originals
-from ._equivalent import Ints
 
 Shape = tuple[int, ...]
 Kind = Literal["cosine", "product", "square", "absolute", "norm"]

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from advisor.api import Events, LossLabels, Unread, backward_of, dataclass, dims_of, sizes
 
-from ._equivalent import Ints, rows_of
+from .._equivalent import Ints, rows_of
 
 Shares = npt.NDArray[np.float64]
 _LOSS = "aten::cross_entropy_loss"

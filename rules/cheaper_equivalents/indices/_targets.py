@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from advisor.api import Events, Readers, backward_of, backward_passes, constant, dataclass, dims_of, nodes_of, sizes
 
-from ._equivalent import Ints, rows_of
+from .._equivalent import Ints, rows_of
 
 Shape = tuple[int, ...]
 

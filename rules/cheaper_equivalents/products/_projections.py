@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from advisor.api import Events, Readers, dataclass, dims_of, sizes
 
+from .._equivalent import Ints
 from ._broadcast_origins import COPIES, LOOKS, is_enlarged
-from ._equivalent import Ints
 
 Shape = tuple[int, ...]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.api import Category, Events, StepOps, backward_passes, dataclass, dims_of, sizes
 
-from ._equivalent import Ints
+from .._equivalent import Ints
 
 _PRODUCTS, _LAYERS = ("aten::matmul", "aten::mm"), ("aten::linear", "aten::matmul")
 # The rank against the smaller side of the weight: with more the factors are hardly cheaper than the weight.

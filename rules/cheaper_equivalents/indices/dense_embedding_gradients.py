@@ -27,10 +27,10 @@ from typing import Any
 
 from advisor.api import Drawing, Example, Finding, Fix, Lines, OptimizerFacts, Price, constant
 
-from ..shared._words import count
+from ...shared._words import count
+from .._equivalent import Equivalent, rows_of, worth
+from .._examples import node, op, two_steps
 from ._embedding_tables import Table, tables_of
-from ._equivalent import Equivalent, rows_of, worth
-from ._examples import node, op, two_steps
 
 CONFIRMED = "measured pair on a CPU: 200,000 rows with SGD, dense against sparse gradients"
 

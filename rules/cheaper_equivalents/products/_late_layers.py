@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.api import Events, Readers, constant, dataclass, dims_of, nodes_of, sizes
 
-from ._equivalent import Ints, rows_of
+from .._equivalent import Ints, rows_of
 from ._projections import (
     LEAST_GROWTH,
     PROJECTIONS,

@@ -29,9 +29,9 @@ from typing import Any
 
 from advisor.api import Drawing, Ev, Example, Finding, Fix, Lines, Price, Readers
 
-from ..shared._words import count
-from ._equivalent import Equivalent, rows_of, worth
-from ._examples import node, observed, op, two_steps
+from ...shared._words import count
+from .._equivalent import Equivalent, rows_of, worth
+from .._examples import node, observed, op, two_steps
 from ._late_layers import Kind, late_layers
 
 CONFIRMED = "two measured pairs on a CPU: a classifier on upsampled maps, and a layer over all pairs of a scene"

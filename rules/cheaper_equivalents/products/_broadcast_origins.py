@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.api import Events, dims_of, sizes
 
-from ._equivalent import Ints
+from .._equivalent import Ints
 
 Shape = tuple[int, ...]
 

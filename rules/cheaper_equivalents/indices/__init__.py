@@ -1,0 +1,1 @@
+"""Class indices and embedding tables: look-ups instead of vectors that are mostly zeros."""
