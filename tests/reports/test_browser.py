@@ -12,6 +12,7 @@ from typing import Any
 import chromium
 import pytest
 import reports_fixtures as fixtures
+from report_parts import findings
 
 from advisor.engine import registry
 
@@ -151,7 +152,7 @@ def test_everything_is_there_without_javascript(browser: chromium.Browser, pages
     without = everything(browser).replace("Copy", "")
     assert without.split() == with_script.split()
     if name == "canonical":
-        for outcome in fixtures.findings():
+        for outcome in findings():
             assert outcome.rule in without
 
 
@@ -216,7 +217,7 @@ def test_the_copy_button_copies_the_changed_lines(browser: chromium.Browser, pag
     browser.press("Enter", 13, "\r")
     browser.run("new Promise(done => setTimeout(done, 200))")
     assert browser.run("document.querySelector('button.copy').textContent") == "Copied"
-    after = fixtures.findings()[1].findings[0].fix
+    after = findings()[1].findings[0].fix
     assert after
     assert browser.run("navigator.clipboard.readText()") == after.after
 

@@ -11,6 +11,7 @@ import pytest
 import reports_fixtures as fixtures
 from hypothesis import given
 from hypothesis import strategies as st
+from report_parts import PAGE
 from reports_fixtures import module
 
 from advisor.engine import registry
@@ -24,7 +25,7 @@ prose = module("as_html._prose")
 
 
 def test_a_rules_page_becomes_blocks() -> None:
-    blocks = prose.blocks(fixtures.PAGE)
+    blocks = prose.blocks(PAGE)
     assert [block.kind for block in blocks] == [
         "heading", "text", "heading", "text", "list", "heading", "text", "code", "heading", "text",
     ]  # fmt: skip

@@ -11,7 +11,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import report_parts
 import reports_fixtures as fixtures
+from hostile_text import HOSTILE
 from markdown_it import MarkdownIt
 
 from advisor.engine import registry
@@ -145,11 +147,11 @@ def many(count: int, text: str) -> Report:
         Finding(f"{text} {i}", Saving(i, i + 1, "modelled", text), (Source(f"f{i % 7}.py", i, "f"),))
         for i in range(count)
     )
-    return replace(fixtures.canonical(), outcomes=(Outcome("r", "found", findings), *fixtures.findings()))
+    return replace(fixtures.canonical(), outcomes=(Outcome("r", "found", findings), *report_parts.findings()))
 
 
 def test_markdown_stays_below_the_limit_of_a_comment_and_leaves_nothing_open() -> None:
-    for report in (many(900, "long `text`"), many(500, fixtures.HOSTILE), many(2000, "x" * 3000)):
+    for report in (many(900, "long `text`"), many(500, HOSTILE), many(2000, "x" * 3000)):
         text = render("markdown", report)
         assert 30_000 < len(text.encode("utf-8")) <= 60_000
         assert "do not fit here" in text
@@ -218,7 +220,7 @@ def test_sarif_fingerprints_survive_moved_lines_and_are_unique() -> None:
 def test_sarif_stays_within_the_limits() -> None:
     log = json.loads(render("sarif", many(6000, "m")))
     assert len(log["runs"][0]["results"]) == 5000
-    assert len(render("sarif", many(6000, fixtures.HOSTILE * 20))) < 30_000_000
+    assert len(render("sarif", many(6000, HOSTILE * 20))) < 30_000_000
     assert all(len(rule["properties"]["tags"]) <= 20 for rule in log["runs"][0]["tool"]["driver"]["rules"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import report_parts
 import reports_fixtures as fixtures
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ def test_a_busy_gpu_is_called_so() -> None:
 
 
 def test_a_run_that_does_not_go_to_steps_is_said_first() -> None:
-    account = fixtures.account()
+    account = report_parts.account()
     text = said({"compute": 0.96, "idle_launch": 0.04}, account=account)
     assert text.startswith(
         "45 % of the run after its start goes to evaluation (train.py:120), not to training steps. The"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-import reports_fixtures as fixtures
 from hypothesis import given
 from hypothesis import strategies as st
+from report_parts import KERNEL
 from reports_fixtures import made, module
 
 from advisor.engine import registry
@@ -139,7 +139,7 @@ def test_short_names_fit(text: str, limit: int) -> None:
 
 
 def test_short_names_lose_noise_first() -> None:
-    assert words.short(fixtures.KERNEL, 80) == "vectorized_elementwise_kernel<4, FillFunctor<float>, Array<char*, 1> >"
+    assert words.short(KERNEL, 80) == "vectorized_elementwise_kernel<4, FillFunctor<float>, Array<char*, 1> >"
     assert words.short("ampere_fp16_s16816gemm_" + "x" * 60 + "_stages_32x5_tn").endswith("_stages_32x5_tn")
     assert words.short("f<int>(a<b>)") == "f<int>(a<b>)"
 
