@@ -16,7 +16,7 @@ from typing import Any
 from advisor.errors import INCONCLUSIVE, USAGE
 from advisor.gate import fingerprint
 from advisor.gate.counters import DETAIL, NEUTRAL, TOLERANCES, Count, counts_of
-from advisor.gate.files import GateError, check_version, parse_json
+from advisor.gate.files import GateError, check_version, parse_json, read_bytes
 from advisor.model import Report, Unit
 
 SCHEMA = "torch-advisor/baseline"
@@ -149,13 +149,8 @@ def _number(value: float) -> int | float:
 
 def read(path: Path) -> Baseline:
     """The file. Raises GateError: 3 where it is missing or foreign, 2 where it is damaged or newer."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as failure:
-        text = f"{path}: no baseline yet; create one with `advisor gate baseline write -- train.py` and check it in"
-        raise GateError(text, INCONCLUSIVE) from failure
-    except OSError as failure:
-        raise GateError(f"{path}: cannot read the baseline ({failure.strerror})", USAGE) from failure
+    missing = "no baseline yet; create one with `advisor gate baseline write -- train.py` and check it in"
+    data = read_bytes(path, "baseline", missing)
     document = parse_json(path, data)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         text = f"{path}: not a baseline of torch-advisor (no schema {SCHEMA}); name another file with --baseline"

@@ -26,13 +26,8 @@ def read_report(path: Path, *, baseline: bool) -> Report:
     """
     file = path / "report.json" if path.is_dir() else path
     role, absent = ("baseline", INCONCLUSIVE) if baseline else ("report", USAGE)
-    try:
-        data = file.read_bytes()
-    except FileNotFoundError as failure:
-        text = f"{file}: no such {role}; create one with `advisor run --output DIR train.py` or `advisor analyze TRACE`"
-        raise GateError(text, absent) from failure
-    except OSError as failure:
-        raise GateError(f"{file}: cannot read the {role} ({failure.strerror})", USAGE) from failure
+    missing = f"no such {role}; create one with `advisor run --output DIR train.py` or `advisor analyze TRACE`"
+    data = read_bytes(file, role, missing, absent)
     document = parse_json(file, data)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise GateError(f"{file}: not a report of torch-advisor (no schema {SCHEMA}); pass a report.json", absent)
@@ -41,6 +36,16 @@ def read_report(path: Path, *, baseline: bool) -> Report:
         return msgspec.convert(document, Report)
     except msgspec.ValidationError as failure:
         raise GateError(f"{file}: damaged report ({failure}); create it again", USAGE) from failure
+
+
+def read_bytes(path: Path, role: str, missing: str, absent: int = INCONCLUSIVE) -> bytes:
+    """What a file holds. Raises GateError: `absent` with the words `missing` where there is none; 2 else."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as failure:
+        raise GateError(f"{path}: {missing}", absent) from failure
+    except OSError as failure:
+        raise GateError(f"{path}: cannot read the {role} ({failure.strerror})", USAGE) from failure
 
 
 def parse_json(path: Path, data: bytes) -> Any:

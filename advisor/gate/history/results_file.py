@@ -10,7 +10,7 @@ import msgspec
 
 from advisor.errors import INCONCLUSIVE, USAGE
 from advisor.gate import fingerprint
-from advisor.gate.files import GateError
+from advisor.gate.files import GateError, read_bytes
 from advisor.model import Report
 
 SCHEMA = "torch-advisor/history"
@@ -73,13 +73,7 @@ def append(path: Path, entry: Entry) -> None:
 
 def read(path: Path) -> tuple[list[Entry], list[str]]:
     """The entries in their order, and a sentence for each line that is not one. Raises GateError without the file."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as failure:
-        text = f"{path}: no such history; begin one with `advisor gate history add report.json`"
-        raise GateError(text, INCONCLUSIVE) from failure
-    except OSError as failure:
-        raise GateError(f"{path}: cannot read the history ({failure.strerror})", USAGE) from failure
+    data = read_bytes(path, "history", "no such history; begin one with `advisor gate history add report.json`")
     entries, damaged = [], []
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
