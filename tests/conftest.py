@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import getpass
 import os
 import signal
@@ -20,11 +21,14 @@ settings.load_profile("same-every-time")
 pytest_plugins = ["bounded_run"]
 
 GOLDEN = Path(__file__).parent / "golden"
+# Holds the sitecustomize of processes that tests start.
+CHILDREN = Path(__file__).parent / "support" / "children"
 
 
 # More processes than these gain little: each collects all tests, and tests that start ranks use several cores.
 MOST_PROCESSES = 4
 LEFT_OUT = pytest.StashKey[int]()
+THRESHOLDS = (700, 10, 10)  # Python's own
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,6 +62,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.workeroutput["left_out"] = len(left)
 
 
+def pytest_collection_finish() -> None:
+    """Processes of pytest-xdist are children, too: what they collected is imported, and they look for garbage again."""
+    gc.set_threshold(*THRESHOLDS)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Takes from a process of pytest-xdist how many tests were left out. Each collects all tests."""
@@ -71,11 +80,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"left {left} tests for the complete run: pytest --complete")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """One thread for each of several processes: more would wait for each other on the same cores.
 
     Scripts that tests interrupt hear it: what a shell starts in its background ignores Ctrl-C, children included.
     """
+    if not config.option.complete and not config.option.markexpr:
+        known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, dict.fromkeys([str(CHILDREN), *known])))
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
