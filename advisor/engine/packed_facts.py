@@ -86,6 +86,7 @@ def _texts(table: tuple[str, ...], data: bytes, count: int) -> tuple[str, ...]:
 
 
 def packed_facts(facts: RankFacts) -> PackedFacts:
+    """The facts of a rank with their columns packed."""
     talks = facts.talks
     kinds, kind = _numbered(talks.kind)
     groups, group = _numbered(talks.group)
@@ -126,6 +127,7 @@ def packed_facts(facts: RankFacts) -> PackedFacts:
 
 
 def unpacked_facts(facts: PackedFacts) -> RankFacts:
+    """The same facts again. Raises ValueError where columns do not fit each other."""
     steps = len(facts.labels)
     starts = _unpacked(facts.exposed)
     parts = {part: np.array(us, float) for part, us in facts.parts_us.items()}
