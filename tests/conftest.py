@@ -28,7 +28,7 @@ CHILDREN = Path(__file__).parent / "support" / "children"
 # More processes than these gain little: each collects all tests, and tests that start ranks use several cores.
 MOST_PROCESSES = 4
 LEFT_OUT = pytest.StashKey[int]()
-THRESHOLDS = (700, 10, 10)  # Python's own
+THRESHOLDS = (700, 10, 10)  # Python's own, up to 3.12
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,7 +64,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Processes of pytest-xdist are children, too: what they collected is imported, and they look for garbage again."""
-    gc.set_threshold(*THRESHOLDS)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        gc.set_threshold(*THRESHOLDS)
 
 
 @pytest.hookimpl(optionalhook=True)
