@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.analyses.base.step_ops import StepOps
+from advisor.analyses.lines.call_paths import CallPaths
 from advisor.computed import Computed, Missing, needs, needs_in_all
 from advisor.engine.config import Config, known
 from advisor.engine.registry import Rules
 from advisor.engine.rule import Rule
 from advisor.errors import UsageError
-from advisor.model import Outcome, finding_order
+from advisor.model import Finding, Outcome, finding_order
 from advisor.ranks.ranks import Ranks
 from advisor.trace.events import Trace
 
@@ -53,7 +54,7 @@ def apply(rule: Rule, computed: Computed, thresholds: object, ranks: int | tuple
     try:
         options = dict(thresholds) if isinstance(thresholds, dict) else {}
         found = rule.check(**computed.arguments(rule.check), **options)
-        findings = tuple(replace(f, ranks=f.ranks or about) for f in found)
+        findings = _placed(tuple(replace(f, ranks=f.ranks or about) for f in found), computed)
     except Missing as reason:
         return replace(base, status="skipped", reason=str(reason))
     except Exception as failure:
@@ -62,6 +63,15 @@ def apply(rule: Rule, computed: Computed, thresholds: object, ranks: int | tuple
         unseen = _unseen(rule, computed)
         return replace(base, status="skipped", reason=unseen) if unseen else base
     return replace(base, status="found", findings=tuple(sorted(findings, key=lambda f: finding_order(rule.id, f))))
+
+
+def _placed(findings: tuple[Finding, ...], computed: Computed) -> tuple[Finding, ...]:
+    """The findings with the places that lead to theirs."""
+    paths = computed.find(CallPaths) if any(one.where for one in findings) else None
+        if paths is None:
+        return findings
+    # What lies between training steps is on none of the ways of the step.
+    return tuple(one if one.run_us is not None else replace(one, where=paths.of(one.where)) for one in findings)
 
 
 def _unseen(rule: Rule, computed: Computed) -> str:

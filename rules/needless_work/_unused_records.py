@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
+    CallSites,
     Category,
     Events,
     Intervals,
     Nesting,
     Price,
+    Source,
     StepOps,
     Unfollowed,
     UnfollowedForwards,
@@ -39,6 +41,12 @@ def unused_runs(price: Price, runs: Sequence[Unfollowed]) -> tuple[float, edits.
         return price.spent_us(rows), edits.remove(rows)
     spans = calm(union(np.array([run.start_ns for run in runs]), np.array([run.end_ns for run in runs])))
     return price.ops.steps.per_step_us(total(spans)), edits.remove_time(spans)
+
+
+def places_of(run: Unfollowed, sites: CallSites) -> tuple[Source, ...]:
+    """The line that asked for a forward pass, where several ask for it; then the line that took most of it."""
+    asked = sites.where_apart(np.array(run.rows, np.int64))
+    return tuple(dict.fromkeys(one for one in (asked, run.where) if one is not None))
 
 
 def unused_passes(recorded: StepOps, found: Sequence[Pass]) -> Iterator[Pass]:

@@ -22,11 +22,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import GEMM, NO_GRAD_SAVES, Ev, Example, Finding, Fix, Price, UnfollowedForwards, draw, is_network
+from advisor.api import (
+    GEMM,
+    NO_GRAD_SAVES,
+    CallSites,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Price,
+    UnfollowedForwards,
+    draw,
+    is_network,
+)
 
 from ..shared._places import often, place
 from ..shared._words import percent, time
-from ._unused_records import unused_runs
+from ._unused_records import places_of, unused_runs
 
 CONFIRMED = "measured pair on a CPU: a validation every 5 steps, with and without no_grad"
 
@@ -37,6 +49,7 @@ _THE_SAME = 0.8
 def check(
     price: Price,
     forwards: UnfollowedForwards,
+    sites: CallSites,
     *,
     min_share: float = 0.05,  # of it at most half is saved; a term of a loss that is only shown takes less
 ) -> Iterator[Finding]:
@@ -50,15 +63,15 @@ def check(
     claims = price.claims("forward", "other_ops", "host")
     how = "from nothing to the largest share of the pass that no_grad saved in eleven models on a CPU"
     on_cpu = scale.saving(0.0, min(spent_us, price.measured_us(claims)) * NO_GRAD_SAVES, how)
-    where = max(runs, key=lambda run: run.end_ns - run.start_ns).where
+    where = places_of(max(runs, key=lambda run: run.end_ns - run.start_ns), sites)
     yield Finding(
         message=(
             f"Forward ops whose graph no backward pass uses run {often(len(runs) / steps.count)}"
-            f"{place(where)}: {time(scale.scaled(spent_us))} of an average step "
+            f"{place(next(iter(where), None))}: {time(scale.scaled(spent_us))} of an average step "
             f"({percent(spent_us / steps.step_us)}), and all their results stay in memory meanwhile."
         ),
         saving=None if price.on_device else on_cpu,
-        where=(where,) if where else (),
+        where=where,
         facts={"forward_us": spent_us, "per_step": len(runs) / steps.count},
         fix=Fix(
             "Evaluate under `torch.no_grad()`",

@@ -30,6 +30,7 @@ import numpy as np
 from advisor.api import (
     GEMM,
     OPTIMIZER,
+    CallSites,
     Ev,
     Example,
     Finding,
@@ -46,7 +47,7 @@ from ..shared._words import each_step
 from ._proven_passes import called, proven_again
 from ._same_result import reuse
 from ._second_forward_examples import LAYER, WITHOUT_GRADIENTS, backward, linear
-from ._unused_records import unused_runs
+from ._unused_records import places_of, unused_runs
 
 CONFIRMED = "measured pair on a CPU: an accuracy from a second forward pass against one from the first"
 
@@ -62,6 +63,7 @@ def check(
     forwards: UnfollowedForwards,
     reused: Reused | None,
     lines: Lines | None,
+    sites: CallSites,
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
@@ -77,15 +79,15 @@ def check(
     saving = price.saving([], [gone], claims, how)
     if saving.high_us < min_share * price.scale.step_us:
         return
-    where = next((run.where for run in runs if run.where), None)
+    where = next((found for run in runs if (found := places_of(run, sites))), ())
     per_step = len(runs) / price.ops.steps.count
     yield Finding(
         message=(
-            f"The training forward pass is repeated {often(per_step)}{place(where)}, with the same ops "
+            f"The training forward pass is repeated {often(per_step)}{place(next(iter(where), None))}, with the same ops "
             f"and shapes and no backward pass: {each_step(price, spent_us)}."
         ),
         saving=saving,
-        where=(where,) if where else (),
+        where=where,
         facts={"forward_us": spent_us, "per_step": per_step, "same_share": min(run.repeated for run in runs)},
         fix=_FIRST_OUTPUT,
         claims=claims,

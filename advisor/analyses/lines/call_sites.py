@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -68,6 +69,20 @@ class CallSites:
                 ns[stack] = ns.get(stack, 0) + self.took_ns(row)
         named = {(source.file, source.line) for source in where}
         return tuple(self.sources[place] for place in self._above(ns, set(ns))[-1:] if place not in named)
+
+    def where_apart(self, rows: Ints) -> Source | None:
+        """The line that these events came by, where other lines call the same code; None where one way leads there."""
+        ns: Counter[Stack] = Counter()
+        for row in rows.tolist():
+            if (stack := self.op_stack(row)) is not None:
+                ns[stack] += self.took_ns(row)
+        taken = max(ns, key=lambda stack: (ns[stack], stack), default=())
+        for at in range(1, len(taken)):
+            if any(
+                one[:at] == taken[:at] and one[at : at + 1] not in ((), taken[at : at + 1]) for one in self.spent_ns
+            ):
+                return self.sources[taken[at]]
+        return None
 
     def _above(
         self,

@@ -5,7 +5,7 @@ same keys as plain JSON, without importing this package (it must not import msgs
 """
 
 from advisor.capture.record.calibration import Measured
-from advisor.capture.record.code_place import CodePlace
+from advisor.capture.record.code_place import CodePlace, TextBlock
 from advisor.capture.record.dataflow import ALIVE, ASKS, SAME, WRITTEN, Dataflow, Features, JudgedOps
 from advisor.capture.record.held_memory import HeldVariable, KeptGraphs, OutOfMemory
 from advisor.capture.record.rank import RankRecord, Settings
@@ -47,6 +47,7 @@ __all__ = [
     "SparseProduct",
     "StepTimes",
     "StepTrend",
+    "TextBlock",
     "ThreadTime",
     "TraceFile",
     "TrendLine",

@@ -1,4 +1,4 @@
-"""Lines of the script."""
+"""Lines of the script, and what its text says of them."""
 
 from __future__ import annotations
 
@@ -11,3 +11,15 @@ class CodePlace(msgspec.Struct, frozen=True):
     file: str
     line: int
     function: str = ""
+
+
+class TextBlock(msgspec.Struct, frozen=True, array_like=True):
+    """A statement of the script's text that decides about lines of its function, as far as its text tells.
+
+    kind: loop: it repeats them;  guard: an `if` with a remainder (`step % 100`);  with: they read the name that it gives
+    """
+
+    kind: str
+    line: int  # of the statement
+    first: int  # of the lines
+    last: int

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from advisor.capture.record.calibration import Measured
-from advisor.capture.record.code_place import CodePlace
+from advisor.capture.record.code_place import CodePlace, TextBlock
 from advisor.capture.record.dataflow import Dataflow, JudgedOps
 from advisor.capture.record.held_memory import KeptGraphs, OutOfMemory
 from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
@@ -95,6 +95,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     reused: JudgedOps | None = None  # of an earlier version, or stated by an example
     sparse_products: list[SparseProduct] = []  # as well
     calibration: Measured | None = None  # None: none was asked for, or it failed
+    blocks: dict[str, list[TextBlock]] = {}  # of each file of the script that was read; of an earlier version none
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
     later: list[LaterWindow] = []
     out_of_memory: OutOfMemory | None = None  # None: the script did not end for want of memory

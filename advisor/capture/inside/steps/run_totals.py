@@ -134,11 +134,12 @@ def blocks_of(tree: ast.Module | None) -> list[Block]:
 
 def guards_of(tree: ast.Module | None) -> list[Block]:
     """The `if` statements of a file that let something happen every so many times: with a remainder (`step % 100`)."""
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.If) and _counts(node.test)] if tree else []
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.If) and counts(node.test)] if tree else []
     return [(node.lineno, max(one.end_lineno or one.lineno for one in node.body)) for node in found]
 
 
-def _counts(test: ast.expr) -> bool:
+def counts(test: ast.expr) -> bool:
+    """Whether a condition asks for a remainder."""
     return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))
 
 

@@ -1,0 +1,101 @@
+"""The places of a finding as the way from the training step to what costs: few, the line to change first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.analyses.lines.call_sites import CallSites, Place
+from advisor.analyses.lines.lines import Lines
+from advisor.capture.record import RankRecord, TextBlock
+from advisor.model import Source
+from advisor.trace.events import Trace
+
+# Places of a finding: what is to be changed, what repeats it, where it is called from, and where the step calls that.
+MOST_PLACES = 4
+# A loop that turns around the training step runs its statement once a step.
+_TURNS_IN_STEP = 2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallPaths:
+    """Lines that call each other, with the statements of the text around them.
+
+    sites    who calls whom, from the recorded lines
+    blocks   of each file the loops, periodic conditions and `with` statements; empty where its text was not read
+    visits   how often each line ran per step
+    """
+
+    sites: CallSites
+    blocks: Mapping[str, list[TextBlock]]
+    visits: Mapping[Place, float]
+
+    @classmethod
+    def compute(cls, trace: Trace, lines: Lines, record: RankRecord | None) -> CallPaths:
+        """Of this rank; without recorded lines there are none, and places stay as they are."""
+        sites = CallSites.compute(trace, lines)
+        entered = lines.span_source[lines.entered] if len(lines.entered) else lines.span_source
+        times = np.bincount(entered, minlength=len(lines.sources)) / lines.steps_count
+        visits: dict[Place, float] = {}
+        for source, often in zip(lines.sources, times.tolist(), strict=True):
+            at = (source.file, source.line)
+            visits[at] = max(often, visits.get(at, 0.0))
+        return cls(sites, record.blocks if record else {}, visits)
+
+    def of(self, where: tuple[Source, ...]) -> tuple[Source, ...]:
+        """These places and what leads to them: statements around the first, the line that calls it, the step's line."""
+        way = next((found for source in where if (found := self._way(source))), [])
+        around = list(self._around(way))
+        ends = [*way[1:2], *way[-1:]]
+        sources = {(one.file, one.line): one for one in reversed(where)}
+        sources |= {at: self.sites.sources[at] for at in (*around, *way) if at not in sources}
+        places = dict.fromkeys([*((one.file, one.line) for one in where), *around, *ends, *way])
+        heads = {(file, block.line) for file, blocks in self.blocks.items() for block in blocks}
+        function = [(sources[at].file, sources[at].function) for at in way[:1]]
+
+        def rank(at: Place) -> int:
+            """Further lines of one function say least: its loops and conditions, and who calls it, go first."""
+            if at in heads or at in ends:
+                return 0
+            return 1 + (at in way) + 2 * ((sources[at].file, sources[at].function) in function)
+
+        first, *others = places or [None]
+        kept = {first, *sorted(others, key=rank)[: MOST_PLACES - 1]}
+        return tuple(sources[at] for at in places if at in kept)
+
+    def _way(self, source: Source) -> list[Place]:
+        """The line and those that call it, the innermost first, down from the line that runs the training."""
+        at = (source.file, source.line)
+        ns: Counter[tuple[Place, ...]] = Counter()
+        for stack, spent in self.sites.spent_ns.items():
+            if at in stack:
+                ns[stack[stack.index(at) :]] += spent
+        if source.precision != "call" or not ns:
+            return []
+        return list(self._in_step(max(ns, key=lambda stack: (ns[stack], stack))))
+
+    def _in_step(self, stack: Iterable[Place], most: float = 0.9) -> Iterator[Place]:
+        """As far as a line does not run nearly all of the steps. most: the share of them from which on it does."""
+        total = sum(self.sites.spent_ns.values())
+        for place in stack:
+            if sum(ns for other, ns in self.sites.spent_ns.items() if place in other) >= most * total:
+                return
+            yield place
+
+    def _around(self, way: list[Place]) -> Iterator[Place]:
+        """The `with` and the condition around the line, and the innermost loop that turns around it within a step."""
+        for index, (file, line) in enumerate(way):
+            blocks = sorted(self.blocks.get(file, ()), key=lambda one: -one.line)
+            mine = [one for one in blocks if one.first <= line <= one.last and (file, one.line) in self.sites.sources]
+            for kind in ("with", "guard") if index == 0 else ():
+                yield from ((file, one.line) for one in mine if one.kind == kind)
+            loop = next((one for one in mine if one.kind == "loop" and self._turns(file, one)), None)
+            if loop is not None:
+                yield file, loop.line
+                return
+
+    def _turns(self, file: str, loop: TextBlock) -> bool:
+        return self.visits.get((file, loop.line), 0.0) >= _TURNS_IN_STEP
