@@ -68,7 +68,7 @@ def apply(rule: Rule, computed: Computed, thresholds: object, ranks: int | tuple
 def _placed(findings: tuple[Finding, ...], computed: Computed) -> tuple[Finding, ...]:
     """The findings with the places that lead to theirs."""
     paths = computed.find(CallPaths) if any(one.where for one in findings) else None
-        if paths is None:
+    if paths is None:
         return findings
     # What lies between training steps is on none of the ways of the step.
     return tuple(one if one.run_us is not None else replace(one, where=paths.of(one.where)) for one in findings)

@@ -21,7 +21,7 @@ from advisor.api import (
 )
 
 from ..shared._batches import Batch, batch
-from ..shared._places import made_at
+from ..shared._places import workers_at
 from ..shared._words import loader_call, percent, time
 from ._costly_lines import CostlyLines, costly_lines
 
@@ -111,7 +111,7 @@ class Seen:
             "sample_us": self.facts.sample_us if self.facts else None,
         }
         # What is to be changed is where the loader is made.
-        made = made_at(self.facts) if fix and "DataLoader(" in fix.after else ()
+        made = workers_at(self.facts) if fix and "DataLoader(" in fix.after else ()
         where = tuple(dict.fromkeys((*made, *self.where)))
         return Finding(message, saving=saving, where=where, facts=known | facts, fix=fix, claims=claims)
 

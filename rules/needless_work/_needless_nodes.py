@@ -55,6 +55,7 @@ class Needless:
     possible   all that and the engine calls that go unless something beside them needs what they hand on
     halves     backward rows of convolutions that make a gradient that is handed on and one that nobody reads
     nodes      the engine calls of `possible`: their forward ops need no graph
+    makers     the engine calls that make these gradients, alone or with others that are used
     gradients  the most gradients that one pass stores
     unread     the most of them that no optimizer applies
     unread_bytes   what those take, counted as fp32
@@ -64,6 +65,7 @@ class Needless:
     possible: Ints
     halves: Ints
     nodes: Ints
+    makers: Ints
     gradients: int
     unread: int
     unread_bytes: float
@@ -76,6 +78,7 @@ def needless(
     sure: set[int] = set()
     possible: set[int] = set()
     halves: set[int] = set()
+    makers: set[int] = set()
     most = unread = 0
     unread_bytes = 0.0
     forward = _forward_shapes(trace.events)
@@ -92,12 +95,25 @@ def needless(
         parts, half = walk.parts(kind, gone | more) if kind != DROPPED else (set[int](), set[int]())
         sure |= gone | parts | {store.node for store in one.stores if store.of >= 0 and one.nodes[store.of] in gone}
         halves |= half
+        fates = zip(one.stores, verdict, strict=True)
+        makers |= {one.nodes[store.of] for store, fate in fates if fate == kind and store.of >= 0}
     if not sure and not possible:
         return None
     calls = {row for one in found for row in one.nodes}
-    whole = (sure | possible) & calls
-    rows = [np.array(sorted(each), np.int64) for each in (sure, sure | possible, halves, whole)]
-    return Needless(rows[0], rows[1], rows[2], rows[3], most, unread, unread_bytes)
+    return Needless(
+        sure=_rows(sure),
+        possible=_rows(sure | possible),
+        halves=_rows(halves),
+        nodes=_rows((sure | possible) & calls),
+        makers=_rows(makers),
+        gradients=most,
+        unread=unread,
+        unread_bytes=unread_bytes,
+    )
+
+
+def _rows(chosen: set[int]) -> Ints:
+    return np.array(sorted(chosen), np.int64)
 
 
 def saving_of(price: Price, rows: Needless) -> tuple[Saving, float, tuple[str, ...]]:

@@ -83,8 +83,8 @@ def check(
     per_step = len(runs) / price.ops.steps.count
     yield Finding(
         message=(
-            f"The training forward pass is repeated {often(per_step)}{place(next(iter(where), None))}, with the same ops "
-            f"and shapes and no backward pass: {each_step(price, spent_us)}."
+            f"The training forward pass is repeated {often(per_step)}{place(next(iter(where), None))}, with the same "
+            f"ops and shapes and no backward pass: {each_step(price, spent_us)}."
         ),
         saving=saving,
         where=where,

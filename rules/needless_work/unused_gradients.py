@@ -95,9 +95,10 @@ def check(
         saving, sure_us, claims = saving_of(price, rows)
         if saving.high_us < min_share * price.scale.step_us:
             continue
-        longest = np.argsort(-price.ops.events.dur_ns[rows.nodes])
-        where = first_line(lines, rows.nodes[longest][:_TRIED] if len(rows.nodes) else rows.sure[:_TRIED])
-        forward = forward_lines(lines, price.ops.trace, rows.nodes[longest]) if kind != UNREAD else ()
+        nodes = rows.nodes if len(rows.nodes) else rows.makers
+        longest = nodes[np.argsort(-price.ops.events.dur_ns[nodes])]
+        where = first_line(lines, longest[:_TRIED] if len(rows.nodes) else rows.sure[:_TRIED])
+        forward = forward_lines(lines, price.ops.trace, longest) if kind != UNREAD else ()
         yield Finding(
             message=_message(kind, rows, known.number, each_step(price, sure_us)),
             saving=saving,

@@ -26,7 +26,7 @@ from typing import Any
 
 from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RankRecord, Source, WatchedRun, draw
 
-from ..shared._places import made_at, place
+from ..shared._places import place, workers_at
 from ..shared._words import percent, plural, time
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
@@ -65,7 +65,7 @@ def _made(record: RankRecord) -> Iterator[Source]:
     """The lines that make loaders which do not keep their workers: the argument belongs there."""
     for loader in record.loaders:
         if loader.num_workers and not loader.persistent_workers:
-            yield from made_at(loader)
+            yield from workers_at(loader)
 
 
 _STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"

@@ -36,6 +36,14 @@ def batch_size_at(loader: Loader | None) -> tuple[Source, ...]:
     return known + tuple(one for one in made if (one.file, one.line) not in {(at.file, at.line) for at in known})
 
 
+def workers_at(loader: Loader | None) -> tuple[Source, ...]:
+    """Where the loader was made, then the line that gives the number of its workers, as far as they are known."""
+    number = loader.num_workers_at if loader else None
+    known = (Source(number.file, number.line, number.function),) if number else ()
+    made = made_at(loader)
+    return made + tuple(one for one in known if (one.file, one.line) not in {(at.file, at.line) for at in made})
+
+
 def set_at(settings: Settings | None, *names: str) -> tuple[Source, ...]:
     """Where the script set one of these, as `Settings.set_at` names them; empty where it did not, or nobody saw it."""
     known = settings.set_at if settings else {}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.analyses.lines.call_sites import CallSites, Place
+from advisor.analyses.lines.call_sites import CallSites, Place, Stack
 from advisor.analyses.lines.lines import Lines
 from advisor.capture.record import RankRecord, TextBlock
 from advisor.model import Source
@@ -62,22 +62,22 @@ class CallPaths:
                 return 0
             return 1 + (at in way) + 2 * ((sources[at].file, sources[at].function) in function)
 
-        first, *others = places or [None]
-        kept = {first, *sorted(others, key=rank)[: MOST_PLACES - 1]}
+        every = list(places)
+        kept = {*every[:1], *sorted(every[1:], key=rank)[: MOST_PLACES - 1]}
         return tuple(sources[at] for at in places if at in kept)
 
     def _way(self, source: Source) -> list[Place]:
         """The line and those that call it, the innermost first, down from the line that runs the training."""
         at = (source.file, source.line)
-        ns: Counter[tuple[Place, ...]] = Counter()
+        ns: Counter[Stack] = Counter()
         for stack, spent in self.sites.spent_ns.items():
             if at in stack:
                 ns[stack[stack.index(at) :]] += spent
         if source.precision != "call" or not ns:
             return []
-        return list(self._in_step(max(ns, key=lambda stack: (ns[stack], stack))))
+        return list(self._in_step(max(ns, key=lambda one: (ns[one], one))))
 
-    def _in_step(self, stack: Iterable[Place], most: float = 0.9) -> Iterator[Place]:
+    def _in_step(self, stack: Stack, most: float = 0.9) -> Iterator[Place]:
         """As far as a line does not run nearly all of the steps. most: the share of them from which on it does."""
         total = sum(self.sites.spent_ns.values())
         for place in stack:

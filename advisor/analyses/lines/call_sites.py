@@ -78,9 +78,8 @@ class CallSites:
                 ns[stack] += self.took_ns(row)
         taken = max(ns, key=lambda stack: (ns[stack], stack), default=())
         for at in range(1, len(taken)):
-            if any(
-                one[:at] == taken[:at] and one[at : at + 1] not in ((), taken[at : at + 1]) for one in self.spent_ns
-            ):
+            callers = {one[at] for one in self.spent_ns if one[:at] == taken[:at] and len(one) > at}
+            if callers - {taken[at]}:
                 return self.sources[taken[at]]
         return None
 

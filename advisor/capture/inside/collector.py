@@ -6,6 +6,7 @@ import os
 import re
 import statistics
 import weakref
+from functools import partial
 from typing import Any
 
 from .facts import dataset_functions, sampler_time, secrets
@@ -117,23 +118,25 @@ class Collector:
         """The part of the rank's record that was gathered here. trained: serials of iterators that fed a backward."""
         used = [one for one in self.loaders if one["serials"] & trained] or self.loaders
         times, alone = self.board.read(), len(used)
-        sizes = self._batch_sizes([one["facts"] for one in used])
         return {
             "loaders": [
                 {**one["facts"], **fetch_times(one["facts"], times, alone), **self._drawn(alone)}
-                | {"iterators": len(one["serials"] & trained), "batch_size_at": size or None}
+                | {"iterators": len(one["serials"] & trained), **self._numbers(one["facts"])}
                 | sampler_time.as_record(one["draws"], one["begun"])
-                for one, size in zip(used, sizes, strict=True)
+                for one in used
             ],
             "gc_pauses_us": self.pauses.us(),
             "warnings": list(self.warnings),
         }
 
-    def _batch_sizes(self, loaders: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Where the batch size of each stands as a number in the script's text; empty where that is not known."""
+    def _numbers(self, loader: dict[str, Any]) -> dict[str, Any]:
+        """Where its batch size and its number of workers stand as numbers in the script's text, as far as known."""
         from .facts.probe import attempt
 
-        return attempt(lambda: self.setting_lines.of_batch_sizes(loaders)) or [{} for _ in loaders]
+        return {
+            f"{argument}_at": attempt(partial(self.setting_lines.of_number, loader, argument)) or None
+            for argument in ("batch_size", "num_workers")
+        }
 
     def _drawn(self, loaders: int) -> dict[str, Any]:
         """Whether samples are drawn anew with random numbers, where one loader alone was seen.

@@ -16,7 +16,7 @@ class CodePlace(msgspec.Struct, frozen=True):
 class TextBlock(msgspec.Struct, frozen=True, array_like=True):
     """A statement of the script's text that decides about lines of its function, as far as its text tells.
 
-    kind: loop: it repeats them;  guard: an `if` with a remainder (`step % 100`);  with: they read the name that it gives
+    kind: loop: it repeats them;  guard: an `if` with a remainder (`step % 100`);  with: they read what it opened
     """
 
     kind: str

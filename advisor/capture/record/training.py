@@ -41,6 +41,7 @@ class Loader(msgspec.Struct, frozen=True):
     line: int = 0
     function: str = ""
     batch_size_at: CodePlace | None = None  # where the number stands in the script's text
+    num_workers_at: CodePlace | None = None  # and that of its workers
 
 
 class Optimizer(msgspec.Struct, frozen=True):

@@ -29,6 +29,8 @@ _FIRST_OF = {".double()": "double", "checkpointing=True": "checkpointing"}
 _CUDNN = ("benchmark", "deterministic")
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
 _SETS_VARIABLE = ("setdefault", "putenv")
+# Of a DataLoader's arguments.
+_POSITIONS = {"batch_size": 1, "num_workers": 5}
 # How often a number may pass from one name to another: `args.batch_size` to `bs` to `batch_size`.
 _MOST_NAMES = 3
 
@@ -116,14 +118,15 @@ class ScriptText:
         return [one for one in every if one.other or one.number is not None]
 
     def _passed(self, argument: str, call: Place) -> ast.expr | None:
-        """What the innermost call around a line is given for an argument by keyword, or second by position."""
+        """What the innermost call around a line is given for an argument of a loader, by keyword or by position."""
         tree = _parsed(self.sources.get(call["file"], ""))
         calls = [node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Call)]
         around = [node for node in calls if _covers(node, call["line"])]
         for node in sorted(around, key=lambda one: (one.end_lineno or one.lineno) - one.lineno):
             named = [keyword.value for keyword in node.keywords if keyword.arg == argument]
             if named or "DataLoader" in _last_name(node.func):
-                return next(iter(named or node.args[1:2]), None)
+                at = _POSITIONS[argument]
+                return next(iter(named or node.args[at : at + 1]), None)
         return None
 
 

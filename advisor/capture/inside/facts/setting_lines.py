@@ -94,14 +94,11 @@ class SettingLines:
         """The lines of settings, with those that only the script's text tells."""
         return {**self.text.settings(), **self.settings}
 
-    def of_batch_sizes(self, loaders: list[dict[str, Any]]) -> list[Place]:
-        """For each loader where its batch size stands as a number; empty where that is not known."""
-        return [
-            self.text.number(one["batch_size"], "batch_size", {key: one[key] for key in ("file", "line", "function")})
-            if one.get("batch_size") and one.get("file")
-            else {}
-            for one in loaders
-        ]
+    def of_number(self, loader: dict[str, Any], argument: str) -> Place:
+        """Where a number that a loader was made with stands in the text; empty where that is not known."""
+        if not loader.get(argument) or not loader.get("file"):
+            return {}
+        return self.text.number(loader[argument], argument, {key: loader[key] for key in ("file", "line", "function")})
 
     def _place(self, frame: FrameType | None) -> Place:
         while frame is not None:

@@ -1,4 +1,4 @@
-"""Statements of the script's text that decide how often other lines run, or what these read: written down as they stand."""
+"""Statements of the script's text that repeat other lines, let them run now and then, or give them what they read."""
 
 from __future__ import annotations
 
