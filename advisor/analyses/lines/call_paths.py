@@ -58,7 +58,7 @@ class CallPaths:
 
         def rank(at: Place) -> int:
             """Further lines of one function say least: its loops and conditions, and who calls it, go first."""
-            if at in heads or at in ends:
+            if at in heads or at in ends or at in way[:1]:
                 return 0
             return 1 + (at in way) + 2 * ((sources[at].file, sources[at].function) in function)
 

@@ -1,5 +1,7 @@
 """Which call the lines of a finding are within, on stacks of lines written down by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,3 +90,15 @@ def test_the_op_that_recorded_a_node_is_the_last_of_its_number() -> None:
     names = [trace.events.text(row) for row in range(len(trace.events))]
     node = names.index("autograd::engine::evaluate_function: AddmmBackward0")
     assert [names[row] for row in forward_rows(trace, np.array([node]))] == ["aten::linear"]
+
+
+def test_where_several_lines_call_the_same_code_the_one_that_did_is_named() -> None:
+    """The network is called for the batch and for the picture; the picture's ops came by line 12."""
+    found = sites(*STEPS)
+
+    def by(stack: tuple[int, ...]) -> Source | None:
+        places = tuple(("train.py", line) for line in stack)
+        return replace(found, op_stack=lambda _: places, took_ns=lambda _: 1).where_apart(np.array([0]))
+
+    assert by((NETWORK, PICTURE, RUNS)) == SOURCES[2]
+    assert by((HELPER, PICTURE, RUNS)) is None  # one way alone leads there

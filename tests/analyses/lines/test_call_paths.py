@@ -1,0 +1,79 @@
+"""Which places a finding gets besides its own, on stacks of lines and blocks of a text written down by hand."""
+
+import pytest
+
+from advisor.analyses.lines.call_paths import MOST_PLACES, CallPaths
+from advisor.analyses.lines.call_sites import CallSites, Place
+from advisor.capture.record import TextBlock
+from advisor.model import Source
+
+FILE = "train.py"
+# 3 `for box in boxes:` around 4, in paint(); 9 calls it, in loss(); 21 `if step % 10 == 0:` around 22 and 23, in the
+# loop of line 20; 30 `with open(...) as file:`, whose name 32 reads; 90 runs the training.
+LOOP, INNER, CALLS, STEPS, GUARD, GUARDED, LOSS, WITH, READS, RUNS = 3, 4, 9, 20, 21, 22, 23, 30, 32, 90
+BLOCKS = {
+    FILE: [
+        TextBlock("loop", LOOP, INNER, 7),
+        TextBlock("loop", STEPS, GUARD, 25),
+        TextBlock("guard", GUARD, GUARDED, LOSS),
+        TextBlock("with", WITH, READS, READS),
+    ]
+}
+STACKS = {
+    (INNER, CALLS, LOSS, RUNS): 50,
+    (LOOP, CALLS, LOSS, RUNS): 5,
+    (5, CALLS, LOSS, RUNS): 4,
+    (6, CALLS, LOSS, RUNS): 3,
+    (GUARDED, RUNS): 10,
+    (GUARD, RUNS): 1,
+    (STEPS, RUNS): 1,
+    (WITH, RUNS): 2,
+    (READS, RUNS): 20,
+}
+VISITS = {LOOP: 40.0, INNER: 39.0, STEPS: 1.0, GUARD: 1.0, WITH: 1.0}
+
+
+def places(*where: int, blocks: dict[str, list[TextBlock]] = BLOCKS, precision: str = "call") -> list[int]:
+    """The lines of a finding at these."""
+    function = dict.fromkeys(range(LOOP, CALLS), "paint")
+
+    def source(line: int) -> Source:
+        return Source(FILE, line, function.get(line, "train"), precision)  # type: ignore[arg-type]
+
+    sources: dict[Place, Source] = {(FILE, line): source(line) for stack in STACKS for line in stack}
+    spent = {tuple((FILE, line) for line in stack): ns for stack, ns in STACKS.items()}
+    sites = CallSites(sources, spent, lambda _: None, lambda _: 0)
+    visits = {(FILE, line): often for line, often in VISITS.items()}
+    return [one.line for one in CallPaths(sites, blocks, visits).of(tuple(source(line) for line in where))]
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ([INNER], [INNER, LOOP, CALLS, LOSS]),  # what repeats it, what calls it, what the step calls
+        ([GUARDED], [GUARDED, GUARD]),  # the loop around it is that of the training
+        ([READS], [READS, WITH]),
+        ([77], [77]),  # a setting: no recorded line leads there
+        ([77, INNER], [77, INNER, LOOP, CALLS]),
+    ],
+)
+def test_what_leads_to_a_place(where: list[int], found: list[int]) -> None:
+    assert set(places(*where)) == set(found)
+    assert places(*where)[0] == where[0]
+
+
+def test_of_many_lines_the_loop_and_the_calls_are_kept_and_the_first_stays_first() -> None:
+    assert places(INNER, 5, 6, LOOP, CALLS) == [INNER, LOOP, CALLS, LOSS]
+
+
+def test_no_line_comes_twice_and_no_finding_has_more_than_the_limit() -> None:
+    every = places(INNER, 5, 6, LOOP, CALLS, GUARDED, READS, 77)
+    assert len(every) == len(set(every)) == MOST_PLACES
+
+
+def test_without_the_text_the_calls_are_known_still() -> None:
+    assert places(INNER, blocks={}) == [INNER, CALLS, LOSS]
+
+
+def test_a_function_alone_is_no_line() -> None:
+    assert places(INNER, precision="function") == [INNER]
