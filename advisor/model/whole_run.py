@@ -11,13 +11,15 @@ from advisor.model.source import Source
 class RunLine:
     """A line of the user's in which a part of the run passed, in µs of the run.
 
-    inner: where below it most of that; guard: the `if` that lets it happen every so many times (`step % 100 == 0`).
+    inner: where below it most of that; guard: the `if` that lets it happen every so many times (`step % 100 == 0`);
+    loop: what repeats that below it, the outermost.
     """
 
     source: Source
     us: float
     inner: Source | None = None
     guard: Source | None = None
+    loop: Source | None = None
 
 
 @dataclass(frozen=True, slots=True)

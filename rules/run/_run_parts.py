@@ -6,6 +6,9 @@ from advisor.api import Finding, Fix, RunPart, Saving, Severity, Source, Watched
 
 from ..shared._words import time
 
+# The line to change, that which it stands before, what repeats it, and where the time passes.
+_MOST_PLACES = 4
+
 
 def is_known(part: RunPart | None, run: WatchedRun, min_share: float) -> bool:
     """Whether a part takes that share of the loop, beyond what chance would show of it."""
@@ -15,11 +18,12 @@ def is_known(part: RunPart | None, run: WatchedRun, min_share: float) -> bool:
 def lines_of(part: RunPart) -> tuple[Source, ...]:
     """The lines that most of a part passes in, the costliest first; those of a tenth of it and less are left out.
 
-    Before each the `if` that says how often it happens, which is the line to change; after it, where below it most of
-    that passes.
+    Before each the `if` that says how often it happens, which is the line to change; after it, the loop below it, and
+    where most of that passes.
     """
     costly = [line for line in part.lines if line.us > part.us / 10]
-    return tuple(dict.fromkeys(at for line in costly for at in (line.guard, line.source, line.inner) if at is not None))
+    every = (at for line in costly for at in (line.guard, line.source, line.loop, line.inner) if at is not None)
+    return tuple(dict.fromkeys(every))[:_MOST_PLACES]
 
 
 def each_hour(share: float) -> str:

@@ -337,13 +337,17 @@ def _line(group: Group, spans: Sequence[_Span]) -> RunLine:
     file, function, block = group
     at: dict[int, float] = defaultdict(float)
     inner: dict[tuple[str, int, str], float] = defaultdict(float)
+    loops: dict[tuple[str, int, str], float] = defaultdict(float)
     for span in spans:
         if span.samples is not None:
             at[span.samples.line] += span.us
             inner[span.samples.inner] += span.us
+            loops[span.samples.loop] += span.us
     line = block if block and len(at) > 1 else max(at, key=lambda one: at[one])
     most = max(inner, key=lambda one: inner[one])
     guards = {span.samples.guard for span in spans if span.samples is not None}
     guard = Source(file, guards.pop(), function) if len(guards) == 1 and 0 not in guards else None
     us = sum(span.us for span in spans)
-    return RunLine(Source(file, line, function), us, Source(*most) if most[0] else None, guard)
+    turns = max(loops, key=lambda one: loops[one])
+    below = [Source(*one) if one[0] else None for one in (most, turns)]
+    return RunLine(Source(file, line, function), us, below[0], guard, below[1])

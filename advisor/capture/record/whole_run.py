@@ -16,6 +16,7 @@ class RunSamples(msgspec.Struct, frozen=True):
     guard                 line of the innermost `if` with a remainder in its test (`step % 100`) around it that the
                           training step is not in; 0: there is none
     inner                 file, line and function of the user's innermost line, where it is another
+    loop                  file, line and function of the outermost loop below it, in what that line calls
     package               whose code that line runs: `matplotlib`, `json` …; empty for its own, and what is written in C
     marks                 forward | save | fetch | iterator | workers | evaluate | compile | import: known work on the
                           stack (iterator: one of a DataLoader is made; workers: its workers start or stop);
@@ -34,6 +35,7 @@ class RunSamples(msgspec.Struct, frozen=True):
     block: int = 0
     guard: int = 0
     inner: tuple[str, int, str] = ("", 0, "")
+    loop: tuple[str, int, str] = ("", 0, "")
     package: str = ""
     marks: list[str] = []
     hits: int = 0

@@ -85,15 +85,20 @@ class Totals:
         """The part of run.json: sums in µs, and the places with most samples."""
         most = sorted(self.hits.items(), key=lambda item: (item[1].hits > 0, -item[1].hits))
         left_out = self.left_out + sum(hits.hits for _, hits in most[_MOST_WRITTEN:])
-        sources = {place.source for (_, place, _), _ in most[:_MOST_WRITTEN] if place.step_line}
+        places = [place for (_, place, _), _ in most[:_MOST_WRITTEN] if place.step_line]
+        sources = {source for place in places for source in (place.source, *(one[0] for one in place.way))}
         trees = {source: parsed(source) for source in sources}
         blocks = {source: blocks_of(tree) for source, tree in trees.items()}
         guards = {source: guards_of(tree) for source, tree in trees.items()}
+        loops = {source: loops_of(tree) for source, tree in trees.items()}
         return {
             "spent_us": {kind: ns / 1e3 for kind, ns in self.spent_ns.items()},
             "count": dict(self.count),
             "usual_us": self.usual_ns / 1e3,
-            "samples": [_as_record(key, hits, blocks, guards) for key, hits in most[:_MOST_WRITTEN]],
+            "samples": [
+                _as_record(key, hits, blocks, guards) | {"loop": loop_of(key[1], loops)}
+                for key, hits in most[:_MOST_WRITTEN]
+            ],
             "samples_left_out": left_out,
         }
 
@@ -130,6 +135,20 @@ def blocks_of(tree: ast.Module | None) -> list[Block]:
     kinds = (ast.For, ast.While, ast.With)
     found = [node for node in ast.walk(tree) if isinstance(node, kinds)] if tree else []
     return [(node.lineno, node.end_lineno or node.lineno) for node in found]
+
+
+def loops_of(tree: ast.Module | None) -> list[Block]:
+    """The loops of a file by their bodies, each with the line of its statement."""
+    found = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))] if tree else []
+    return [(node.lineno, node.body[-1].end_lineno or node.lineno) for node in found]
+
+
+def loop_of(place: Place, loops: dict[str, list[Block]]) -> tuple[str, int, str]:
+    """File, line and function of the outermost loop below a place, in what that calls; empty where there is none."""
+    for source, file, line, function in place.way if place.step_line else ():
+        if around := [first for first, last in loops.get(source, []) if first < line <= last]:
+            return file, min(around), function
+    return "", 0, ""
 
 
 def guards_of(tree: ast.Module | None) -> list[Block]:

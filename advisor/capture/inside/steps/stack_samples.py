@@ -23,6 +23,8 @@ Stack = tuple[tuple[int, int], ...]
 _PAUSE_S, _SHARE, _START_NS = 0.05, 0.001, 10_000_000
 # Different outermost modules that are known to train; a script with more makes them anew.
 _MOST_MODULES = 1000
+# Lines below a place in which a loop is looked for.
+_MOST_BELOW = 4
 # Deeper stacks are those of a recursion; what runs is then told by the outer part.
 _DEEPEST = 400
 
@@ -103,12 +105,13 @@ class Place:
 
     file, line, function  the user's line there: in the loop, or in what a framework calls
     inner                 (file, line, function) of the user's innermost line, where it is another
+    way                   (file as Python opens it, file, line, function) of the user's lines below, outermost first
     step_line             the line of the same function that the training step runs under; 0 where it is not on the way
     package               whose code the innermost user's line runs; empty for its own
     marks                 which known work was on the stack
     """
 
-    __slots__ = ("file", "function", "inner", "line", "marks", "package", "source", "step_line")
+    __slots__ = ("file", "function", "inner", "line", "marks", "package", "source", "step_line", "way")
 
     def __init__(self, codes: Codes, stack: Stack, step: Stack) -> None:
         known = [codes.known[key] for key, _ in stack]
@@ -118,6 +121,10 @@ class Place:
         at = below[0] if below else mine[-1] if mine else -1
         self.file, self.line, self.function, self.source = "", 0, "", ""
         self.step_line, self.inner = 0, ("", 0, "")
+        self.way = [
+            (known[one].code.co_filename, known[one].file, stack[one][1], known[one].function)
+            for one in below[1 : 1 + _MOST_BELOW]
+        ]
         if at >= 0:
             self.file, self.line, self.function = known[at].file, stack[at][1], known[at].function
             self.source = known[at].code.co_filename
