@@ -56,11 +56,14 @@ class CallPaths:
         heads = {(file, block.line) for file, blocks in self.blocks.items() for block in blocks}
         function = [(sources[at].file, sources[at].function) for at in way[:1]]
 
+        own = {(one.file, one.line) for one in where}
+
         def rank(at: Place) -> int:
-            """Further lines of one function say least: its loops and conditions, and who calls it, go first."""
-            if at in heads or at in ends or at in way[:1]:
-                return 0
-            return 1 + (at in way) + 2 * ((sources[at].file, sources[at].function) in function)
+            """A finding's own places go first, its loops among them; further lines of one function say least."""
+            if at in own:
+                beside = (sources[at].file, sources[at].function) in function and at not in way
+                return 3 if beside and at not in heads else 0
+            return 1 if at in around or at in ends else 2
 
         every = list(places)
         kept = {*every[:1], *sorted(every[1:], key=rank)[: MOST_PLACES - 1]}

@@ -66,6 +66,11 @@ def test_of_many_lines_the_loop_and_the_calls_are_kept_and_the_first_stays_first
     assert places(INNER, 5, 6, LOOP, CALLS) == [INNER, LOOP, CALLS, LOSS]
 
 
+def test_a_call_that_the_rule_knows_goes_before_one_that_the_lines_suggest() -> None:
+    """Line 4 is called for more than what a finding is about: the rule has seen which call it was."""
+    assert places(INNER, 50, 60) == [INNER, 50, 60, LOOP]
+
+
 def test_no_line_comes_twice_and_no_finding_has_more_than_the_limit() -> None:
     every = places(INNER, 5, 6, LOOP, CALLS, GUARDED, READS, 77)
     assert len(every) == len(set(every)) == MOST_PLACES
