@@ -55,15 +55,14 @@ class CallPaths:
         places = dict.fromkeys([*((one.file, one.line) for one in where), *around, *ends, *way])
         heads = {(file, block.line) for file, blocks in self.blocks.items() for block in blocks}
         function = [(sources[at].file, sources[at].function) for at in way[:1]]
-
         own = {(one.file, one.line) for one in where}
 
         def rank(at: Place) -> int:
-            """A finding's own places go first, its loops among them; further lines of one function say least."""
+            """Its own places go first, loops and calls before others; further lines of one function say least."""
             if at in own:
-                beside = (sources[at].file, sources[at].function) in function and at not in way
-                return 3 if beside and at not in heads else 0
-            return 1 if at in around or at in ends else 2
+                beside = (sources[at].file, sources[at].function) in function
+                return 0 if at in heads or at in way else 4 if beside else 1
+            return 2 if at in around or at in ends else 3
 
         every = list(places)
         kept = {*every[:1], *sorted(every[1:], key=rank)[: MOST_PLACES - 1]}
