@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.analyses.lines.call_sites import CallSites, Place, Stack
+from advisor.analyses.lines.call_sites import RUNS_TRAINING, CallSites, Place, Stack
 from advisor.analyses.lines.lines import Lines
 from advisor.capture.record import RankRecord, TextBlock
 from advisor.model import Source
@@ -79,11 +79,11 @@ class CallPaths:
             return []
         return list(self._in_step(max(ns, key=lambda one: (ns[one], one))))
 
-    def _in_step(self, stack: Stack, most: float = 0.9) -> Iterator[Place]:
-        """As far as a line does not run nearly all of the steps. most: the share of them from which on it does."""
+    def _in_step(self, stack: Stack) -> Iterator[Place]:
+        """As far as a line does not run the training, nearly all of the steps."""
         total = sum(self.sites.spent_ns.values())
         for place in stack:
-            if sum(ns for other, ns in self.sites.spent_ns.items() if place in other) >= most * total:
+            if sum(ns for other, ns in self.sites.spent_ns.items() if place in other) >= RUNS_TRAINING * total:
                 return
             yield place
 

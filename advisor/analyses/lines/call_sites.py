@@ -15,6 +15,9 @@ from advisor.trace.events import Ints, Trace
 Place = tuple[str, int]  # file and line: a comprehension has a source of its own there
 Stack = tuple[Place, ...]  # the innermost first
 
+# Share of the steps from which on a line is the one that runs the training.
+RUNS_TRAINING = 0.9
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallSites:
@@ -89,7 +92,7 @@ class CallSites:
         theirs: set[Stack],
         *,
         least: float = 0.5,  # of the line's time, of what it calls included: below, it is for something else
-        most: float = 0.9,  # of the steps: from here on it is the line that runs the training
+        most: float = RUNS_TRAINING,
     ) -> list[Place]:
         """The lines above the costliest of some stacks that do little else than these, the innermost first.
 
