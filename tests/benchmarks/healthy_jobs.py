@@ -1,10 +1,10 @@
-"""What is said of healthy training jobs beside a simulated device: every finding of 2 % of the step or more.
+"""What is said of training jobs beside a simulated device: healthy ones, and the same ones with a fault.
 
     python tests/benchmarks/healthy_jobs.py [--profiles FOLDER] [--only NAME …] [--page PAGE]
 
-Each script of `healthy_jobs/` is recorded on this machine's CPU with `advisor run` (once: what FOLDER holds is taken
-from there) and turned into the run beside a simulated A100 and H100 (`simulated_device/`). The simulator takes one
-process; jobs of several ranks are not among them.
+Each script of `healthy_jobs/` is recorded on this machine's CPU with `advisor run`, those of several ranks with gloo
+(once: what FOLDER holds is taken from there), and turned into the run beside a simulated A100 and H100
+(`simulated_device/`), as if of a larger batch. For a job with a fault the healthy one, simulated alike, is the truth.
 
 No figure of this was measured on a GPU.
 """
@@ -12,6 +12,7 @@ No figure of this was measured on a GPU.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,50 @@ from simulated_device.simulate import Truth
 BEGIN, END = "<!-- healthy jobs -->", "<!-- end of healthy jobs -->"
 SCRIPTS = Path(__file__).with_suffix("")
 SHOWN = ("A100", "H100")
+# glibc maps large tensors anew each time, and the page faults would be read as the host's work; a device's caching
+# allocator keeps memory (mallopt(3): M_MMAP_MAX, M_TRIM_THRESHOLD).
+KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000", "MALLOC_ARENA_MAX": "1"}
+RANKS = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """A script, and at which load it is shown.
+
+    batch  of the script, a prime;  times: how many times as large it is taken to be, for each device
+    fault  the word that gives the script its fault;  rules: of which one has to find it
+    """
+
+    script: str
+    batch: int
+    times: dict[str, int]
+    fault: str = ""
+    rules: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The recording's name."""
+        return Path(self.script).stem + (f"-{self.fault}" if self.fault else "")
+
+
+_LOADS = {"A100": 64, "H100": 256}
+HEALTHY = (
+    Job("gpt.py", 5, {"A100": 16, "H100": 64}),
+    Job("diffusion_unet.py", 11, {"A100": 8, "H100": 32}),
+    Job("ranks/gpt_ddp.py", 13, _LOADS),
+    Job("ranks/gpt_fsdp2.py", 13, _LOADS),
+    Job("ranks/gpt_zero.py", 13, _LOADS),
+    Job("ranks/moe.py", 13, _LOADS),
+    Job("ranks/embeddings.py", 13, _LOADS),
+)
+FAULTY = (
+    Job("ranks/gpt_ddp.py", 13, {"A100": 16}, "small-buckets", ("slow-collectives", "exposed-communication")),
+    Job("ranks/gpt_ddp.py", 13, {"A100": 16}, "one-bucket", ("exposed-communication",)),
+    Job("ranks/gpt_ddp.py", 13, {"A100": 16}, "item", ("sync-in-loop", "item-in-loop", "idle-gpu")),
+    Job("ranks/gpt_ddp.py", 13, {"A100": 16}, "straggler", ("straggling-rank", "host-work")),
+    Job("ranks/gpt_fsdp2.py", 13, {"A100": 64}, "late-gathers", ("late-shard-gathers", "sync-in-loop")),
+    Job("ranks/moe.py", 13, {"A100": 64}, "uneven", ("uneven-exchanges", "straggling-rank")),
+)
 
 
 @dataclass(frozen=True)
@@ -40,29 +85,60 @@ class Row:
     failed: str = ""
 
 
-def recorded(script: Path, profiles: Path) -> Path:
+def recorded(job: Job, profiles: Path) -> Path:
     """The script's recorded run. Raises CalledProcessError where the script or its recording failed."""
-    folder = profiles / script.stem
+    folder = profiles / job.name
     if not (folder / "run.json").exists():
-        options = ["--quiet", "--stop-after-profile", "--output", str(folder)]
-        words = [sys.executable, "-m", "advisor", "run", *options, str(script)]
-        subprocess.run(words, check=True)
+        script = SCRIPTS / job.script
+        words = [sys.executable, "-m", "advisor", "run", "--quiet", "--stop-after-profile", "--output", str(folder)]
+        if script.parent != SCRIPTS:
+            words += ["--", "torchrun", "--nproc-per-node", str(RANKS)]
+        threads = {"OMP_NUM_THREADS": "1"} if script.parent != SCRIPTS else {}
+        words += [str(script), job.fault] if job.fault else [str(script)]
+        subprocess.run(words, check=True, env={**os.environ, **KEPT, **threads})
     return folder
 
 
-def judged(profile: Path, device: str, *, steady: bool) -> Row:
+def judged(profile: Path, device: str, *, steady: bool, enlarged: tuple[int, int] | None = None) -> Row:
     """One recorded job beside one device."""
     with tempfile.TemporaryDirectory() as temporary:
-        said, truth = simulated_pairs.advised(profile, Path(temporary), DEVICES[device], steady=steady)
-    loud = [one for one in pair_table.findings(said) if (one["high"] or 0) >= pair_table.MATERIAL]
-    return Row(profile.name, device, truth, loud, said.get("failed", ""))
+        folder, kind = Path(temporary), DEVICES[device]
+        said, truth = simulated_pairs.advised(profile, folder, kind, steady=steady, enlarged=enlarged)
+    if "failed" in said:
+        return Row(profile.name, device, truth, [], said["failed"])
+    return Row(profile.name, device, truth, [one for one in pair_table.findings(said) if _loud(one)])
+
+
+def _loud(finding: dict[str, Any]) -> bool:
+    return bool((finding["high"] or 0) >= pair_table.MATERIAL)
+
+
+def faulty(job: Job, profiles: Path, *, steady: bool) -> list[str]:
+    """Rows of the table of faults: what the healthy job takes less stands beside the promise."""
+    healthy = next(one for one in HEALTHY if one.script == job.script)
+    lines = []
+    for device, times in job.times.items():
+        load = (job.batch, times)
+        slow = judged(recorded(job, profiles), device, steady=steady, enlarged=load)
+        fixed = judged(recorded(healthy, profiles), device, steady=steady, enlarged=load)
+        gain = 1 - fixed.truth.step_us / slow.truth.step_us
+        found = [one for one in slow.findings if one["rule"] in job.rules]
+        others = [one for one in slow.findings if one["rule"] not in job.rules]
+        cells = [job.name, device, f"{100 * gain:.0f} % of {slow.truth.step_us / 1000:.1f} ms"]
+        cells += [f"{100 * slow.truth.busy:.0f} %", _said(found) or "**missed**", _said(others), slow.failed]
+        lines.append("| " + " | ".join(cells).rstrip() + " |")
+    return lines
+
+
+def _said(findings: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{one['rule']} {pair_table.percent(one['low'], one['high'])}" for one in findings)
 
 
 def document(rows: list[Row]) -> str:
     """The table as Markdown."""
     lines = ["| job | *simulated device* | step | device busy | findings ≥ 2 % of the step |", "|---|---|---|---|---|"]
     for row in rows:
-        said = ", ".join(f"{one['rule']} {pair_table.percent(one['low'], one['high'])}" for one in row.findings)
+        said = _said(row.findings)
         cells = [row.job, row.device, f"{row.truth.step_us / 1000:.1f} ms", f"{100 * row.truth.busy:.0f} %"]
         lines.append("| " + " | ".join([*cells, row.failed or said or "none"]) + " |")
     return "\n".join(lines)
@@ -84,10 +160,20 @@ def main() -> int:
     parser.add_argument("--steady", action="store_true", help="the runs were recorded on a busy machine")
     parser.add_argument("--page", type=Path, help="also write the table into this page, between its markers")
     args = parser.parse_args()
-    scripts = [one for one in sorted(SCRIPTS.glob("*.py")) if not args.only or one.stem in args.only]
-    profiles = [recorded(script, args.profiles) for script in scripts]
-    rows = [judged(profile, device, steady=args.steady) for profile in profiles for device in SHOWN]
+    wanted = [one for one in (*HEALTHY, *FAULTY) if not args.only or one.name in args.only]
+    rows, faults = [], []
+    for job in wanted:
+        profile = recorded(job, args.profiles)
+        if job.fault:
+            faults += faulty(job, args.profiles, steady=args.steady)
+        else:
+            loads = job.times.items()
+            rows += [judged(profile, name, steady=args.steady, enlarged=(job.batch, n)) for name, n in loads]
+        print(job.name, file=sys.stderr, flush=True)
     text = document(rows)
+    if faults:
+        head = "| job with a fault | *simulated device* | simulated gain | device busy | found by | others ≥ 2 % | failed |"
+        text += "\n\n" + "\n".join([head, "|---|---|---|---|---|---|---|", *faults])
     print(text)
     if args.page:
         args.page.write_text(written(args.page.read_text("utf-8"), text), "utf-8")

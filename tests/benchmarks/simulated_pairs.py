@@ -31,10 +31,12 @@ ELSEWHERE = ("unused-accelerator", "slowing-steps", "growing-memory", "unused-co
 NOISE = 0.02  # of the step: two recordings of one script differ by that much, and a fault below it does not show
 
 
-def advised(profile: Path, folder: Path, device: Device, *, steady: bool) -> tuple[dict[str, Any], Truth]:
+def advised(
+    profile: Path, folder: Path, device: Device, *, steady: bool, enlarged: tuple[int, int] | None = None
+) -> tuple[dict[str, Any], Truth]:
     """What is said of a recorded run beside the device, and what is true of it."""
     run = folder / profile.name
-    truth = simulate(profile, run, device, steady=steady)
+    truth = simulate(profile, run, device, steady=steady, enlarged=enlarged)
     out = folder / f"{profile.name}.json"
     words = [sys.executable, "-m", "advisor", "analyze", "--quiet", "--output", str(out), str(run)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-LEVELS, BATCH, WIDTH = 1000, 48, 160
+LEVELS, BATCH, WIDTH = 1000, 11, 160
 
 
 class Block(nn.Module):

@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-VOCABULARY, LENGTH, BATCH, WIDTH, HEADS, LAYERS = 8192, 256, 8, 768, 12, 3
+VOCABULARY, LENGTH, BATCH, WIDTH, HEADS, LAYERS = 8192, 256, 5, 768, 12, 3
 
 
 class Tokens(Dataset[tuple[torch.Tensor, torch.Tensor]]):

@@ -27,6 +27,8 @@ class Device:
     pinned_gbs: float  # of a copy over the bus from page-locked memory
     pageable_gbs: float  # of one that the driver has to stage
     source: str
+    link_gbs: float = 0.0  # to another device of the machine, in one direction; 0: none was looked up
+    share_of_link: float = 0.75  # of it that collectives of many MB reach: assumed
     share_of_peak: float = 0.75
     share_of_memory: float = 0.8
 
@@ -60,7 +62,8 @@ DEVICES = {
         memory_gbs=1555.0,
         pinned_gbs=24.0,
         pageable_gbs=9.0,
-        source="NVIDIA A100 Tensor Core GPU data sheet; PCIe 4 x16, pageable rate assumed",
+        link_gbs=300.0,
+        source="NVIDIA A100 Tensor Core GPU data sheet (NVLink: 600 GB/s both ways); PCIe 4 x16, pageable rate assumed",
     ),
     "H100": Device(
         name="NVIDIA H100 80GB HBM3",
@@ -75,7 +78,9 @@ DEVICES = {
         memory_gbs=3350.0,
         pinned_gbs=50.0,
         pageable_gbs=11.0,
-        source="NVIDIA H100 Tensor Core GPU data sheet; PCIe 5 x16; pageable: 10.4 GB/s in a trace of an H100 (64 KiB)",
+        link_gbs=450.0,
+        source="NVIDIA H100 Tensor Core GPU data sheet (NVLink: 900 GB/s both ways); PCIe 5 x16; "
+        "pageable: 10.4 GB/s in a trace of an H100 (64 KiB)",
     ),
 }
 
@@ -93,6 +98,9 @@ class Costs:
     launch_us: float = 2.2
     copy_call_us: float = 3.5
     sync_call_us: float = 2.0
+    event_us: float = 0.7  # medians of cudaEventRecord and cudaStreamWaitEvent in a trace of 8 H100 are 0.4 to 1.2
+    collective_us: float = 15.0  # of one without bytes: the least in a trace of 2 V100; in one of 8 H100 it is 25
+    collective_host_us: float = 20.0  # of the process group around the launch: rows of the same trace, less calls
     wake_us: float = 3.0  # from the end of the work to the host's return from a synchronisation
     latency_us: float = 5.0  # from the launch to the first instruction on an idle device
     between_us: float = 0.8  # between two kernels of a full queue

@@ -24,7 +24,8 @@ def write(
     events += [_named(pid, 0, base, "process_labels", {"labels": "CPU"})]
     events += [_named(0, 0, base, "process_name", {"name": "python"})]
     events += [_named(0, 0, base, "process_labels", {"labels": "GPU 0"})]
-    events += [_named(0, STREAM, base, "thread_name", {"name": f"stream {STREAM} "})]
+    for stream in sorted({row["tid"] for row in rows if row.get("pid") == 0} | {STREAM}):
+        events.append(_named(0, stream, base, "thread_name", {"name": f"stream {stream} "}))
     for one in (tid, tid + BACKWARD_THREAD):
         events.append(_named(pid, one, base, "thread_name", {"name": f"thread {one} (python)"}))
     for number, row in enumerate(rows):
@@ -50,6 +51,9 @@ def write(
     }
     events.append({**span, "name": "PyTorch Profiler (0)", "args": {"Op count": 0}})
     header = {key: value for key, value in like.items() if key not in ("traceEvents", "deviceProperties")}
+    if "distributedInfo" in header:
+        header["distributedInfo"] = _nccl(header["distributedInfo"])
+    _on_device(events, header.get("distributedInfo", {}).get("rank", 0))
     document = {**header, "deviceProperties": [properties(device)], "cupti_version": 24, "traceEvents": events}
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=3) as file:
         json.dump(document, file)
@@ -57,6 +61,23 @@ def write(
 
 def _named(pid: Any, tid: Any, ts: float, name: str, args: dict[str, Any]) -> dict[str, Any]:
     return {"ph": "M", "name": name, "ts": ts, "pid": pid, "tid": tid, "args": args}
+
+
+def _nccl(info: dict[str, Any]) -> dict[str, Any]:
+    """What the trace says of the job's process groups."""
+    groups = [{**one, "backend_config": "cuda:nccl"} for one in info.get("pg_config") or []]
+    return {**info, "backend": "nccl", "pg_config": groups, "nccl_version": "2.27.5"}
+
+
+def _on_device(events: list[dict[str, Any]], index: int) -> None:
+    """Rows of the device are those of the device of that index."""
+    for event in events:
+        if event.get("pid") == 0:
+            event["pid"] = index
+            if event.get("args", {}).get("device") == 0:
+                event["args"] = {**event["args"], "device": index}
+            if event["name"] == "process_labels":
+                event["args"] = {"labels": f"GPU {index}"}
 
 
 def _launch_flows(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -67,7 +88,7 @@ def _launch_flows(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if call["cat"] == "cuda_runtime" and (target := work.get(call["args"]["correlation"])):
             both = {"id": call["args"]["correlation"], "cat": "ac2g", "name": "ac2g"}
             flows.append({"ph": "s", "pid": call["pid"], "tid": call["tid"], "ts": call["ts"], **both})
-            flows.append({"ph": "f", "pid": 0, "tid": STREAM, "ts": target["ts"], **both, "bp": "e"})
+            flows.append({"ph": "f", "pid": 0, "tid": target["tid"], "ts": target["ts"], **both, "bp": "e"})
     return flows
 
 
@@ -84,6 +105,7 @@ def _marks_of_device(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
             for call in calls
             if mark["ts"] <= call["ts"] <= mark["ts"] + mark["dur"] and call["tid"] == mark["tid"]
         ]
+        inside = [one for one in inside if one["tid"] == STREAM]
         if inside:
             start = min(one["ts"] for one in inside)
             end = max(one["ts"] + one["dur"] for one in inside)

@@ -1,4 +1,4 @@
-"""One host thread, one stream, the queue between them, and calls that block. All times in µs.
+"""One host thread, streams, the queue between them, and calls that block. All times in µs.
 
 With `costs` of the profiler the same walk takes what recording adds to the host; kernels take what they take. Rows are
 kept only while `recording` is set.
@@ -7,6 +7,7 @@ kept only while `recording` is set.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from .devices import Costs, Device
 from .kernels import Kernel
 
 STREAM = 7
+Meeting = Callable[[float], float]
 
 
 @dataclass
@@ -29,7 +31,8 @@ class Machine:
     call_us: float = 0.0
     cold: bool = False  # nothing has come up yet: the first call pays for it
     now: float = 0.0
-    stream_end: float = 0.0
+    stream: int = STREAM  # that launches go to
+    ends: dict[int, float] = field(default_factory=dict)  # of each stream's work
     recording: bool = False
     rows: list[dict[str, Any]] = field(default_factory=list)
     thread: Any = 1
@@ -41,6 +44,15 @@ class Machine:
     needs_bytes: int = 0  # what tensors take at most
     started: bool = False
     loaded: set[str] = field(default_factory=set)
+
+    @property
+    def stream_end(self) -> float:
+        """The end of the work of the stream that launches go to."""
+        return self.ends.get(self.stream, 0.0)
+
+    @stream_end.setter
+    def stream_end(self, us: float) -> None:
+        self.ends[self.stream] = us
 
     # ----- the host
 
@@ -123,7 +135,7 @@ class Machine:
                 "queued": 0,
                 "device": 0,
                 "context": 1,
-                "stream": STREAM,
+                "stream": self.stream,
                 "correlation": number,
                 "registers per thread": 32,
                 "shared memory": 0,
@@ -137,8 +149,49 @@ class Machine:
 
     def _device_row(self, category: str, name: str, start: float, us: float, args: dict[str, Any]) -> None:
         self.rows.append(
-            {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": STREAM, "ts": start, "dur": us, "args": args}
+            {
+                "ph": "X",
+                "cat": category,
+                "name": name,
+                "pid": 0,
+                "tid": self.stream,
+                "ts": start,
+                "dur": us,
+                "args": args,
+            }
         )
+
+    # ----- streams and collectives
+
+    def wait_for(self, stream_end: float) -> None:
+        """The stream does nothing before that time: an event of another stream."""
+        self.call("cudaStreamWaitEvent", self.costs.event_us, 147)
+        self.stream_end = max(self.stream_end, stream_end)
+
+    def collective(self, name: str, stream: int, meet: Meeting, args: dict[str, Any]) -> float:
+        """A kernel that ends on all ranks at once, on a stream that waits for this one; when it ends.
+
+        `meet` is told when this rank's kernel starts, and answers when that of all ranks ends.
+        """
+        began, here = self.now, self.stream
+        self._enqueue()
+        if stream != here:
+            self.call("cudaEventRecord", self.costs.event_us, 135)
+            self.call("cudaStreamWaitEvent", self.costs.event_us, 147)
+        number = self.call("cudaLaunchKernelExC", self.costs.launch_us, 430, max(began, self.now))
+        behind = max(self.stream_end, self.ends.get(stream, 0.0))
+        start = max(self.now + self.costs.latency_us, behind + self.costs.between_us)
+        end = meet(start)
+        self.stream = stream
+        self.stream_end = end
+        self.queue.append(end)
+        self.kernel_us += (end - start) if stream == here else 0.0
+        if self.recording:
+            row = {"device": 0, "context": 1, "stream": stream, "correlation": number, "External id": self._op()}
+            shape = {"grid": [24, 1, 1], "block": [544, 1, 1]}
+            self._device_row("kernel", name, start, end - start, {**row, **shape, **args})
+        self.stream = here
+        return end
 
     # ----- copies and waits
 
@@ -189,7 +242,7 @@ class Machine:
             "External id": self._op(),
             "device": 0,
             "context": 1,
-            "stream": STREAM,
+            "stream": self.stream,
             "correlation": number,
             "bytes": count,
             "memory bandwidth (GB/s)": count / (lasts * 1e3),
@@ -197,17 +250,18 @@ class Machine:
         self._device_row("gpu_memcpy", name, start, lasts, args)
 
     def synchronize(self, name: str = "cudaStreamSynchronize", cbid: int = 131) -> None:
-        """The host waits until the stream is empty."""
+        """The host waits until the stream is empty, or all are."""
         began = self.now
-        if self.stream_end > self.now:
-            self.now = self.stream_end + self.costs.wake_us
+        end = self.stream_end if name == "cudaStreamSynchronize" else max(self.ends.values(), default=0.0)
+        if end > self.now:
+            self.now = end + self.costs.wake_us
         self.queue.clear()
         number = self.call(name, self.costs.sync_call_us, cbid, began)
         if self.recording:
             kind = "Stream Sync" if name == "cudaStreamSynchronize" else "Context Sync"
             args = {
                 "cuda_sync_kind": kind,
-                "stream": STREAM if kind == "Stream Sync" else -1,
+                "stream": self.stream if kind == "Stream Sync" else -1,
                 "correlation": number,
                 "device": 0,
                 "context": 1,

@@ -64,6 +64,7 @@ class Recording:
     lines     the one step whose lines were recorded; None without one
     texts     for each outermost op of `lines`, the text of the script's innermost line
     nodes     of the execution trace, by id; empty without one
+    dataflow  the file that they are from
     """
 
     folder: Path
@@ -76,14 +77,13 @@ class Recording:
     lines: list[Step]
     texts: list[str]
     nodes: list[dict[str, Any]]
+    dataflow: dict[str, Any] = field(default_factory=dict)
 
 
-def read(folder: Path) -> Recording:
-    """The recorded run of a folder. Raises ValueError where it holds no steps of one CPU rank."""
+def read(folder: Path, index: int = 0) -> Recording:
+    """The recorded run of a folder, as its rank of that index left it. Raises ValueError where it holds no steps."""
     run = json.loads((folder / "run.json").read_text("utf-8"))
-    if len(run["ranks"]) != 1:
-        raise ValueError(f"{len(run['ranks'])} ranks; the simulated device is one device of one process")
-    rank = run["ranks"][0]
+    rank = run["ranks"][index]
     by_role = {one["role"]: one["path"] for one in rank["files"]}
     if "profile" not in by_role:
         raise ValueError("no profile")
@@ -92,11 +92,13 @@ def read(folder: Path) -> Recording:
     lines_trace = _load(folder / by_role["lines"]) if "lines" in by_role else None
     lines = steps_of(lines_trace)[1] if lines_trace else []
     flow = rank.get("dataflow") or {}
-    nodes: list[dict[str, Any]] = []
+    observed: dict[str, Any] = {}
     if flow.get("file") and (folder / flow["file"]).exists():
-        nodes = _load(folder / flow["file"])["nodes"]
+        observed = _load(folder / flow["file"])
     texts = line_texts([step.row for step in lines if step.number is not None])
-    return Recording(folder, run, rank, trace, thread, steps, lines_trace, lines, texts, nodes)
+    return Recording(
+        folder, run, rank, trace, thread, steps, lines_trace, lines, texts, observed.get("nodes", []), observed
+    )
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -151,21 +153,30 @@ def _nested(rows: list[Row]) -> list[Row]:
     return top
 
 
-def steadied(steps: list[Step]) -> None:
-    """Takes out of the steps what other processes of the machine added to them.
+NOISE_US = 1000.0  # what one stretch of host time on one rank may take more than on another for the recording's sake
+
+
+def steadied(*ranks: list[Step]) -> None:
+    """Takes out of the ranks' steps what other processes of the machine added to them.
 
     Each stretch between two ends of rows becomes the lower quartile of what such stretches took in all steps: alike are
     those inside a row of one name, between rows of the same two names. What stands aside for milliseconds shows in few
     of them. A stretch that comes once a step, and takes longer than the scheduler's turn, stays too long.
+    Where ranks differ in a stretch by less than NOISE_US, they had to share cores, and each takes the shortest.
     """
-    found: dict[tuple[str, str, str], list[float]] = {}
-    for step in steps:
-        for key, us in _stretches(step.row):
-            found.setdefault(key, []).append(us)
-    usual = {key: sorted(times)[(len(times) - 1) // 4] for key, times in found.items()}
-    for step in steps:
-        if step.row.category != "gap":
-            _retime(step.row, usual)
+    usual = []
+    for steps in ranks:
+        found: dict[tuple[str, str, str], list[float]] = {}
+        for step in steps:
+            for key, us in _stretches(step.row):
+                found.setdefault(key, []).append(us)
+        usual.append({key: sorted(times)[(len(times) - 1) // 4] for key, times in found.items()})
+    for steps, own in zip(ranks, usual, strict=True):
+        least = {key: min(each.get(key, us) for each in usual) for key, us in own.items()}
+        known = {key: least[key] if us - least[key] < NOISE_US else us for key, us in own.items()}
+        for step in steps:
+            if step.row.category != "gap":
+                _retime(step.row, known)
 
 
 def _ends(row: Row) -> list[tuple[tuple[str, str, str], float, float]]:

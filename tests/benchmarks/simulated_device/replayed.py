@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import collectives
 from . import kernels as kernels_of
 from .machine import Machine
 from .placement import HOST, Choice, is_move
@@ -55,6 +56,56 @@ class Workers:
 
 
 @dataclass
+class Ranks:
+    """This rank among those of its job: its collectives, and when they ended.
+
+    phase  what all ranks walk at the same time;  done: how many collectives this rank has come to in it
+    """
+
+    plan: collectives.Plan
+    meetings: collectives.Meetings
+    rank: int
+    phase: str = ""
+    done: int = 0
+    ended: dict[int, float] = field(default_factory=dict)
+
+    def before(self, row: Row, machine: Machine) -> None:
+        """The stream waits for what the script needs from here on."""
+        for call in self.plan.waits.get(id(row), ()):
+            if (end := self.ended.pop(id(call.row), None)) is not None:
+                machine.wait_for(end)
+
+    def inside(self, row: Row, machine: Machine) -> None:
+        """FSDP2 copies shards for a gather on a stream of its own, which the root's forward pass lets start."""
+        if row.name.startswith("FSDP::root_pre_forward"):
+            machine.ends[collectives.COPY_IN] = max(machine.stream_end, machine.ends.get(collectives.COPY_IN, 0.0))
+        if row.name.startswith("FSDP::all_gather ("):
+            machine.stream = collectives.COPY_IN
+
+    def collective(self, row: Row, machine: Machine) -> None:
+        """The rows that ProcessGroupNCCL writes, and the kernel."""
+        call, count = self.plan.calls[id(row)], self.meetings.count
+        described = call.args(self.rank, count)
+        self.done += 1
+        number = self.done
+        _, outer = machine.begin(row.name, "cpu_op", _args(row))
+        machine.host(0.4 * machine.costs.collective_host_us)
+        _, comms = machine.begin("record_param_comms", "cpu_op", described)
+        _, mark = machine.begin(f"nccl:{described['Collective name']}", "user_annotation", {})
+        machine.host(0.4 * machine.costs.collective_host_us)
+        self.ended[id(row)] = machine.collective(
+            call.kernel(),
+            machine.stream if call.stream == collectives.MAIN else call.stream,
+            lambda start: self.meetings.end(self.phase, number, self.rank, start, call),
+            described,
+        )
+        for made in (mark, comms):
+            machine.end(made)
+        machine.host(0.2 * machine.costs.collective_host_us)
+        machine.end(outer)
+
+
+@dataclass
 class Host:
     """Walks rows.
 
@@ -72,9 +123,15 @@ class Host:
     fetch_us: float = 50.0  # what taking a batch from a worker's queue costs the loop
     foreach: set[str] = field(default_factory=set)  # optimizers that take many tensors at once on a device
     choices: dict[int, Choice] = field(default_factory=dict)
+    ranks: Ranks | None = None
 
     def walk(self, row: Row, choice: Choice | None = None) -> None:
         """A row with everything in it."""
+        if self.ranks:
+            self.ranks.before(row, self.machine)
+            if id(row) in self.ranks.plan.calls:
+                self.ranks.collective(row, self.machine)
+                return
         if row.category == "gap":
             self.machine.host(max(0.0, row.end - row.start))
             return
@@ -101,7 +158,11 @@ class Host:
 
     def _inside(self, row: Row, choice: Choice | None) -> None:
         _, made = self.machine.begin(RENAMED.get(row.name, row.name), row.category, _args(row))
+        here = self.machine.stream
+        if self.ranks:
+            self.ranks.inside(row, self.machine)
         self._children(row, row.children, choice)
+        self.machine.stream = here
         self.machine.end(made)
 
     def _children(self, row: Row, children: list[Row], choice: Choice | None) -> None:
@@ -114,7 +175,7 @@ class Host:
             thread = self.machine.thread
             if backward and self.choices.get(id(child), Choice()).world != HOST:
                 self.machine.thread = "backward"
-            self.walk(child, choice if row.is_op else None)
+            self.walk(child, choice)
             self.machine.thread = thread
             at = child.end
         self._gap(row.end - at, 0.5)

@@ -9,14 +9,13 @@ from .devices import Costs, Device
 
 
 def beside(
-    run: dict[str, Any], device: Device, costs: Costs, times: tuple[list[float], list[float]], peak: int
+    recorded: dict[str, Any], device: Device, costs: Costs, times: tuple[list[float], list[float]], peak: int
 ) -> dict[str, Any]:
-    """The record of a CPU run, changed where a device changes it.
+    """The record of a rank on a CPU, changed where a device changes it.
 
     times  step times in µs, un-profiled and profiled, by events of the device;  peak: bytes of tensors at most
     """
-    found = copy.deepcopy(run)
-    rank = found["ranks"][0]
+    rank = copy.deepcopy(recorded)
     unprofiled, profiled = times
     steps = rank["steps"]
     steps.update(unprofiled_us=unprofiled, profiled_us=profiled, clock="device", unprofiled_mean_us=None)
@@ -28,7 +27,7 @@ def beside(
         optimizer["device"] = "cuda"
     rank["devices"] = [
         {
-            "index": 0,
+            "index": rank.get("local_rank") or 0,
             "name": device.name,
             "capability": list(device.capability),
             "multiprocessors": device.multiprocessors,
@@ -39,8 +38,7 @@ def beside(
     rank["warnings"] = [one for one in rank.get("warnings") or [] if "pin_memory" not in one]
     _vitals(rank, unprofiled)
     _calibration(rank, device, costs)
-    found["preflight"] = [one for one in found.get("preflight") or [] if one.get("id") != "device"]
-    return found
+    return rank
 
 
 def _vitals(rank: dict[str, Any], unprofiled: list[float]) -> None:

@@ -8,18 +8,21 @@ OUT holds what `advisor analyze` reads. Printed is the *true* step time of the s
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
-import shutil
 import statistics
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from . import kineto, placement, recording, run_facts
+from . import collectives, kineto, placement, recording, run_facts
+from .collectives import Meetings, Plan
 from .devices import DEVICES, Costs, Device
+from .enlarged import enlarge
 from .machine import Machine
 from .recording import Recording, Step
-from .replayed import Host, Workers
+from .replayed import Host, Ranks, Workers
 
 CYCLES = 3  # the window's steps are gone through so often for the truth, after one cycle that fills queues
 ROW_US = 1.1  # where the recording holds no calibration: what one measured on two machines
@@ -44,34 +47,91 @@ class Truth:
 
 
 def simulate(
-    folder: Path, out: Path, device: Device, *, cold: bool = False, steady: bool = False, costs: Costs | None = None
+    folder: Path,
+    out: Path,
+    device: Device,
+    *,
+    cold: bool = False,
+    steady: bool = False,
+    enlarged: tuple[int, int] | None = None,
+    costs: Costs | None = None,
 ) -> Truth:
     """Writes the run beside the device to `out`. Raises ValueError where the recording cannot be simulated.
 
+    Returned is what is true of the slowest rank.
     cold: the window begins with the first step of the process;  steady: see `recording.steadied`
+    enlarged: the batch that was recorded, and how many times as large it is to be (`enlarged`)
     """
-    recorded = recording.read(folder)
+    run = json.loads((folder / "run.json").read_text("utf-8"))
+    found = [recording.read(folder, i) for i in range(len(run["ranks"]))]
+    jobs = [Job(one, out, device, costs or Costs(), cold) for one in found]
+    for job in jobs:
+        job.plan()
     if steady:
-        recording.steadied(recorded.steps)
-    costs = costs or Costs()
-    truth = _host(recorded, device, costs, profiled=False)
-    times, kernel_us = _true_times(truth, recorded)
-    host = _host(recorded, device, costs, profiled=True)
-    profiled = _profile(host, recorded, cold=cold)
+        recording.steadied(*(one.steps for one in found))
+    if enlarged:
+        for one in found:
+            enlarge(one, *enlarged)
+    if len({len(job.plans["profile"].calls) for job in jobs}) > 1:
+        raise ValueError("the ranks' windows hold different numbers of collectives")
     out.mkdir(parents=True, exist_ok=True)
-    files = {one["role"]: one["path"] for one in recorded.rank["files"]}
-    kineto.write(out / files["profile"], host.machine.rows, device, recorded.trace, recorded.thread)
-    if recorded.lines_trace is not None:
-        _write_lines(out / files["lines"], recorded, device, costs)
-    flow = (recorded.rank.get("dataflow") or {}).get("file")
-    if flow and (folder / flow).exists():
-        shutil.copy(folder / flow, out / flow)
-    wanted = len(recorded.rank["steps"]["unprofiled_us"]) or len(times)
-    many = (times * (wanted // len(times) + 1))[:wanted]
-    changed = run_facts.beside(recorded.run, device, costs, (many, profiled), _peak_bytes(recorded))
-    (out / "run.json").write_text(json.dumps(changed), "utf-8")
-    mean = statistics.fmean(times)
-    return Truth(mean, statistics.median(times), statistics.fmean(profiled), kernel_us, min(1.0, kernel_us / mean))
+    meetings = Meetings(device, costs or Costs(), len(jobs))
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        truths = list(pool.map(lambda job: job.simulated(meetings), jobs))
+    run["ranks"] = [job.record for job in jobs]
+    run["preflight"] = [one for one in run.get("preflight") or [] if one.get("id") != "device"]
+    (out / "run.json").write_text(json.dumps(run), "utf-8")
+    return max(truths, key=lambda one: one.step_us)
+
+
+@dataclass
+class Job:
+    """One rank's part. plans: its collectives in the window and in the step with lines; record: of run.json."""
+
+    recorded: Recording
+    out: Path
+    device: Device
+    costs: Costs
+    cold: bool
+    plans: dict[str, Plan] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
+
+    def plan(self) -> None:
+        """Finds the collectives, and takes the host's waiting for them out of the recording."""
+        one = self.recorded
+        self.plans["profile"] = collectives.plan(one.trace, one.thread, one.steps)
+        if one.lines_trace is not None:
+            self.plans["lines"] = collectives.plan(one.lines_trace, one.thread, one.lines)
+
+    def simulated(self, meetings: Meetings) -> Truth:
+        """Writes the rank's files."""
+        one, device, costs = self.recorded, self.device, self.costs
+        truth = self._host(meetings, "truth", one.steps, profiled=False)
+        times, kernel_us = _true_times(truth, one)
+        host = self._host(meetings, "profile", one.steps, profiled=True)
+        profiled = _profile(host, one, cold=self.cold)
+        files = {each["role"]: each["path"] for each in one.rank["files"]}
+        kineto.write(self.out / files["profile"], host.machine.rows, device, one.trace, one.thread)
+        if one.lines_trace is not None:
+            lines = self._host(meetings, "lines", one.lines, profiled=True)
+            lines.machine.recording = True
+            _pass(lines, one.lines)
+            kineto.write(self.out / files["lines"], lines.machine.rows, device, one.lines_trace, one.thread)
+        if one.nodes:
+            with gzip.open(self.out / one.rank["dataflow"]["file"], "wt", encoding="utf-8") as file:
+                json.dump({**one.dataflow, "nodes": one.nodes}, file)
+        wanted = len(one.rank["steps"]["unprofiled_us"]) or len(times)
+        many = (times * (wanted // len(times) + 1))[:wanted]
+        self.record = run_facts.beside(one.rank, device, costs, (many, profiled), _peak_bytes(one))
+        mean = statistics.fmean(times)
+        return Truth(mean, statistics.median(times), statistics.fmean(profiled), kernel_us, min(1.0, kernel_us / mean))
+
+    def _host(self, meetings: Meetings, phase: str, steps: list[Step], *, profiled: bool) -> Host:
+        host = _host(replace(self.recorded, steps=steps), self.device, self.costs, profiled=profiled)
+        found = self.plans["lines" if phase == "lines" else "profile"]
+        if found.calls:
+            host.ranks = Ranks(found, meetings, self.recorded.rank.get("rank") or 0, phase)
+        return host
 
 
 def _host(recorded: Recording, device: Device, costs: Costs, *, profiled: bool) -> Host:
@@ -156,15 +216,6 @@ def _profile(host: Host, recorded: Recording, *, cold: bool) -> list[float]:
     return times
 
 
-def _write_lines(path: Path, recorded: Recording, device: Device, costs: Costs) -> None:
-    """The step with lines, on the same machine."""
-    host = _host(replace(recorded, steps=recorded.lines), device, costs, profiled=True)
-    host.machine.recording = True
-    _pass(host, recorded.lines)
-    assert recorded.lines_trace is not None
-    kineto.write(path, host.machine.rows, device, recorded.lines_trace, recorded.thread)
-
-
 def _peak_bytes(recorded: Recording) -> int:
     """Weights, gradients, the optimizer's state and, once more as much, what the forward pass keeps: an estimate."""
     weights = (recorded.rank.get("model") or {}).get("parameter_bytes") or 0
@@ -180,8 +231,11 @@ def main() -> None:
     parser.add_argument("--device", choices=DEVICES, default="A100")
     parser.add_argument("--cold", action="store_true", help="the window begins with the first step of the process")
     parser.add_argument("--steady", action="store_true", help="take out what other processes added to some steps")
+    parser.add_argument("--enlarged", type=int, nargs=2, metavar=("BATCH", "TIMES"), help="as if of a larger batch")
     args = parser.parse_args()
-    print(simulate(args.recorded, args.out, DEVICES[args.device], cold=args.cold, steady=args.steady))
+    larger = tuple(args.enlarged) if args.enlarged else None
+    device = DEVICES[args.device]
+    print(simulate(args.recorded, args.out, device, cold=args.cold, steady=args.steady, enlarged=larger))
 
 
 if __name__ == "__main__":
