@@ -224,7 +224,10 @@ class Meetings:
                 raise ValueError(f"collective {number}: {len(met)} of {self.count} ranks came")
         if len({one.row.name for _, one in met.values()}) > 1:
             raise ValueError(f"collective {number} is not one for all ranks")
-        return max(begun for begun, _ in met.values()) + self._us(max(one.bytes for _, one in met.values()), call)
+        us = self._us(max(one.bytes for _, one in met.values()), call)
+        if call.row.name == "c10d::broadcast_":  # the first rank sends and goes on; the others wait for it alone
+            return max(start, met[0][0]) + us
+        return max(begun for begun, _ in met.values()) + us
 
     def _us(self, count: int, call: Call) -> float:
         crossing = KINDS[call.row.name][2](self.count) / self.count

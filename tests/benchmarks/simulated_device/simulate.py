@@ -72,8 +72,9 @@ def simulate(
     if enlarged:
         for one in found:
             enlarge(one, *enlarged)
-    if len({len(job.plans["profile"].calls) for job in jobs}) > 1:
-        raise ValueError("the ranks' windows hold different numbers of collectives")
+    for phase in jobs[0].plans:
+        if len({len(job.plans[phase].calls) for job in jobs}) > 1:
+            raise ValueError("the ranks' windows hold different numbers of collectives")
     out.mkdir(parents=True, exist_ok=True)
     meetings = Meetings(device, costs or Costs(), len(jobs))
     with ThreadPoolExecutor(len(jobs)) as pool:

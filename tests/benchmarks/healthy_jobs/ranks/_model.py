@@ -1,6 +1,6 @@
 """What the jobs of several ranks share: a GPT, and where they run.
 
-BATCH is a prime that divides no other size, so that the simulator knows the dimensions that a larger batch makes longer.
+BATCH is a prime that divides no other size: so the simulator knows which dimensions a larger batch makes longer.
 """
 
 from __future__ import annotations

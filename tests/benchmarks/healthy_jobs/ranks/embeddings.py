@@ -50,7 +50,7 @@ class Dense(nn.Module):
 
 
 def main() -> None:
-    rank, count = started()
+    _, count = started()
     mine = TABLES // count
     table = nn.EmbeddingBag(mine * ROWS, WIDTH, mode="sum", sparse=True).to(DEVICE)
     model = nn.parallel.DistributedDataParallel(

@@ -1,4 +1,4 @@
-"""A GPT whose optimizer's state is sharded over two ranks: gradients reduced and scattered block by block in the backward pass.
+"""A GPT whose optimizer's state is sharded over two ranks; a block's gradients are reduced in the backward pass.
 
 torchrun --nproc-per-node 2 gpt_zero.py
 """
