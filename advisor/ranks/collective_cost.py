@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.analyses.communication.callers import CollectiveRate, fitted
-from advisor.ranks.matching import Meetings
+from advisor.ranks.matching import TOGETHER, Meetings
 from advisor.ranks.rank_facts import Floats, RankFacts
 from advisor.trace.events import Ints
 
@@ -87,7 +87,7 @@ def costs(
     found = {}
     for kind in dict.fromkeys(talks.kind):
         mine = np.array([one == kind for one in talks.kind]) & (talks.bytes >= 0)
-        points = _together(meetings, kind, shift_ns) if shift_ns is not None else []
+        points = _together(meetings, kind, shift_ns) if shift_ns is not None and kind in TOGETHER else []
         points = points or _shortest(talks.bytes[mine], took_us[mine])
         sizes, times = (np.array([point[place] for point in points], float) for place in (0, 1))
         per_step = float(took_us[np.array([one == kind for one in talks.kind])].sum()) / len(reference.labels)

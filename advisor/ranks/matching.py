@@ -11,8 +11,10 @@ import numpy as np
 from advisor.ranks.rank_facts import RankFacts
 from advisor.trace.events import Ints
 
-# Kinds that no rank leaves before the last one has come: only those tell waiting from sending, and align clocks.
-_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+# Kinds that no rank leaves before the last one has come: only those align clocks.
+TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+# One rank sends: it may leave before the others come, and they leave no earlier than it has come.
+_FROM_ONE = ("broadcast",)
 # With fewer meetings the differences of clocks cannot be told from the unevenness of their ends.
 _FEWEST = 4
 
@@ -83,6 +85,9 @@ def _matched(
         each = [steps.get(step, []) for steps in by_rank]
         key = _key(facts, ranks, each)
         if key is None:
+            each = [_of_kinds(facts[rank], mine, TOGETHER) for rank, mine in zip(ranks, each, strict=True)]
+            key = _key(facts, ranks, each)
+        if key is None:
             failed += 1
             continue
         queues: list[dict[object, list[int]]] = []
@@ -105,9 +110,13 @@ def _by_step(one: RankFacts, group: str, labels: tuple[str, ...]) -> dict[int, l
         zip(one.talks.group, one.talks.kind, one.talks.step.tolist(), strict=True)
     ):
         at = common.get(one.labels[step])
-        if name == group and kind in _TOGETHER and at is not None:
+        if name == group and kind in (*TOGETHER, *_FROM_ONE) and at is not None:
             found[at].append(row)
     return found
+
+
+def _of_kinds(one: RankFacts, rows: list[int], kinds: tuple[str, ...]) -> list[int]:
+    return [row for row in rows if one.talks.kind[row] in kinds]
 
 
 def _by_sequence(one: RankFacts, row: int) -> object:
@@ -182,12 +191,13 @@ def offsets(found: Sequence[Meetings], ranks: int) -> tuple[Ints, int] | None:
 def _met(one: Meetings, known: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
     """Clocks of further ranks, by those of a rank that is known and often meets them: (offset, uncertainty), ns."""
     column, anchor = next(((column, rank) for column, rank in enumerate(one.ranks) if rank in known), (-1, -1))
-    if column < 0 or len(one.step) < _FEWEST:
+    left = one.end_ns[np.isin(one.kind, TOGETHER)]
+    if column < 0 or len(left) < _FEWEST:
         return {}
     met: dict[int, tuple[int, int]] = {}
     for other, rank in enumerate(one.ranks):
         if rank not in known:
-            middle, width = _closest_half(one.end_ns[:, other] - one.end_ns[:, column])
+            middle, width = _closest_half(left[:, other] - left[:, column])
             met[rank] = (known[anchor][0] + middle, max(known[anchor][1], width))
     return met
 

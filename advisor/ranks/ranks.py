@@ -187,13 +187,22 @@ def _waiting(
     spans: list[list[Intervals]] = [[] for _ in facts]
     for one in found:
         came = one.start_ns - offset[list(one.ranks)]
-        last = came.max(axis=1, keepdims=True)
+        last = _awaited_ns(one, came, offset)
         late.append((came - came.min(axis=1, keepdims=True)) / 1e3)
-        until = np.minimum(one.start_ns + (last - came), one.end_ns)
+        until = np.minimum(one.start_ns + np.maximum(last - came, 0), one.end_ns)
         for column, rank in enumerate(one.ranks):
             spans[rank].append(np.column_stack((one.start_ns[:, column], until[:, column])))
     us = np.stack([_waited_us(one, np.concatenate(mine), labels) for one, mine in zip(facts, spans, strict=True)])
     return Waiting(us, tuple(late), uncertain_ns / 1e3), ""
+
+
+def _awaited_ns(one: Meetings, came: Ints, offset: Ints) -> Ints:
+    """Until when the ranks of each meeting wait for each other: until the last comes. Where one rank sends to all, it
+    may leave before others come; then nobody is taken to wait."""
+    last: Ints = came.max(axis=1)
+    left: Ints = (one.end_ns - offset[list(one.ranks)]).min(axis=1)
+    waited = np.isin(one.kind, matching.TOGETHER) | (left >= last)
+    return np.where(waited, last, came.min(axis=1))[:, None]
 
 
 def _waited_us(one: RankFacts, spans: Intervals, labels: tuple[str, ...]) -> Floats:

@@ -105,6 +105,8 @@ def _slow(ranks: Ranks, min_times: float) -> Iterator[_Slow]:
     for meeting, late in zip(ranks.meetings, waiting.late_us, strict=True):
         sent = _sent_us(meeting, late)
         for (kind, _), rows in _alike(meeting).items():
+            if kind == "broadcast":  # its sender may have left before the last rank came
+                continue
             usual = float(np.median(sent[rows]))
             slow = rows[sent[rows] > max(min_times * usual, usual + 2 * waiting.uncertain_us)]
             if len(rows) >= _FEWEST and 0 < len(slow) <= _FEW * len(rows):

@@ -213,13 +213,30 @@ _BUSY = """
     cpu    [D][F       ][B      ]          [D][F       ][B      ]          [D][F       ][B      ]
     cpu 2                        [G      ]                       [G      ]                       [G      ]
     """
+# Rank 0 sends buffers (W) to rank 1 before the forward pass.
+_SENDS_LATE = """
+    step   [1                             ][2                             ][3                             ]
+    cpu    [D         ]    [F ][B  ]       [D         ]    [F ][B  ]       [D         ]    [F ][B  ]
+    cpu 2              [W ]         [G    ]            [W ]         [G    ]            [W ]         [G    ]
+    """
+_WAITS_FOR_IT = """
+    step   [1                             ][2                             ][3                             ]
+    cpu    [D  ]           [F ][B  ]       [D  ]           [F ][B  ]       [D  ]           [F ][B  ]
+    cpu 2       [W        ]         [G    ]     [W        ]         [G    ]     [W        ]         [G    ]
+    """
+_SENDS_AND_GOES_ON = """
+    step   [1                             ][2                             ][3                             ]
+    cpu    [D  ]           [F ][B  ]       [D  ]           [F ][B  ]       [D  ]           [F ][B  ]
+    cpu 2       [W    ]             [G    ]     [W    ]             [G    ]     [W    ]             [G    ]
+    """
 _TWICE = """
     cpu 2  [A ]                            [A ]                            [A ]
     """
 
 
 def _drawn(text: str, world_size: int = 2) -> Drawing:
-    return draw(text + _TWICE, us=1000, world_size=world_size, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO, A=GLOO)
+    sent = {"W": replace(GLOO, name="gloo:broadcast")} if "[W" in text else {}
+    return draw(text + _TWICE, us=1000, world_size=world_size, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO, A=GLOO, **sent)
 
 
 # A step of 32 ms that takes 16 ms without the profiler.
@@ -241,6 +258,20 @@ EXAMPLES = [
         other_facts=(_PLAIN | {"rank": 1},),
         saves_us=(5500, 7700),
         says=("Rank 1", "its Python code between ops takes 6 ms more"),
+    ),
+    Example(
+        "the rank that sends buffers before the forward pass comes late, and the other waits for them",
+        _drawn(_SENDS_LATE),
+        others=(_drawn(_WAITS_FOR_IT),),
+        saves_us=(6000, 8000),
+        says=("Rank 0", "its input takes 7 ms more"),
+    ),
+    Example(
+        "a rank comes late to buffers that the other has sent by then",
+        _drawn(_SENDS_AND_GOES_ON),
+        others=(_drawn(_SENDS_LATE),),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "ranks are late by turns",

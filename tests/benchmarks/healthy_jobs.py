@@ -60,6 +60,7 @@ HEALTHY = (
     Job("gpt.py", 5, _LIGHT),
     Job("diffusion_unet.py", 11, {"A100": 8, "H100": 32}),
     Job("ranks/gpt_ddp.py", 13, _LIGHT),
+    Job("ranks/trainer_loop.py", 13, _LIGHT),
     Job("ranks/gpt_fsdp2.py", 13, _HEAVY),
     Job("ranks/gpt_zero.py", 13, _LIGHT),
     Job("ranks/moe.py", 13, _LIGHT),
