@@ -235,8 +235,10 @@ _TWICE = """
 
 
 def _drawn(text: str, world_size: int = 2) -> Drawing:
-    sent = {"W": replace(GLOO, name="gloo:broadcast")} if "[W" in text else {}
-    return draw(text + _TWICE, us=1000, world_size=world_size, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO, A=GLOO, **sent)
+    names: dict[str, Any] = {"D": NEXT, "F": FORWARD, "B": BACKWARD, "G": GLOO, "A": GLOO}
+    if "[W" in text:
+        names["W"] = replace(GLOO, name="gloo:broadcast")
+    return draw(text + _TWICE, us=1000, world_size=world_size, **names)
 
 
 # A step of 32 ms that takes 16 ms without the profiler.

@@ -172,7 +172,7 @@ def main() -> int:
         else:
             loads = job.times.items()
             rows += [judged(profile, name, steady=args.steady, enlarged=(job.batch, n)) for name, n in loads]
-        print(job.name, file=sys.stderr, flush=True)
+        print((faults if job.fault else [document(rows[-1:]).splitlines()[-1]])[-1], file=sys.stderr, flush=True)
     text = document(rows)
     if faults:
         head = "| job with a fault | *simulated device* | simulated gain | device busy | found by | others ≥ 2 % |"

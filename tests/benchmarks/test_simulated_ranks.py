@@ -1,4 +1,4 @@
-"""Several ranks beside simulated devices: when collectives end, what waits for them, and what the advisor reads of it."""
+"""Several ranks beside simulated devices: when collectives end, what waits for them, what the advisor reads of it."""
 
 from __future__ import annotations
 

@@ -28,6 +28,8 @@ from .recording import Row, Step
 MAIN, HOOKED, COPY_IN, GATHERS, REDUCTIONS = 7, 15, 11, 19, 23
 BACKWARD = "autograd::engine::evaluate_function"
 WAIT_CALL_US = 5.0  # of the host, to ask a stream to wait
+RETURN_US = 20.0  # from a wait's end to the next row: an estimate
+TURN_US = 3000.0  # a thread that slept gets a core of a busy machine again within the scheduler's turn
 PATIENCE_S = 120.0  # threads of the simulation, never a simulated time
 # op -> (as ProcessGroupNCCL calls it, its kernel, what of its bytes crosses each link of n ranks, times n)
 KINDS = {
@@ -111,8 +113,10 @@ def plan(trace: dict[str, Any], thread: tuple[Any, Any], steps: list[Step]) -> P
         call, waits_at = _placed(row, args, above, at_once)
         if waits_at is None:
             waits_at = _after(rows, order, end) if gap and not at_once else _after(rows, order, row.end)
-        if gap and end - gap[0] > WAIT_CALL_US:
-            blocked.append((gap[0] + WAIT_CALL_US, end))
+        # At once: the host slept, and got a core again some time after the end.
+        awake = max(end, min(gap[1] - RETURN_US, end + TURN_US)) if gap and at_once else end
+        if gap and awake - gap[0] > WAIT_CALL_US:
+            blocked.append((gap[0] + WAIT_CALL_US, awake))
         found.calls[id(row)] = call
         if waits_at is not None and call.stream != MAIN:
             found.waits.setdefault(id(waits_at), []).append(call)

@@ -7,6 +7,8 @@ from typing import Any
 
 from .devices import Costs, Device
 
+ROW_US = 1.1  # of a profiled row, where the recording holds no calibration of it: what one measured on two machines
+
 
 def beside(
     recorded: dict[str, Any], device: Device, costs: Costs, times: tuple[list[float], list[float]], peak: int
@@ -70,7 +72,7 @@ def _calibration(rank: dict[str, Any], device: Device, costs: Costs) -> None:
         "device_bf16_tflops": (device.bf16 or device.fp32) * share,
         "device_tf32_tflops": (device.tf32 or device.fp32) * share,
         "device_memory_gbs": device.memory_gbs * device.share_of_memory,
-        "profiler_device_op_us": costs.call_row_us + measured["quantities"]["profiler_row_us"][1],
+        "profiler_device_op_us": costs.call_row_us + measured["quantities"].get("profiler_row_us", [0, ROW_US])[1],
     }
     measured["device"] = device.name
     measured["quantities"].update({key: [0.95 * v, v, 1.05 * v, 7] for key, v in rates.items()})

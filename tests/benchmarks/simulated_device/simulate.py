@@ -25,7 +25,6 @@ from .recording import Recording, Step
 from .replayed import Host, Ranks, Workers
 
 CYCLES = 3  # the window's steps are gone through so often for the truth, after one cycle that fills queues
-ROW_US = 1.1  # where the recording holds no calibration: what one measured on two machines
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ class Job:
 
 def _host(recorded: Recording, device: Device, costs: Costs, *, profiled: bool) -> Host:
     measured = (recorded.rank.get("calibration") or {}).get("quantities", {})
-    row_us = measured.get("profiler_row_us", [0, ROW_US])[1]
+    row_us = measured.get("profiler_row_us", [0, run_facts.ROW_US])[1]
     machine = Machine(device, costs)
     if profiled:
         machine.row_us, machine.call_us = row_us, costs.call_row_us
