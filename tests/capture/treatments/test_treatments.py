@@ -103,6 +103,49 @@ def test_changes_that_round_differently_are_seen_in_the_losses(tmp_path: Path) -
     assert changed["missed"] == ["no treatment is called no_such"]
 
 
+# The critic is frozen while the generator trains, and reads what the generator made before.
+PLAYERS = """
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+generator = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 8))
+critic = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+makes, judges = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (generator, critic))
+kinds = set()
+critic[0].register_forward_hook(lambda module, given, made: kinds.add(made.dtype))
+for step in range(20):
+    critic.requires_grad_(False)
+    loss = nn.functional.softplus(-critic(generator(torch.randn(16, 4)))).mean()
+    makes.zero_grad()
+    loss.backward()
+    makes.step()
+    critic.requires_grad_(True)
+    kinds.clear()
+    with torch.no_grad():
+        made = generator(torch.randn(16, 4))
+    loss = nn.functional.softplus(critic(made)).mean() + nn.functional.softplus(-critic(torch.randn(16, 8))).mean()
+    judges.zero_grad()
+    loss.backward()
+    judges.step()
+print(*kinds, made.dtype)
+"""
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_critic_reads_what_the_generator_made_in_lower_precision(tmp_path: Path, dtype: str) -> None:
+    base, said = run(tmp_path, script=PLAYERS)
+    changed, after = run(tmp_path, ("autocast", {"dtype": dtype}), script=PLAYERS)
+    assert said == "torch.float32 torch.float32"
+    assert after == f"torch.{dtype} torch.float32"
+    losses = [[float.fromhex(text) for text in one["losses"]] for one in (base, changed)]
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    assert any("GradScaler" in text for text in changed["missed"]) is (dtype == "float16")
+
+
 @pytest.mark.complete
 def test_a_treatment_says_what_it_could_not_reach(tmp_path: Path) -> None:
     script = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from .door import Door, wrap_call
 
@@ -14,15 +15,27 @@ def apply(arguments: dict[str, Any], door: Door) -> None:
     region = _Region(getattr(torch, arguments.get("dtype", "bfloat16")))
 
     def found(model: Any) -> None:
-        device = next(model.parameters()).device.type
+        weight = next(model.parameters())
+        device = weight.device.type
         if torch.is_autocast_enabled(device):
             door.notes.miss(f"{type(model).__name__}, which runs under autocast already")
             return
-        wrap_call(model, lambda call, args, kwargs: region.call(device, call, args, kwargs))
+        if region.dtype is torch.float16:
+            door.notes.miss("the scaling of the loss (torch.amp.GradScaler): without it small gradients become 0")
+        # What a model returns may reach one outside of the region, which takes its own format only.
+        back = weight.dtype if weight.dtype is not region.dtype else None
+        wrap_call(model, lambda call, args, kwargs: _in(back, region.dtype, region.call(device, call, args, kwargs)))
         door.notes.reach(f"{type(model).__name__} and what follows it up to the backward pass")
 
     door.on_model(found)
     door.on_backward(region.leave)
+
+
+def _in(back: Any, dtype: Any, returned: Any) -> Any:
+    """What a model returns, its tensors of `dtype` in the format `back` (None: as they are)."""
+    if back is None:
+        return returned
+    return tree_map(lambda one: one.to(back) if isinstance(one, torch.Tensor) and one.dtype is dtype else one, returned)
 
 
 class _Region:

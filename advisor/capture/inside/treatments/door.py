@@ -12,6 +12,8 @@ from ..guards.user_code import file_of, foreign_folders
 
 # More lines than this say nothing new: a script may make a loader in each epoch.
 _MOST_NOTES = 8
+# Backward passes until models are looked for: those of the warm-up. A GAN's generator may come after its critic's.
+_SEARCHED = 10
 Listener = Callable[[Any], None]
 
 
@@ -50,7 +52,7 @@ class Door:
     def on_model(self, listener: Listener) -> None:
         """listener(model): a model that is trained is about to run its first forward; models inside it do not count.
 
-        Models are looked for until the first backward pass: a wrapper around every call of a module would cost time.
+        Models are looked for during the warm-up only: a wrapper around every call of a module would cost time.
         """
         self._models.append(listener)
         if not self._searching:
@@ -70,7 +72,7 @@ class Door:
     def _search(self) -> None:
         kind: Any = torch.nn.Module
         original = kind.__call__
-        found = self._found
+        found, passes = self._found, 0
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
             found(module)
@@ -86,12 +88,14 @@ class Door:
             self._searching = False
             kind.__call__ = original
 
-        def found_all() -> None:
-            if self._searching and self._known:
+        def backward() -> None:
+            nonlocal passes
+            passes += 1
+            if self._searching and self._known and passes >= _SEARCHED:
                 end()
 
         kind.__call__ = call
-        self.on_backward(found_all)
+        self.on_backward(backward)
         os.register_at_fork(after_in_child=end)  # loader workers train nothing
 
     def _found(self, module: Any) -> None:
