@@ -211,18 +211,20 @@ def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -
     import random
     import time
 
-    from advisor.trying.pairing import layout_of, measurer
+    from advisor.trying.pairing import layout_of, measurer, steps_of
     from advisor.trying.patched import Mirrors, scratch
     from advisor.trying.session import SELF_TEST, Session
 
     tell = say(args)
     began = time.monotonic()
-    layout, pair_s = layout_of(base, args.mode)
+    layout, cost = layout_of(base, args.mode)
+    pair_s = cost.of_pair(layout)
     fits = max(0.0, args.budget - SELF_TEST * pair_s) / pair_s
     tell(
         f"{len(found)} change{'s' * (len(found) > 1)} to try in {args.budget / 60:.3g} min; "
         f"a pair takes about {pair_s:.0f} s: about {fits:.0f} pairs fit "
-        "after the self-test, of 4 to 10 for each change"
+        "after the self-test, of 4 to 10 for each change; "
+        f"fewer if the script ends before {steps_of(layout)} steps and is started again"
     )
     with scratch() as folder:
         sides = Mirrors(Path(folder))

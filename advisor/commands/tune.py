@@ -89,14 +89,15 @@ def _searched(args: argparse.Namespace, base: Side) -> tuple[Tuned, BaseExceptio
 
     say = import_module("advisor.commands.try").say(args)
     began = time.monotonic()
-    layout, pair_s = layout_of(base, args.mode)
+    layout, cost = layout_of(base, args.mode)
+    # A setting is looked at with pairs of a third of the length; what is said of it in the end, with whole ones.
+    third = replace(layout, turns=layout.turns // 3)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     words = [word for value in args.knobs for word in value.split(",") if word]
     knobs = of_words(words, cores, on_device=layout.on_device)
-    say(f"knobs: {', '.join(knob.name for knob in knobs)}; about {args.budget / pair_s:.0f} pairs fit")
+    say(f"knobs: {', '.join(knob.name for knob in knobs)}; about {args.budget / cost.of_pair(third):.0f} pairs fit")
     with scratch() as folder:
-        # A setting is looked at with pairs of a third of the length; what is said of it in the end, with whole ones.
-        short, full = (measurer(one, random.Random()) for one in (replace(layout, turns=layout.turns // 3), layout))
+        short, full = (measurer(one, random.Random()) for one in (third, layout))
         session = Session(base, short, args.budget, say, side_of=Mirrors(Path(folder)).side, began=began)
         search = Search(session, knobs)
         chosen, trial, failure = search.best(), None, None

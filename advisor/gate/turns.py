@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -70,6 +70,7 @@ class Runner:
         self._rest = b""
         self.source = ""
         self._pid = 0
+        self._groups: set[int] = set()
         self.process = subprocess.Popen(
             command,
             cwd=folder,
@@ -88,6 +89,7 @@ class Runner:
             raise GateError(f"{self.name}: cannot be measured step by step ({rest or word})", FAILED)
         self.source, _, pid = rest.partition(" ")
         self._pid = int(pid)
+        self._groups = _groups_below(self.process.pid)
         self._stop()
 
     def turn(self, steps: int, core: int | None = None) -> float:
@@ -129,7 +131,7 @@ class Runner:
 
     def resident_bytes(self) -> int:
         """Memory of the script's processes, shared pages counted in each; 0 where the system does not say."""
-        return sum(_resident(pid) for pid in _group(self.process.pid))
+        return sum(_resident(pid) for pid, _, group in _processes() if group in {self.process.pid, *self._groups})
 
     def counted(self, steps: int) -> dict[str, float]:
         """Ops and the like of one of so many further steps; empty where the script ends before or has no profiler."""
@@ -193,17 +195,14 @@ class Runner:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
-        """To the command's process group, and to that of the training where a launcher gave it one of its own."""
-        groups = [self.process.pid]
-        with contextlib.suppress(ProcessLookupError):
-            if self._pid:
-                groups.append(os.getpgid(self._pid))
-        for group in dict.fromkeys(groups):
+        """To the command's process group, and to those of the ranks where a launcher gave each one of its own."""
+        for group in {self.process.pid, *self._groups}:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, number)
 
     def close(self) -> None:
         """Ends the script and everything that it started."""
+        self._groups |= _groups_below(self.process.pid)
         self._signal(signal.SIGKILL)
         self.process.wait()
         for pipe in (self._orders, self._answers):
@@ -227,15 +226,24 @@ def _setting(place: Path, command: Sequence[str], folder: Path, more: Mapping[st
     return {"TORCH_ADVISOR_CAPTURE": json.dumps(setting)}
 
 
-def _group(leader: int) -> list[int]:
-    """Processes of the leader's group."""
-    members = []
+def _processes() -> Iterator[tuple[int, int, int]]:
+    """Every process of the machine with its parent and its process group; none where the system does not say."""
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name may hold spaces and brackets; the fields after its last bracket are state, parent, group.
-            if int((entry / "stat").read_text().rpartition(")")[2].split()[2]) == leader:
-                members.append(int(entry.name))
-    return members
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            yield int(entry.name), int(fields[1]), int(fields[2])
+
+
+def _groups_below(root: int) -> set[int]:
+    """Process groups of what this process started, directly or not; never our own."""
+    parents = {pid: (parent, group) for pid, parent, group in _processes()}
+    below, found = {root}, set()
+    while below:
+        children = {pid for pid, (parent, _) in parents.items() if parent in below}
+        found |= {parents[pid][1] for pid in children}
+        below = children
+    return found - {os.getpgrp()}
 
 
 def _resident(pid: int) -> int:

@@ -62,8 +62,25 @@ class Measured:
 Measure = Callable[[Side, Side], Measured]
 
 
-def layout_of(base: Side, mode: pairs.Mode | None = None) -> tuple[Layout, float]:
-    """How pairs of this script are measured, and about how long one takes: both starts, and the steps of both, in s.
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a pair of a script costs, as far as its first steps say; more where it ends early and is started again."""
+
+    start_s: float
+    step_s: float
+
+    def of_pair(self, layout: Layout) -> float:
+        """Both starts, and the steps of both, in seconds."""
+        return 2 * (self.start_s + layout.turns * layout.steps_per_turn * self.step_s)
+
+
+def steps_of(layout: Layout) -> int:
+    """Training steps of each side in a pair."""
+    return layout.warmup + layout.turns * layout.steps_per_turn
+
+
+def layout_of(base: Side, mode: pairs.Mode | None = None) -> tuple[Layout, Cost]:
+    """How pairs of this script are measured, and what one costs.
 
     Raises GateError (4) where the script fails or has too few steps.
     """
@@ -74,7 +91,7 @@ def layout_of(base: Side, mode: pairs.Mode | None = None) -> tuple[Layout, float
     slot_s = settled.steps_per_turn * seen.step_us / 1e6
     slots = min(_SLOTS, max(_FEWEST_SLOTS, round(_TIMED_S / (2 * slot_s))))
     block = max(1, -(-_BLOCK_STEPS // settled.steps_per_turn))
-    return replace(settled, turns=slots, starts=_STARTS, block=block), 2 * (seconds + slots * slot_s)
+    return replace(settled, turns=slots, starts=_STARTS, block=block), Cost(seconds, seen.step_us / 1e6)
 
 
 def measurer(layout: Layout, rng: random.Random) -> Measure:

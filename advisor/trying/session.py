@@ -83,6 +83,7 @@ class Session:
         return self.budget_s - (self.now() - self.began)
 
     def self_test(self) -> None:
+        """Base against base. Ends early, without a noise, where no change could be measured after it."""
         same, other = treated(self.base, ()), treated(self.base, (), shift=1)
         ratios, times, own = [], [], 0.0
         repeats: list[bool] = []
@@ -100,13 +101,23 @@ class Session:
                 own = max(own, numbers.distance(*losses))
             self.pair_s = statistics.fmean(times)
             self._tell(f"base against base, pair {number} of {SELF_TEST}", found, SELF_TEST - number)
+            if self.left_s() < (SELF_TEST - number + self.design.looks[0]) * self.pair_s:
+                self.say(f"a pair takes {self.pair_s:.0f} s: {self._short()}")
+                return
+        self.say(f"a pair takes {self.pair_s:.0f} s: {self.left_s() / self.pair_s:.0f} more fit")
         self.floor = sequential.noise_floor(ratios)
         self.noise = math.expm1(self.floor)
 
+    def _short(self) -> str:
+        pairs = SELF_TEST + self.design.looks[0]
+        needed_s = self.now() - self.began + pairs * self.pair_s
+        return f"the self-test and one change take {pairs} pairs; give --budget {math.ceil(needed_s / 60)}m or more"
+
     def _try(self, candidate: Candidate, name: str) -> None:
         trial = _trial_of(candidate)
-        if self.left_s() < self.design.looks[0] * self.pair_s:
-            self.trials.append(replace(trial, why=f"the budget of {self.budget_s / 60:.3g} min was spent"))
+        if self.noise is None or self.left_s() < self.design.looks[0] * self.pair_s:
+            spent = f"the budget of {self.budget_s / 60:.3g} min was spent"
+            self.trials.append(replace(trial, why=self._short() if self.noise is None else spent))
             return
         self.trials.append(self.measured(trial, candidate.treatments, name, self.design.looks))
 

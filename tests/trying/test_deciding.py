@@ -201,6 +201,16 @@ def test_the_budget_ends_the_session_and_says_what_was_left() -> None:
     assert machine.clock <= 100.0
 
 
+def test_a_budget_that_holds_no_change_ends_the_self_test() -> None:
+    machine = Machine({"loader": 0.2})
+    found = tried(machine, "loader", budget=75.0)
+    assert found.trials[0].verdict == "not tried"
+    assert found.trials[0].why == "the self-test and one change take 8 pairs; give --budget 2m or more"
+    assert machine.clock == SECONDS_A_PAIR
+    assert found.noise is None
+    assert tried(Machine({"loader": 0.2}), "loader", budget=80.0).trials[0].verdict == "faster"
+
+
 def test_pairs_that_take_longer_than_those_of_the_self_test_keep_the_budget() -> None:
     """As with a compiled model, or a search whose last pairs are longer."""
 

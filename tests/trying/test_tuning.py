@@ -91,6 +91,15 @@ def test_the_budget_ends_the_search_and_leaves_time_for_the_last_measurement() -
     assert machine.clock <= 400.0
 
 
+def test_a_budget_that_holds_no_setting_ends_the_self_test() -> None:
+    pytest.importorskip("optuna")
+    machine = Machine()
+    one = search(machine, 50.0)
+    assert one.run(machine.measure) == (one.best(), None)
+    assert machine.clock == SECONDS_A_PAIR
+    assert not one.points
+
+
 def test_a_script_that_nothing_makes_faster_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("optuna")
     machine = Machine()
