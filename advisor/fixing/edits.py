@@ -90,6 +90,8 @@ def _parallel(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Tre
 
 
 def _threads(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treatment) -> list[Change]:
+    if set(treatment.arguments) != {"count"}:
+        raise NoEditError("threads of loader workers are set in a worker_init_fn")
     call = _call(tree, ("set_num_threads",), lines)
     if len(call.args) != 1 or call.keywords:
         raise NoEditError("set_num_threads() is called in a way that is not known")

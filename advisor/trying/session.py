@@ -142,7 +142,7 @@ class Session:
                 while len(found) < look:
                     found.append(self.measure(before, after))
                     self._tell(f"{name}, pair {len(found)} of {looks[-1]}", found[-1], look - len(found))
-                    if not found[0].head.reached and _inside(treatments):
+                    if not found[0].head.reached and (_inside(treatments) or found[0].head.missed):
                         return _without_effect(trial, found[0])
                     if _numbers(found[-1:], self.band)[0] == "outside seeds":
                         return _changes_training(trial, found[-1], self.band)
@@ -202,7 +202,7 @@ class Session:
 
 
 def _inside(treatments: Sequence[Treatment]) -> bool:
-    """Whether any of them acts in the process, which says what it reached; variables of the environment say nothing."""
+    """Whether any of them acts in the process, which says what it reached; variables are not always looked at."""
     return any(one.name != "environment" for one in treatments)
 
 

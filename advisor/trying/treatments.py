@@ -11,7 +11,8 @@ from advisor.errors import UsageError
 from advisor.gate.pairs import Side
 from advisor.model import Treatment
 
-# Known to the processes by `capture.inside.treatments.apply`; the environment is ours to set. A `patch` is no word of a
+# Known to the processes by `capture.inside.treatments.apply`; the environment is ours to set, and theirs to
+# check. A `patch` is no word of a
 # command line: its arguments are `diffs`, texts, and `names`, those of their files.
 NAMES = (
     "attention", "autocast", "batch", "calls", "channels_last", "compile", "cudnn", "ddp", "environment", "gc",
@@ -42,9 +43,6 @@ def _value(text: str, *, split: bool) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
-
-
-_OUTSIDE = ("environment", "patch")
 
 
 def option(treatment: Treatment) -> str:
@@ -88,7 +86,7 @@ def treated(side: Side, treatments: Sequence[Treatment], *, shift: int = 0) -> S
 
 def applied(side: Side, treatments: Sequence[Treatment]) -> Side:
     """The side with treatments, and nothing else of it changed."""
-    inside = [{"name": one.name, "arguments": one.arguments} for one in treatments if one.name not in _OUTSIDE]
+    inside = [{"name": one.name, "arguments": one.arguments} for one in treatments if one.name != "patch"]
     return replace(side, env=_with_environment(side.env, treatments), settings={"treatments": inside})
 
 

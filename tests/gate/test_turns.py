@@ -102,6 +102,62 @@ def test_the_line_that_says_why_a_script_failed() -> None:
     assert told("12 0.5\n") == ""
 
 
+# From its 21st step on rank 1 is far from a collective for a second, where nothing of rank 0 holds it up.
+RANKS = """
+import time
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+model = DistributedDataParallel(nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(10_000):
+    until = time.time() + (rank and step > 20)
+    while time.time() < until:
+        sum(range(1000))
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+@needs_torch
+@pytest.mark.complete
+def test_every_rank_of_a_launcher_stands_still_and_ends(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RANKS)
+    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
+    with Runner(command, tmp_path, environment()) as process:
+        process.ready()
+        process.turn(22)
+        time.sleep(0.05)
+        pids = [pid for pid in numbers() if at_home(pid) == tmp_path]
+        assert len(pids) >= 3
+        assert {state(pid) for pid in pids} == {"T"}
+        assert process.resident_bytes() > 2.5 * resident(process.process.pid)
+    until = time.monotonic() + 10
+    while (alive := set(pids) & set(numbers())) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not alive
+
+
+def numbers() -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+
+
+def at_home(pid: int) -> Path | None:
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink()
+    except OSError:
+        return None
+
+
+def resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def test_no_process_survives_its_controller(tmp_path: Path) -> None:
     side = train(tmp_path / "base", samples=400_000)
     code = f"""

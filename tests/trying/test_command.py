@@ -84,29 +84,48 @@ def test_a_change_that_is_worth_half_of_the_step_is_proven_with_equal_losses(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
 
 
+# A worker's process, which has sockets of its own, and one more width in the patch.
+PATCH = """--- a/train.py
++++ b/train.py
+@@ -7 +7 @@
+-model = nn.Linear(16, 4)
++model = nn.Linear(16, 5)
+"""
+
+
 @pytest.mark.torch
 @pytest.mark.complete
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_leaves_no_process_and_no_file(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "change", "until"),
+    [(signal.SIGINT, "set_to_none", "pair 1 of 4"), (signal.SIGTERM, "", "pair 4 of 4")],
+)
+def test_an_interrupt_leaves_no_process_and_no_file(
+    tmp_path: Path, number: signal.Signals, change: str, until: str
+) -> None:
     pytest.importorskip("torch")
     work, temporary = tmp_path / "work", tmp_path / "temporary"  # others use the system's own folder meanwhile
     work.mkdir()
     temporary.mkdir()
-    (work / "train.py").write_text(PAUSED.format(samples=400_000))
-    command = [sys.executable, "-m", "advisor", "try", "--with", "set_to_none", "train.py"]
-    own = os.environ | {"TMPDIR": str(temporary)}
+    text = PAUSED.format(samples=400_000).replace("shuffle=True", "shuffle=True, num_workers=1")
+    (work / "train.py").write_text(text.replace('"0.02"', '"0.002"'))
+    (tmp_path / "faster.patch").write_text(PATCH)
+    words = ["--with", change] if change else ["--patch", "../faster.patch"]
+    command = [sys.executable, "-m", "advisor", "try", *words, "train.py"]
+    own = os.environ | {"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(command, cwd=work, env=own, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if "pair 1 of 4" in line:
+            if until in line:
                 break
         time.sleep(1.0)  # in the middle of the next pair
         process.send_signal(number)
         process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert sorted(path.name for path in work.iterdir()) == ["train.py"]
-    assert list(temporary.glob("advisor-*")) == []
-    assert not [pid for pid in running() if working_folder(pid) == work]
+    assert [path.name for path in work.iterdir()] == ["train.py"]
+    assert (work / "train.py").read_text().count("nn.Linear(16, 4)") == 1
+    assert [*temporary.glob("advisor-*"), *temporary.glob("pymp-*")] == []
+    places = (str(work), str(temporary))
+    assert not [pid for pid in running() if str(working_folder(pid)).startswith(places)]
 
 
 def running() -> list[str]:

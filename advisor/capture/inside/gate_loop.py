@@ -37,10 +37,18 @@ if TYPE_CHECKING:
 
 def arm(settings: dict[str, Any], role: str) -> None:
     """Applies treatments on every rank, and listens to the loop of the process that ran the script."""
+    _sockets_in(settings["turns"])
     notes = _treated(settings)
     turns = GateLoop(settings, notes)
     if role == "rank" and RankIdentity().rank() == 0:
         turns.begin()
+
+
+def _sockets_in(folder: str) -> None:
+    """Sockets of multiprocessing go with the pipes: a process that the controller kills cannot remove its folder."""
+    process: Any = sys.modules.get("multiprocessing.process")  # torch has imported it
+    if process is not None:
+        process.current_process()._config.setdefault("tempdir", folder)
 
 
 def _treated(settings: dict[str, Any]) -> Notes | None:

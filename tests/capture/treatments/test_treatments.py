@@ -103,6 +103,54 @@ def test_changes_that_round_differently_are_seen_in_the_losses(tmp_path: Path) -
     assert changed["missed"] == ["no treatment is called no_such"]
 
 
+# Its samples say how many threads a worker has; it sets a variable and a switch of its own.
+OWN = """
+import os
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+os.environ["MINE"] = "2"
+
+class Threads(Dataset):
+    def __len__(self):
+        return 160
+    def __getitem__(self, index):
+        return torch.ones(8), torch.get_num_threads()
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, threads in DataLoader(Threads(), 4, num_workers=1):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+    print(threads[0].item(), torch.get_float32_matmul_precision())
+"""
+
+
+@pytest.mark.complete
+def test_what_a_script_sets_itself_is_changed_or_named(tmp_path: Path) -> None:
+    environment = ("environment", {"MINE": 1, "ABSENT": None})
+    left, said = run(tmp_path, environment, ("threads", {"workers": 2}), script=OWN)
+    assert said == "1 highest"
+    assert left["reached"] == ["the variable ABSENT"]
+    assert left["missed"] == [
+        "a DataLoader whose workers are forked: add loader:multiprocessing_context=forkserver",
+        "MINE, which the script sets itself",
+    ]
+    wanted = (
+        ("threads", {"workers": 2}),
+        ("loader", {"multiprocessing_context": "forkserver"}),
+        ("matmul_precision", {"precision": "high"}),
+    )
+    left, said = run(tmp_path, *wanted, script=OWN)
+    assert said == "2 high"
+    assert "DataLoader: 2 threads in each worker" in left["reached"]
+
+
 # The critic is frozen while the generator trains, and reads what the generator made before.
 PLAYERS = """
 import torch

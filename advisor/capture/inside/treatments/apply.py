@@ -8,15 +8,17 @@ from typing import Any
 
 from .door import Door, Notes
 
-# In this order: a model is compiled first, so that what wraps its call stays outside of the compiled region.
+# In this order: a model is compiled first, so that what wraps its call stays outside of the compiled region; what asks
+# for a loader's arguments comes before what changes them, because the last one sees them first.
 TREATMENTS: dict[str, tuple[str, str]] = {
     "seeds": ("seeds", "apply"),
     "compile": ("models", "compiled"),
     "channels_last": ("models", "channels_last"),
     "autocast": ("autocast", "apply"),
     "batch": ("batch", "apply"),
-    "loader": ("loader", "apply"),
     "threads": ("threads", "apply"),
+    "loader": ("loader", "apply"),
+    "environment": ("variables", "check"),
     "matmul_precision": ("switches", "matmul_precision"),
     "cudnn": ("switches", "cudnn"),
     "attention": ("switches", "attention"),

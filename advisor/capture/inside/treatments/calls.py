@@ -15,15 +15,25 @@ from .ignored import ignore
 # What a call is replaced by: its answer, where the script may read one.
 _ANSWERS: dict[str, Callable[[], Any]] = {
     "gc.collect": lambda: 0,
-    "torch.autograd.set_detect_anomaly": contextlib.nullcontext,
     "torch.autograd.detect_anomaly": contextlib.nullcontext,
+    "torch.autograd.gradcheck": lambda: True,
+    "torch.autograd.profiler.emit_nvtx": contextlib.nullcontext,
+    "torch.autograd.set_detect_anomaly": contextlib.nullcontext,
     "torch.cuda.empty_cache": lambda: None,
+    "torch.cuda.set_sync_debug_mode": lambda: None,
     "torch.cuda.synchronize": lambda: None,
     "torch.set_default_dtype": lambda: None,
+    "torch.set_deterministic_debug_mode": lambda: None,
     "torch.set_num_threads": lambda: None,
     "torch.use_deterministic_algorithms": lambda: None,
 }
-_MODULES: dict[str, Any] = {"gc": gc, "torch": torch, "torch.autograd": torch.autograd, "torch.cuda": torch.cuda}
+_MODULES: dict[str, Any] = {
+    "gc": gc,
+    "torch": torch,
+    "torch.autograd": torch.autograd,
+    "torch.autograd.profiler": torch.autograd.profiler,
+    "torch.cuda": torch.cuda,
+}
 
 
 def apply(arguments: dict[str, Any], door: Door) -> None:

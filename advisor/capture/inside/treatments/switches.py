@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +16,15 @@ from .ignored import ignore
 
 def matmul_precision(arguments: dict[str, Any], door: Door) -> None:
     """precision: of `torch.set_float32_matmul_precision`."""
-    torch.set_float32_matmul_precision(arguments["precision"])
+    precision, switch = arguments["precision"], torch.set_float32_matmul_precision
+    # `torch.backends.cuda.matmul.allow_tf32` sets it, too.
+    _keep(door, lambda: switch(precision))
     ignore(torch, "set_float32_matmul_precision", door)
     door.notes.reach("torch.set_float32_matmul_precision")
 
 
 def cudnn(arguments: dict[str, Any], door: Door) -> None:
-    """benchmark, deterministic, allow_tf32: of `torch.backends.cudnn`, set again before each model's first forward."""
+    """benchmark, deterministic, allow_tf32: of `torch.backends.cudnn`."""
     if not torch.backends.cudnn.is_available():
         door.notes.miss("cuDNN, which is not there")
         return
@@ -30,8 +33,7 @@ def cudnn(arguments: dict[str, Any], door: Door) -> None:
         for name, value in arguments.items():
             setattr(torch.backends.cudnn, name, value)
 
-    set_all()
-    door.on_model(lambda _model: set_all())
+    _keep(door, set_all)
     door.notes.reach("torch.backends.cudnn")
 
 
@@ -42,5 +44,11 @@ def attention(arguments: dict[str, Any], door: Door) -> None:
         if switch is None:
             door.notes.miss(f"{name} attention, which this torch does not have")
         else:
-            switch(bool(allowed))
+            _keep(door, functools.partial(switch, bool(allowed)))
             door.notes.reach("scaled_dot_product_attention")
+
+
+def _keep(door: Door, switch: Callable[[], None]) -> None:
+    """Now, and again before each model's first forward: a script may set its own meanwhile."""
+    switch()
+    door.on_model(lambda _model: switch())
