@@ -90,6 +90,9 @@ class Runner:
         self.source, _, pid = rest.partition(" ")
         self._pid = int(pid)
         self._groups = _groups_below(self.process.pid)
+        for member in self._members():
+            with contextlib.suppress(OSError):  # the peak is counted from here on: "5" is what the kernel asks for
+                Path(f"/proc/{member}/clear_refs").write_text("5")
         self._stop()
 
     def turn(self, steps: int, core: int | None = None) -> float:
@@ -131,7 +134,14 @@ class Runner:
 
     def resident_bytes(self) -> int:
         """Memory of the script's processes, shared pages counted in each; 0 where the system does not say."""
-        return sum(_resident(pid) for pid, _, group in _processes() if group in {self.process.pid, *self._groups})
+        return sum(map(_resident, self._members()))
+
+    def peak_bytes(self) -> int:
+        """The most that each of the script's processes held since its second step, added up; 0 where it is not said."""
+        return sum(map(_peak, self._members()))
+
+    def _members(self) -> list[int]:
+        return [pid for pid, _, group in _processes() if group in {self.process.pid, *self._groups}]
 
     def counted(self, steps: int) -> dict[str, float]:
         """Ops and the like of one of so many further steps; empty where the script ends before or has no profiler."""
@@ -251,6 +261,14 @@ def _resident(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def _peak(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def environment(extra_path: Sequence[str] = ()) -> dict[str, str]:

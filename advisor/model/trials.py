@@ -45,7 +45,7 @@ class Trial:
     promised_low, _high  the same share as the finding promised it; None where it promised nothing
     numbers              losses against the base's with the same seeds: bitwise equal; differing by no more than other
                          seeds make them differ; differing by more; not compared (`why` says why)
-    memory_bytes, base_memory_bytes  peak of the accelerator's allocator, or memory of the processes on a host
+    memory_bytes, base_memory_bytes  peak of the accelerator's allocator, or of the processes on a host
     work                 samples of a changed step for each of the script's own; where not 1, gain is of a sample
     mechanism, counters  whether the counter moved that the advice names, and all that were counted and differ
     first_startup_us     what the start took longer, warm-up included, in the first pair, when nothing was cached;

@@ -124,7 +124,7 @@ def _read(facts: Facts, runner: Runner) -> None:
     alive = runner.process.poll() is None
     if alive:
         held, _ = runner.device_bytes()
-        facts.memory_bytes = held or runner.resident_bytes()
+        facts.memory_bytes = held or runner.peak_bytes()
     left: dict[str, Any] = runner.facts()
     try:
         facts.losses = [float.fromhex(text) for text in left.get("losses", ())]

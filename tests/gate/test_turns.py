@@ -80,6 +80,38 @@ def test_a_side_runs_only_in_its_turns(runner: Runner) -> None:
     assert runner.device_bytes() == (0, 0)
 
 
+# Holds 400 MB before its first step, which do not count, and 200 MB for a moment in its 15th, which do.
+PEAKS = """
+import torch
+from torch import nn
+
+large = bytearray(b"1" * 400_000_000)
+del large
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(1000):
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+    if step == 15:
+        large = bytearray(b"1" * 200_000_000)
+        del large
+"""
+
+
+@needs_torch
+@pytest.mark.complete
+def test_the_peak_is_that_of_the_steps(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PEAKS)
+    with Runner((sys.executable, "train.py"), tmp_path, environment()) as process:
+        process.ready()
+        process.turn(3)
+        before, now = process.peak_bytes(), process.resident_bytes()
+        assert before < now + 50_000_000
+        process.turn(20)
+        assert before + 150_000_000 < process.peak_bytes() < before + 600_000_000
+
+
 @needs_torch
 def test_a_script_that_runs_out_of_steps_ends_the_turns(tmp_path: Path) -> None:
     side = train(tmp_path / "base", samples=40)  # two epochs of ten steps

@@ -232,7 +232,7 @@ def test_variables_of_the_environment_are_set_in_the_sides_environment() -> None
     side = treatments.treated(script(), [Treatment("environment", {"SLOW": None, "NEW": "2"})])
     assert "SLOW" not in side.env
     assert side.env["NEW"] == "2"
-    assert [one["name"] for one in side.settings["treatments"]] == ["seeds", "environment"]  # which looks whether they are
+    assert [one["name"] for one in side.settings["treatments"]] == ["seeds", "environment"]  # looked at, not set
 
 
 def test_words_of_a_treatment_are_read_back() -> None:
