@@ -27,6 +27,12 @@ _ANSWERS: dict[str, Callable[[], Any]] = {
     "torch.set_num_threads": lambda: None,
     "torch.use_deterministic_algorithms": lambda: None,
 }
+# Options of trainers (`detect_anomaly=True` of Lightning, `full_determinism=True` of Transformers).
+_OF_TRAINERS = (
+    "torch.autograd.detect_anomaly",
+    "torch.autograd.set_detect_anomaly",
+    "torch.use_deterministic_algorithms",
+)
 _MODULES: dict[str, Any] = {
     "gc": gc,
     "torch": torch,
@@ -37,7 +43,7 @@ _MODULES: dict[str, Any] = {
 
 
 def apply(arguments: dict[str, Any], door: Door) -> None:
-    """names: the functions that the user's code calls without effect."""
+    """names: the functions that the user's code, or a trainer by an option, calls without effect."""
     for name in arguments["names"]:
         place, _, function = name.rpartition(".")
-        ignore(_MODULES[place], function, door, _ANSWERS[name])
+        ignore(_MODULES[place], function, door, _ANSWERS[name], packages=name in _OF_TRAINERS)

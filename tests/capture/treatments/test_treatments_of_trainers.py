@@ -1,0 +1,87 @@
+"""Treatments in loops of others, where those are installed: Lightning's Trainer and that of Transformers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor.gate.turns import Runner, environment
+
+pytestmark = [pytest.mark.torch, pytest.mark.complete]
+
+LIGHTNING = """
+import lightning
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(1568, 5))
+
+    def training_step(self, batch, _):
+        images, labels = batch
+        return nn.functional.cross_entropy(self.net(images), labels)
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-3)
+
+if __name__ == "__main__":
+    data = TensorDataset(torch.randn(400, 3, 16, 16), torch.randint(0, 5, (400,)))
+    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", detect_anomaly=True, **options)
+    trainer.fit(Model(), DataLoader(data, 8, shuffle=True))
+"""
+TRANSFORMERS = """
+import torch
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 800
+
+    def __getitem__(self, index):
+        return {"input_ids": torch.arange(16) + index % 50, "labels": torch.tensor(index % 2)}
+
+if __name__ == "__main__":
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    model = BertForSequenceClassification(BertConfig(vocab_size=100, **sizes))
+    options = {"max_steps": 60, "report_to": [], "save_strategy": "no", "use_cpu": True, "disable_tqdm": True}
+    Trainer(model, TrainingArguments("kept", **options), train_dataset=Data()).train()
+"""
+WANTED = (
+    ("seeds", {"value": 0}),
+    ("autocast", {"dtype": "bfloat16"}),
+    ("loader", {"num_workers": 1}),
+    ("optimizer", {"fused": True}),
+    ("calls", {"names": ["torch.autograd.set_detect_anomaly"]}),
+)
+
+
+@pytest.mark.parametrize(
+    ("package", "script", "more"),
+    [
+        ("lightning", LIGHTNING, {"Sequential", "calls of set_detect_anomaly() do nothing"}),
+        ("transformers", TRANSFORMERS, {"BertForSequenceClassification"}),
+    ],
+)
+def test_changes_reach_the_loop_of_a_trainer(tmp_path: Path, package: str, script: str, more: set[str]) -> None:
+    pytest.importorskip(package)
+    (tmp_path / "train.py").write_text(script)
+    losses, reached = [], []
+    for wanted in (WANTED[:1], WANTED):
+        settings = {"treatments": [{"name": n, "arguments": a} for n, a in wanted], "losses": 100, "whole": True}
+        with Runner((sys.executable, "train.py"), tmp_path, environment(), settings) as process:
+            process.ready()
+            process.turn(20)
+            facts = process.facts()
+        losses.append([float.fromhex(text) for text in facts["losses"][:20]])
+        reached = facts["reached"]
+    assert len(losses[0]) == 20
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+    assert {"DataLoader", "AdamW"} <= set(reached)
+    assert all(any(text.startswith(name) for text in reached) for name in more)
