@@ -3,6 +3,7 @@
     python tests/benchmarks/try_pairs.py                          every case below
     python tests/benchmarks/try_pairs.py --only respawned-workers one or more cases (a part of the name is enough)
     python tests/benchmarks/try_pairs.py --seed 1 --minutes 45    cases in a random order; none begins after that time
+    python tests/benchmarks/try_pairs.py --labels                 only what is said of the losses: no load changes that
     python tests/benchmarks/try_pairs.py --table                  only the tables, from the results that there are
 
 Of a pair, slow.py with the treatment (or with the hand-written fix as a patch) is measured against slow.py, and
@@ -27,15 +28,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from advisor.errors import FAILED
 from advisor.gate.ab import end_in_order
 from advisor.gate.files import GateError
 from advisor.gate.pairs import Side
 from advisor.gate.sequential import noise_floor
-from advisor.gate.turns import environment
+from advisor.gate.turns import EndedError, Runner, environment
 from advisor.model import Treatment
+from advisor.trying import numbers
 from advisor.trying.candidates import Candidate
 from advisor.trying.decide import Design, judge
-from advisor.trying.pairing import Measure, layout_of, measurer
+from advisor.trying.numbers import Band
+from advisor.trying.pairing import WARMUP, Measure, layout_of, measurer
 from advisor.trying.patched import Mirrors, scratch
 from advisor.trying.session import Session
 from advisor.trying.treatments import parse, treated
@@ -97,6 +101,8 @@ ROUNDED = (
     "tissue-tiles-in-main-process",
     "views-in-full-precision",
 )
+# Steps behind the warm-up whose losses are compared where nothing is timed.
+_LABEL_STEPS = 50
 # Scripts that are started by a launcher of two ranks.
 RANKS = ("accumulation-without-no-sync", "unused-parameter-search")
 # Changes that change nothing: a variable that no program reads, and a collector that is left as it is.
@@ -128,6 +134,38 @@ def session(case: Case, rng: random.Random, budget_s: float) -> tuple[dict[str, 
     with scratch() as folder:
         one = Session(base, measure, budget_s, tell, side_of=Mirrors(Path(folder)).side, began=time.monotonic())
         return asdict(one.run(case.candidates)), measure, base
+
+
+def labels(case: Case) -> dict[str, Any]:
+    """What is said of the losses of the first steps; nothing is timed, so that no other work on the machine matters."""
+    base = side(case.script)
+    with scratch() as folder:
+        sides = Mirrors(Path(folder))
+        every = [losses(sides.side(base, (), shift=shift)) for shift in (0, 0, 1)]
+        same, again, other = (one["losses"] for one in every)
+        band = Band(numbers.same(same, again), numbers.distance(same, again), numbers.distance(same, other))
+        trials = []
+        for one in case.candidates:
+            facts = losses(sides.side(base, one.treatments))
+            alike = facts["counts"].get("samples") == every[0]["counts"].get("samples")
+            said = numbers.compare(same, facts["losses"], band)[0] if alike else "not compared"
+            verdict = "reached" if facts["reached"] or one.treatments[0].name == "environment" else "no effect"
+            trials.append({"title": one.title, "verdict": verdict, "numbers": said, "gain": None})
+    return {"trials": trials, "repeats": band.repeats}
+
+
+def losses(of: Side) -> dict[str, Any]:
+    """The facts of a process after its first steps, its losses as numbers."""
+    with Runner(of.command, of.folder, of.env, of.settings) as process:
+        try:
+            process.ready()
+            process.turn(WARMUP)
+            process.turn(_LABEL_STEPS)
+        except EndedError as ended:
+            if ended.status:
+                raise GateError(ended.last, FAILED) from ended
+        facts = process.facts()
+    return facts | {"losses": [float.fromhex(text) for text in facts.get("losses", ())]}
 
 
 def tell(text: str) -> None:
@@ -181,6 +219,9 @@ def measured(name: str, case: Case, args: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {"name": name, "said": case.said, "began": time.strftime("%F %T"), "load": os.getloadavg()}
     began = time.monotonic()
     try:
+        if args.labels:
+            result["tried"] = labels(case)
+            return result | {"seconds": time.monotonic() - began}
         result["tried"], measure, base = session(case, random.Random(name), 60 * args.budget)
         if case.fixed is not None and result["tried"]["trials"][0]["gain"] is not None:
             result["truth"] = truth(measure, base, side(case.fixed), args.pairs)
@@ -220,8 +261,8 @@ def table(results: Sequence[dict[str, Any]]) -> None:
             label = right(one, trial)
             if label is not None:
                 labels.append(label)
-            numbers = f"{trial['numbers']}{' WRONG' if label is False else ''}"
-            cells = (one["name"], trial["title"], trial["verdict"], span(trial), span(one.get("truth")), numbers)
+            seen = f"{trial['numbers']}{' WRONG' if label is False else ''}"
+            cells = (one["name"], trial["title"], trial["verdict"], span(trial), span(one.get("truth")), seen)
             print(f"| {' | '.join(cells)} | {one['load'][0]:.1f} |")
     print(f"{sum(agree)} of {len(agree)} gains agree with the hand-written fix")
     print(f"{sum(wins)} false wins of {len(wins)} changes that change nothing")
@@ -244,6 +285,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=60.0, help="minutes of a case, its hand-written fix aside")
     parser.add_argument("--seed", type=int, help="take the cases in the random order of this seed")
     parser.add_argument("--minutes", type=float, default=math.inf, help="no case begins after so many minutes")
+    parser.add_argument("--labels", action="store_true", help="only what is said of the losses")
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
     end_in_order()
