@@ -369,7 +369,9 @@ def test_a_change_in_the_heads_process_is_judged_like_any_head(
     document = json.loads(capsys.readouterr().out)
     assert (status, document["verdict"]) == (0, "pass")
     assert document["head"] == "loader:num_workers=2 environment:SLOW=None"
-    inside = {"treatments": [{"name": "loader", "arguments": {"num_workers": 2}}]}
+    # The process is told of the variable, too, so that it can say where the script sets it itself.
+    changes = [("loader", {"num_workers": 2}), ("environment", {"SLOW": None})]
+    inside = {"treatments": [{"name": name, "arguments": arguments} for name, arguments in changes]}
     assert sides == {("base", "{}", "1"), ("head", str(inside), "unset")}
 
 
