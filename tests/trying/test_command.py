@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -84,13 +88,11 @@ def test_a_change_that_is_worth_half_of_the_step_is_proven_with_equal_losses(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
 
 
-# A worker's process, which has sockets of its own, and one more width in the patch.
-PATCH = """--- a/train.py
-+++ b/train.py
-@@ -7 +7 @@
--model = nn.Linear(16, 4)
-+model = nn.Linear(16, 5)
-"""
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """For temporary files: the path of a worker's socket has at most 107 bytes, which one below tmp_path exceeds."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.mark.torch
@@ -100,23 +102,29 @@ PATCH = """--- a/train.py
     [(signal.SIGINT, "set_to_none", "pair 1 of 4"), (signal.SIGTERM, "", "pair 4 of 4")],
 )
 def test_an_interrupt_leaves_no_process_and_no_file(
-    tmp_path: Path, number: signal.Signals, change: str, until: str
+    tmp_path: Path, short_folder: Path, number: signal.Signals, change: str, until: str
 ) -> None:
     pytest.importorskip("torch")
-    work, temporary = tmp_path / "work", tmp_path / "temporary"  # others use the system's own folder meanwhile
+    work, temporary = tmp_path / "work", short_folder  # others use the system's own folder meanwhile
     work.mkdir()
-    temporary.mkdir()
+    # A worker's process, which has sockets of its own, and one more width in the patch.
     text = PAUSED.format(samples=400_000).replace("shuffle=True", "shuffle=True, num_workers=1")
-    (work / "train.py").write_text(text.replace('"0.02"', '"0.002"'))
-    (tmp_path / "faster.patch").write_text(PATCH)
+    text = text.replace('"0.02"', '"0.002"')
+    wider = text.replace("nn.Linear(16, 4)", "nn.Linear(16, 5)")
+    (work / "train.py").write_text(text)
+    lines = (one.splitlines(keepends=True) for one in (text, wider))
+    (tmp_path / "faster.patch").write_text("".join(difflib.unified_diff(*lines, "a/train.py", "b/train.py")))
     words = ["--with", change] if change else ["--patch", "../faster.patch"]
     command = [sys.executable, "-m", "advisor", "try", *words, "train.py"]
     own = os.environ | {"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(command, cwd=work, env=own, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
+        late = threading.Timer(300, process.kill)  # or a script that hangs would hang this test
+        late.start()
         for line in process.stderr:
             if until in line:
                 break
+        late.cancel()
         time.sleep(1.0)  # in the middle of the next pair
         process.send_signal(number)
         process.communicate(timeout=60)
