@@ -235,7 +235,7 @@ def _at_home(publisher: Publisher, output: Output, args: argparse.Namespace) -> 
 
 
 def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
-    """Says why no report is there, also with --quiet. Raises AdvisorError where capture failed."""
+    """Says why no report is there, but with --quiet. Raises AdvisorError where capture failed."""
     from advisor.errors import AdvisorError
 
     ends = [rank["out_of_memory"] for rank in record["ranks"] if rank.get("out_of_memory")]
@@ -251,7 +251,8 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
         raise AdvisorError(f"nothing was profiled: {notes[0]}")
     else:
         why = _why_nothing(record, args)
-    print(f"advisor: nothing was profiled: {why}", file=sys.stderr)
+    if not args.quiet:  # a script that trains nothing looks then as it does without us
+        print(f"advisor: nothing was profiled: {why}", file=sys.stderr)
     return 0
 
 

@@ -254,11 +254,10 @@ def test_no_torch_in_the_scripts_interpreter(tmp_path: Path) -> None:
     assert b"pip install torch" in done.err
 
 
-@pytest.mark.parametrize("words", [(), ("--quiet",)])
-def test_no_training_is_no_failure_of_ours(words: tuple[str, ...], tmp_path: Path) -> None:
-    """A script that trains nothing: its own status, no folder, and one line on stderr that says why, always."""
+def test_no_training_is_no_failure_of_ours(tmp_path: Path) -> None:
+    """A script that trains nothing: its own status, one line on stderr, nothing with --quiet, no folder."""
     (tmp_path / "x.py").write_text("print('hello')")
-    done = advised(*words, "x.py", cwd=tmp_path)
+    done = advised("x.py", cwd=tmp_path)
     assert (done.status, done.out) == (0, b"hello\n")
     assert done.err.decode().splitlines() == [
         "advisor: nothing was profiled: no training step was seen (a backward pass, an optimizer's step, a DataLoader)"
