@@ -1,6 +1,7 @@
 """A character GPT on two ranks: torchrun --nproc_per_node 2. Each rank draws its own batches."""
 
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -109,4 +110,5 @@ for it in range(max_iters):
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
 
+time.sleep(0.5)  # gloo's threads let go of tensors a moment later
 dist.destroy_process_group()

@@ -1,6 +1,7 @@
 """Classification of streamed JPEG pictures on two ranks: torchrun --nproc_per_node 2."""
 
 import io
+import time
 
 import numpy as np
 import torch
@@ -93,6 +94,7 @@ def main():
     model = DistributedDataParallel(network)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4, nesterov=True)
     train(model, optimizer, loader, epochs=10)
+    time.sleep(0.5)  # gloo's threads let go of tensors a moment later
     dist.destroy_process_group()
 
 
