@@ -11,9 +11,8 @@ from advisor.errors import UsageError
 from advisor.gate.pairs import Side
 from advisor.model import Treatment
 
-# Known to the processes by `capture.inside.treatments.apply`; the environment is ours to set, and theirs to
-# check. A `patch` is no word of a
-# command line: its arguments are `diffs`, texts, and `names`, those of their files.
+# Known to the processes by `capture.inside.treatments.apply`; the environment is ours to set, and theirs to check. A
+# `patch` is no word of a command line: its arguments are `diffs`, texts, and `names`, those of their files.
 NAMES = (
     "attention", "autocast", "batch", "calls", "channels_last", "compile", "cudnn", "ddp", "environment", "gc",
     "interval", "loader", "matmul_precision", "no_sync", "non_blocking", "optimizer", "set_to_none", "threads",

@@ -9,8 +9,8 @@ split over ranks, experts, embedding tables, buffers; by the names of process gr
 DistributedDataParallel, fully_shard, FullyShardedDataParallel, DeepSpeed, Megatron, torchrec, where rows, modules or
 process groups name it. Beside DistributedDataParallel, collectives that lines of the script ask for (metrics, logging,
 barriers) are told from its reducer's, which are called when a gradient was stored. What a collective takes is fitted to
-the sizes that occur: latency, and time for each byte. What a stage of a pipeline
-waits for, and what it could save, the rule pipeline-bubbles computes from the traces of all stages.
+the sizes that occur: latency, and time for each byte. What the stages of a pipeline wait for, and what they could save,
+is computed by the rule pipeline-bubbles from the traces of all of them.
 
 ## Why it costs time
 While gradients are sent, the device computes nothing. A collective takes its latency however small it is: a metric of

@@ -20,7 +20,9 @@ from advisor.engine.registry import Rules, load_rules
 from advisor.engine.rule import Rule
 from advisor.model import Finding, Outcome, Report, Saving
 from advisor.ranks import deduct_waiting
+from advisor.ranks.matching import Meetings
 from advisor.ranks.rank_facts import RankFacts
+from advisor.ranks.ranks import _awaited_ns
 from advisor.trace.events import Trace
 from advisor.trace.read.load import load, read_bytes
 
@@ -89,6 +91,24 @@ def test_nobody_is_called_late_where_a_rank_is_missing() -> None:
     assert not ranks.whole
     with pytest.raises(Missing, match="all ranks"):
         ranks.known_waiting()
+
+
+@pytest.mark.parametrize(
+    ("kind", "left_us", "waited_us"),
+    [
+        ("all_reduce", (10, 10), 9),  # nobody leaves before the last one has come
+        ("broadcast", (10, 10), 9),  # the first waited for the second
+        ("broadcast", (2, 10), 0),  # the first had sent, and left before the second came
+    ],
+)
+def test_who_sends_and_leaves_has_waited_for_nobody(kind: str, left_us: tuple[int, int], waited_us: int) -> None:
+    came = np.array([[0, 9_000]])
+    none = np.full((1, 2), -1)
+    at = np.zeros(1, np.int64)
+    ends = 1_000 * np.array([left_us])
+    one = Meetings((0, 1), "", (kind,), at, at, came, ends, none, none, none[:, 0])
+    awaited = _awaited_ns(one, came, np.zeros(2, np.int64))
+    assert (awaited - came)[0, 0] == 1_000 * waited_us
 
 
 def test_steps_whose_collectives_differ_are_left_out() -> None:

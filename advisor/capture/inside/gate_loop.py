@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from .treatments.door import Notes
 
 
+# Of an AF_UNIX address (unix(7): 108 bytes, with a zero), less the name that multiprocessing gives a socket.
+_LONGEST_FOLDER = 107 - len("/listener-12345678")
+
+
 def arm(settings: dict[str, Any], role: str) -> None:
     """Applies treatments on every rank, and listens to the loop of the process that ran the script."""
     _sockets_in(settings["turns"])
@@ -45,9 +49,12 @@ def arm(settings: dict[str, Any], role: str) -> None:
 
 
 def _sockets_in(folder: str) -> None:
-    """Sockets of multiprocessing go with the pipes: a process that the controller kills cannot remove its folder."""
+    """Sockets of multiprocessing go with the pipes: a process that the controller kills cannot remove its folder.
+
+    Where that path would be too long for a socket, and the script would hang, they stay where they are without us.
+    """
     process: Any = sys.modules.get("multiprocessing.process")  # torch has imported it
-    if process is not None:
+    if process is not None and len(os.fsencode(folder)) <= _LONGEST_FOLDER:
         process.current_process()._config.setdefault("tempdir", folder)
 
 
