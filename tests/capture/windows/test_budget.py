@@ -11,6 +11,7 @@ from capture_runs import Captured, capture
 
 from advisor.capture.inside.guards import hooks
 from advisor.capture.inside.windows.budget import FIXED_S, SHARE, Budget, Growth, allocated_bytes
+from advisor.capture.inside.windows.costs import Costs
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -59,6 +60,31 @@ def test_ranks_share_what_there_is() -> None:
 
 
 @pytest.mark.skipif(not allocated_bytes(), reason="needs a system that says how much memory is in use")
+class Grown(Growth):
+    """What a step holds that recorded so many rows in so much CPU time."""
+
+    def __init__(self, rows: float, took_s: float) -> None:
+        super().__init__()
+        self.held, self.took_s = rows, took_s
+
+    def rows(self, steps: int, place: str = "") -> float:
+        return self.held
+
+    def most_rows(self) -> float:
+        return self.took_s * 1e6
+
+
+@pytest.mark.parametrize("took_s", [0.12, 1.2])
+def test_a_fast_forward_pass_fills_the_window_as_a_slow_one_does(took_s: float) -> None:
+    """120,000 rows in 0.12 s: with the backward pass they would cost 6.7 s of the 3.4 that are left."""
+    costs = Costs()
+    costs.budget, costs.growth = Budget(1, Clock()), Grown(120_000, took_s)
+    assert costs.overflows("backward")
+    assert not costs.overflows("fetched")
+    costs.growth = Grown(20_000, took_s)
+    assert not costs.overflows("backward")
+
+
 def test_rows_are_told_from_the_memory_that_they_take(tmp_path: Path) -> None:
     """Of 20,000 indexed writes: about as many as the trace has. Memory that the script takes is deducted."""
     profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True)

@@ -135,7 +135,11 @@ class Growth:
         """About how many rows it holds after so many steps, at a boundary or at a place inside of the next one."""
         own = self.per_step * steps + self.inside.get(place, 0)
         held = (allocated_bytes() - self.began - own) / _ROW_BYTES
-        return max(min(held, (time.process_time() - self.began_s) * 1e6 / _OP_US), 0.0)
+        return max(min(held, self.most_rows()), 0.0)
+
+    def most_rows(self) -> float:
+        """Rows that it would hold if all CPU time since it started had been ops, and the fastest there are."""
+        return (time.process_time() - self.began_s) * 1e6 / _OP_US
 
 
 class _Mallinfo(ctypes.Structure):

@@ -18,8 +18,6 @@ _MOST_GROWTH_BYTES = 2 << 30
 _ENOUGH_STEPS, _SHARE_OF_NUMBERS = 3, 0.5
 # Ranks record so many, however short steps are: a window that has them is not called short.
 _ORDINARY_STEPS = 5
-# Within a step its rows are counted once it has taken so much CPU time: 100,000 rows and more.
-_LONG_S = 0.25
 # So often lines are tried once more where a step filled their window.
 _MOST_OVERFLOWS = 2
 # Rows of a backward pass for each of its forward pass: 1.5 to 2.5 in loops over small ops.
@@ -119,11 +117,13 @@ class Costs:
 
         place: in the step. A backward pass that begins will run about twice the ops of the forward pass.
         """
-        if self.budget.now_s() - self.growth.began_s < _LONG_S:
-            return False
-        rows = self.growth.rows(self.closed, place)
-        ahead = _OF_BACKWARD * max(rows - self._rows_fetched, 0.0) if place == "backward" else 0.0
-        return not self.budget.affords(rows + ahead)
+        if self.budget.affords(self._with_backward(self.growth.most_rows(), place)):
+            return False  # without a look at the memory, which takes longer than a short step
+        return not self.budget.affords(self._with_backward(self.growth.rows(self.closed, place), place))
+
+    def _with_backward(self, rows: float, place: str) -> float:
+        """So many rows, and those that a backward pass will add which begins at this place."""
+        return rows + (_OF_BACKWARD * max(rows - self._rows_fetched, 0.0) if place == "backward" else 0.0)
 
     def tries_lines_again(self) -> bool:
         """Whether lines may be tried once more after a step that filled their window."""
