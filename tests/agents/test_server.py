@@ -124,6 +124,7 @@ def test_a_script_past_its_limit_is_ended(tmp_path: Path) -> None:
     assert not status.exists()
 
 
+@pytest.mark.complete
 @pytest.mark.torch
 def test_an_agent_makes_a_script_faster(tmp_path: Path) -> None:
     """Profile, take the edit from the finding, apply it, profile again, compare."""

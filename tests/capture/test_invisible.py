@@ -68,7 +68,7 @@ def test_modules_and_code_run_as_they_would(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["return", "raise", *complete("term", "exit", "exit0", "exit3", "exit-text", "_exit", "interrupt")]
+    "how", ["return", *complete("raise", "term", "exit", "exit0", "exit3", "exit-text", "_exit", "interrupt")]
 )
 def test_every_end_is_the_scripts_own(tmp_path: Path, how: str) -> None:
     """Status, output and traceback as bare, though the window was open; what was recorded is kept."""
@@ -265,6 +265,7 @@ thread.join()
 """
 
 
+@pytest.mark.complete
 def test_a_loop_on_a_thread_hears_nothing(tmp_path: Path) -> None:
     """Kineto complains, at every log level, of a thread that did not import torch.
 

@@ -49,7 +49,7 @@ def test_workers_of_a_loader_are_not_whatever_they_compute(tmp_path: Path, how: 
 @pytest.mark.parametrize(
     ("what", "ahead", "status"),
     [
-        ("train", "torch", 0),
+        *complete(("train", "torch", 0)),
         *complete(("train", "nothing", 0), ("train", "script", 0), ("fail", "script", 1)),
         *complete(("leave", "nothing", 3), ("nested", "torch", 0)),
     ],

@@ -203,6 +203,7 @@ show(said=said, html=short._repr_html_(), text=repr(short))
     assert list(tmp_path.iterdir()) == [tmp_path / "block.py"]
 
 
+@pytest.mark.complete
 def test_a_report_that_fails_is_said_and_the_block_goes_on(tmp_path: Path) -> None:
     code = """
 import advisor.errors
@@ -229,6 +230,7 @@ show(said=said, html=broken._repr_html_(), text=repr(broken))
     assert "selekt" in found["text"]
 
 
+@pytest.mark.complete
 def test_under_advisor_run_the_block_leaves_capture_alone(tmp_path: Path) -> None:
     script = tmp_path / "block.py"
     script.write_text(SCRIPT + "with advisor.profile() as run:\n    train(100)\nprint(repr(run))\n")

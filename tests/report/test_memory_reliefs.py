@@ -53,5 +53,6 @@ def test_the_temporaries_of_a_foreach_step_bound_what_foreach_false_frees(tmp_pa
     assert _freed(alone) == 0
 
 
+@pytest.mark.complete
 def test_where_the_peak_lies_elsewhere_nothing_is_said_of_the_optimizer(tmp_path: Path) -> None:
     assert _freed(_peak(tmp_path, foreach=True, batch=20_000)) == 0

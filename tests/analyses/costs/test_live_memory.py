@@ -112,6 +112,7 @@ def test_a_real_script_of_known_sizes(tmp_path: Path) -> None:
     assert modules["2"] == 4 * (HIDDEN * OUTPUT + OUTPUT)
 
 
+@pytest.mark.complete
 def test_out_of_memory_leaves_a_report_and_the_scripts_exception(tmp_path: Path) -> None:
     """A real allocation that the system refuses, after the profiled steps."""
     pytest.importorskip("torch")

@@ -404,6 +404,7 @@ for step in range(1200):
 """
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize("loaded", [-1, *complete(300)])
 def test_a_script_that_chooses_rows_itself(tmp_path: Path, loaded: int) -> None:
     """Its tensors are looked at later; a network that gets other weights now and then makes no features."""

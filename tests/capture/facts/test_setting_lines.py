@@ -168,7 +168,7 @@ for _ in range(60):
 """
 
 
-@pytest.mark.parametrize(("rule", "mark"), [("anomaly-detection", "ANOMALY"), *complete(("loop-optimizer", "ADAM"))])
+@pytest.mark.parametrize(("rule", "mark"), complete(("anomaly-detection", "ANOMALY"), ("loop-optimizer", "ADAM")))
 def test_findings_name_the_line_of_the_setting_first(tmp_path: Path, rule: str, mark: str) -> None:
     from advisor.cli import main
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiers import complete
 
 from advisor.capture.launcher import run_file
 from advisor.capture.record import read
@@ -29,7 +30,7 @@ def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
     assert "run.json is kept below 2 MB: the modules of the model were left out" in found.notes
 
 
-@pytest.mark.parametrize(("ranks", "each"), [(1, 3_000_000), (400, 10_000), (30_000, 0)])
+@pytest.mark.parametrize(("ranks", "each"), [(1, 3_000_000), (400, 10_000), *complete((30_000, 0))])
 def test_never_more_than_two_megabytes(tmp_path: Path, ranks: int, each: int) -> None:
     """Of anything, and of any number of ranks: what names the traces stays for as many ranks as fit."""
     files = [{"path": "trace.gz", "role": "profile"}]

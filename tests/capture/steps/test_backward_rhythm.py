@@ -36,6 +36,7 @@ def test_steps_begin_with_the_backward_pass_of_one_line(tmp_path: Path, name: st
     assert {file["role"] for file in done.rank["files"]} == {"profile", "lines"}
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize(("name", "source"), [("warmed_up", "optimizer"), *complete(("fed_later", "loader"))])
 def test_an_optimizer_or_a_loader_that_comes_later_takes_over(tmp_path: Path, name: str, source: str) -> None:
     _, steps, did = loop(tmp_path, name)

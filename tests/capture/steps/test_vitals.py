@@ -130,7 +130,7 @@ def test_an_optimizer_says_what_its_state_takes(busy: Captured) -> None:
 @pytest.mark.parametrize(
     ("keep", "summed", "name"),
     [
-        ("kept.append(loss)", False, "kept"),
+        *complete(("kept.append(loss)", False, "kept")),
         *complete(("total += loss", True, "total"), ("total = 0.9 * total + 0.1 * loss", True, "total")),
     ],
 )

@@ -219,6 +219,7 @@ print("over")
 """
 
 
+@pytest.mark.complete
 def test_loops_over_small_ops_keep_their_lines(tmp_path: Path) -> None:
     """One window does not use up what lines cost; without a loader, a step's rows begin at its boundary.
 

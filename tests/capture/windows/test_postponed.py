@@ -175,6 +175,7 @@ def test_observed_steps_that_an_epoch_cut_short_are_observed_in_the_next(tmp_pat
     assert done.rank["notes"] == []
 
 
+@pytest.mark.complete
 @pytest.mark.torch
 @pytest.mark.parametrize(("steps", "observed"), [(45, False), *complete((160, True))])
 def test_what_a_long_run_can_afford_is_recorded_after_all(tmp_path: Path, steps: int, observed: bool) -> None:
