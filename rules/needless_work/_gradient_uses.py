@@ -13,8 +13,9 @@ from advisor.api import Category, Events, Nesting, Optimizer, Trace, backward_pa
 Ints = npt.NDArray[np.int64]
 
 # What becomes of a stored gradient. MAYBE: equal shapes leave it open; INPUT: of a tensor that need not be a parameter;
-# UNREAD: of such a tensor, and no op works on anything of its shape until the next forward pass.
-USED, MAYBE, INPUT, NEVER, DROPPED, UNREAD = range(6)
+# UNREAD: of such a tensor, and no op works on anything of its shape until the next forward pass. ASIDE: of a parameter,
+# stored by a pass that is run for the gradient of an input and whose other gradients no optimizer applies.
+USED, MAYBE, INPUT, NEVER, DROPPED, UNREAD, ASIDE = range(7)
 # Ops whose operands behind the first are parameters; of an embedding the first is.
 _LAYERS = ("aten::linear", "aten::conv", "aten::batch_norm", "aten::layer_norm", "aten::group_norm")
 # Ops of an optimizer on single tensors that run equally often for each tensor.
@@ -29,21 +30,27 @@ class Update:
     counts: Counter[str] | None
 
 
-def updates(trace: Trace, nesting: Nesting, optimizers: Sequence[Optimizer]) -> list[Update]:
-    """Every optimizer step of the trace, in order."""
+def updates(
+    trace: Trace, nesting: Nesting, optimizers: Sequence[Optimizer], found: Sequence[backward_passes.Pass]
+) -> list[Update]:
+    """Every optimizer step of the trace, in order. found: the backward passes; what is updated some of them stores."""
     events = trace.events
     spans = events.of(Category.ANNOTATION) & events.named(backward_passes.UPDATES)
     step = nesting.ancestor(spans)
     ops = np.flatnonzero(events.of(Category.CPU_OP) & (step >= 0) & (events.dims >= 0))
     known = {one.tensors for one in optimizers}
+    stored = {store.shape for one in found for store in one.stores}
     return [
-        Update(int(events.start_ns[row]), _counts(events, ops[step[ops] == row], known))
+        Update(int(events.start_ns[row]), _counts(events, ops[step[ops] == row], known, stored))
         for row in np.flatnonzero(spans).tolist()
     ]
 
 
-def _counts(events: Events, ops: Ints, known: set[int | None]) -> Counter[str] | None:
-    """Tensors of each shape that an optimizer step updates, where their sum is that of an optimizer."""
+def _counts(events: Events, ops: Ints, known: set[int | None], stored: set[str]) -> Counter[str] | None:
+    """Tensors of each shape that an optimizer step updates, where their sum is that of an optimizer.
+
+    Shapes that no pass stores are no parameters': of a sparse gradient the rows are updated that it has.
+    """
     by_op: dict[str, Counter[str]] = {}
     for row in ops.tolist():
         name, dims = events.text(row), dims_of(events, row)
@@ -58,7 +65,8 @@ def _counts(events: Events, ops: Ints, known: set[int | None]) -> Counter[str] |
     for counts in sorted(by_op.values(), key=lambda one: -one.total()):
         for tensors in known:
             times, rest = divmod(counts.total(), tensors) if tensors else (0, 1)
-            if times and not rest and all(number % times == 0 for number in counts.values()):
+            whole = times and not rest and all(number % times == 0 for number in counts.values())
+            if whole and counts.keys() <= stored:
                 return Counter({shape: number // times for shape, number in counts.items()})
     return None
 

@@ -8,8 +8,9 @@ all optimizers have parameters, those that accumulate in every pass are distingu
 each step, even if their shapes are equal: a target network's from the network's. What the backward pass does after the
 last used gradient is wasted, and so is the path from a layer that passes no gradient on to where a used one is
 computed. Within layers whose gradient is passed on, the matrix multiplications that only compute an unused gradient
-count. Last come gradients of tensors that are not parameters, such as a batch with `requires_grad`: they count if no op
-uses a tensor of that shape until the next forward pass.
+count. Then come gradients of tensors that are not parameters, such as a batch with `requires_grad`: they count if no op
+uses a tensor of that shape until the next forward pass. Last come passes that are run for the gradient of such a tensor,
+as an attack's are, and store gradients of parameters beside it which no optimizer applies and no op reads.
 
 ## Why it costs time
 Leaving parameters out of the optimizer does not stop autograd: it continues through a frozen network down to its first
@@ -19,7 +20,8 @@ thirds of the work on the frozen part, and its memory.
 ## How to fix it
 `backbone.requires_grad_(False)` for what is not trained. Where a part is only used, as a teacher or a target network,
 `with torch.no_grad():` around its forward pass does the same. Where a loss trains one of two networks, as in a GAN:
-`discriminator(fake.detach())`. A batch needs no `requires_grad_()`, nor `Variable(batch, requires_grad=True)`.
+`discriminator(fake.detach())`. A batch needs no `requires_grad_()`, nor `Variable(batch, requires_grad=True)`. Where only
+the gradient of an input is wanted: `torch.autograd.grad(loss, inputs)`.
 
 ## When to leave it
 Gradients that the script itself reads, for a penalty or a plot, or applies without an optimizer.
@@ -50,7 +52,8 @@ from advisor.api import (
 
 from ..shared._places import first_line, forward_lines
 from ..shared._words import count, each_step, plural
-from ._gradient_uses import DROPPED, NEVER, UNREAD, parameters, updates, uses
+from ._for_inputs import with_aside
+from ._gradient_uses import ASIDE, DROPPED, NEVER, UNREAD, parameters, updates, uses
 from ._input_gradients import with_unread
 from ._needless_nodes import Needless, needless, saving_of
 
@@ -86,9 +89,10 @@ def check(
             "which gradients are applied is not known: the trace has no op inside an optimizer's step (torch before "
             "2.3 does not record them once torch.compile was used)"
         )
-    verdicts = uses(found, updates(trace, nesting, facts.optimizers), known)
+    verdicts = uses(found, updates(trace, nesting, facts.optimizers, found), known)
     verdicts = with_unread(trace, steps, nesting, found, verdicts)
-    for kind, least in ((NEVER, known.number), (DROPPED, min(numbers)), (UNREAD, known.number)):
+    verdicts = with_aside(trace.events, nesting, found, verdicts)
+    for kind, least in ((NEVER, known.number), (DROPPED, min(numbers)), (UNREAD, known.number), (ASIDE, min(numbers))):
         rows = needless(trace, found, verdicts, kind) if most > least else None
         if rows is None:
             continue
@@ -98,7 +102,7 @@ def check(
         nodes = rows.nodes if len(rows.nodes) else rows.makers
         longest = nodes[np.argsort(-price.ops.events.dur_ns[nodes])]
         where = first_line(lines, longest[:_TRIED] if len(rows.nodes) else rows.sure[:_TRIED])
-        forward = forward_lines(lines, price.ops.trace, longest) if kind != UNREAD else ()
+        forward = forward_lines(lines, price.ops.trace, longest) if kind not in (UNREAD, ASIDE) else ()
         yield Finding(
             message=_message(kind, rows, known.number, each_step(price, sure_us)),
             saving=saving,
@@ -122,6 +126,11 @@ def _message(kind: int, rows: Needless, applied: int, spent: str) -> str:
             f"A backward pass computes gradients of {plural(rows.unread, 'tensor')} other than parameters (typically "
             f"the batch), and no op reads them: {spent} at least."
         )
+    if kind == ASIDE:
+        return (
+            "A backward pass is run for the gradient of an input, as for an attack or a penalty, and computes those of "
+            f"{plural(rows.unread, 'parameter')} as well, which no optimizer applies: {spent}."
+        )
     return (
         f"A backward pass computes gradients of {plural(rows.unread, 'parameter')} that are cleared before "
         f"an optimizer applies them: {spent}."
@@ -140,6 +149,12 @@ _FIXES = {
         "exact",
         "inputs = batch.to(device).requires_grad_()\nscores = model(inputs)",
         "scores = model(batch.to(device))",
+    ),
+    ASIDE: Fix(
+        "Ask for the gradient of the input alone",
+        "exact",
+        "loss.backward()\ngradient = inputs.grad",
+        "(gradient,) = torch.autograd.grad(loss, inputs)",
     ),
     DROPPED: Fix(
         "Detach the input from the network that this loss does not train",
@@ -224,6 +239,34 @@ def _in_turns(*, added: bool) -> Drawing:
     )
 
 
+def _attack(*, added: bool = False, read: bool = False) -> Drawing:
+    """A pass for the gradient of a batch (S) that stores a layer's beside it (T), then the loss's own pass (U).
+
+    added: the layer's gradients add up until the optimizer applies them; read: something reads the layer's (R).
+    """
+    rows: dict[str, Any] = {name: _linear(at, 512, 512) for at, name in enumerate("ABCD", 1)}
+    rows |= {name: _node(at) for at, name in enumerate("YZWX", 1)} | dict.fromkeys("OP", OPTIMIZER)
+    kept, fresh = Ev("aten::add_", dims=[[512, 512]]), Ev("aten::detach", dims=[[512, 512]])
+    return draw(
+        """
+        step   [1                                              ][2                                              ]
+        cpu    [A][Y        ][T ][S ][R][B][Z        ][U ][O  ] [C][W        ][T ][S ][R][D][X        ][U ][P  ]
+        cpu       [G  ][H  ] [K] [J]       [G  ][H  ] [L] [M ]     [G  ][H  ] [K] [J]       [G  ][H  ] [L] [M ]
+        """,
+        us=100,
+        **rows,
+        **dict.fromkeys("TU", _stored(512, 512)),
+        S=_stored(64, 512),
+        G=Ev("aten::mm", dims=[[64, 512], [512, 512]]),
+        H=Ev("aten::mm", dims=[[512, 64], [64, 512]]),
+        K=fresh if added else kept,
+        L=kept if added else fresh,
+        J=Ev("aten::detach", dims=[[64, 512]]),
+        R=Ev("aten::sign", dims=[[512, 512] if read else [64, 512]]),
+        M=Ev("aten::_fused_adamw_", dims=[[[512, 512]]]),  # type: ignore[list-item]
+    )
+
+
 _TURNS = [(name, at + 1, (3, 512) if at % 2 else (512, 512)) for at, name in enumerate("ABCDEFGH")]
 _TWO = {"optimizers": [{"name": "SGD", "tensors": 1}, {"name": "SGD", "tensors": 1}]}
 
@@ -263,6 +306,23 @@ EXAMPLES = [
         facts=_frozen(1),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "an attack asks for the gradient of its pictures by backward()",
+        _attack(),
+        facts=_frozen(1),
+        saves_us=(800, 1900),
+        says=("for the gradient of an input", "those of 1 parameter"),
+    ),
+    Example(
+        "a penalty on the batch, whose gradients of the layer add to those of the loss",
+        _attack(added=True),
+        facts=_frozen(1),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the layer's gradient is read as well", _attack(read=True), facts=_frozen(1), saves_us=None, near_miss=True
     ),
     Example(
         "what is trained comes last in the backward pass",

@@ -114,6 +114,53 @@ def test_a_thawed_teacher_that_runs_after_the_student_is_found(tmp_path: Path) -
     assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
 
 
+@pytest.mark.parametrize("attack", ["backward", "grad", "read", "added"])
+def test_a_pass_that_is_run_for_its_input(attack: str, tmp_path: Path) -> None:
+    model, x = network(), torch.randn(128, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    weights = list(model.parameters())
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=len(weights))])
+
+    def step() -> None:
+        if attack == "added":
+            optimizer.zero_grad()
+        at = x.clone().requires_grad_()
+        for _ in range(2):
+            at = at.detach().requires_grad_()
+            loss = model(at).square().mean()
+            if attack == "grad":
+                (slope,) = torch.autograd.grad(loss, at)
+            else:
+                loss.backward()
+                slope = at.grad
+            at = at + 0.1 * slope.sign()
+        if attack == "read":
+            torch.stack([one.grad.norm() for one in weights]).sum()
+        if attack != "added":
+            optimizer.zero_grad()
+        model(at.detach()).square().mean().backward()
+        optimizer.step()
+
+    found = outcome("unused-gradients", step, tmp_path, record)
+    assert found.status == ("found" if attack == "backward" else "clear")
+    assert [one.facts["unread"] for one in found.findings] == [len(weights)] * (attack == "backward")
+
+
+def test_rows_of_a_sparse_gradient_are_applied(tmp_path: Path) -> None:
+    table, head = torch.nn.Embedding(5000, 32, sparse=True), torch.nn.Linear(32, 8)
+    optimizers = [torch.optim.SparseAdam(table.parameters()), torch.optim.AdamW(head.parameters(), fused=True)]
+    record = RankRecord(optimizers=[Optimizer("SparseAdam", tensors=1), Optimizer("AdamW", tensors=2)])
+
+    def step() -> None:
+        for one in optimizers:
+            one.zero_grad()
+        head(table(torch.randint(0, 5000, (64,)))).square().mean().backward()
+        for one in optimizers:
+            one.step()
+
+    assert outcome("unused-gradients", step, tmp_path, record).status == "clear"
+
+
 @pytest.mark.parametrize("convolved", [False, True])
 def test_gradients_of_inputs_are_no_parameters(convolved: bool, tmp_path: Path) -> None:
     nn = torch.nn
