@@ -65,7 +65,7 @@ def repeated(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pas
     spans += [span for one in again for span in _runs(events, one.now, {*one.nodes, *one.added})]
     return Repeated(
         rows=np.array(sorted(row for one in again for row in (*one.nodes, *one.added)), np.int64),
-        sums=np.array(sorted(row for one in again for row in _like_a_sum(events, one.nodes)), np.int64),
+        sums=np.array(sorted(row for one in again for row in like_a_sum(events, one.nodes)), np.int64),
         firsts=np.array([one.before.nodes[0] for one in again if one.number == 2], np.int64),
         roots=np.array([one.now.nodes[0] for one in again], np.int64),
         calls=np.array([call for call, _ in starts], np.int64),
@@ -95,7 +95,7 @@ def _again(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pass]
     for one in found:
         if not one.stores or not anew.isdisjoint(one.nodes):
             continue
-        nodes = tuple(row for row in one.nodes if _key(events, row) in seen)
+        nodes = tuple(row for row in one.nodes if node_key(events, row) in seen)
         added = _added(one, set(nodes))
         if before is not None and nodes and added and _untouched(events, nesting, breaks, before, one, added):
             number += 1
@@ -105,13 +105,13 @@ def _again(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pass]
         before, seen = one, seen | _keys(events, one)
 
 
-def _key(events: Events, row: int) -> Key:
+def node_key(events: Events, row: int) -> Key:
     """What tells a node from all others: the number of the forward op and its thread."""
     return int(events.sequence[row]), int(events.forward_thread[row])
 
 
 def _keys(events: Events, one: backward_passes.Pass) -> set[Key]:
-    return {_key(events, row) for row in one.nodes if events.sequence[row] >= 0}
+    return {node_key(events, row) for row in one.nodes if events.sequence[row] >= 0}
 
 
 def _recorded_inside(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pass]) -> set[int]:
@@ -178,7 +178,7 @@ def _runs(events: Events, one: backward_passes.Pass, goes: set[int]) -> list[tup
     return spans
 
 
-def _like_a_sum(events: Events, again: Sequence[int]) -> list[int]:
+def like_a_sum(events: Events, again: Sequence[int]) -> list[int]:
     """The repeated engine call that takes what a sum takes where branches meet: it works on two tensors of that size.
 
     The first node that a pass has in common with others is where its branch joins theirs.

@@ -3,17 +3,21 @@
 ## What it looks at
 The nodes of autograd's graph, each identified by the number of the forward op that recorded it. A number that occurs in
 several backward passes is a node that was evaluated that many times. Counted are passes that accumulate gradients into
-the same parameters, while nothing between them reads, clears or applies the gradients of the first ones.
+the same parameters, while nothing between them reads, clears or applies the gradients of the first ones; and calls of
+`torch.autograd.grad` that differentiate one output by several inputs, each with ones as the output's gradient.
 
 ## Why it costs time
 `loss.backward(retain_graph=True)` for each of several losses runs through all layers that they share once per loss.
-Gradients are sums: one pass from the sum of the losses gives the same ones, and evaluates each node once. Retaining the
-graph also keeps its activations in memory for longer.
+Gradients are sums: one pass from the sum of the losses gives the same ones, and evaluates each node once. Retaining
+the graph also keeps its activations in memory for longer. Derivatives by the coordinates x, y and t in three calls run
+three times through the network, too; with `create_graph=True` each run is recorded, and differentiated once more.
 
 ## How to fix it
-`sum(losses).backward()`, or `torch.autograd.backward(losses)` if the losses are not on one device. Where a hidden state
-carries the graph of one part of a sequence into the next, either sum the losses of the parts, which gives the same
-gradients, or cut the graph with `hidden = hidden.detach()`, which trains through one part alone.
+`sum(losses).backward()`, or `torch.autograd.backward(losses)` if the losses are not on one device. Where a hidden
+state carries the graph of one part of a sequence into the next, either sum the losses of the parts, which gives the
+same gradients, or cut the graph with `hidden = hidden.detach()`, which trains through one part alone. Derivatives of
+one output by several inputs come from one call: `torch.autograd.grad(u, (x, y, t), torch.ones_like(u),
+create_graph=True)`.
 
 ## When to leave it
 Where the gradients of each loss are needed separately, to weight or project them against each other. Gradients that
@@ -33,6 +37,7 @@ from advisor.api import (
     GEMM,
     OPTIMIZER,
     BackwardPasses,
+    CallSites,
     Drawing,
     Ev,
     Example,
@@ -42,6 +47,7 @@ from advisor.api import (
     Lines,
     Price,
     Saving,
+    Source,
     Trace,
     backward_passes,
     draw,
@@ -53,6 +59,7 @@ from advisor.api import (
 from ..shared._places import first_line, place
 from ..shared._words import count, each_step
 from ._repeated_nodes import Repeated, repeated
+from ._repeated_slopes import Slopes, slopes
 
 CONFIRMED = "measured pair on a CPU: three losses of one network, one backward pass each against one for their sum"
 
@@ -70,17 +77,25 @@ def check(
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     trace, nesting = price.ops.trace, price.ops.nesting
-    found = backward.seen(lambda passes: repeated(trace, nesting, passes))
-    if found is None:
-        return
     claims = price.claims("backward", "other_ops", "host")
-    spent_us, saving = _costs(price, found, claims)
-    if saving.high_us < min_share * price.scale.step_us:
-        return
+    found = backward.seen(lambda passes: repeated(trace, nesting, passes))
+    if found is not None:
+        spent_us, saving = _costs(price, found, claims)
+        if saving.high_us >= min_share * price.scale.step_us:
+            yield _of_losses(price, found, lines, spent_us, saving)
+    several = backward.seen(lambda passes: slopes(trace.events, nesting, price.ops.steps, passes))
+    if several is not None:
+        saving = _of_one_call(price, several, claims)
+        if saving.high_us >= min_share * price.scale.step_us:
+            yield _of_inputs(price, several, lines, saving)
+
+
+def _of_losses(price: Price, found: Repeated, lines: Lines | None, spent_us: float, saving: Saving) -> Finding:
+    """Several losses, a backward pass each."""
     at = (first_line(lines, found.firsts[:_TRIED]), first_line(lines, found.roots[:_TRIED]))
     where = tuple(dict.fromkeys(source for source in at if source is not None))
     named = place(where[0] if where else None)
-    yield Finding(
+    return Finding(
         message=(
             f"{count(found.passes)} backward passes run through the same graph{named} and evaluate up to "
             f"{count(found.shared)} of its nodes each, for gradients that are only summed: the repeats take "
@@ -95,8 +110,55 @@ def check(
             "for weight, loss in zip(weights, losses):\n    (weight * loss).backward(retain_graph=True)",
             "sum(weight * loss for weight, loss in zip(weights, losses)).backward()",
         ),
-        claims=claims,
+        claims=price.claims("backward", "other_ops", "host"),
     )
+
+
+def _of_inputs(price: Price, found: Slopes, lines: Lines | None, saving: Saving) -> Finding:
+    """One output, several calls of grad()."""
+    group = max(found.groups, key=len)
+    spent_us = price.spent_us(found.rows)
+    where = tuple(dict.fromkeys(source for one in group for source in _called(price.ops.trace, lines, one)))
+    named = place(where[0] if where else None)
+    return Finding(
+        message=(
+            f"{count(len(group))} calls of torch.autograd.grad(){named} differentiate one output by an input each "
+            f"and evaluate up to {count(found.shared)} nodes of its graph again, where one call gives all of these "
+            f"gradients: the repeats take {each_step(price, spent_us)}."
+        ),
+        saving=saving,
+        where=where,
+        facts={"calls": len(group), "shared_nodes": found.shared, "repeated_us": spent_us},
+        fix=Fix(
+            "Take the gradients of all inputs in one call",
+            "numerics",
+            "u_x, u_y = (torch.autograd.grad(u, each, torch.ones_like(u), create_graph=True)[0] for each in (x, y))",
+            "u_x, u_y = torch.autograd.grad(u, (x, y), torch.ones_like(u), create_graph=True)",
+        ),
+        claims=price.claims("backward", "other_ops", "host"),
+    )
+
+
+def _called(trace: Trace, lines: Lines | None, one: backward_passes.Pass) -> tuple[Source, ...]:
+    """The line that asks for a pass: the one that calls a helper around grad(), or that of grad() itself."""
+    rows = np.array(one.nodes, np.int64)
+    apart = CallSites.compute(trace, lines).where_apart(rows) if lines is not None else None
+    first = apart or first_line(lines, rows[:_TRIED])
+    return (first,) if first else ()
+
+
+def _of_one_call(price: Price, found: Slopes, claims: tuple[str, ...]) -> Saving:
+    """What the step saves where one call takes the gradients of all inputs."""
+    how = (
+        "low: all evaluations of shared nodes but the first, those of their records among them, minus the sums needed "
+        "where branches meet; high: all of these"
+    )
+    least = np.setdiff1d(found.rows, found.sums)
+    if price.on_device:
+        return price.saving([edits.remove(least)], [edits.remove(found.rows)], claims, how)
+    spans = _spans(price.ops.trace, found.rows, found.calls)
+    how += ", and the calls of grad() around them"
+    return price.saving([edits.remove(least)], [edits.remove_time(spans)], claims, how)
 
 
 def _costs(price: Price, found: Repeated, claims: tuple[str, ...]) -> tuple[float, Saving]:
@@ -180,6 +242,28 @@ def _drawn(
     return draw(text, us=100, **{name: row for name, row in rows.items() if f"[{name}" in text})
 
 
+def _slopes(*, ones: bool = True, one_call: bool = False, of_two: bool = False) -> Drawing:
+    """Derivatives of an output by two inputs, a call each.
+
+    ones: each call begins with ones; one_call: the second does not run; of_two: it starts from another output.
+    """
+    text = """
+        step [1                              ] [2                              ]
+        cpu  [A][B][R][T ][Z   ][Q][T ][Z   ]  [C][D][R][U ][V   ][Q][U ][V   ]
+        """
+    if one_call:
+        text = text.replace("[Q][T ][Z   ]", " " * 13).replace("[Q][U ][V   ]", " " * 13)
+    if of_two:
+        text = text.replace("[Q][T ]", "[Q][Y ]").replace("[Q][U ]", "[Q][W ]")
+    numbers = {"Z": 1, "T": 2, "Y": 3, "V": 11, "U": 12, "W": 13}
+    rows: dict[str, Any] = {name: _node(number) for name, number in numbers.items()}
+    rows |= {"A": _op("aten::linear", 1), "B": _op("aten::relu", 2)}
+    rows |= {"C": _op("aten::linear", 11), "D": _op("aten::relu", 12)}
+    first = Ev("aten::ones_like", dims=[_BATCH])
+    rows |= {"R": first, "Q": first if ones else Ev("aten::select", dims=[_BATCH])}
+    return draw(text, us=100, **{name: row for name, row in rows.items() if f"[{name}" in text})
+
+
 EXAMPLES = [
     Example(
         "two losses of one network, backward one by one",
@@ -207,6 +291,17 @@ EXAMPLES = [
         saves_us=(1000, 1700),
         says=("2 backward passes run through the same graph",),
     ),
+    Example(
+        "derivatives by two inputs, a call of grad() each",
+        _slopes(),
+        saves_us=(900, 1300),
+        says=("2 calls of torch.autograd.grad()", "up to 2 nodes"),
+    ),
+    Example("one call for both inputs", _slopes(one_call=True), saves_us=None),
+    Example(
+        "rows of a Jacobian: another gradient of the output each", _slopes(ones=False), saves_us=None, near_miss=True
+    ),
+    Example("two outputs, differentiated one by one", _slopes(of_two=True), saves_us=None, near_miss=True),
     Example("the losses are added up", _drawn(together=True), saves_us=None),
     Example("the optimizer steps after each loss", _drawn(between=OPTIMIZER), saves_us=None, near_miss=True),
 ]

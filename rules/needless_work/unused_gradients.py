@@ -8,9 +8,9 @@ all optimizers have parameters, those that accumulate in every pass are distingu
 each step, even if their shapes are equal: a target network's from the network's. What the backward pass does after the
 last used gradient is wasted, and so is the path from a layer that passes no gradient on to where a used one is
 computed. Within layers whose gradient is passed on, the matrix multiplications that only compute an unused gradient
-count. Then come gradients of tensors that are not parameters, such as a batch with `requires_grad`: they count if no op
-uses a tensor of that shape until the next forward pass. Last come passes that are run for the gradient of such a tensor,
-as an attack's are, and store gradients of parameters beside it which no optimizer applies and no op reads.
+count. Then come gradients of tensors that are not parameters, such as a batch with `requires_grad`: they count if no
+op uses a tensor of that shape until the next forward pass. Last come passes that are run for the gradient of such a
+tensor, as an attack's are, and store gradients of parameters beside it which no optimizer applies and no op reads.
 
 ## Why it costs time
 Leaving parameters out of the optimizer does not stop autograd: it continues through a frozen network down to its first
@@ -20,8 +20,8 @@ thirds of the work on the frozen part, and its memory.
 ## How to fix it
 `backbone.requires_grad_(False)` for what is not trained. Where a part is only used, as a teacher or a target network,
 `with torch.no_grad():` around its forward pass does the same. Where a loss trains one of two networks, as in a GAN:
-`discriminator(fake.detach())`. A batch needs no `requires_grad_()`, nor `Variable(batch, requires_grad=True)`. Where only
-the gradient of an input is wanted: `torch.autograd.grad(loss, inputs)`.
+`discriminator(fake.detach())`. A batch needs no `requires_grad_()`, nor `Variable(batch, requires_grad=True)`. Where
+only the gradient of an input is wanted: `torch.autograd.grad(loss, inputs)`.
 
 ## When to leave it
 Gradients that the script itself reads, for a penalty or a plot, or applies without an optimizer.

@@ -203,3 +203,38 @@ def test_two_backward_calls_without_an_op_between_them_are_two_passes(tmp_path: 
     assert found.status == "found"
     assert found.findings[0].facts["passes"] == 2
     assert outcome("unused-gradients", step, tmp_path, recorded(optimizer)).status == "clear"
+
+
+@pytest.mark.parametrize("calls", ["each", "one", "jacobian", "shared ones", "outputs"])
+def test_derivatives_by_several_inputs(calls: str, tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 64), torch.nn.Tanh(), torch.nn.Linear(64, 2), torch.nn.Tanh())
+    optimizer = plain(model)
+    rows = list(torch.eye(3)[:, None].expand(-1, 256, -1))
+
+    def slopes(x: Any, y: Any, t: Any) -> tuple[Any, ...]:
+        inputs = (x, y, t)
+        hidden = model(torch.cat((2 * x, 1 - y, t), dim=1))
+        u = hidden.sum(dim=1, keepdim=True)
+        if calls == "one":
+            return tuple(torch.autograd.grad(u, inputs, torch.ones_like(u), create_graph=True))
+        if calls == "jacobian":
+            wide = hidden.repeat(1, 2)[:, :3] * torch.ones(3)
+            return tuple(torch.autograd.grad(wide, x, row, create_graph=True)[0] for row in rows)
+        if calls == "outputs":
+            outs = hidden.unbind(dim=1)
+            return tuple(torch.autograd.grad(one, x, torch.ones_like(one), create_graph=True)[0] for one in outs)
+        ones = torch.ones_like(u)
+        return tuple(
+            torch.autograd.grad(u, one, ones if "shared" in calls else torch.ones_like(u), create_graph=True)[0]
+            for one in inputs
+        )
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = sum(one.square().mean() for one in slopes(*(torch.rand(256, 1, requires_grad=True) for _ in range(3))))
+        loss.backward()
+        optimizer.step()
+
+    found = outcome("repeated-backward", step, tmp_path)
+    assert found.status == ("found" if calls in ("each", "shared ones") else "clear")
+    assert [one.facts["calls"] for one in found.findings] == [3] * len(found.findings)
