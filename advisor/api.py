@@ -74,7 +74,7 @@ from advisor.analyses.step.syncs import Syncs, SyncSite
 from advisor.analyses.step.thread_use import ThreadUse
 from advisor.analyses.work.kernel_work import KernelWork, WorkGroup
 from advisor.analyses.work.matmuls import Matmuls
-from advisor.analyses.work.op_costs import alike
+from advisor.analyses.work.op_costs import alike, operations_of
 from advisor.analyses.work.op_work import element_counts, flops, shapes
 from advisor.analyses.work.operands import backward_of, dims_of, dtypes_of, nodes_of, shapes_in, sizes
 from advisor.calibration.calibration import Calibration, Quantity
@@ -394,6 +394,7 @@ __all__ = [
     "lookup",
     "loop_around",
     "nodes_of",
+    "operations_of",
     "refill_us",
     "replayed_or",
     "shapes",

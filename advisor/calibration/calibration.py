@@ -13,7 +13,7 @@ BUSY = 0.1
 
 _HERE = "measured on the machine of the run"
 # What several threads do together: while other processes have the cores, it cannot be measured.
-_TOGETHER = ("memory_gbs", "fp32_gflops", "bf16_gflops", "thread_wake_us")
+_TOGETHER = ("memory_gbs", "convolution_gflops", "fp32_gflops", "bf16_gflops", "thread_wake_us")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Calibration:
                                  on the script's threads, where these are fewer
     core_cache_gbs, core_memory_gbs, memory_gbs   bytes read and written by a copy, 10^9 per second
     core_small_gflops            convolution of four small images, 10^9 operations per second
+    core_convolution_gflops …    convolution of 8 images with 32 channels and both of its gradients, 10^9 operations
+                                 per second
     core_fp32_gflops …           product of 512 x 512 matrices, 10^9 operations per second
     launch_us                    what the host spends to launch a kernel
     h2d_pageable_gbs …           copies of 8 MB between host and device, 10^9 bytes per second
@@ -71,6 +73,8 @@ class Calibration:
     core_cache_gbs: Quantity | None = None
     memory_gbs: Quantity | None = None
     fp32_gflops: Quantity | None = None
+    core_convolution_gflops: Quantity | None = None
+    convolution_gflops: Quantity | None = None
     core_bf16_gflops: Quantity | None = None
     bf16_gflops: Quantity | None = None
     h2d_pageable_gbs: Quantity | None = None

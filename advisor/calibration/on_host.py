@@ -51,10 +51,12 @@ def host_samples(torch: Any) -> dict[str, Callable[[], Sample]]:
         "core_cache_gbs": of_core(copying, _CACHED_BYTES, _CACHED_BYTES, 20),
         "core_memory_gbs": of_core(copying, _buffer_bytes(), _SLICE_BYTES, 1),
         "core_small_gflops": of_core(_convolution),
+        "core_convolution_gflops": of_core(_trained_convolution),
         **{f"core_{name}": of_core(product, kind) for name, kind in products.items()},
     }
     if threads > 1:
         made["memory_gbs"] = partial(copying, torch, time.perf_counter, _buffer_bytes(), _SLICE_BYTES, 1)
+        made["convolution_gflops"] = partial(_trained_convolution, torch, time.perf_counter)
         made |= {name: partial(product, torch, time.perf_counter, kind) for name, kind in products.items()}
         made["thread_wake_us"] = lambda: _wake(torch, threads)
     cores = _cores()
@@ -233,6 +235,21 @@ def _convolution(torch: Any, clock: Clock) -> Sample:
         for _ in range(5):
             torch.conv2d(images, weights, padding=1)
         return 5 * done / (clock() - began) / 1e9
+
+    return sample
+
+
+def _trained_convolution(torch: Any, clock: Clock) -> Sample:
+    """10^9 operations per second of a convolution and its gradients: eight images, 32 channels, 32 x 32 pixels."""
+    images, weights, first = torch.ones(8, 32, 32, 32), torch.ones(32, 32, 3, 3), torch.ones(8, 32, 32, 32)
+    both = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
+    done = 3 * 2 * 8 * 32 * 32 * 32 * 32 * 9
+
+    def sample() -> float:
+        began = clock()
+        torch.conv2d(images, weights, padding=1)
+        torch.ops.aten.convolution_backward(first, images, weights, None, *both)
+        return done / (clock() - began) / 1e9
 
     return sample
 

@@ -1,20 +1,19 @@
-"""Convolutions on a CPU run on channels-first tensors, or without oneDNN.
+"""Convolutions on a CPU run on channels-first tensors.
 
 ## What it looks at
-Convolutions of images on ranks without a device: their part of the step, whether the channels of their inputs come
-first in memory (by the strides that were recorded), and whether they ran without oneDNN (`aten::_slow_conv2d_forward`).
+Convolutions of images on ranks without a device: their part of the step, and whether the channels of their inputs come
+first in memory (by the strides that were recorded).
 
 ## Why it costs time
 oneDNN computes convolutions on blocks of channels. From channels-first tensors it makes such blocks and back again
 around each convolution, and the ops between convolutions (normalization, pooling, their backward passes) have slower
-kernels in that format. Without oneDNN a convolution is a matrix product on a copy of the image that is as many times
-larger as the window has points.
+kernels in that format.
 
 ## How to fix it
 `model = model.to(memory_format=torch.channels_last)`, and the same for the images. It is worth a try, not a promise:
 how a network runs in the other format only a run of it tells. On one core of an EPYC (torch 2.14, 24 steps of each,
 one after the other, CPU time) four of five networks with convolutions of 8 to 128 channels took 22 to 31 % less, one
-6 % [-11, 16]. oneDNN is used for fp32, and `torch.backends.mkldnn.flags(enabled=False)` turns it off.
+6 % [-11, 16].
 
 ## When to leave it
 Networks whose first layers have few channels and large pictures, where nothing is gained. Code that calls `.view()` on
@@ -29,13 +28,12 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Device, Ev, Events, Example, Finding, Fix, Price, StepOps, dims_of, draw, dtypes_of, sizes
+from advisor.api import Device, Ev, Events, Example, Finding, Fix, Price, StepOps, draw
 
 from ..shared._words import percent, time
 
 _FORWARD = "aten::convolution"
 _BACKWARD = "aten::convolution_backward"
-_WITHOUT = "aten::_slow_conv2d_forward"
 # Blocks of oneDNN hold 8 or 16 channels: with fewer there is nothing to arrange.
 _CHANNELS = 8
 _MOSTLY = 0.8
@@ -55,26 +53,16 @@ def check(
     spent_us = recorded.us(rows)
     if spent_us < min_share * recorded.steps.step_us:
         return
-    without = _inside(recorded, recorded.events.exactly(_WITHOUT)).tolist()
-    without_us = recorded.us(np.array([row for row in without if _is_onednns(recorded.events, row)], int))
     forward = _inside(recorded, recorded.events.exactly(_FORWARD))
     first_us = recorded.us(np.array([row for row in forward.tolist() if _channels_first(recorded.events, row)], int))
     forward_us = recorded.us(forward)
-    facts = {"convolutions_us": spent_us, "channels_first_us": first_us, "without_onednn_us": without_us}
+    facts = {"convolutions_us": spent_us, "channels_first_us": first_us}
     took = f"{time(price.scale.scaled(spent_us))} of each step ({percent(spent_us / recorded.steps.step_us)})"
     if forward_us and first_us >= _MOSTLY * forward_us:
         yield Finding(
             message=f"Convolutions take {took}, on images whose channels come first in memory.",
             facts=facts | {"saving": _NO_NUMBER},
             fix=_CHANNELS_LAST,
-            claims=("forward", "backward"),
-            at_most="low",
-        )
-    if forward_us and without_us >= _MOSTLY * forward_us:
-        yield Finding(
-            message=f"Convolutions in fp32 take {took}, and run without oneDNN, as if it were turned off.",
-            facts=facts | {"saving": _NO_NUMBER},
-            fix=_ONEDNN,
             claims=("forward", "backward"),
             at_most="low",
         )
@@ -86,12 +74,6 @@ _CHANNELS_LAST = Fix(
     "loss = criterion(model(images), labels)",
     "model = model.to(memory_format=torch.channels_last)  # once\n"
     "loss = criterion(model(images.to(memory_format=torch.channels_last)), labels)",
-)
-_ONEDNN = Fix(
-    "Try convolutions with oneDNN",
-    "numerics",
-    "with torch.backends.mkldnn.flags(enabled=False):",
-    "with torch.backends.mkldnn.flags(enabled=True):",
 )
 
 
@@ -106,15 +88,6 @@ def _channels_first(events: Events, row: int) -> bool:
     if len(shape) != 4 or len(strides) != 4 or shape[1] < _CHANNELS or shape[2] * shape[3] == 1:
         return False
     return strides[1] >= shape[2] * shape[3]
-
-
-def _is_onednns(events: Events, row: int) -> bool:
-    """Whether torch would give this convolution to oneDNN: in fp32, and with more than one point in its window.
-
-    Of one point it takes its own on a single thread (`use_mkldnn` in ATen/native/Convolution.cpp).
-    """
-    kernel = sizes(dims_of(events, row), 1)
-    return dtypes_of(events, row)[:1] == ["float"] and len(kernel) == 4 and kernel[2] * kernel[3] > 1
 
 
 def _columns(events: Events) -> tuple[tuple[tuple[str, ...], npt.NDArray[np.int32]], ...]:
@@ -158,19 +131,6 @@ EXAMPLES = [
         draw(_LANE, us=1000, C=_images(_FORWARD, _FIRST, 3), B=_images(_BACKWARD, _FIRST, 3)),
         saves_us=None,
         near_miss=True,
-    ),
-    Example(
-        "oneDNN is turned off",
-        draw(
-            "step [1                ][2                ]\ncpu  [C     ][B        ]  [C     ][B        ] \n"
-            "cpu  [W    ]             [W    ]            ",
-            us=1000,
-            C=_images(_FORWARD, _LAST),
-            B=_images(_BACKWARD, _LAST),
-            W=_images(_WITHOUT, _LAST),
-        ),
-        saves_us="unknown",
-        says=("run without oneDNN",),
     ),
     Example(
         "a small part of the step",

@@ -79,6 +79,7 @@ def test_it_takes_two_seconds_and_measures_all_of_the_host(real: Measured) -> No
         "core_cache_gbs",
         "core_memory_gbs",
         "core_small_gflops",
+        "core_convolution_gflops",
         "core_fp32_gflops",
     }
     for name, (low, middle, high, samples) in real.quantities.items():

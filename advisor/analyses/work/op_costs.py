@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from advisor.trace.events import Events
 from advisor.trace.numbers import small
 
 Kind = Literal["product", "convolution", "attention", "normalisation", "softmax", "elementwise", "copy", "fused"]
@@ -108,6 +109,16 @@ def cost(name: str, made: Call) -> Cost | None:
     count = _COSTS.get(name) or (_fused if name.startswith(_TRITON) else None)
     found = count(made) if count else None
     return found if found is not None and found.bytes > 0 else None
+
+
+def operations_of(events: Events, row: int) -> float | None:
+    """The least arithmetic of an op's row; None where the op is not known or the trace does not tell."""
+    if events.dims[row] < 0 or events.dtypes[row] < 0:
+        return None
+    values = events.values_table[events.values[row]] if events.values[row] >= 0 else ""
+    made = call(events.dims_table[events.dims[row]], events.dtypes_table[events.dtypes[row]], values)
+    found = cost(events.text(row), made) if made is not None else None
+    return found.flops if found is not None else None
 
 
 def _product(left: int, right: int, added: int | None = None) -> Callable[[Call], Cost | None]:

@@ -28,6 +28,7 @@ class Settings(msgspec.Struct, frozen=True):
     cudnn_benchmark: bool | None = None
     cudnn_deterministic: bool | None = None
     deterministic: bool | None = None
+    onednn_enabled: bool | None = None  # torch.backends.mkldnn.enabled; None where torch was built without oneDNN
     autocast: bool | None = None  # an autocast region was entered in the window
     autocast_dtype: str | None = None
     default_dtype: str | None = None
@@ -48,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True):
     # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
     # anomaly_detection | ddp (its constructor).  By the text of the script's files, where one line alone says it:
     # threads (`set_num_threads`) | double (`.double()`, else float64) | checkpointing | cudnn_benchmark |
-    # cudnn_deterministic | variables of the environment, by their names.
+    # cudnn_deterministic | onednn_enabled | variables of the environment, by their names.
     set_at: dict[str, CodePlace] = {}
 
     @classmethod

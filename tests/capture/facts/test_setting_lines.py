@@ -116,6 +116,7 @@ del os.environ["ADVISOR_TEST_UNSET"]
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 torch.backends.cudnn.deterministic = True  # CUDNN
+torch.backends.mkldnn.enabled = False  # ONEDNN
 def options():
     parser = argparse.ArgumentParser()
     parser.add_argument("--workers", type=int, default=4)
@@ -149,9 +150,10 @@ def test_the_text_tells_of_numbers_and_switches(tmp_path: Path) -> None:
     """A number is found behind the names that it is passed by; an attribute and a variable where they are set."""
     (tmp_path / "train.py").write_text(WRITTEN)
     rank = capture(tmp_path / "out", tmp_path / "train.py").rank
-    marks = {"OMP_NUM_THREADS": "VARIABLE", "cudnn_deterministic": "CUDNN", "double": "DOUBLE"}
+    marks = {"OMP_NUM_THREADS": "VARIABLE", "cudnn_deterministic": "CUDNN", "onednn_enabled": "ONEDNN", "double": "DOUBLE"}
     found = {name: at["line"] for name, at in rank["settings"]["set_at"].items()}
     assert found == {name: line_of(WRITTEN, mark) for name, mark in marks.items()}
+    assert rank["settings"]["onednn_enabled"] is False
     sizes = {one["batch_size"]: (one["batch_size_at"] or {}).get("line") for one in rank["loaders"]}
     assert sizes == {4: line_of(WRITTEN, "SIZE"), 32: line_of(WRITTEN, "TEST"), 2: line_of(WRITTEN, "PLAIN")}
 

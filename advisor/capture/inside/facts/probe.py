@@ -54,10 +54,17 @@ def switches() -> dict[str, Any]:
         "cudnn_enabled": attempt(lambda: bool(backends.cudnn.enabled)),
         "cudnn_benchmark": attempt(lambda: bool(backends.cudnn.benchmark)),
         "cudnn_deterministic": attempt(lambda: bool(backends.cudnn.deterministic)),
+        "onednn_enabled": attempt(_onednn),
         "deterministic": attempt(torch.are_deterministic_algorithms_enabled),
         "default_dtype": attempt(lambda: str(torch.get_default_dtype()).removeprefix("torch.")),
         "anomaly_detection": attempt(torch.is_anomaly_enabled),
     }
+
+
+def _onednn() -> bool | None:
+    """Whether ops of a CPU may use oneDNN; None where torch has none."""
+    mkldnn = torch.backends.mkldnn
+    return bool(mkldnn.enabled) if mkldnn.is_available() else None
 
 
 def _tf32(place: Callable[[], Any], legacy: Callable[[], Any] | None = None) -> bool | None:

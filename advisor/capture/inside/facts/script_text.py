@@ -22,11 +22,15 @@ Node = ast.expr | ast.keyword | ast.arg | ast.stmt
 # library took 0.16 s of CPU time (one core of an EPYC, Python 3.11).
 _MOST_FILES, _MOST_BYTES = 50, 1 << 19
 # One of these stands in a file that sets something.
-_WORDS = ("set_num_threads", "double", "float64", "checkpoint", "cudnn", "environ", "putenv")
-_SETTINGS = ("threads", "double", "checkpointing", "cudnn_benchmark", "cudnn_deterministic")
+_WORDS = ("set_num_threads", "double", "float64", "checkpoint", "cudnn", "mkldnn", "environ", "putenv")
+_SETTINGS = ("threads", "double", "checkpointing", "cudnn_benchmark", "cudnn_deterministic", "onednn_enabled")
 # What says more than another mention of a setting -> the setting.
 _FIRST_OF = {".double()": "double", "checkpointing=True": "checkpointing"}
-_CUDNN = ("benchmark", "deterministic")
+_SWITCHES = {
+    "cudnn_benchmark": ("cudnn", "benchmark"),
+    "cudnn_deterministic": ("cudnn", "deterministic"),
+    "onednn_enabled": ("mkldnn", "enabled"),
+}
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
 _SETS_VARIABLE = ("setdefault", "putenv")
 # Of a DataLoader's arguments.
@@ -153,7 +157,7 @@ def _settings_of(node: ast.AST) -> Iterator[str]:
         yield "checkpointing"
     if _turns_on_checkpointing(node):
         yield "checkpointing=True"
-    yield from (f"cudnn_{switch}" for switch in _CUDNN if _sets_cudnn(switch, node))
+    yield from (name for name, (backend, switch) in _SWITCHES.items() if _switches(backend, switch, node))
     yield from _variables(node)
 
 
@@ -200,10 +204,14 @@ def _covers(node: ast.Call, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
-def _sets_cudnn(switch: str, node: ast.AST) -> bool:
-    """Whether it is `torch.backends.cudnn.<switch> = …`."""
+def _switches(backend: str, switch: str, node: ast.AST) -> bool:
+    """Whether it is `torch.backends.<backend>.<switch> = …`, or a call of its `flags` or `set_flags`."""
+    if isinstance(node, ast.Call):
+        within = node.func.value if isinstance(node.func, ast.Attribute) else None
+        named = backend == "mkldnn" and within is not None and _last_name(within) == backend
+        return named and _last_name(node.func) in ("flags", "set_flags")
     return isinstance(node, ast.Assign) and any(
-        isinstance(target, ast.Attribute) and target.attr == switch and _last_name(target.value) == "cudnn"
+        isinstance(target, ast.Attribute) and target.attr == switch and _last_name(target.value) == backend
         for target in node.targets
     )
 
