@@ -1,16 +1,19 @@
-"""Matrix multiplications run in double precision.
+"""Ops run in double precision.
 
 ## What it looks at
-Time of matrix multiplications, convolutions and attention whose inputs are float64.
+Time of matrix multiplications, convolutions and attention whose inputs are float64. On a CPU also that of all other ops
+with an operand in float64 that is more than a number: one such tensor makes float64 of everything that it meets.
 
 ## Why it costs time
 Double precision moves twice the bytes, and a CPU's vector units hold half as many numbers. Most GPUs have far fewer
 units for it: consumer and inference GPUs reach between a 32nd and a 64th of their fp32 rate. NumPy arrays are float64
-by default, so this often happens by accident.
+by default, so this often happens by accident: a buffer that `np.linspace` made is enough. Where it meets a tensor in
+float32, that is converted first, into memory of its own.
 
 ## How to fix it
 Convert where data enter: `torch.from_numpy(a).float()`, `np.float32` arrays, `torch.tensor(x,
-dtype=torch.float32)`. Remove `torch.set_default_dtype(torch.float64)` and `model.double()`.
+dtype=torch.float32)`, `torch.linspace` instead of `np.linspace`. Remove `torch.set_default_dtype(torch.float64)` and
+`model.double()`.
 
 ## When to leave it
 Computations that need more than seven digits: solvers, physics, gradient checks.
@@ -18,36 +21,44 @@ Computations that need more than seven digits: solvers, physics, gradient checks
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
     FORWARD,
     Breakdown,
     Category,
+    Drawing,
     Ev,
+    Events,
     Example,
     Finding,
     Fix,
+    Lines,
     Matmuls,
     Nesting,
     RankRecord,
     Scale,
     StepOps,
-    Steps,
-    Trace,
     Treatment,
     constant,
+    dims_of,
     draw,
+    dtypes_of,
     shapes,
+    sizes,
 )
 
-from ..shared._places import set_at
-from ..shared._words import percent, time
+from ..shared._places import first_line, set_at
+from ..shared._words import percent, plural, time
 
 CONFIRMED = "measured pair on a CPU: float64 as the default dtype against float32"
+
+Ints = npt.NDArray[np.int64]
 
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 # Measured on a CPU, float64 against float32: 1.1 for linear layers of 64, 2.1 to 5 for 512 and above, 10 for a
@@ -60,42 +71,58 @@ _CONVOLUTION_GAIN = constant("fp64_cpu.convolution_gain").range
 _DEVICE_GAIN = constant("device.double_gain").range
 # Most that ops which move half the bytes save.
 _MOVED = constant("share.moved_by_double").value
+# Of ops on at least so many numbers; of fewer the call takes most of the time, whatever the format.
+_ELEMENTWISE_GAIN = constant("fp64_cpu.elementwise_gain").range
+_ELEMENTS = 1 << 14
+_CASTS = ("aten::copy_", "aten::_to_copy", "aten::to")
+_COMPARISONS = ("aten::lt", "aten::le", "aten::gt", "aten::ge", "aten::eq", "aten::ne")
+# Rows whose line is asked for; where these have none, neither have others.
+_TRIED = 8
 
 
 def check(
     recorded: StepOps,
-    steps: Steps,
     scale: Scale,
     breakdown: Breakdown,
-    matmuls: Matmuls,
+    matmuls: Matmuls | None,
+    lines: Lines | None,
     record: RankRecord | None,
     *,
     min_share: float = 0.05,  # of the step: rounding changes, so the gain has to be worth a look at the results
 ) -> Iterator[Finding]:
-    double_us = matmuls.by_precision["fp64"]
+    steps = recorded.steps
+    product_us = matmuls.by_precision["fp64"] if matmuls else 0.0
+    rows = np.empty(0, np.int64) if breakdown.on_device else _doubles(recorded)
+    double_us = max(product_us, steps.per_step_us(float(recorded.nesting.self_ns[rows].sum())))
     if double_us < min_share * steps.step_us:
         return
     if breakdown.on_device:
-        low_us, high_us = (double_us * (1 - 1 / gain) for gain in _DEVICE_GAIN)
+        low_us, high_us = (product_us * (1 - 1 / gain) for gain in _DEVICE_GAIN)
     else:
-        low_us, high_us = _on_cpu(recorded.trace, steps, recorded.nesting)
+        low_us, high_us = _on_cpu(recorded.trace.events, rows, recorded.nesting, steps.count)
         high_us = max(high_us, low_us)
-    default = record.settings.default_dtype if record else None
+    if high_us < min_share * steps.step_us:
+        return
+    settings = record.settings if record else None
+    default = settings.default_dtype if settings else None
     chosen = " (the default dtype was set to float64)" if default == "float64" else ""
+    what = "Matrix multiplications" if product_us >= double_us / 2 else "Ops on tensors"
+    held = _held(record) if not chosen else ""
+    first = first_line(lines, _brings(recorded, rows)) if len(rows) and not chosen else None
     yield Finding(
         message=(
-            f"Matrix multiplications in float64 take {time(scale.scaled(double_us))} of each step "
-            f"({percent(double_us / steps.step_us)}){chosen}."
+            f"{what} in float64 take {time(scale.scaled(double_us))} of each step "
+            f"({percent(double_us / steps.step_us)}){chosen}{held}."
         ),
         saving=scale.saving(
             low_us,
             high_us,
             "matrix multiplications faster by the ratio of fp32 to fp64 on this kind of machine, small layers least; "
-            "on a CPU also half the bytes of all other ops",
+            "on a CPU also half the bytes of all other ops, and no casts between both",
             "assumed",
         ),
-        where=set_at(record.settings if record else None, "default_dtype" if chosen else "double"),
-        facts={"fp64_us": double_us, "default_dtype": default},
+        where=set_at(settings, "default_dtype" if chosen else "double") + ((first,) if first else ()),
+        facts={"fp64_us": double_us, "products_us": product_us, "default_dtype": default},
         fix=Fix(
             "Use float32 for data and model",
             "numerics",
@@ -105,37 +132,93 @@ def check(
             None if chosen else Treatment("in_float32"),
         ),
         claims=("compute",) if breakdown.on_device else ("forward", "backward", "other_ops"),
-        # Nobody gets float64 matrix products by asking for speed, but some ask for digits.
-        at_most="medium" if default == "float64" else "high",
+        # Nobody gets float64 by asking for speed, but some ask for digits.
+        at_most="medium" if default == "float64" or product_us < double_us / 2 else "high",
     )
 
 
-def _on_cpu(trace: Trace, steps: Steps, nesting: Nesting) -> tuple[float, float]:
+def _held(record: RankRecord | None) -> str:
+    """'; the model holds `oscillator.multiples` in float64', empty where nothing of the kind was seen."""
+    names = (record.model or {}).get("float64", []) if record else []
+    rest = f" and {plural(len(names) - 1, 'other tensor')}" if len(names) > 1 else ""
+    return f"; the model holds `{names[0]}`{rest} in float64" if names else ""
+
+
+def _doubles(recorded: StepOps) -> Ints:
+    """Ops of the profiled steps with an operand in float64 that is more than a number."""
+    events = recorded.events
+    ops = np.flatnonzero(
+        events.of(Category.CPU_OP) & (events.dtypes >= 0) & (recorded.steps.step_of(events.start_ns) >= 0)
+    )
+    named = np.array(["double" in text for text in events.dtypes_table], bool)
+    ops = ops[named[events.dtypes[ops]]] if len(named) else ops[:0]
+    return np.array([row for row in ops.tolist() if _kinds(events, row)["double"]], np.int64)
+
+
+def _kinds(events: Events, row: int) -> dict[str, int]:
+    """Numbers in the largest operand of each of both formats; a wrapped Python number is none."""
+    dims = dims_of(events, row)
+    found = {"double": 0, "float": 0}
+    for at, kind in enumerate(dtypes_of(events, row)):
+        size = sizes(dims, at)
+        if kind in found and size:
+            found[kind] = max(found[kind], math.prod(size))
+    return found
+
+
+def _brings(recorded: StepOps, rows: Ints) -> Ints:
+    """The first ops in which float64 meets float32, the largest first; where there are none, the largest of all."""
+    events = recorded.events
+    outer = np.unique(recorded.nesting.outer_op[rows])
+    outer = outer[outer >= 0]
+    mixed = np.array([row for row in outer.tolist() if all(_kinds(events, row).values())], np.int64)
+    most = mixed if len(mixed) else outer
+    return most[np.argsort(-events.dur_ns[most])][:_TRIED]
+
+
+def _on_cpu(events: Events, rows: Ints, nesting: Nesting, steps: int) -> tuple[float, float]:
     """Least and most that float32 gives back on a CPU, µs per step."""
-    events = trace.events
-    rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dtypes >= 0) & (steps.step_of(events.start_ns) >= 0))
     spent = np.zeros(2)
     for row in rows.tolist():
-        if "double" not in events.dtypes_table[events.dtypes[row]]:
-            continue
         us, name = nesting.self_ns[row] / 1e3, events.text(row)
-        dims = shapes(events.dims_table[events.dims[row]]) if events.dims[row] >= 0 else []
-        sizes = [size for shape in dims for size in shape]
+        kinds = _kinds(events, row)
+        widest = max((size for shape in shapes(events.dims_table[events.dims[row]]) for size in shape), default=0)
         if "convolution" in name:
             gain = _CONVOLUTION_GAIN
         elif name in _PRODUCTS:
-            gain = next(gain for width, gain in _CPU_GAINS if max(sizes, default=0) >= width)
+            gain = next(gain for width, gain in _CPU_GAINS if widest >= width)
+        elif name in _CASTS and kinds["float"]:
+            spent += us  # nothing is left to convert
+            continue
+        elif kinds["double"] >= _ELEMENTS and name not in _COMPARISONS:
+            gain = _ELEMENTWISE_GAIN
         else:
             spent[1] += us * _MOVED
             continue
         spent += us * (1 - 1 / gain[0]), us * (1 - 1 / gain[1])
-    low, high = (spent / steps.count).tolist()
+    low, high = (spent / steps).tolist()
     return low, high
 
 
 _STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
 _DOUBLE = Ev("aten::mm", dims=[[32, 512], [512, 512]], dtypes=["double", "double"])
 _SINGLE = Ev("aten::mm", dims=[[32, 512], [512, 512]], dtypes=["float", "float"])
+
+_GRID, _ROW = [4, 4096, 40], [40]
+_MIXED = "step [1                  ][2                  ]\ncpu  [M    ][C][S   ][F ] [M    ][C][S   ][F ]"
+
+
+def _elementwise(kind: str, shape: list[int]) -> Drawing:
+    """A buffer of 40 numbers (M) that meets a tensor in float32, and what is computed from both (S)."""
+    return draw(
+        _MIXED,
+        us=1000,
+        M=Ev("aten::mul", dims=[shape, _ROW], dtypes=["float", kind]),
+        C=Ev("aten::copy_", dims=[shape, shape], dtypes=[kind, "float"]),
+        S=Ev("aten::sin", dims=[shape], dtypes=[kind]),
+        F=_SINGLE,
+    )
+
 
 EXAMPLES = [
     Example(
@@ -163,6 +246,22 @@ EXAMPLES = [
         saves_us=None,
         near_miss=True,
     ),
+    Example(
+        "a buffer from NumPy makes float64 of what it meets",
+        _elementwise("double", _GRID),
+        facts={"model": {"float64": ["oscillator.multiples"]}},
+        # A cast of 3 ms goes; 7 + 6 ms of other ops become 1.2 to 2.5 times as fast, casts that the product makes among
+        # them.
+        saves_us=(4_000, 11_000),
+        says=("Ops on tensors in float64", "holds `oscillator.multiples` in float64"),
+    ),
+    Example(
+        "numbers of Python beside tensors in float32",
+        draw(_MIXED, us=1000, **{n: Ev("aten::mul", dims=[_GRID, []], dtypes=["float", "double"]) for n in "MCSF"}),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("the same buffer in float32", _elementwise("float", _GRID), saves_us=None),
     Example("float32", draw(_STEPS, us=1000, F=_SINGLE, B=_SINGLE), saves_us=None),
     Example("shapes and dtypes were not recorded", draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD), saves_us=None),
 ]

@@ -48,8 +48,9 @@ class Settings(msgspec.Struct, frozen=True):
     framework: str | None = None  # that turns the loop: lightning | transformers | accelerate; None: the script itself
     # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
     # anomaly_detection | ddp (its constructor).  By the text of the script's files, where one line alone says it:
-    # threads (`set_num_threads`) | double (`.double()`, else float64) | checkpointing | cudnn_benchmark |
-    # cudnn_deterministic | onednn_enabled | variables of the environment, by their names.
+    # threads (`set_num_threads`) | double (what registers a tensor of the model in float64, else `.double()`, else
+    # float64) | checkpointing | cudnn_benchmark | cudnn_deterministic | onednn_enabled | variables of the environment,
+    # by their names.
     set_at: dict[str, CodePlace] = {}
 
     @classmethod

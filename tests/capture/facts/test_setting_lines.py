@@ -150,12 +150,44 @@ def test_the_text_tells_of_numbers_and_switches(tmp_path: Path) -> None:
     """A number is found behind the names that it is passed by; an attribute and a variable where they are set."""
     (tmp_path / "train.py").write_text(WRITTEN)
     rank = capture(tmp_path / "out", tmp_path / "train.py").rank
-    marks = {"OMP_NUM_THREADS": "VARIABLE", "cudnn_deterministic": "CUDNN", "onednn_enabled": "ONEDNN", "double": "DOUBLE"}
+    marks = {
+        "OMP_NUM_THREADS": "VARIABLE",
+        "cudnn_deterministic": "CUDNN",
+        "onednn_enabled": "ONEDNN",
+        "double": "DOUBLE",
+    }
     found = {name: at["line"] for name, at in rank["settings"]["set_at"].items()}
     assert found == {name: line_of(WRITTEN, mark) for name, mark in marks.items()}
     assert rank["settings"]["onednn_enabled"] is False
     sizes = {one["batch_size"]: (one["batch_size_at"] or {}).get("line") for one in rank["loaders"]}
     assert sizes == {4: line_of(WRITTEN, "SIZE"), 32: line_of(WRITTEN, "TEST"), 2: line_of(WRITTEN, "PLAIN")}
+
+
+HELD = """
+import numpy as np
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 40)
+        self.register_buffer("steps", torch.from_numpy(np.linspace(0, 1, 40)))  # BUFFER
+        self.register_buffer("scale", torch.ones(40))
+    def forward(self, x):
+        return (self.layer(x) * self.steps * self.scale).sum()
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(60):
+    optimizer.zero_grad()
+    net(torch.zeros(4, 8)).backward()
+    optimizer.step()
+"""
+
+
+def test_a_buffer_in_float64_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(HELD)
+    rank = capture(tmp_path / "out", tmp_path / "train.py").rank
+    assert rank["model"]["float64"] == ["Net.steps"]
+    assert rank["settings"]["set_at"]["double"]["line"] == line_of(HELD, "BUFFER")
 
 
 RULES = """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,8 @@ from .live_objects import live_objects
 
 # Modules listed in run.json: the largest language models have some thousand.
 _MOST_MODULES = 2_000
+# Names of tensors in float64: one line makes them, or nobody reads them all.
+_MOST_DOUBLES = 20
 
 
 @dataclass
@@ -195,7 +198,17 @@ def model_facts(modules: list[Any], params: list[Any]) -> dict[str, Any] | None:
         "tensors": len(unique),
         "modules": rows,
         "modules_left_out": len(inside) - len(rows),
+        "float64": list(itertools.islice(_doubles(inside, unique), _MOST_DOUBLES)),
     }
+
+
+def _doubles(inside: list[tuple[str, Any]], params: list[Any]) -> Iterator[str]:
+    """Names of buffers and parameters in float64 of a model whose optimizers step parameters of other formats."""
+    if all(param.dtype == torch.float64 for param in params):
+        return
+    for path, module in inside:
+        held = {**module.__dict__.get("_parameters", {}), **module.__dict__.get("_buffers", {})}
+        yield from (f"{path}.{name}" for name, one in held.items() if one is not None and one.dtype == torch.float64)
 
 
 def _module_row(path: str, module: Any, root: bool) -> dict[str, Any]:

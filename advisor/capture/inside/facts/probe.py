@@ -86,6 +86,7 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
     params = attempt(lambda: parameters_of(optimizers)) or []
     autocast = sorted(collector.autocast)
     now = switches()
+    model = attempt(lambda: model_facts.model_facts(alive.modules if alive else [], params))
     settings = {
         **now,
         "matmul_precision_set": collector.setting_lines.precision_chosen
@@ -105,7 +106,7 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
         "ddp": alive.ddp if alive else None,
         "fsdp": alive.fsdp if alive else None,
         "framework": attempt(frameworks.of_the_loop),
-        "set_at": attempt(collector.setting_lines.record) or {},
+        "set_at": attempt(lambda: collector.setting_lines.record((model or {}).get("float64", []))) or {},
     }
     return {
         "settings": settings,
@@ -117,7 +118,7 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
         "devices": attempt(_devices) or [],
         "memory": attempt(_memory),
         "compile": attempt(compiler.facts),
-        "model": attempt(lambda: model_facts.model_facts(alive.modules if alive else [], params)),
+        "model": model,
     }
 
 

@@ -85,6 +85,12 @@ class ScriptText:
         }
         return {name: _place(*at.pop()) for name, at in known.items() if len(at) == 1 and _is_set(name)}
 
+    def registered(self, name: str) -> Place:
+        """Where a module registers the buffer or parameter of that name, or makes it an attribute; empty if unknown."""
+        nodes = self.nodes(name)
+        found = {(file, node.lineno) for file, node in nodes if _registers(node, name)}  # type: ignore[attr-defined]
+        return _place(*found.pop()) if len(found) == 1 else {}
+
     def number(self, value: int, argument: str, call: Place) -> Place:
         """Where the number that a call is given for an argument stands as a number in the text; empty where unknown.
 
@@ -202,6 +208,17 @@ def _is(node: ast.AST, value: int) -> bool:
 
 def _covers(node: ast.Call, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _registers(node: ast.AST, name: str) -> bool:
+    """Whether it is `self.register_buffer("<name>", …)` or `self.<name> = …`."""
+    if isinstance(node, ast.Call):
+        first = node.args[0] if node.args else None
+        named = isinstance(first, ast.Constant) and first.value == name
+        return named and _last_name(node.func) in ("register_buffer", "register_parameter")
+    return isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Attribute) and target.attr == name for target in node.targets
+    )
 
 
 def _switches(backend: str, switch: str, node: ast.AST) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -90,9 +90,14 @@ class SettingLines:
         """Where an optimizer was made; empty where that is not known."""
         return next((place for reference, place in reversed(self.made) if reference() is optimizer), {})
 
-    def record(self) -> dict[str, Place]:
-        """The lines of settings, with those that only the script's text tells."""
-        return {**self.text.settings(), **self.settings}
+    def record(self, doubles: Sequence[str]) -> dict[str, Place]:
+        """The lines of settings, with those that only the script's text tells.
+
+        doubles: tensors of the model in float64, which say more than another mention of that format.
+        """
+        held = (self.text.registered(name.rpartition(".")[2]) for name in doubles)
+        first = next(filter(None, held), None)
+        return {**self.text.settings(), **({"double": first} if first else {}), **self.settings}
 
     def of_number(self, loader: dict[str, Any], argument: str) -> Place:
         """Where a number that a loader was made with stands in the text; empty where that is not known."""
