@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, InputWaits, LineCost, LineCosts, Loader, refill_us
+from advisor.api import Finding, Fix, InputWaits, LineCost, LineCosts, Loader, RankRecord, refill_us
 
 from ..shared._places import often, place
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent, plural, time
 from ._loader import Seen
 
 # Batches of an iterator that is dropped after the first; workers draw those that follow ahead.
 _FEW = 1.5
+# Of all steps; in fewer an epoch ends early, as an evaluation of some batches does.
+_MOST_STEPS = 0.5
 # With fewer batches than this in an epoch one begins every few steps anyhow.
 _SHORT = 4
 
@@ -25,9 +27,14 @@ _KEPT = Fix(
 def advice(seen: Seen, least: float) -> Finding | None:
     """The advice on the loader of which this costs most; None where none is made anew, or that costs little."""
     price, step_us = seen.price, seen.price.scale.step_us
-    anew = [one for one in (seen.record.loaders if seen.record else ()) if _is_made_anew(one)]
     line = _line(seen.costs, seen.waits)
-    if not anew or line is None or not line.visits:
+    if seen.record is None or line is None or not line.visits:
+        return None
+    started = [one for one in seen.record.loaders if _starts_workers(one, seen.record)]
+    if started:
+        return _of_workers(seen, started[0], line, least)
+    anew = [one for one in seen.record.loaders if _is_made_anew(one)]
+    if not anew:
         return None
     loader = max(anew, key=_drawing_us)
     drawn_us = min(_drawing_us(loader) * line.visits, step_us)
@@ -54,6 +61,51 @@ def advice(seen: Seen, least: float) -> Finding | None:
         fix=_KEPT,
         claims=("input", "host", "other_ops", "forward"),
     )
+
+
+def _of_workers(seen: Seen, loader: Loader, line: LineCost, least: float) -> Finding | None:
+    """The advice where each of these iterators starts workers of its own; None where that costs little."""
+    price, step_us = seen.price, seen.price.scale.step_us
+    low_us, high_us = price.undilated.us(line.work)
+    waited_us = price.scale.scaled(line.parts.get("input", 0.0))
+    low_us = min(low_us, price.scale.scaled(line.python_us))
+    if low_us < least * step_us:
+        return None
+    workers = loader.num_workers or 0
+    return Finding(
+        message=(
+            f"A DataLoader iterator is created {often(line.visits)}{place(line.source)}, though an epoch has "
+            f"{count(_batches(loader))} batches: each one starts {plural(workers, 'worker')} and stops "
+            f"{'it' if workers == 1 else 'them'} again, {time(low_us)} of each step ({percent(low_us / step_us)}), and "
+            f"the step waits {time(waited_us)} for the first batch."
+        ),
+        saving=price.of_us(
+            low_us,
+            min(high_us + waited_us, step_us),
+            "low: the Python time of the line, in which workers are started and stopped; high: all of the line, with "
+            "the wait for the first batch of workers that are new",
+        ),
+        where=(line.source,),
+        facts={
+            "iterators": loader.iterators,
+            "steps": seen.record.steps.count if seen.record else None,
+            "dataset_size": loader.dataset_size,
+            "workers": workers,
+        },
+        fix=_KEPT,
+        claims=("input", "host", "other_ops", "forward"),
+    )
+
+
+def _starts_workers(loader: Loader, record: RankRecord) -> bool:
+    """Whether most steps make an iterator of a loader of many batches, and workers with it."""
+    often = (loader.iterators or 0) >= _MOST_STEPS * max(record.steps.count or 0, 1)
+    return bool(loader.num_workers) and not loader.persistent_workers and often and _batches(loader) >= _SHORT
+
+
+def _batches(loader: Loader) -> int:
+    """Batches of an epoch."""
+    return (loader.dataset_size or 0) // (loader.batch_size or 1)
 
 
 def _is_made_anew(loader: Loader) -> bool:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from advisor.api import Price, RankRecord, Source
-from advisor.capture.record import Loader
+from advisor.capture.record import Loader, StepTimes
 
 anew: Any = import_module("advisor.rules.input._iterator_recreated")
 
-SCALE: Any = SimpleNamespace(step_us=10_000.0)
+SCALE: Any = SimpleNamespace(step_us=10_000.0, scaled=lambda us: us)
 # Recording doubled nothing: what was recorded is what it takes.
 UNDILATED: Any = SimpleNamespace(in_part=lambda name, us, rows: us, us=lambda us: (us, us))
 
@@ -39,6 +39,7 @@ def costs(*lines: tuple[int, float, float]) -> Any:
                 parts={"input": fetch_us},
                 python_us=python_us,
                 rows=0.0,
+                work=python_us,
                 visits=1.0,
             )
             for line, fetch_us, python_us in lines
@@ -95,3 +96,37 @@ def test_without_lines_nothing_is_said() -> None:
     assert anew.advice(seen(RankRecord(rank=0, loaders=[loader()]), None), 0.05) is None
     assert advice(loader(), lines=costs((60, 400.0, 3000.0))) is None
     assert anew.advice(seen(None, LINES), 0.05) is None
+
+
+WITH_WORKERS: dict[str, Any] = {
+    "num_workers": 2,
+    "prefetch_factor": 2,
+    "batches_per_iterator": 4.9,  # two loaders of one line, of which one goes on with its epoch
+    "iterators": 99,
+}
+
+
+def of_steps(count: int, **changes: Any) -> Any:
+    record = RankRecord(rank=0, loaders=[loader(**(WITH_WORKERS | changes))], steps=StepTimes(count=count))
+    return anew.advice(seen(record, costs((47, 100.0, 0.0), (48, 1_000.0, 3_000.0))), 0.05)
+
+
+def test_workers_that_are_started_in_each_step_are_what_it_costs() -> None:
+    found = of_steps(96)
+    assert [at.line for at in found.where] == [48]
+    # Starting them is Python of the line; the wait for their first batch comes on top.
+    assert (found.saving.low_us, found.saving.high_us) == (3_000.0, 4_000.0)
+    assert "each one starts 2 workers and stops them again, 3 ms of each step (30 %)" in found.message
+
+
+@pytest.mark.parametrize(
+    ("count", "changes"),
+    [
+        (400, {}),  # an evaluation of some batches, now and then
+        (96, {"persistent_workers": True}),
+        (96, {"dataset_size": 64}),  # epochs of two batches
+    ],
+)
+def test_epochs_that_start_workers_are_another_fault(count: int, changes: dict[str, Any]) -> None:
+    found = of_steps(count, **changes)
+    assert found is None or "starts 2 workers" not in found.message
