@@ -103,7 +103,7 @@ def on_positions_us(ops: StepOps, batches: list[PaddedBatch]) -> tuple[float, fl
     """Time of ops whose shapes hold the padded length, profiled µs per step: beyond what a call takes anyway, whole."""
     events, steps = ops.events, ops.steps
     lengths = {size for one in batches for size in (one.length, one.samples * one.length)}
-    holds = [not lengths.isdisjoint(_numbers(dims)) for dims in events.dims_table]
+    holds = [not lengths.isdisjoint(numbers(dims)) for dims in events.dims_table]
     rows = np.flatnonzero(events.of(Category.CPU_OP) & ops.links.inside & (events.dims >= 0))
     rows = rows[np.array(holds, bool)[events.dims[rows]]]
     own_us = ops.nesting.self_ns[rows] / 1e3
@@ -111,7 +111,7 @@ def on_positions_us(ops: StepOps, batches: list[PaddedBatch]) -> tuple[float, fl
     return beyond, steps.per_step_us(float(own_us.sum()) * 1e3)
 
 
-def _numbers(dims: str) -> list[int]:
+def numbers(dims: str) -> list[int]:
     """All sizes in the text of an op's shapes."""
     return [int(number) for number in re.findall(r"\d+", dims)]
 

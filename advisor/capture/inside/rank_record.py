@@ -49,6 +49,7 @@ def record(session: Session) -> dict[str, Any]:
         "user_files": sorted(lines.files) if lines is not None else [],
         "lookups": lines.lookups if lines is not None else [],
         "batch_lengths": session.padding.found,
+        "sample_lengths": session.padding.lengths,
         "masks": lines.masks.record() if lines is not None else [],
         "loss_labels": lines.labels.record() if lines is not None else [],
         "dataflow": window.observer.record(),

@@ -11,7 +11,7 @@ from advisor.capture.record.held_memory import HeldVariable, KeptGraphs, OutOfMe
 from advisor.capture.record.rank import RankRecord, Settings
 from advisor.capture.record.run_file import SCHEMA, VERSION, RunRecord, read
 from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
-from advisor.capture.record.tensors import DenseMatrix, Lookup, LossLabels, Mask, SparseProduct
+from advisor.capture.record.tensors import DenseMatrix, Lookup, LossLabels, Mask, SampleLengths, SparseProduct
 from advisor.capture.record.training import Loader, Optimizer
 from advisor.capture.record.vitals import MemoryReading, ThreadTime, Vitals
 from advisor.capture.record.whole_run import RunSamples, RunTimes, StepTrend, TrendLine
@@ -43,6 +43,7 @@ __all__ = [
     "RunRecord",
     "RunSamples",
     "RunTimes",
+    "SampleLengths",
     "Settings",
     "SparseProduct",
     "StepTimes",

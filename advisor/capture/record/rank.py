@@ -11,7 +11,7 @@ from advisor.capture.record.code_place import CodePlace, TextBlock
 from advisor.capture.record.dataflow import Dataflow, JudgedOps
 from advisor.capture.record.held_memory import KeptGraphs, OutOfMemory
 from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
-from advisor.capture.record.tensors import Lookup, LossLabels, Mask, SparseProduct
+from advisor.capture.record.tensors import Lookup, LossLabels, Mask, SampleLengths, SparseProduct
 from advisor.capture.record.training import Loader, Optimizer
 from advisor.capture.record.vitals import Vitals
 from advisor.capture.record.whole_run import RunTimes
@@ -89,6 +89,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     kept_graphs: KeptGraphs | None = None  # None: none were found, or nobody looked
     saves: list[CodePlace] | None = None  # lines of the training loop that write a checkpoint, by its text
     lookups: list[Lookup] = []  # on a CPU; empty: none were seen, or nobody looked
+    sample_lengths: list[SampleLengths] = []  # of a few batches after the windows
     batch_lengths: list[Lookup] = []  # the same of a few batches after the windows, as the loader gave them
     masks: list[Mask] = []  # of 256 to 4,096 tokens; empty: none were seen, or nobody looked
     loss_labels: list[LossLabels] = []  # of cross entropies; empty: none were seen, or nobody looked

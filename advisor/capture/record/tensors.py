@@ -20,6 +20,13 @@ class Lookup(msgspec.Struct, frozen=True):
     longest: int  # the longest sample without the padding behind or before it; length where there is none
 
 
+class SampleLengths(msgspec.Struct, frozen=True):
+    """A batch of a loader whose samples are filled up to the longest of them."""
+
+    length: int  # of all of them
+    lengths: list[int]  # of each without what fills it up: by a tensor of lengths in the batch, or by its padding
+
+
 class LossLabels(msgspec.Struct, frozen=True):
     """The labels of a cross entropy in the step whose lines were recorded."""
 

@@ -60,6 +60,43 @@ def test_what_is_no_batch_of_indices_tells_nothing(given: Any) -> None:
     assert found(given) == []
 
 
+def lengths(given: Any) -> list[Any]:
+    padding = BatchPadding()
+    next(Iterating(padding, given))
+    return [(one["length"], one["lengths"]) for one in padding.lengths]
+
+
+FRAMES = torch.rand(3, 9, 4)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (FRAMES, torch.tensor([4, 9, 2]), torch.tensor([0, 1, 1])),
+        {"frames": FRAMES.transpose(0, 1), "lengths": torch.tensor([4, 9, 2], dtype=torch.int32)},
+        [FRAMES, torch.arange(9) < torch.tensor([4, 9, 2])[:, None]],
+        [FRAMES, torch.arange(9) >= torch.tensor([4, 9, 2])[:, None]],
+        {"attention_mask": (torch.arange(9) < torch.tensor([4, 9, 2])[:, None]).long()},
+    ],
+)
+def test_lengths_are_read_from_a_tensor_of_them_or_from_a_mask(given: Any) -> None:
+    assert lengths(given) == [(9, [4, 9, 2])]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (FRAMES, torch.tensor([4, 8, 2])),  # none is as long as the batch: labels
+        (FRAMES, torch.tensor([9, 9, 9])),
+        (FRAMES, torch.tensor([0, 9, 2])),
+        [FRAMES, torch.tensor([[1, 0, 1], [1, 1, 1], [1, 1, 0]], dtype=torch.bool)],  # gaps
+        [torch.rand(3, 9, 4), torch.rand(3)],
+    ],
+)
+def test_labels_and_masks_with_gaps_are_no_lengths(given: Any) -> None:
+    assert lengths(given) == []
+
+
 def test_a_few_batches_are_enough_and_large_ones_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     padding = BatchPadding()
     for _ in range(20):
