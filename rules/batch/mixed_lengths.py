@@ -81,8 +81,8 @@ def check(
             goes * least_us,
             empty * concerned_us,
             "low: ops on tensors whose size changes from step to step shrink as these batches do when they are sorted, "
-            "except for the fixed cost of a call; high: forward and backward pass shrink, and no padding is left, which "
-            "pools of more batches come near",
+            "except for the fixed cost of a call; high: forward and backward pass shrink, and no padding is left, "
+            "which pools of more batches come near",
         ),
         where=where,
         facts={"empty_share": empty, "goes_share": goes, "batches": len(batches)},

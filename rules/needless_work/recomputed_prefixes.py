@@ -1,0 +1,161 @@
+"""Earlier positions of a sequence are computed again for each new one.
+
+## What it looks at
+Calls of a recurrent layer, or of attention with `is_causal=True`, within a step: each on a sequence that is longer by
+as much as `torch.cat` appended to it since the call before. What each call takes, over the length of its sequence,
+says what a position costs. Shapes are needed (`record_shapes=True`; `advisor run` records them).
+
+## Why it costs time
+In such layers a position depends on earlier ones alone: what was computed for these comes out the same in every call.
+To build T positions one by one from whole prefixes takes T² / 2 positions instead of T.
+
+## How to fix it
+Give a recurrent layer the new position and the state that the call before returned:
+`logits, state = policy(tokens[:, -1:], state)`. For attention keep the keys and values of earlier positions and append
+those of the new one to them (a KV cache, `use_cache=True` in Hugging Face's `generate`).
+
+## When to leave it
+Layers that see later positions too, such as a bidirectional LSTM or normalization over positions. Sequences of a few
+positions. Results differ in their last digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from advisor.api import CallSites, Drawing, Ev, Example, Finding, Fix, Lines, Price, Source, draw, edits
+
+from ..shared._places import first_line, place
+from ..shared._words import count, each_step
+from ._prefixes import Ints, Prefixes, prefixes
+
+_CLAIMS = ("forward", "other_ops", "host")
+# Rows whose line is asked for; where these have none, neither have others.
+_TRIED = 8
+
+
+def check(
+    price: Price,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.05,  # of the step: a state has to be carried from call to call
+) -> Iterator[Finding]:
+    # Beside a device the host's time of a call says nothing about its length.
+    if price.on_device:
+        return
+    found = list(prefixes(price.ops))
+    if not found:
+        return
+    kept = [one for each in found for one in each.kept(price.ops.events)]
+    # Calls of one layer that are seen by two axes, or by several layers of it, lie in the same ops.
+    kept = _apart(kept)
+    saving = price.divided(
+        [edits.scale(rows, most) for rows, _, most in kept],
+        [edits.scale(rows, least) for rows, least, _ in kept],
+        _CLAIMS,
+        "the time of these calls by the length of their sequences, a line through all of them, less what the added "
+        "positions take by it; low, high: two standard errors of its slope",
+    )
+    if saving.high_us < min_share * price.scale.step_us:
+        return
+    loop = max(found, key=lambda one: len(one.lengths))
+    rows = np.unique(np.concatenate([ops for ops, _, _ in kept]))
+    where = tuple(dict.fromkeys(_where(price, lines, found)))
+    yield Finding(
+        message=(
+            f"{count(len(loop.lengths) + 1)} calls{place(where[0] if where else None)} compute sequences of "
+            f"{count(loop.lengths[0] - loop.added)} to {count(loop.lengths[-1])} positions, each the one before and "
+            f"{count(loop.added)} more: {each_step(price, price.spent_us(rows))}, most of it for positions that "
+            "earlier calls had computed."
+        ),
+        saving=saving,
+        where=where,
+        facts={"calls": len(loop.lengths) + 1, "longest": loop.lengths[-1], "calls_us": price.spent_us(rows)},
+        fix=Fix(
+            "Compute the new position alone, with the state of the call before",
+            "numerics",
+            "logits, _ = policy(tokens)\ntokens = torch.cat((tokens, drawn), dim=1)",
+            "logits, state = policy(tokens[:, -1:], state)\ntokens = torch.cat((tokens, drawn), dim=1)",
+        ),
+        claims=_CLAIMS,
+    )
+
+
+def _apart(kept: Sequence[tuple[Ints, float, float]]) -> list[tuple[Ints, float, float]]:
+    """The calls, each op once."""
+    seen: set[int] = set()
+    result = []
+    for rows, least, most in kept:
+        mine = np.array([row for row in rows.tolist() if row not in seen], np.int64)
+        seen |= set(mine.tolist())
+        if len(mine):
+            result.append((mine, least, most))
+    return result
+
+
+def _where(price: Price, lines: Lines | None, found: Sequence[Prefixes]) -> Iterator[Source]:
+    """The line that makes the calls, the one that appends, and that of the layer."""
+    layers = np.concatenate([one.layers for one in found])
+    appends = np.concatenate([one.appends for one in found])
+    apart = CallSites.compute(price.ops.trace, lines).where_apart(layers) if lines is not None else None
+    yield from (one for one in (apart, first_line(lines, appends[:_TRIED]), first_line(lines, layers[:_TRIED])) if one)
+
+
+# Calls of 300 µs and 200 µs more for each position.
+_CALLS = "[G1 ][C1 ][G2   ][C2 ][G3     ][C3 ][G4       ][C4 ][G5         ]"
+_WEIGHTS = [[384, 32], [384, 128], [384], [384]]
+
+
+def _loop(*, layer: str = "gru", whole: bool = True, appended: bool = True, causal: bool = True) -> Drawing:
+    """A loop over five positions.
+
+    whole: each call gets all of them, else the new one; appended: it is longer by what `torch.cat` appended; causal: of
+    attention, each position sees no later one.
+    """
+    rows: dict[str, Ev] = {}
+    for at in range(1, 6):
+        now = at if whole else 1
+        if layer == "gru":
+            rows[f"G{at}"] = Ev("aten::gru", dims=[[96, now, 32], [1, 96, 128], _WEIGHTS])  # type: ignore[list-item]
+        else:
+            given = ["", "", "", "", "0.", str(causal), "", "False"]
+            dims = [[8, 4, now, 16], *[[8, 4, at, 16]] * 2, *[[] for _ in range(5)]]
+            rows[f"G{at}"] = Ev(f"aten::{layer}", dims=dims, args={"Concrete Inputs": given})
+        other = [[[96, at], [96, 1]], []] if appended else [[[96, 1], [96, 1]], []]
+        rows[f"C{at}"] = Ev("aten::cat", dims=other)  # type: ignore[arg-type]
+    rows.pop("C5")
+    width = len(_CALLS) - 2
+    return draw(f"step [{1:<{width}}][{2:<{width}}]\ncpu  {_CALLS}{_CALLS}", us=100, **rows)
+
+
+EXAMPLES = [
+    Example(
+        "a recurrent policy gets all letters so far for each new one",
+        _loop(),
+        # 200 µs for one to four earlier positions in the calls behind the first.
+        saves_us=(1_900, 2_100),
+        says=("5 calls", "sequences of 1 to 5 positions"),
+    ),
+    Example(
+        "causal attention over all tokens so far",
+        _loop(layer="scaled_dot_product_attention"),
+        saves_us=(1_900, 2_100),
+        says=("5 calls",),
+    ),
+    Example("the new letter and the state", _loop(whole=False), saves_us=None),
+    Example("sequences of other lengths than what was appended", _loop(appended=False), saves_us=None, near_miss=True),
+    Example(
+        "a new token attends to keys that are kept",
+        _loop(layer="scaled_dot_product_attention", whole=False),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "attention to later positions, too",
+        _loop(layer="scaled_dot_product_attention", causal=False),
+        saves_us=None,
+        near_miss=True,
+    ),
+]
