@@ -48,6 +48,7 @@ def record(session: Session) -> dict[str, Any]:
         "later": session.later.windows,
         "user_files": sorted(lines.files) if lines is not None else [],
         "lookups": lines.lookups if lines is not None else [],
+        "evaluation_graph": session.evaluations.record(session.tracker.trained),
         "batch_lengths": session.padding.found,
         "sample_lengths": session.padding.lengths,
         "masks": lines.masks.record() if lines is not None else [],

@@ -13,6 +13,7 @@ from typing import Any
 from . import rank_record, unranked_child
 from .facts import out_of_memory, setting_lines
 from .facts.batch_padding import BatchPadding
+from .facts.evaluation_graphs import EvaluationGraphs
 from .facts.probe import attempt
 from .guards import hooks
 from .guards.signals import Exits, when_worker_ends
@@ -44,6 +45,7 @@ class Session(RecordedWindows):
         self.ran_out: dict[str, Any] | None = None
         self.alone = unranked_child.UnrankedChild(settings)
         self.padding = BatchPadding()
+        self.evaluations = EvaluationGraphs()
 
     def watch_choices(self) -> None:
         """Notes where settings are chosen, loaders and optimizers made; before `begin`."""
@@ -131,6 +133,8 @@ class Session(RecordedWindows):
             self._check_size("fetched")
             if self.window.recording:
                 self.window.fetched()
+            elif self.evaluations.wants(count) and self._is_evaluation(iterator):
+                self.evaluations.look(iterator, iterator.__dict__["_advisor"])
             elif self.padding.left and self.phases is not None and self.phases.phase == AFTER:
                 self._look_at_batch(iterator)
         if not count and self.live:
@@ -138,6 +142,12 @@ class Session(RecordedWindows):
             if getattr(iterator, "_num_workers", 0) and "_workers" not in vars(iterator):
                 self.run.workers_start()
             self._look_at_held()
+
+    def _is_evaluation(self, iterator: Any) -> bool:
+        """Whether the loop's thread reads batches on which nothing was trained so far, though training goes on."""
+        serial = iterator.__dict__.get("_advisor")
+        mine = self.live and get_ident() == self.thread and serial is not None
+        return mine and bool(self.tracker.trained) and serial not in self.tracker.trained
 
     def _look_at_batch(self, iterator: Any) -> None:
         if self.live and get_ident() == self.thread and iterator.__dict__.get("_advisor") in self.tracker.trained:

@@ -5,6 +5,16 @@ from __future__ import annotations
 import msgspec
 
 
+class EvaluationGraph(msgspec.Struct, frozen=True):
+    """A loop over batches that nothing is trained on, whose results have a graph for a backward pass."""
+
+    file: str
+    line: int  # that asks for the batch
+    first: int  # where the function begins
+    function: str
+    name: str  # of a variable that holds another such result after each batch
+
+
 class KeptGraphs(msgspec.Struct, frozen=True):
     """Losses of earlier steps that were still held with their graphs when the window closed, or before it opened."""
 

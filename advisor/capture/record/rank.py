@@ -9,7 +9,7 @@ import msgspec
 from advisor.capture.record.calibration import Measured
 from advisor.capture.record.code_place import CodePlace, TextBlock
 from advisor.capture.record.dataflow import Dataflow, JudgedOps
-from advisor.capture.record.held_memory import KeptGraphs, OutOfMemory
+from advisor.capture.record.held_memory import EvaluationGraph, KeptGraphs, OutOfMemory
 from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
 from advisor.capture.record.tensors import Lookup, LossLabels, Mask, SampleLengths, SparseProduct
 from advisor.capture.record.training import Loader, Optimizer
@@ -86,6 +86,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     notes: list[str] = []  # what capture could not do, one sentence each
     vitals: Vitals | None = None
     run: RunTimes | None = None  # None: no training step was seen
+    evaluation_graph: EvaluationGraph | None = None  # the first that was seen
     kept_graphs: KeptGraphs | None = None  # None: none were found, or nobody looked
     saves: list[CodePlace] | None = None  # lines of the training loop that write a checkpoint, by its text
     lookups: list[Lookup] = []  # on a CPU; empty: none were seen, or nobody looked

@@ -1,0 +1,103 @@
+"""Evaluation records graphs for a backward pass that never comes.
+
+## What it looks at
+Loops over the batches of a DataLoader that nothing is trained on, in the whole run: whether a variable of the loop
+holds another result with a graph (`grad_fn`) after each batch, and how much of the run evaluation takes. Forward
+passes within the profiled steps are the rule evaluation-with-gradients's.
+
+## Why it costs time
+Where gradients are enabled, each op notes what its backward pass would need, and keeps its inputs. That takes time, and
+memory until the results are dropped: a sum of losses (`total += loss`) keeps the graphs of all batches.
+`model.eval()` does not change that.
+
+## How to fix it
+Evaluate under `torch.inference_mode()` or `torch.no_grad()`, as a decorator of the function or around its loop.
+
+## When to leave it
+Evaluations that need gradients: of inputs, for an attack or for forces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from advisor.api import BACKWARD, FORWARD, NO_GRAD_SAVES, Example, Finding, Fix, RankRecord, Source, WatchedRun, draw
+
+from ..shared._words import percent
+from ._run_parts import finding_of, is_known, saving_of, watched
+
+
+def check(
+    run: WatchedRun,
+    record: RankRecord,
+    *,
+    min_share: float = 0.03,  # of the loop, in evaluation: one line to add, of which at most four tenths come back
+) -> Iterator[Finding]:
+    part, at = run.loop.get("evaluation"), record.evaluation_graph
+    if at is None or part is None or not is_known(part, run, min_share):
+        return
+    # A module's own text has no line that defines it.
+    defined = (Source(at.file, at.first, at.function),) if at.function != "<module>" else ()
+    where = (*defined, Source(at.file, at.line, at.function))
+    found = finding_of(
+        run,
+        part,
+        f"Evaluation records graphs: `{at.name}` at {at.file.rpartition('/')[2]}:{at.line} has one after each batch, "
+        f"and nothing is trained on these. Evaluation takes {percent(part.us / run.loop_us)} of {watched(run)}.",
+        saving_of(
+            run,
+            part,
+            0.0,
+            NO_GRAD_SAVES,
+            "from nothing to the largest share of a forward pass that no_grad saved in eleven models on a CPU",
+        ),
+        _FIX,
+        "medium",
+    )
+    yield replace(found, where=where)
+
+
+_FIX = Fix(
+    "Evaluate under `torch.inference_mode()`",
+    "exact",
+    "def evaluate(model, loader):\n    model.eval()",
+    "@torch.inference_mode()\ndef evaluate(model, loader):\n    model.eval()",
+)
+
+_DRAWN = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD)
+_AT = {"file": "train.py", "line": 44, "first": 40, "function": "evaluate", "name": "loss"}
+
+
+def _facts(graph: dict[str, Any] | None, evaluation_s: float = 40.0) -> dict[str, Any]:
+    """A run of 600 steps in 60 s, left for ten evaluations."""
+    sample = {"file": "train.py", "function": "main", "hits": 300}
+    trains = {"kind": "step", **sample, "line": 80, "block": 80, "marks": ["forward"], "stretches": 300}
+    evaluates = {"kind": "between", **sample, "line": 88, "block": 88, "marks": ["forward", "untrained"]}
+    return {
+        "evaluation_graph": graph,
+        "run": {
+            "before_us": 5e6,
+            "spent_us": {"start": 2e6, "step": 60e6, "between": evaluation_s * 1e6, "end": 0.0},
+            "count": {"start": 1, "step": 600, "between": 10, "end": 1},
+            "epochs": 10,
+            "samples": [trains, evaluates | {"stretches": 10}],
+        },
+    }
+
+
+EXAMPLES = [
+    Example(
+        "an evaluation without no_grad",
+        _DRAWN,
+        facts=_facts(_AT),
+        # 40 s of evaluation are 66.7 ms for each of 600 steps.
+        saves_us=(0, 31_000),
+        says=("`loss` at train.py:44", "takes 40 %"),
+        fixes=("inference_mode",),
+    ),
+    Example("an evaluation under no_grad", _DRAWN, facts=_facts(None), saves_us=None),
+    Example("a short one", _DRAWN, facts=_facts(_AT, 0.5), saves_us=None, near_miss=True),
+    Example("a bare trace", _DRAWN, saves_us=None, skipped="was not captured"),
+]
