@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from advisor.api import (
     BACKWARD,
@@ -55,6 +56,7 @@ from ..shared._rising_steps import end_of_rise
 from ..shared._side_effect_factors import BESIDES
 from ..shared._words import percent, time
 from ._gc_time import collected_us
+from ._messages import as_messages
 from ._periodic_python import now_and_then, python_ns
 from ._without_core import kept_waiting, without_core
 
@@ -106,9 +108,10 @@ def check(
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
             found_here = _finding(place, us, saving, here, grown_us is not None, steps, scale)
+            found_here = as_messages(found_here, place, price, record)
             called = CallSites.compute(price.ops.trace, lines).of_lines(place.where)
             heads = place.heads if place.lines[0].visits >= TURNS else ()
-            yield replace(found_here, where=tuple(dict.fromkeys((*heads, *place.where, *called))))
+            yield replace(found_here, where=tuple(dict.fromkeys((*heads, *found_here.where, *called))))
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, steps, scale)
 
@@ -194,6 +197,15 @@ _BESIDE = {
 }
 _SOME_US = {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0] * 5}
 
+
+def _asks(children_us: float) -> dict[str, Any]:
+    """A run whose loop sends messages at line 31, and whose eight processes work so long in 100 steps."""
+    here = {"file": "train.py", "package": "multiprocessing", "hits": 40, "stretches": 40}
+    samples = [{"kind": "step", "line": 31, **here}, {"kind": "start", "line": 9, **here}]
+    vitals = {"timed_steps": 100, "timed_us": 240_000.0, "children": 8, "children_cpu_us": children_us}
+    return {"run": {"samples": samples}, "vitals": vitals}
+
+
 EXAMPLES = [
     Example(
         "a loop over the samples in the middle of the step",
@@ -221,6 +233,20 @@ EXAMPLES = [
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": _BESIDE | {"loop_queued_us": 100_000.0}},
         saves_us=(620, 1000),
         says=("`batches`",),
+    ),
+    Example(
+        "messages to processes that do little",
+        draw(_STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
+        facts=_asks(20_000.0),
+        saves_us=(600, 1000),
+        says=("in messages to other processes", "8 of them work 200 µs"),
+    ),
+    Example(
+        "messages to processes that do as much as the loop waits",
+        draw(_STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
+        facts=_asks(400_000.0),
+        saves_us=(0, 1000),
+        says=("8 of them work 4 ms",),
     ),
     Example(
         "one call of a library in a small step",

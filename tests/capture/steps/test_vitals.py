@@ -253,3 +253,41 @@ def test_a_warning_that_speaks_of_time_is_kept_behind_the_first_ten() -> None:
     for text in said:
         collector._warned(SimpleNamespace(filename="train.py", lineno=3, message=text, category=UserWarning), None)
     assert collector.warnings == [f"train.py:3: UserWarning: {text}" for text in [*said[:10], "this is extremely slow"]]
+
+
+ASKS = """import multiprocessing, time
+def serve(remote):
+    while True:
+        turns = remote.recv()
+        began = time.thread_time()
+        while time.thread_time() - began < turns * 1e-3:
+            pass
+        remote.send(time.thread_time() - began)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    remotes, ends = zip(*(context.Pipe() for _ in range(2)))
+    for end in ends:
+        context.Process(target=serve, args=(end,), daemon=True).start()
+    import torch
+    model = torch.nn.Linear(64, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(80):
+        for remote, turns in zip(remotes, (3, 1)):
+            remote.send(turns)
+        for remote in remotes:
+            remote.recv()
+        optimizer.zero_grad()
+        model(torch.ones(4, 64)).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_processes_of_the_script_have_their_cpu_time(tmp_path: Path) -> None:
+    """Independent: each turn burns three milliseconds in one of them and one in the other, by their own clocks."""
+    (tmp_path / "train.py").write_text(ASKS)
+    done = capture(tmp_path / "out", tmp_path / "train.py")
+    assert done.status == 0, done.err
+    vitals = done.rank["vitals"]
+    assert vitals["children"] == 2
+    assert 3.9 <= vitals["children_cpu_us"] / vitals["timed_steps"] / 1e3 < 6

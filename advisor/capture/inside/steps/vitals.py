@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
@@ -115,8 +116,20 @@ def _threads(count: int) -> dict[str, Any]:
         "loop": time.thread_time_ns(),
         "process": time.process_time_ns(),
         "queued": queued_ns(),
+        "children": dict(_children()),
         "others": {native: (cpu, others[native]) for native in others if (cpu := _cpu_ns(native)) is not None},
     }
+
+
+def _children() -> Iterator[tuple[int, int]]:
+    """(pid, CPU time of its main thread, ns) of each process that the script started by multiprocessing."""
+    known = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
+    for pid in [getattr(one, "pid", None) for one in list(known)]:
+        try:
+            with open(f"/proc/{pid}/schedstat", "rb") as file:
+                yield int(pid or 0), int(file.read().split()[0])
+        except (OSError, ValueError, IndexError):
+            continue  # it has ended, or this system is silent
 
 
 def _cpu_ns(native_id: int) -> int | None:
@@ -148,7 +161,10 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
     for native, (cpu_ns, thread) in ended["others"].items():
         before = began["others"].get(native, (0, None))[0]
         threads.append({"name": thread.name, "cpu_us": (cpu_ns - before) / 1e3, **_work(thread, frames)})
+    both = began["children"].keys() & ended["children"].keys()
     return {
+        "children": len(both),
+        "children_cpu_us": sum(ended["children"][pid] - began["children"][pid] for pid in both) / 1e3,
         "timed_steps": ended["count"] - began["count"],
         "timed_us": (ended["wall"] - began["wall"]) / 1e3,
         "loop_cpu_us": (ended["loop"] - began["loop"]) / 1e3,
