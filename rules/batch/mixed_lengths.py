@@ -22,6 +22,7 @@ that compare the samples of a batch with each other may need random ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -140,8 +141,8 @@ def _made_at(record: RankRecord) -> Iterator[Source]:
     """Where the loader was made, then the sampler that chooses what meets in a batch."""
     loader = record.loaders[0] if record.loaders else None
     yield from made_at(loader)
-    for first, _ in loader.sampler_lines[:1] if loader and loader.sampler_file else ():
-        yield Source(loader.sampler_file, first, "__iter__", "function")
+    if loader is not None and loader.sampler_file:
+        yield from (Source(loader.sampler_file, at[0], "__iter__", "function") for at in loader.sampler_lines[:1])
 
 
 def _drawn(first: int, second: int) -> Drawing:
@@ -151,7 +152,7 @@ def _drawn(first: int, second: int) -> Drawing:
         cpu  [F     ][B        ] [G     ][H        ]
         """
     forward, backward = (Ev(name, dims=[[16, first, 80], [80, 80]]) for name in ("aten::linear", BACKWARD.name))
-    other = {"G": Ev("aten::linear", dims=[[16, second, 80], [80, 80]])}
+    other: dict[str, Any] = {"G": Ev("aten::linear", dims=[[16, second, 80], [80, 80]])}
     other["H"] = Ev(BACKWARD.name, dims=[[16, second, 80], [80, 80]])
     return draw(text, us=500, F=forward, B=backward, **other)
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     Calibration,
@@ -49,7 +50,7 @@ from advisor.api import (
 from ..shared._places import first_line, set_at
 from ..shared._words import percent, time
 
-Ints = edits.Ints
+Ints = npt.NDArray[np.int64]
 
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 _WITHOUT = (

@@ -47,9 +47,13 @@ class Prefixes:
         slope = float((off * took).sum() / (off**2).sum())
         left = took - took.mean() - slope * off
         error = float(np.sqrt((left**2).sum() / max(len(took) - 2, 1) / (off**2).sum()))
-        ends = max(slope - 2 * error, 0.0), max(slope + 2 * error, 0.0)
+        least, most = max(slope - 2 * error, 0.0), max(slope + 2 * error, 0.0)
+
+        def stays(rate: float, length: float, us: float) -> float:
+            return float(np.clip(1 - rate * (length - self.added) / max(us, 1.0), 0, 1))
+
         return [
-            (rows, *(float(np.clip(1 - rate * (length - self.added) / max(us, 1.0), 0, 1)) for rate in reversed(ends)))
+            (rows, stays(most, length, us), stays(least, length, us))
             for rows, length, us in zip(self.calls, self.lengths, took.tolist(), strict=True)
             if length > self.added
         ]

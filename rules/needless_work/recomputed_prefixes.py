@@ -22,6 +22,7 @@ positions. Results differ in their last digits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -114,7 +115,7 @@ def _loop(*, layer: str = "gru", whole: bool = True, appended: bool = True, caus
     whole: each call gets all of them, else the new one; appended: it is longer by what `torch.cat` appended; causal: of
     attention, each position sees no later one.
     """
-    rows: dict[str, Ev] = {}
+    rows: dict[str, Any] = {}
     for at in range(1, 6):
         now = at if whole else 1
         if layer == "gru":

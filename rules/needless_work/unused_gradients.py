@@ -246,6 +246,7 @@ def _attack(*, added: bool = False, read: bool = False) -> Drawing:
     """
     rows: dict[str, Any] = {name: _linear(at, 512, 512) for at, name in enumerate("ABCD", 1)}
     rows |= {name: _node(at) for at, name in enumerate("YZWX", 1)} | dict.fromkeys("OP", OPTIMIZER)
+    rows |= dict.fromkeys("TU", _stored(512, 512))
     kept, fresh = Ev("aten::add_", dims=[[512, 512]]), Ev("aten::detach", dims=[[512, 512]])
     return draw(
         """
@@ -255,7 +256,6 @@ def _attack(*, added: bool = False, read: bool = False) -> Drawing:
         """,
         us=100,
         **rows,
-        **dict.fromkeys("TU", _stored(512, 512)),
         S=_stored(64, 512),
         G=Ev("aten::mm", dims=[[64, 512], [512, 512]]),
         H=Ev("aten::mm", dims=[[512, 64], [64, 512]]),

@@ -205,6 +205,7 @@ _DOUBLE = Ev("aten::mm", dims=[[32, 512], [512, 512]], dtypes=["double", "double
 _SINGLE = Ev("aten::mm", dims=[[32, 512], [512, 512]], dtypes=["float", "float"])
 
 _GRID, _ROW = [4, 4096, 40], [40]
+_SCALED = Ev("aten::mul", dims=[_GRID, []], dtypes=["float", "double"])
 _MIXED = "step [1                  ][2                  ]\ncpu  [M    ][C][S   ][F ] [M    ][C][S   ][F ]"
 
 
@@ -257,7 +258,7 @@ EXAMPLES = [
     ),
     Example(
         "numbers of Python beside tensors in float32",
-        draw(_MIXED, us=1000, **{n: Ev("aten::mul", dims=[_GRID, []], dtypes=["float", "double"]) for n in "MCSF"}),
+        draw(_MIXED, us=1000, M=_SCALED, C=_SCALED, S=_SCALED, F=_SCALED),
         saves_us=None,
         near_miss=True,
     ),
