@@ -97,7 +97,7 @@ _SORTED = Fix(
     "Put samples of similar length into a batch",
     "semantics",
     "loader = DataLoader(data, batch_size=16, shuffle=True, collate_fn=pad)",
-    "batches = []  # anew for each epoch\n"
+    "batches = []  # made in every epoch\n"
     "for pool in torch.randperm(len(data)).split(50 * 16):\n"
     "    rows = sorted(pool.tolist(), key=lengths.__getitem__)\n"
     "    batches += [rows[at : at + 16] for at in range(0, len(rows), 16)]\n"

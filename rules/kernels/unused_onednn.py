@@ -39,6 +39,7 @@ from advisor.api import (
     RankRecord,
     Saving,
     StepOps,
+    constant,
     dims_of,
     draw,
     dtypes_of,
@@ -59,9 +60,8 @@ _WITHOUT = (
     *("aten::slow_conv_transpose3d", "aten::_nnpack_spatial_convolution"),
 )
 _MOSTLY = 0.8
-# The calibration times a convolution of 32 channels. Smaller ones of as many are no slower (222 GFLOP/s at 1.9 x 10^7
-# operations, 121 at the timed 1.5 x 10^8; two threads of an EPYC); of others nothing is known.
-_LEAST_FLOPS, _CHANNELS = 1.8e7, 32
+# As many channels as the convolution that the calibration times; of others nothing is known.
+_CHANNELS, _LEAST_FLOPS = 32, constant("onednn.least_operations").value
 _CLAIMS = ("forward", "backward", "other_ops")
 # Rows whose line is asked for; where these have none, neither have others.
 _TRIED = 8
