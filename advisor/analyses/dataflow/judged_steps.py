@@ -14,6 +14,7 @@ from advisor.analyses.dataflow import (
     partial_sorts,
     repeated_values,
     sparse_products,
+    static_messages,
     unread_rows,
     value_numbering,
 )
@@ -63,6 +64,7 @@ def judged(observed: ObservedSteps) -> JudgedOps:
         waits=data_dependencies.waits(steps[-1]),
         sorted=[(one.op, one.read, one.of) for one in in_part],
         casts=found.casts,
+        messages=list(static_messages.find(steps[-1], observed.resting)),
         features=_features(observed, known, still),
     )
 

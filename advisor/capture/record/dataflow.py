@@ -69,6 +69,8 @@ class JudgedOps(msgspec.Struct, frozen=True):
                  all that reads its result
     casts        (op, which of the casts that autocast made for it, an earlier op, which of its casts made the same)
     waits        for each of ops how far before it those are that wrote what it reads; 0 where not known
+    messages     (gather, scaling, scatter): rows that are gathered, scaled and added up by indices and numbers that the
+                 script held for many steps and that nothing wrote; nothing else reads what lies between
     sorted       (sort, how many of its elements from one end on are read, how many it sorts): where not all are read
     """
 
@@ -80,6 +82,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     waits: list[list[int]] = []
     sorted: list[tuple[int, int, int]] = []
     casts: list[tuple[int, int, int, int]] = []
+    messages: list[tuple[int, int, int]] = []
     features: Features | None = None  # None: there are none, or nobody looked
     why: str = ""  # why nothing is known
     file: str = ""  # of an earlier version, whose content is not read any longer

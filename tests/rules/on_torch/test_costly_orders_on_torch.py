@@ -331,3 +331,30 @@ def test_labels_spread_out_to_a_number_for_each_class(loss: Loss, title: str, tm
         assert (one.facts["classes"], one.facts["numbers"]) == (CLASSES, 64 * CLASSES)
         assert title in one.fix.title
         assert 0 <= one.saving.low_us <= one.saving.high_us
+
+
+@pytest.mark.parametrize(
+    ("edges", "found"),
+    [("stay", 1.0), ("select", 1.0), ("trained", None), ("drawn", None), ("read twice", None)],
+)
+def test_messages_along_edges(edges: str, found: float | None, tmp_path: Path) -> None:
+    table = nn.Embedding(800, 48)
+    source, target = torch.randint(0, 800, (2, 15_000))
+    weight = nn.Parameter(torch.rand(15_000)) if edges == "trained" else torch.rand(15_000)
+
+    def loss() -> Any:
+        x = table.weight
+        chosen = torch.randint(0, 800, (15_000,)) if edges == "drawn" else source
+        rows = x.index_select(0, chosen) if edges == "select" else x[chosen]
+        messages = rows * weight[:, None]
+        out = torch.zeros_like(x).index_add(0, target, messages).square().mean()
+        return out + messages.abs().mean() if edges == "read twice" else out
+
+    class Weights(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(torch.ones(1))
+
+    findings = said("scattered-messages", trained(loss, table, Weights()), tmp_path)
+    assert len(findings) == (found is not None)
+    assert all(one.facts["edges"] == 15_000 and one.facts["columns"] == 48 for one in findings)
