@@ -26,6 +26,8 @@ alive = []
 
 def evaluate():  # DEFINED
     total = 0.0
+    if mode == "locals":
+        mine = locals()
     for batch in valid:  # LOOP
         inputs = batch.clone().requires_grad_() if mode == "forces" else batch
         with torch.set_grad_enabled(mode != "inside" and torch.is_grad_enabled()):
@@ -34,6 +36,8 @@ def evaluate():  # DEFINED
             assert alive.pop()() is None  # the loss of the batch before is gone
         alive.append(weakref.ref(loss))
         total += loss.item()
+    if mode == "locals":
+        assert mine["total"] is not None  # what the script holds of its variables stays
     return total
 
 def fit():
@@ -69,6 +73,11 @@ def test_an_evaluation_with_gradients_is_named_with_its_loop(tmp_path: Path) -> 
     lines = SCRIPT.splitlines()
     first, loop = (next(at for at, text in enumerate(lines, 1) if mark in text) for mark in ("# DEFINED", "# LOOP"))
     assert (graph["name"], graph["function"], graph["first"], graph["line"]) == ("loss", "evaluate", first, loop)
+
+
+@pytest.mark.complete
+def test_what_locals_returned_is_left_alone(tmp_path: Path) -> None:
+    assert found(tmp_path, "locals")["name"] == "loss"
 
 
 @pytest.mark.parametrize("mode", ["no_grad", *complete("inside", "forces", "several")])

@@ -18,6 +18,8 @@ from ..guards.user_code import file_of, foreign_folders
 
 # Loops that are looked into, each after its first and its second batch.
 _MOST_LOOKS = 20
+# References to a frame's copy of its variables: the frame's, a variable here, and the argument of the question.
+_OURS = 3
 _AFTER = (2, 3)  # batches that were handed over by then
 
 
@@ -77,8 +79,10 @@ def _held(frame: FrameType) -> dict[str, int]:
             wanted |= value.is_leaf and value.requires_grad
             if value.grad_fn is not None:
                 held[name] = id(value)
-    # Before Python 3.13 a function's variables are copied, and the copy would keep their objects until it returns.
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+    # Before Python 3.13 a function's variables are copied, and the copy would keep their objects until it returns. Where
+    # the script has asked for `locals()`, it may hold that copy: the frame and this variable are not alone then.
+    alone = sys.getrefcount(names) <= _OURS
+    if sys.version_info < (3, 13) and alone and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         names.clear()
     return {} if wanted else held
 
