@@ -79,8 +79,8 @@ def _held(frame: FrameType) -> dict[str, int]:
             wanted |= value.is_leaf and value.requires_grad
             if value.grad_fn is not None:
                 held[name] = id(value)
-    # Before Python 3.13 a function's variables are copied, and the copy would keep their objects until it returns. Where
-    # the script has asked for `locals()`, it may hold that copy: the frame and this variable are not alone then.
+    # Before Python 3.13 a function's variables are copied, and the copy would keep their objects until it returns. A
+    # script that has asked for `locals()` may hold that copy: the frame and this variable are not alone then.
     alone = sys.getrefcount(names) <= _OURS
     if sys.version_info < (3, 13) and alone and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         names.clear()
