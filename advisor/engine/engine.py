@@ -154,6 +154,7 @@ def joined(
         ops=shown.ops,
         counters=shown.counts.counters if shown.counts else (),
         lines=shown.counts.lines if shown.counts else (),
+        line_marks=shown.counts.line_marks if shown.counts else {},
         what_if=shown.what_if,
         account=shown.account,
         windows=shown.windows,

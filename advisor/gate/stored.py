@@ -9,6 +9,7 @@ from typing import Any
 from advisor.gate import budgets, counters, fingerprint, verdict
 from advisor.gate.config import GateConfig
 from advisor.gate.model import Flagged, Result, Row
+from advisor.gate.same_places import role_of
 from advisor.model import Finding, Report
 
 
@@ -90,12 +91,13 @@ def findings_changed(base: Report, head: Report) -> tuple[list[Flagged], list[Fl
 
 
 def findings_by_place(report: Report) -> dict[tuple[str, str, str], Flagged]:
-    """The findings by (rule, file name, function); of several at one place the first."""
+    """The findings by (rule, file name, function); of several at one place the first. The script has no name."""
     # The line is left out: it moves with every edit above it.
+    role = role_of(report)
     found: dict[tuple[str, str, str], Flagged] = {}
     for outcome, finding in report.findings():
         source = finding.where[0] if finding.where else None
-        place = (outcome.rule, Path(source.file).name if source else "", source.function if source else "")
+        place = (outcome.rule, Path(role(source.file)).name if source else "", source.function if source else "")
         found.setdefault(place, flagged(outcome.rule, finding, report.step_us))
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from advisor.model.findings import Finding, Outcome, finding_order
 from advisor.model.memory import MemoryPeak
@@ -40,6 +40,7 @@ class Report:
     ops: tuple[OpRow, ...] = ()
     counters: tuple[Counter, ...] = ()
     lines: tuple[OpRow, ...] = ()  # by the user's line (`train.py:88 train`), on the loop's thread
+    line_marks: dict[str, str] = field(default_factory=dict)  # name of a line -> what tells its text; where recorded
     what_if: tuple[WhatIf, ...] = ()  # other accelerators that were asked about
     modules: ModuleTable | None = None  # cost by module; None where the input never told of modules
     account: RunAccount | None = None  # of the whole run; None where `advisor run` did not watch it

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import reports_fixtures as fixtures
 
+from advisor.gate.files import read_report
+from advisor.gate.same_places import same_lines
 from advisor.model import Finding, Fix, Metric, Outcome, Report, RunInfo, Saving, StepsSummary
 from advisor.report.report_file import encode
 from advisor.trying.treatments import parse
@@ -134,7 +136,7 @@ def test_an_agent_makes_a_script_faster(tmp_path: Path) -> None:
     async def talk(call: Call, _: Any) -> None:
         before = await call("profile", script=["train.py"], output="before")
         found = next(one for one in before["findings"] if one["rule"] == "garbage-collection")
-        assert found["where"] == ["train.py:22"]
+        assert found["where"][0] == "train.py:22"
         assert 0 < found["saving"]["low_ms"] <= found["saving"]["high_ms"] <= before["step_ms"]
         subprocess.run(["git", "apply"], input=found["diff"], text=True, cwd=tmp_path, check=True)
         assert not re.search(r"gc\.collect", (tmp_path / "train.py").read_text())
@@ -145,6 +147,10 @@ def test_an_agent_makes_a_script_faster(tmp_path: Path) -> None:
         (host,) = (one for one in compared["parts"] if one["id"] == "host")
         assert host["head"] < 0.5 * host["base"]
         assert any("garbage-collection" in one for one in compared["resolved_findings"])
+        # A line below the edit has another number, and is the same line.
+        before, after = (read_report(tmp_path / name, baseline=False) for name in ("before", "after"))
+        names = [row.name for row in same_lines(before, after)[1]]
+        assert "train.py:22 <module> (A: train.py:23)" in names
 
     session(tmp_path, talk)
 

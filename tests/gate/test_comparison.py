@@ -15,10 +15,12 @@ import pytest
 from reports_fixtures import canonical, empty, hostile
 
 from advisor import cli
+from advisor.analyses.lines.line_marks import marks
 from advisor.gate.comparison.certainty import change_of
 from advisor.gate.comparison.compare import compare
 from advisor.gate.comparison.model import Compared
-from advisor.model import BreakdownItem, Metric, OpRow, Report, Saving, Times
+from advisor.gate.same_places import role_of
+from advisor.model import BreakdownItem, Metric, OpRow, Report, Saving, Source, Times
 from advisor.report.report_file import encode
 
 NAMES = ("a.json", "b.json")
@@ -89,6 +91,83 @@ def test_lines_and_modules_that_moved_come_first_with_both_times() -> None:
     assert [row.change_us for row in lines.rows] == sorted((2 * row.us for row in base.lines), reverse=True)
     row = next(one for one in lines.rows if one.name == "train.py:95 train_one_epoch")
     assert (row.base_us, row.head_us) == (10_000.0, 30_000.0)
+
+
+def with_lines(command: str, texts: str, times: list[float]) -> Report:
+    """A report of the script `command` with a line for each line of its text: 4 letters each, as digests are."""
+    name = Path(command).name
+    sources = [Source(name, number + 1, "main") for number in range(len(times))]
+    rows = tuple(OpRow(f"{name}:{one.line} main", "line", us, 1.0, 0.1) for one, us in zip(sources, times, strict=True))
+    found = marks(((row.name, one) for row, one in zip(rows, sources, strict=True)), {name: texts})
+    base = canonical()
+    return changed(base, run=replace(base.run, command=(command,)), lines=rows, line_marks=found)
+
+
+def moved_lines(a: Report, b: Report) -> dict[str, tuple[float | None, float | None]]:
+    rows = next(one for one in compare(a, b, NAMES).movers if one.kind == "line").rows
+    return {row.name: (row.base_us, row.head_us) for row in rows}
+
+
+def test_lines_are_matched_by_their_text_when_a_script_has_another_name_and_an_edit_moved_them() -> None:
+    # B has a new first line, and its third is another one; two lines say the same.
+    a = with_lines("old/slow.py", "aaaabbbbccccbbbb", [10e3, 20e3, 30e3, 40e3])
+    b = with_lines("fixed.py", "eeeeaaaabbbbddddbbbb", [5e3, 11e3, 22e3, 33e3, 44e3])
+    assert moved_lines(a, b) == {
+        "fixed.py:1 main": (None, 5e3),
+        "fixed.py:2 main (A: slow.py:1)": (10e3, 11e3),
+        "fixed.py:3 main (A: slow.py:2)": (20e3, 22e3),
+        "slow.py:3 main": (30e3, None),
+        "fixed.py:4 main": (None, 33e3),
+        "fixed.py:5 main (A: slow.py:4)": (40e3, 44e3),
+    }
+
+
+def test_without_recorded_text_lines_of_a_script_with_another_name_are_matched_by_number() -> None:
+    a, b = with_lines("slow.py", "", [10e3, 20e3]), with_lines("fixed.py", "aaaabbbb", [30e3, 50e3])
+    assert moved_lines(a, b) == {
+        "fixed.py:1 main (A: slow.py:1)": (10e3, 30e3),
+        "fixed.py:2 main (A: slow.py:2)": (20e3, 50e3),
+    }
+    # The same number in another function is another line.
+    c = changed(b, lines=tuple(replace(row, name=f"{row.name}_loop") for row in b.lines))
+    assert len(moved_lines(a, c)) == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "role"),
+    [
+        ("work/slow.py", "work/slow.py", ""),
+        ("slow.py", "/home/x/slow.py", ""),
+        ("work/slow.py", "slow.py", ""),
+        ("slow.py", "work/slow.py", "work/slow.py"),
+        ("work/slow.py", "work/models/net.py", "models/net.py"),
+        ("work/slow.py", "other/slow.py", "other/slow.py"),
+        ("-m", "package/train.py", "package/train.py"),
+    ],
+)
+def test_files_are_named_by_what_they_are_to_the_script(command: str, file: str, role: str) -> None:
+    report = replace(canonical(), run=replace(canonical().run, command=(command, "--lr", "1")))
+    assert role_of(report)(file) == role
+
+
+def test_a_finding_that_stays_under_another_name_of_the_script_is_neither_new_nor_gone() -> None:
+    a, b = canonical(), canonical()
+    script = a.run.command[0]
+    renamed = json.loads(encode(b).decode().replace(script, "samples/renamed.py"))
+    b = msgspec.convert(renamed, Report)
+    found = compare(a, b, NAMES)
+    assert (found.new_findings, found.gone_findings) == ((), ())
+    assert [one for one in found.counters if one.id.startswith("sync:")] == []
+
+
+def test_batches_of_one_size_are_the_same_whatever_the_tail_of_slow_steps() -> None:
+    a = canonical()
+    mean, slow = a.steps.unprofiled_us.mean or 0.0, 3.0
+    times = replace(a.steps.unprofiled_us, mean=mean * slow)
+    rate = a.metrics["samples_per_second"]
+    metrics = {**a.metrics, "samples_per_second": replace(rate, value=(rate.value or 0.0) / slow)}
+    b = changed(a, steps=replace(a.steps, unprofiled_us=times), metrics=metrics)
+    assert not any("samples of a step" in note for note in compare(a, b, NAMES).notes)
 
 
 def test_a_finding_whose_saving_fell_is_changed_and_not_new() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from advisor.analyses.base.classify import communication_rows, device_allocation
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
-from advisor.analyses.lines.lines import Lines
+from advisor.analyses.lines.line_marks import marks
+from advisor.analyses.lines.lines import Lines, LineTime
 from advisor.analyses.step.blocking_calls import Drains
 from advisor.capture.record import RankRecord
 from advisor.model import Counter, OpRow, Source, Unit
@@ -34,10 +35,12 @@ class StepCounts:
               calls that are not the optimizer's own), `compiled_regions` (torch.compile regions entered),
               `collective_bytes`, `graph_breaks` (of the whole run)
     lines     time on the loop's thread by the user's line, µs and visits per step, largest first
+    line_marks  what tells these lines by their text, as far as it was recorded
     """
 
     counters: tuple[Counter, ...]
     lines: tuple[OpRow, ...]
+    line_marks: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def compute(
@@ -57,7 +60,9 @@ class StepCounts:
             found += [*_calls(tally), *_syncs(tally, drains, lines)]
         if trace.device_work.any():
             found += _device(tally)
-        return cls(tuple(sorted(found, key=lambda one: one.id)), tuple(_line_rows(steps, lines)))
+        hot = lines.hot(steps.window, _MOST_LINES)
+        known = marks(((_line_name(one), one.source) for one in hot), record.line_digests if record else {})
+        return cls(tuple(sorted(found, key=lambda one: one.id)), tuple(_line_rows(steps, hot)), known)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,8 +158,12 @@ def _graph_breaks(record: RankRecord | None) -> Iterator[Counter]:
         yield Counter("graph_breaks", "count", (float(sum(breaks.values())),))
 
 
-def _line_rows(steps: Steps, lines: Lines) -> Iterator[OpRow]:
-    for line in lines.hot(steps.window, _MOST_LINES):
-        source = line.source
+def _line_rows(steps: Steps, lines: Iterable[LineTime]) -> Iterator[OpRow]:
+    for line in lines:
         share = line.us / steps.step_us if steps.step_us else 0.0
-        yield OpRow(f"{source.file}:{source.line} {source.function}".rstrip(), "line", line.us, line.calls, share)
+        yield OpRow(_line_name(line), "line", line.us, line.calls, share)
+
+
+def _line_name(line: LineTime) -> str:
+    source = line.source
+    return f"{source.file}:{source.line} {source.function}".rstrip()

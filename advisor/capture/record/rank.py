@@ -100,6 +100,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     sparse_products: list[SparseProduct] = []  # as well
     calibration: Measured | None = None  # None: none was asked for, or it failed
     blocks: dict[str, list[TextBlock]] = {}  # of each file of the script that was read; of an earlier version none
+    line_digests: dict[str, str] = {}  # of the same files: four hexadecimal digits for each line
     user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
     later: list[LaterWindow] = []
     out_of_memory: OutOfMemory | None = None  # None: the script did not end for want of memory

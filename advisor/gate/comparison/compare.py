@@ -11,6 +11,7 @@ from advisor.gate.comparison.certainty import change_of
 from advisor.gate.comparison.model import Compared, Comparison, FindingChange, Mover, Movers
 from advisor.gate.difference import FULL_LIST, difference
 from advisor.gate.model import Flagged, Row
+from advisor.gate.same_places import named_alike, same_lines
 from advisor.gate.stored import findings_by_place
 from advisor.model import OpRow, Report
 from advisor.quantities import duration
@@ -26,7 +27,7 @@ _SAMPLES_MOVED = 0.02
 
 def compare(base: Report, head: Report, names: tuple[str, str]) -> Comparison:
     """Everything that differs. names: how the two are called."""
-    found = difference(base, head, names)
+    found = difference(base, named_alike(base, head), names)
     a, b = _side(base, names[0]), _side(head, names[1])
     common = not {item.id for item in base.breakdown}.isdisjoint(item.id for item in head.breakdown)
     return Comparison(
@@ -52,21 +53,26 @@ def compare(base: Report, head: Report, names: tuple[str, str]) -> Comparison:
 def _side(report: Report, name: str) -> Compared:
     steps = report.steps
     profiled = steps.unprofiled_us.n == 0
-    rate = report.metrics.get("samples_per_second")
-    step_us = report.step_us
-    known = rate is not None and rate.value is not None and step_us is not None
     return Compared(
         name=name,
         command=report.run.command,
         devices=report.run.devices,
         versions={key: report.run.versions[key] for key in sorted(report.run.versions)},
         steps=steps.count,
-        step_us=step_us,
+        step_us=report.step_us,
         times=steps.profiled_us if profiled else steps.unprofiled_us,
         series_us=steps.series_us,
         profiled=profiled,
-        samples=rate.value * step_us / 1e6 if known else None,  # type: ignore[union-attr,operator]
+        samples=_samples(report),
     )
+
+
+def _samples(report: Report) -> float | None:
+    """Samples of a step: the throughput is that of a mean step, as `advisor/analyses/step/rates.py` has it."""
+    rate = report.metrics.get("samples_per_second")
+    steps = report.steps
+    mean_us = steps.unprofiled_us.mean or steps.unprofiled_us.median or steps.profiled_us.mean or report.step_us
+    return rate.value * mean_us / 1e6 if rate and rate.value is not None and mean_us else None
 
 
 def _recorded(parts: Iterable[Row], base: Report, head: Report) -> Iterable[Row]:
@@ -89,11 +95,11 @@ def _movers(base: Report, head: Report) -> tuple[Movers, ...]:
     least = _LEAST_SHARE * max(base.step_us or 0.0, head.step_us or 0.0)
     kernels = _listed(base.kernels), _listed(head.kernels)
     ops = _listed(base.ops), _listed(head.ops)
-    lines = _listed(base.lines), _listed(head.lines)
+    before, after = same_lines(base, head)
     return (
         _moved("kernel", *kernels, least),
         _moved("op", *ops, least),
-        _moved("line", *lines, least),
+        _moved("line", _listed(before), _listed(after), least),
         _moved("module", _modules(base), _modules(head), least),
     )
 

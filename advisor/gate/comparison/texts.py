@@ -13,7 +13,7 @@ from advisor.quantities import duration
 
 _MOST_ROWS = 12
 # Kernels and ops have a section of their own.
-_MORE = {"line": "lines", "module": "modules, their own time"}
+_MORE = {"line": "lines, per profiled step", "module": "modules, their own time per profiled step"}
 
 
 def as_json(found: Comparison) -> str:
@@ -27,7 +27,7 @@ def as_text(found: Comparison) -> str:
     lines += [f"           {in_words(found.change)}"]
     lines += _section("where the step's time went", [f"{row.id:<24} {_numbers(row)}" for row in found.parts])
     lines += _section("counters that moved", [f"{row.id:<32} {_numbers(row)}" for row in found.counters])
-    lines += _section("ops and kernels", [_cause(cause) for cause in found.ops])
+    lines += _section("ops and kernels, per profiled step", [_cause(cause) for cause in found.ops])
     lines += [line for group in found.movers if group.kind in _MORE for line in _moved(group)]
     lines += _section("new findings", [_flag(flag) for flag in found.new_findings])
     lines += _section("resolved findings", [_flag(flag) for flag in found.gone_findings])

@@ -10,6 +10,7 @@ from ..collector import Collector
 from ..steps.tracker import Tracker
 from . import kept_graphs, model_facts, probe, secrets
 from .checkpoint_lines import saves
+from .line_digests import digests
 from .text_blocks import blocks
 
 
@@ -48,6 +49,7 @@ class Facts:
         self.known["environment"] = secrets.allowed(os.environ)
         self.known["saves"] = probe.attempt(saves)
         self.known["blocks"] = probe.attempt(lambda: blocks(self.collector.setting_lines.text)) or {}
+        self.known["line_digests"] = probe.attempt(lambda: digests(self.collector.setting_lines.text)) or {}
         found = [self.kept_before, self._kept(alive.scalars if alive else None)]
         # What an epoch dropped may live in a cycle until Python collects it: more steps, in no variable. A look that
         # found the variable goes first.
