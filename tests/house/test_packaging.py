@@ -41,6 +41,7 @@ def test_the_wheel_installs_no_top_level_rules_or_reports() -> None:
 def test_the_version_is_one_and_the_changelog_has_it() -> None:
     version = PYPROJECT["project"]["version"]
     assert version == advisor.__version__
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
     assert f"\n## {version} " in (ROOT / "docs" / "changelog.md").read_text("utf-8")
 
 
