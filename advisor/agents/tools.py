@@ -31,7 +31,6 @@ from advisor.model import Trial, Tried
 
 # Rows of a kind; the reports hold the rest.
 _ROWS = 8
-_WARNINGS = 3
 _READING_S = 120.0
 _COMPARED = (
     "two single profiles prove nothing small: for a proof use try before the edit, or "
@@ -119,7 +118,7 @@ async def compare(base: str, head: str, tick: Tick) -> Compared:
     found = msgspec.json.decode(done.out, type=Difference)
     before, after = found.step.base, found.step.head
     share = digits(after / before - 1) if before and after is not None else None
-    doubts = [*_doubts("base", base), *_doubts("head", head)]
+    doubts = [note for note in found.notes if note.startswith(("A: ", "B: "))]
     why = None if share is not None else "because the step time of one side was not measured"
     return bounded(
         Compared(
@@ -131,17 +130,11 @@ async def compare(base: str, head: str, tick: Tick) -> Compared:
             ops=[_cause(cause) for cause in found.ops[:_ROWS]],
             new_findings=_flags(found.new_findings),
             resolved_findings=_flags(found.gone_findings),
-            notes=[*(cut(note) for note in found.notes[:_ROWS]), *doubts],
+            notes=[cut(note) for note in (*doubts, *(one for one in found.notes if one not in doubts))],
             next_step=_DOUBTFUL if doubts else _COMPARED,
             cannot_answer=why,
         )
     )
-
-
-def _doubts(side: str, report: str) -> list[str]:
-    """Why figures of a report are doubtful: a busy machine changes a step more than most fixes do."""
-    health = read_report(Path(report), baseline=False).health
-    return [cut(f"{side}: {one.message}", 250) for one in health if one.status in ("warning", "error")][:_WARNINGS]
 
 
 async def try_(script: Sequence[str], report: str, only: str, budget_s: float, tick: Tick) -> TriedView:

@@ -80,7 +80,7 @@ def test_stored_reports_are_compared_and_gated_and_rules_explained(reports: Path
         compared = await call("compare", base="canonical.json", head="on_cpu.json")
         assert compared["base_step_ms"]
         assert compared["parts"]
-        assert any(note.startswith("base: the profiler recorded no shapes") for note in compared["notes"])
+        assert any(note.startswith("A: the profiler recorded no shapes") for note in compared["notes"])
         assert "doubtful" in compared["next_step"]
         same = await call("compare", base="canonical.json", head="canonical.json")
         assert same["change_share"] == 0

@@ -21,6 +21,8 @@ _LEAST_SHARE = 0.002
 _MOST_ROWS = 12
 # A saving is a range, fitted or replayed; a change of less than a fifth of it is no news.
 _SAVING_MOVED = 0.2
+# Warnings of a report; it has all of them.
+_MOST_DOUBTS = 3
 # Fractions of a sample per step are those of a last batch.
 _SAMPLES_MOVED = 0.02
 
@@ -44,7 +46,7 @@ def compare(base: Report, head: Report, names: tuple[str, str]) -> Comparison:
         new_findings=found.new_findings,
         gone_findings=found.gone_findings,
         changed_findings=tuple(_findings_moved(base, head)),
-        notes=(*found.notes, *_notes(a, b, base, head)),
+        notes=(*found.notes, *_notes(a, b, base, head), *_doubts("A", base), *_doubts("B", head)),
         base=names[0],
         head=names[1],
     )
@@ -175,6 +177,12 @@ def _notes(a: Compared, b: Compared, base: Report, head: Report) -> Iterable[str
         yield f"steps were detected by {base.steps.source} in A and by {head.steps.source} in B"
     if a.samples and b.samples and abs(b.samples / a.samples - 1.0) > _SAMPLES_MOVED:
         yield f"samples of a step: {_per_sample(a)} in A, {_per_sample(b)} in B; compare the time of a sample"
+
+
+def _doubts(side: str, report: Report) -> list[str]:
+    """Why a side's figures are doubtful: a busy machine changes a step more than most fixes do."""
+    said = [f"{side}: {one.message}" for one in report.health if one.status in ("warning", "error")]
+    return said[:_MOST_DOUBTS]
 
 
 def _per_sample(side: Compared) -> str:
