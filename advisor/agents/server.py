@@ -65,7 +65,10 @@ async def explain(rule: str, ctx: Context) -> Explained:
 
 
 async def compare(base: ReportPath, head: ReportPath, ctx: Context) -> Compared:
-    """Compare two stored reports: step time, parts of the step, counters, ops, findings. It judges nothing."""
+    """Compare two stored reports: step time, parts of the step, counters, ops, findings. It judges nothing.
+
+    In notes, A is base and B is head.
+    """
     return await tools.compare(base, head, _tick(ctx))
 
 
