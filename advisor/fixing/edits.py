@@ -119,7 +119,8 @@ def _calls_out(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Tr
     ]
     near = [one for one in found if one[1].lineno in lines] or found
     if len(near) != 1:
-        raise NoEditError(f"{len(near)} statements call {' or '.join(sorted(names))}()")
+        calls = " or ".join(f"{name}()" for name in sorted(names))
+        raise NoEditError(f"{len(near)} lines are nothing but {calls}" if near else f"no line is nothing but {calls}")
     block, statement = near[0]
     start, end = text.span(statement)
     line, after = text.starts[statement.lineno - 1], text.data.find(b"\n", end)

@@ -62,7 +62,8 @@ def _about(tried: Tried, measured: list[Trial]) -> Iterator[str]:
     base = next((trial.base for trial in measured if trial.base), None)
     step = f"a step of {times(base)}" if base else "a step"
     noise = f"; noise of a pair {tried.noise:.1%}" if tried.noise is not None else ""
-    yield from _wrapped(f"Measured on this machine: shares of {step}{noise}", "")
+    if measured:
+        yield from _wrapped(f"Measured on this machine: shares of {step}{noise}", "")
     if tried.repeats is not None:
         said = "bitwise equal losses" if tried.repeats else "different losses: this script is not deterministic"
         yield f"Base against base, equal seeds: {said}"
