@@ -5,7 +5,7 @@
 
 The agent is a script of a few lines: it takes the first finding that has a diff. So the table says what the findings
 alone are good for. Step times are those of single profiles, which other work on the machine moves. So both versions are
-also run whole, in turns and without a profiler: CPU seconds hardly change with other work, seconds do.
+also run whole, alternating and without a profiler: CPU seconds hardly change with other work, seconds do.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _cells(*cells: str) -> list[str]:
 
 
 def _whole(folder: Path) -> tuple[str, str]:
-    """CPU seconds and seconds of both versions of the script, run in turns."""
+    """CPU seconds and seconds of both versions of the script, run alternately."""
     pairs = [[_run(name, folder) for name in ("slow.py", "train.py")] for _ in range(RUNS)]
     found = []
     for which in (0, 1):
