@@ -97,7 +97,9 @@ def sinks_of(args: argparse.Namespace) -> tuple[str, ...]:
     """The sinks that --to names. Raises UsageError for an unknown one."""
     from advisor.engine import registry
 
-    names = tuple(dict.fromkeys(name for value in args.to for name in value.split(",")))
+    names = tuple(dict.fromkeys(name.strip() for value in args.to for name in value.split(",") if name.strip()))
+    if args.to and not names:
+        raise UsageError(f"--to names no sink; use one of {', '.join(registry.names_of(registry.SINKS))}")
     for name in names:
         config.known(name, registry.names_of(registry.SINKS), "sink")
     return names

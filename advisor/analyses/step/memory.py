@@ -30,6 +30,8 @@ class PeakMemory:
         # Device type 0 is the host; its rows carry no total worth the name.
         on_device = (memory.device_type > 0) & (memory.total_allocated >= 0)
         if not on_device.any():
+            if len(memory.device_type):
+                raise Missing("memory was recorded for the CPU only: no device allocated any")
             raise Missing("memory was not recorded: neither by `advisor run` nor by the profiler (profile_memory=True)")
         reserved = memory.total_reserved[on_device]
         return cls(
