@@ -36,7 +36,7 @@ _COMPARED = (
     "two single profiles prove nothing small: for a proof use try before the edit, or "
     "`advisor gate --base REF -- SCRIPT` after it"
 )
-_NOT_TRIED = "correct what the reason names (a larger budget_s, another rule in only); else apply the fix, profile, and compare"
+_NOT_TRIED = "correct what the reason names (a larger budget_s, another rule); else apply the fix, profile, and compare"
 _DOUBTFUL = "read the notes: step times are doubtful; profile both again when the machine is idle, or use try"
 _PAGE = 6500
 _NO_SCRIPT = "because script begins with an option; begin with the script, -m MODULE, or -- LAUNCHER"
