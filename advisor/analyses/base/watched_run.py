@@ -36,6 +36,8 @@ _LOGGERS = (
 )
 # Work that is told by what is on the stack, wherever that is.
 _NAMED = {"save": "checkpoints", "workers": "worker_restarts", "first_batch": "worker_restarts"}
+# What only a training step runs, however long other work on the machine holds it up there.
+_TRAINS = {"backward", "optimizer"}
 # A place belongs to the training step where ordinary steps, for their number, are sampled there this often at least,
 # compared with the longer ones. Batches of other lengths make a step two or three times as long, not ten.
 _OF_THE_STEP = 0.1
@@ -242,7 +244,7 @@ def _part(one: RunSamples, groups: _Groups, on_device: bool) -> str:
     if named := next((part for mark, part in _NAMED.items() if mark in one.marks), ""):
         return named
     in_step = one.kind == "step" and _group(one) not in groups.within
-    if in_step or (one.kind == "long" and _group(one) in groups.steps):
+    if in_step or (one.kind == "long" and (_group(one) in groups.steps or _TRAINS & set(one.marks))):
         return "training"
     if _group(one) in groups.evaluating:
         return "evaluation"

@@ -63,6 +63,12 @@ def test_a_main_part_of_the_step_that_is_held_up_stays_training() -> None:
     assert shares(rare)["other"] == pytest.approx(10)  # a callback that now and then has much to do
 
 
+@pytest.mark.parametrize("mark", ["backward", "optimizer"])
+def test_a_backward_pass_that_is_held_up_is_training(mark: str) -> None:
+    """No ordinary step was sampled there: all of them were short."""
+    assert shares(watched(sample("long", 81, 400, mark), sample("between", 80, 1))) == {"training": 52, "epoch_end": 6}
+
+
 @pytest.mark.parametrize(
     ("marks", "more", "part"),
     [

@@ -12,8 +12,10 @@ from types import CodeType
 from ..guards.user_code import file_of, foreign_folders
 
 # Work that a function of torch, Python or a framework stands for, wherever on the stack it is.
-FORWARD, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE, IMPORT = (
+FORWARD, BACKWARD, OPTIMIZER, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE, IMPORT = (
     "forward",
+    "backward",
+    "optimizer",
     "save",
     "fetch",
     "iterator",
@@ -26,6 +28,9 @@ FORWARD, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE, IMPORT = (
 # (end of the file's path, names of its functions; none: all of them)
 _KNOWN = (
     (FORWARD, "torch/nn/modules/module.py", ("_call_impl", "_wrapped_call_impl", "__call__")),
+    (BACKWARD, "torch/autograd/graph.py", ("_engine_run_backward",)),
+    (BACKWARD, "torch/autograd/__init__.py", ("backward", "grad")),
+    (OPTIMIZER, "torch/optim/optimizer.py", ("wrapper",)),
     (SAVE, "torch/serialization.py", ("save", "_save", "_legacy_save")),
     (FETCH, "torch/utils/data/dataloader.py", ("__next__",)),
     (ITERATOR, "torch/utils/data/dataloader.py", ("_get_iterator",)),

@@ -1,0 +1,46 @@
+"""Marks of functions on a sampled stack: torch's own, by where they are in the torch that is installed."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+import pytest
+
+from advisor.capture.inside.steps.code_marks import Codes
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+
+def marks_of(frame: FrameType | None) -> set[str]:
+    codes, found = Codes(), set()
+    while frame is not None:
+        found.add(codes.known[codes.of(frame.f_code)].mark)
+        frame = frame.f_back
+    return found - {""}
+
+
+def test_a_training_step_is_told_by_torchs_functions() -> None:
+    """A hook, an optimizer's step and a module see which of them they stand below."""
+    seen: dict[str, set[str]] = {}
+
+    class Seen(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen["forward"] = marks_of(sys._getframe())
+            return x * 2
+
+    weight = torch.ones(2, requires_grad=True)
+    weight.register_hook(lambda grad: seen.update(backward=marks_of(sys._getframe())))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    Seen()(weight).sum().backward()
+
+    def closure() -> float:
+        seen["optimizer"] = marks_of(sys._getframe())
+        return 0.0
+
+    optimizer.step(closure)
+    assert {name: name in marks for name, marks in seen.items()} == dict.fromkeys(
+        ("forward", "backward", "optimizer"), True
+    )
+    assert "backward" not in seen["optimizer"] | seen["forward"]
