@@ -178,7 +178,7 @@ from advisor.replay import edits
 from advisor.report import trial_words
 from advisor.report.report_file import encode as encode_report
 from advisor.trace.events import Category, Events, Trace
-from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
+from advisor.trace.intervals import Intervals, intersect, overlap_of_each, starts_in, subtract, total, union
 from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 
 __all__ = [
@@ -397,6 +397,7 @@ __all__ = [
     "loop_around",
     "nodes_of",
     "operations_of",
+    "overlap_of_each",
     "refill_us",
     "replayed_or",
     "shapes",

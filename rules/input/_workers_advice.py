@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.api import Finding, Fix, Saving, Treatment
+from advisor.api import Finding, Fix, Saving, Treatment, overlap_of_each
 
 from ..shared._words import loader_call, plural, time
 from . import _workers
@@ -18,6 +18,7 @@ _ALL_PARTS = ("input", "forward", "backward", "optimizer", "other_ops", "host")
 _HANDED_OVER = 0.03
 # Starting workers takes many times what a fetch does.
 _FAR_LONGER = 3
+_MOST = 0.75
 
 
 def beside_the_step(seen: Seen) -> Finding:
@@ -50,11 +51,13 @@ def beside_the_step(seen: Seen) -> Finding:
 
 def _single_stall(seen: Seen) -> bool:
     """Most of the wait is one fetch among several, far longer than they usually are: the start of an epoch."""
-    count = seen.price.ops.steps.count
-    usual_us = float(np.median(seen.price.ops.events.dur_ns[list(seen.waits.rows)])) / 1e3
-    if seen.waits.longest_us <= _FAR_LONGER * usual_us:
+    events, rows = seen.price.ops.events, list(seen.waits.rows)
+    usual_us = float(np.median(events.dur_ns[rows])) / 1e3
+    if seen.price.ops.steps.count < 3 or seen.waits.longest_us <= _FAR_LONGER * usual_us:
         return False
-    return count >= 3 and seen.waits.longest_us > 0.75 * seen.wait_us * count
+    # Of several long fetches, none is the start of an epoch; what the device's work hides of one is no wait.
+    waited_ns = overlap_of_each(events.start_ns[rows], events.end_ns[rows], seen.waits.exposed)
+    return bool(waited_ns.max() > _MOST * waited_ns.sum())
 
 
 def _fix(seen: Seen, wanted: int | None, free: int | None) -> Fix:

@@ -71,6 +71,10 @@ def check(
 
 
 def _saving(site: CopySite, cost_us: float, price: Price) -> Saving:
+    if not site.to_device:
+        how = "low: the host needs this data now; high: it stays on the device, and the step has no copy"
+        gone = [edits.remove(np.array(site.ops_rows, int))]
+        return price.saving([], gone, ("exposed_copy",), how, model_us=(0.0, cost_us), bound_us=cost_us)
     how = "low: the next kernel needs this data; high: the copy overlaps with other work"
     beside = [edits.unsync(np.array(site.ops_rows, int)), edits.move(np.array(site.rows, int))]
     return price.saving([], beside, ("exposed_copy",), how, model_us=(0.0, cost_us), bound_us=cost_us)

@@ -64,7 +64,7 @@ class Cadence:
             return of_host
         if len(self.ends_ns) == 1 and self.step_ns <= (1 + NOTABLE) * (end - start):
             return of_host  # how much of the next step's work would run in this one is not known
-        own = np.array([[self.begins_ns if len(self.ends_ns) > 1 else start, last]])
+        own = np.array([[self.begins_ns, last]])
         seen, shown = (total(intersect(busy, one)) / total(one) for one in (of_host, own))
         fair = end - start >= _WHOLE_STEPS * self.step_ns and abs(seen - shown) <= NOTABLE
         return of_host if fair else own

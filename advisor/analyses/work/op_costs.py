@@ -177,11 +177,14 @@ def _of_axis(given: Any, axis: int) -> int | None:
 
 
 def _convolution_backward(made: Call) -> Cost | None:
-    """aten::convolution_backward(grad, input, weight, bias_sizes, …, output_mask); two gradients unless masked."""
+    """aten::convolution_backward(grad, input, weight, bias_sizes, …, output_mask); two gradients unless masked.
+
+    Where the mask is not recorded there are two: only a convolution of the model's input needs no gradient of it.
+    """
     if not (made.has(0) and made.has(1) and made.has(2)):
         return None
     mask = made.value(10)
-    asked = sum(map(bool, mask[:2])) if isinstance(mask, list | tuple) and len(mask) == 3 else 1
+    asked = sum(map(bool, mask[:2])) if isinstance(mask, list | tuple) and len(mask) == 3 else 2
     work = 2.0 * made.numbers(0) * math.prod(made.shapes[2][1:])
     return Cost("convolution", asked * work, made.bytes(0, 1, 2) + asked * min(made.bytes(1), made.bytes(2)))
 

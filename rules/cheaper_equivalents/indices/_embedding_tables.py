@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +22,14 @@ class Table:
 
     looked_up  rows of the table that are looked up
     calls      rows of the trace that look up
+    rows       those that write its dense gradient, and update it alone
+    listed     those that update lists of tensors, with the share of their numbers that are the table's
     """
 
     looked_up: int = 0
     calls: list[int] = field(default_factory=list)
     rows: set[int] = field(default_factory=set)
+    listed: dict[int, float] = field(default_factory=dict)
 
 
 def tables_of(ops: StepOps) -> dict[tuple[int, int], Table]:
@@ -49,10 +54,22 @@ def tables_of(ops: StepOps) -> dict[tuple[int, int], Table]:
         for shape in _multiplied(ops.trace) & set(tables):
             del tables[shape]
         for row in _updates(ops).tolist():
-            shape = sizes(dims_of(events, row), 0)
+            dims = dims_of(events, row)
+            shape = sizes(dims, 0)
             if len(shape) == 2 and (shape[0], shape[1]) in tables:
                 tables[shape[0], shape[1]].rows.add(row)
+            for listed, share in _shares(dims).items():
+                if listed in tables:
+                    tables[listed].listed[row] = share
     return dict(tables)
+
+
+def _shares(dims: list[Any]) -> dict[tuple[int, int], float]:
+    """Of an op on a list of tensors: the share of their numbers that each shape of a matrix has."""
+    shapes = [sizes(dims[0], at) for at in range(len(dims[0]))] if dims and isinstance(dims[0], list) else []
+    numbers = sum(math.prod(shape) for shape in shapes if shape)
+    matrices = {(shape[0], shape[1]): math.prod(shape) for shape in shapes if len(shape) == 2}
+    return {shape: one / numbers for shape, one in matrices.items()} if numbers else {}
 
 
 def _multiplied(trace: Trace) -> set[tuple[int, int]]:
@@ -70,7 +87,7 @@ def _multiplied(trace: Trace) -> set[tuple[int, int]]:
 
 
 def _updates(ops: StepOps) -> Ints:
-    """The optimizer's ops; those on lists of tensors cannot be split among tables."""
+    """The optimizer's ops."""
     events = ops.events
     updating = ops.nesting.ancestor(
         events.of(Category.ANNOTATION) & events.named("Optimizer.step#", "Optimizer.zero_grad#")

@@ -28,7 +28,7 @@ from typing import Any
 from advisor.api import Drawing, Example, Finding, Fix, Lines, OptimizerFacts, Price, constant
 
 from ...shared._words import count
-from .._equivalent import Equivalent, rows_of, worth
+from .._equivalent import Equivalent, Part, rows_of, worth
 from .._examples import node, op, two_steps
 from ._embedding_tables import Table, tables_of
 
@@ -84,7 +84,7 @@ def _equivalent(price: Price, table: Table, numbers: int, width: int, names: lis
     rest = [part.plain_us - part.recorded_us for part in price.undilated.parts if part.name == "rest"]
     least = 1.0 if known else min((_LEAST.get(name, 0.0) for name in names), default=0.0)
     return Equivalent(
-        parts=((rows_of(*sorted(table.rows)), least, 1.0),),
+        parts=((rows_of(*sorted(table.rows)), least, 1.0), *_of_lists(table, least)),
         how=_KNOWN if known else _MEASURED,
         claims=("backward", "optimizer"),
         instead_us=_instead_us(table, width, names, price.ops.steps.count) if known else (0.0, 0.0),
@@ -94,6 +94,13 @@ def _equivalent(price: Price, table: Table, numbers: int, width: int, names: lis
         shown=rows_of(*table.calls),
         at_most="medium" if _needs_other_optimizer(names) else "high",
     )
+
+
+def _of_lists(table: Table, least: float) -> Iterator[Part]:
+    """The table's share of ops on lists of tensors: a sparse gradient has an optimizer, and so a list, of its own."""
+    for share in sorted(set(table.listed.values())):
+        rows = sorted(row for row, one in table.listed.items() if one == share)
+        yield rows_of(*rows), least * share, share
 
 
 def _instead_us(table: Table, width: int, names: list[str], steps: int) -> tuple[float, float]:
