@@ -51,6 +51,7 @@ class Matmuls:
     us             their sum
     fp32_kinds     µs per step in fp32 by what it is: product, convolution, attention. The switch of products does not
                    govern convolutions, and none governs attention
+    fp32_rows      the rows of each
     fp32_share     fp32 without TF32, as a share of device-busy time (of the step on a CPU); None where the precision of
                    more than a tenth of their time is unknown
     evidence       dtypes: the ops' recorded input types; names: kernels that state their precision; none
@@ -62,6 +63,7 @@ class Matmuls:
 
     by_precision: dict[str, float]
     fp32_kinds: dict[str, float]
+    fp32_rows: dict[str, Ints]
     us: float
     fp32_share: float | None
     evidence: Literal["dtypes", "names", "none"]
@@ -97,6 +99,7 @@ class Matmuls:
             name: _length(events, nesting, work, (formats == _FP32) & (kinds == at), device.measured)
             for at, name in enumerate(KINDS)
         }
+        fp32_rows = {name: work.rows[(formats == _FP32) & (kinds == at)] for at, name in enumerate(KINDS)}
         whole = sum(spent.values())
         unknown = spent["unknown"] > _MOST_UNKNOWN * whole
         # What steps launched may run after W, as work of earlier steps runs in it: both are compared step by step.
@@ -108,6 +111,7 @@ class Matmuls:
         return cls(
             by_precision={name: steps.per_step_us(ns) * longer for name, ns in spent.items()},
             fp32_kinds={name: steps.per_step_us(ns) * longer for name, ns in fp32_kinds.items()},
+            fp32_rows=fp32_rows,
             us=steps.per_step_us(whole) * longer,
             fp32_share=None if unknown else share,
             evidence=_evidence(weights[work.rows], by_dtype, formats),
