@@ -64,7 +64,7 @@ _ADAM = {
 }
 _PASSES = {"Adam": _ADAM, "AdamW": _ADAM, "SGD": {"add": 3, "add_": 3, "mul_": 2}}
 # The fused update: parameter, gradient and state are read, all but the gradient are written.
-_FUSED_PASSES = {"Adam": 7, "AdamW": 7, "SGD": 5}
+FUSED = {"Adam": 7, "AdamW": 7, "SGD": 5}
 _AMSGRAD_PASSES = 2
 # Each group of parameters has one such op: the update itself, and what SGD does with its momentum.
 _ONE_PER_GROUP = {"Adam": "addcdiv_", "AdamW": "addcdiv_", "SGD": "mul_"}
@@ -80,10 +80,10 @@ def check(
     *,
     min_share: float = 0.02,  # one argument of a constructor; below 2 % of the step the gain is not noticeable
 ) -> Iterator[Finding]:
-    if work.name not in _FUSED_PASSES or not price.on_device:
+    if work.name not in FUSED or not price.on_device:
         return
     update = _lists(recorded, work)
-    kept = kept_share(update.names, work.name)
+    kept = kept_passes(update.names, work.name)
     if kept is None:
         return
     spent_us = recorded.us(update.kernels)
@@ -137,7 +137,7 @@ def _lists(recorded: StepOps, work: OptimizerWork) -> _Lists:
     return _Lists(ops, names, launched[mine])
 
 
-def kept_share(names: Sequence[str], optimizer: str) -> float | None:
+def kept_passes(names: Sequence[str], optimizer: str) -> float | None:
     """Share of the passes through memory that a fused update makes; None where that cannot be told or is no fewer.
 
     names: the ops of some updates, without `aten::_foreach_`.
@@ -145,7 +145,7 @@ def kept_share(names: Sequence[str], optimizer: str) -> float | None:
     passes, groups = _PASSES[optimizer], names.count(_ONE_PER_GROUP[optimizer])
     if not groups or not set(names) <= passes.keys():
         return None
-    fused = _FUSED_PASSES[optimizer] + (_AMSGRAD_PASSES if "maximum_" in names else 0)
+    fused = FUSED[optimizer] + (_AMSGRAD_PASSES if "maximum_" in names else 0)
     kept = fused * groups / sum(passes[one] for one in names)
     return kept if kept < 1 else None
 

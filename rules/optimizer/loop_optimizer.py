@@ -30,27 +30,27 @@ from advisor.api import (
     FORWARD,
     GEMM,
     OPTIMIZER,
-    Device,
     Ev,
     Example,
     Finding,
     Fix,
+    KernelWork,
     Missing,
     Optimizer,
     OptimizerFacts,
     OptimizerWork,
-    Phases,
     Price,
     Settings,
     Treatment,
     constant,
     draw,
-    edits,
 )
 
+from ..shared._listed import as_lists
 from ..shared._places import made_at
 from ..shared._words import count, percent, time
 from ._fused_steps import kept_share
+from .foreach_optimizer import FUSED, kept_passes
 
 CONFIRMED = "measured pairs on a CPU: foreach=False against fused=True, by number and size of the parameters"
 
@@ -67,8 +67,7 @@ _OPS_WORTH_FUSING = 2
 def check(
     price: Price,
     work: OptimizerWork,
-    device: Device,
-    phases: Phases,
+    kernels: KernelWork | None,
     facts: OptimizerFacts | None,
     settings: Settings | None,
     *,
@@ -77,28 +76,28 @@ def check(
     steps, breakdown, scale = price.ops.steps, price.breakdown, price.scale
     if work.loop is None:
         raise Missing("the trace does not show which ops the optimizer ran; record it with CPU activities")
-    if not work.loop or device.kind == "foreign":
+    if not work.loop or price.ops.device.kind == "foreign":
         return
     known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
+    claims: tuple[str, ...] = ("optimizer",)
     if breakdown.on_device:
-        low_us, high_us, claim = 0.0, min(breakdown.us_in("idle_launch", phases.optimizer), work.us), "idle_launch"
-        how = "at most the idle time between the optimizer's launches; nothing if the device is the bottleneck anyway"
+        rows, claims = np.array(work.rows, int), ("compute", "idle_launch")
+        names = [price.ops.events.text(row).removeprefix("aten::") for row in work.rows]
+        passes = (kept_passes(names, work.name) or 1.0) if work.name in FUSED else 1.0
+        listed = as_lists(price, kernels, rows, round(work.calls * steps.count), passes)
+        how = "low: the device is the bottleneck anyway; high: one launch for the whole update, at the memory's rate"
+        model_us = (0.0, min(listed.waited_us, work.us))
+        saving = price.saving([], listed.edits, claims, how, model_us=model_us, bound_us=listed.bound_us)
     else:
         low, high = _saved(work, known, facts, settings, len(work.rows) / steps.count)
-        low_us, high_us, claim = low * work.us, high * work.us, "optimizer"
+        low_us, high_us = low * work.us, high * work.us
         how = "what fused=True gained over the loop in measurements on a CPU, by number and size of the parameters"
-    saving = scale.saving(low_us, high_us, how)
-    if not breakdown.on_device:
+        saving = scale.saving(low_us, high_us, how)
         # Capture timed this part without the profiler; the step as a whole tells it a second time.
         # The profiler makes nothing faster: where this part seems to have been, the steps were others.
         least_us, most_us = price.undilated.us(price.undilated.in_part("optimizer", work.us, work.ops))
         low_us, high_us = min(least_us, work.us) * low, min(most_us, work.us) * high
         saving = replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
-    if breakdown.on_device:
-        fused = edits.fuse(np.array(work.rows, int), into=max(round(work.calls * steps.count), 1))
-        how = "low: the device is the bottleneck anyway; high: one launch for the whole update"
-        bound_us = min(work.us, breakdown.us("idle_launch"))
-        saving = price.saving([], [fused], (claim,), how, model_us=(low_us, high_us), bound_us=bound_us)
     # On a CPU both ends were measured; on a device the lower one only says that the launches may be hidden.
     expected_us = saving.high_us if breakdown.on_device else (saving.low_us + saving.high_us) / 2
     if expected_us < min_share * scale.step_us:
@@ -107,16 +106,26 @@ def check(
     yield Finding(
         message=(
             f"{work.name or 'The optimizer'} updates {tensors} one by one, in {count(work.ops)} ops a step: "
-            f"{time(scale.scaled(work.us))} of the host's time in each step ({percent(work.us / steps.step_us)})."
+            f"{time(scale.scaled(work.us))} of the host's time in each step ({percent(work.us / steps.step_us)})"
+            f"{_of_device(price, work)}."
         ),
         saving=saving,
         where=(*made_at(known), *((work.where,) if work.where else ())),
         facts={"optimizer_us": work.us, "ops": work.ops, "kernels": work.kernels, "tensors": work.tensors},
         fix=_fix(work.name, known, breakdown.on_device),
-        claims=(claim,),
+        claims=claims,
         # A loop that was asked for may have a reason, and so may one that we know nothing about.
         at_most="high" if known is not None and known.foreach is not False else "medium",
     )
+
+
+def _of_device(price: Price, work: OptimizerWork) -> str:
+    """What the device does meanwhile, where there is one."""
+    if not work.kernels or work.device_us is None:
+        return ""
+    each_us = work.device_us / work.kernels
+    spent = time(price.scale.scaled(work.device_us * price.ops.longer))
+    return f", and {spent} of the device's, in {count(work.kernels)} kernels of {time(each_us)} on average"
 
 
 def _saved(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.rules.optimizer import loop_optimizer
-from advisor.rules.optimizer.foreach_optimizer import kept_share
+from advisor.rules.optimizer.foreach_optimizer import kept_passes
 
 
 # Counted by hand: lists read and written by each op of the update, beside those of one fused update.
@@ -36,12 +36,12 @@ def test_the_ops_of_torchs_updates_are_known(name: str, options: dict[str, Any],
     if name != "SGD":
         # Steps are counted on the host, which launches nothing.
         names.remove("add_")
-    assert kept_share(names, name) == pytest.approx(fused / listed)
+    assert kept_passes(names, name) == pytest.approx(fused / listed)
 
 
 def test_ops_that_nobody_counted_leave_it_open() -> None:
-    assert kept_share(["mul_", "addcdiv_", "maximum_of_another_kind"], "Adam") is None
-    assert kept_share(["add_"], "SGD") is None  # no momentum
+    assert kept_passes(["mul_", "addcdiv_", "maximum_of_another_kind"], "Adam") is None
+    assert kept_passes(["add_"], "SGD") is None  # no momentum
 
 
 @pytest.mark.torch
