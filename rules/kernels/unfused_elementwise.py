@@ -46,6 +46,7 @@ from advisor.api import (
     edits,
 )
 
+from ..shared._op_loops import op_loops
 from ..shared._words import count, percent, time
 
 CONFIRMED = "real traces: Qwen generation on an H100, 60 % of its work in such kernels; ResNets and others far below"
@@ -66,7 +67,7 @@ def check(
     *,
     min_share: float = 0.1,  # every network has 2 to 8 % of it between its layers; compiling is work and takes time
 ) -> Iterator[Finding]:
-    rows, run = _runs(recorded.trace, recorded.links)
+    rows, run = _runs(recorded.trace, recorded.links, _one_by_one(price))
     if not len(rows):
         return
     last = np.append(run[1:] != run[:-1], True)
@@ -101,11 +102,18 @@ def check(
     )
 
 
-def _runs(trace: Trace, links: Links) -> tuple[Ints, Ints]:
+def _one_by_one(price: Price) -> Ints:
+    """Kernels of loops over lists of tensors, which a compiled model does not contain."""
+    found = [price.ops.launched(loop.rows) for loop in op_loops(price)]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _runs(trace: Trace, links: Links, others: Ints) -> tuple[Ints, Ints]:
     """Runs of at least two such kernels on one stream: (rows, one run after the other; the number of each row's)."""
     events = trace.events
     work = np.flatnonzero(trace.device_work & links.inside)
     small = events.named(*_SMALL_WORK) & ~events.named(*_FILLS)
+    small[others] = False
     stream, small = events.stream[work], small[work]
     order = np.argsort(stream, kind="stable")
     stream, small = stream[order], small[order]

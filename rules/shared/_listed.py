@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import KernelWork, Price, dataclass, edits
+from advisor.api import KernelWork, Price, Saving, dataclass, edits
 
-from ._roofline import WELL_MADE, scaled
+from ._roofline import WELL_MADE, saved_us, scaled
 
 Ints = npt.NDArray[np.int64]
 # Between two kernels that are queued already the device needs a µs or two; with fewer kernels that goes as well.
+CLAIMS = ("compute", "idle_launch")
 _BETWEEN = ("idle_launch", "idle_unknown")
 
 
@@ -18,18 +19,19 @@ _BETWEEN = ("idle_launch", "idle_unknown")
 class Listed:
     """Ops that call kernels tensor by tensor, as ops on lists.
 
-    edits       the ops become few, and their kernels as fast as the bytes that they move allow
-    kernels_us  what the kernels take;  waited_us: what the device waits right before them; both µs per profiled step
+    edits      the ops become few, and their kernels as fast as the bytes that they move allow
+    faster_us  what the kernels then take less;  waited_us: what the device waits right before them; both µs per
+               profiled step
     """
 
     edits: tuple[edits.Edit, ...]
-    kernels_us: float
+    faster_us: float
     waited_us: float
 
-    @property
-    def bound_us(self) -> float:
-        """No more than this can go."""
-        return self.kernels_us + self.waited_us
+    def saving(self, price: Price, how: str) -> Saving:
+        """What these edits give back; at least nothing, as other work may hide all of it."""
+        bound_us = min(self.faster_us + self.waited_us, price.measured_us(CLAIMS))
+        return price.saving([], self.edits, CLAIMS, how, model_us=(0.0, self.waited_us), bound_us=bound_us)
 
 
 def as_lists(price: Price, work: KernelWork | None, ops: Ints, into: int, passes: float = 1.0) -> Listed:
@@ -47,4 +49,4 @@ def as_lists(price: Price, work: KernelWork | None, ops: Ints, into: int, passes
     for part in _BETWEEN:
         idle = price.breakdown.intervals[part]
         waited_us += price.breakdown.us_in(part, idle[np.isin(idle[:, 1], starts)])
-    return Listed(tuple(changes), price.ops.us(kernels), waited_us)
+    return Listed(tuple(changes), saved_us(price, kept), waited_us)

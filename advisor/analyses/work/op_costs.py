@@ -233,6 +233,11 @@ def _pointwise(made: Call) -> Cost | None:
     return Cost("elementwise", 0.0, made.bytes(*tensors) + out * max(made.sizes[at] for at in tensors))
 
 
+def _norm(made: Call) -> Cost | None:
+    """aten::linalg_vector_norm(self, …): everything is read once."""
+    return Cost("elementwise", 0.0, made.bytes(0)) if made.has(0) else None
+
+
 def _copy(made: Call) -> Cost | None:
     """aten::copy_(self, source): what is written, and at most as many numbers read."""
     if not (made.has(0) and made.has(1)):
@@ -251,10 +256,12 @@ _TRITON = ("triton_poi_", "triton_per_", "triton_red_")
 _POINTWISE = (
     "add add_ sub sub_ mul mul_ div div_ neg relu relu_ gelu gelu_backward silu silu_ silu_backward sigmoid "
     "sigmoid_backward tanh tanh_backward pow exp log sqrt rsqrt abs clamp clamp_min where masked_fill masked_fill_ "
-    "threshold_backward leaky_relu hardtanh hardswish addcmul addcdiv lerp"
+    "threshold_backward leaky_relu hardtanh hardswish addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ sqrt_ neg_ abs_ "
+    "clamp_"
 )
 _COSTS: dict[str, Callable[[Call], Cost | None]] = {
     **{f"aten::{name}": _pointwise for name in _POINTWISE.split()},
+    "aten::linalg_vector_norm": _norm,
     "aten::mm": _product(0, 1),
     "aten::bmm": _product(0, 1),
     "aten::addmm": _product(1, 2, 0),

@@ -1,0 +1,87 @@
+"""Loops over lists of tensors beside a device, as weight averages and clipping by hand are, told by their ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import Finding, Fix, KernelWork, Lines, Price, dataclass
+
+from ..shared._listed import CLAIMS, as_lists
+from ..shared._op_loops import OpLoop, op_loops
+from ..shared._words import count, percent, time
+
+Ints = npt.NDArray[np.int64]
+
+_AVERAGE = Fix(
+    "Update all tensors at once with `torch._foreach_` ops",
+    "numerics",
+    "for average, p in zip(ema.parameters(), model.parameters()):\n    average.mul_(decay).add_(p, alpha=1 - decay)",
+    "torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 1 - decay)",
+)
+_NORMS = Fix(
+    "Compute all norms at once",
+    "numerics",
+    "norms = [p.grad.norm() for p in model.parameters()]",
+    "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm, foreach=True)\n"
+    "# the norms alone: torch._foreach_norm([p.grad for p in model.parameters()])",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Priced:
+    """The price of what goes, and what the device does for what stays."""
+
+    price: Price
+    work: KernelWork | None
+
+    @classmethod
+    def compute(cls, price: Price, work: KernelWork | None) -> Priced:
+        """Both, of a trace."""
+        return cls(price, work)
+
+
+def over_tensors(priced: Priced, lines: Lines, seen: Ints, min_share: float) -> Iterator[Finding]:
+    """What the device does for them, and waits for meanwhile; the costliest first. Small parts count together.
+
+    seen: rows of loops that are known already.
+    """
+    price, work = priced.price, priced.work
+    found = [loop for loop in op_loops(price) if not np.isin(loop.rows, seen).any()]
+    loops = [(loop, as_lists(price, work, loop.rows, loop.runs * len(loop.ops), _passes(loop))) for loop in found]
+    steps, scale = price.ops.steps, price.scale
+    if sum(listed.faster_us + listed.waited_us for _, listed in loops) < min_share * steps.step_us:
+        return
+    for loop, listed in sorted(loops, key=lambda one: -(one[1].faster_us + one[1].waited_us)):
+        how = "high: as ops on lists, at the memory's rate; low: nothing, as other work may hide the loop"
+        saving = listed.saving(price, how)
+        if saving.high_us < min_share / len(loops) * scale.step_us:
+            continue
+        where = lines.where_op(int(loop.rows[0]))
+        took_us = price.ops.us(price.ops.launched(loop.rows))
+        yield Finding(
+            message=(
+                f"A loop runs {_named(loop)} {count(loop.times)} times a step, tensor by tensor: the GPU spends "
+                f"{time(scale.scaled(took_us))} of each step ({percent(took_us / steps.step_us)}) on these small "
+                f"kernels, and waits {time(scale.scaled(listed.waited_us))} between them."
+            ),
+            saving=saving,
+            where=(where,) if where else (),
+            facts={"times": loop.times, "ops": list(loop.ops), "kernels_us": took_us, "waited_us": listed.waited_us},
+            fix=_NORMS if loop.of_norms else _AVERAGE,
+            claims=CLAIMS,
+            at_most="medium",
+        )
+
+
+def _passes(loop: OpLoop) -> float:
+    """`lerp_` reads two lists and writes one, where `mul_` and `add_` read three and write two."""
+    return 3 / 5 if loop.ops == ("add_", "mul_") else 1.0
+
+
+def _named(loop: OpLoop) -> str:
+    """ "`add_` and `mul_`"."""
+    *most, last = (f"`{op}`" for op in loop.ops)
+    return f"{', '.join(most)} and {last}" if most else last
