@@ -328,7 +328,7 @@ EXAMPLES = [
         draw(_AVERAGED, us=50, F=_FORWARD_ONLY, L=_average(_LARGE_WEIGHT), E=replace(_AVERAGES, fill=1.0), K=GEMM),
         saves_us=None,
         near_miss=True,
-        skipped="lines of the user's code",
+        skipped="advisor run",
     ),
     Example(
         "a loop of kernels that keep the GPU busy",

@@ -1,18 +1,21 @@
-"""The host waits while data is copied.
+"""No kernel runs while data is copied.
 
 ## What it looks at
 Large copies between pinned memory and the device, or from the device to the host, that block the host in the
-call until the data has moved, and during which no kernel runs. (Copies from pageable memory are reported by the rule
-pageable-copies; a few bytes read back, as `.item()` does, by sync-in-loop.)
+call until the data has moved, and during which no kernel runs. Copies from pinned memory that return at once, but
+run between the kernels of two steps, as they are on the same stream. (Copies from pageable memory are reported by the
+rule pageable-copies; a few bytes read back, as `.item()` does, by sync-in-loop.)
 
 ## Why it costs time
 `.to(device)` and `.cpu()` wait for the copy by default. The host cannot launch the next kernels meanwhile, and the
-device does nothing but copy.
+device does nothing but copy. With `non_blocking=True` the host goes on, but work of one stream runs in order: the
+kernels behind the copy wait for it, and it waits for those before it.
 
 ## How to fix it
 From pinned memory, `.to(device, non_blocking=True)` returns at once; the stream keeps copy and kernels in order.
-Fetch and copy the next batch before the current one is used. Outputs: keep them on the device and copy them once
-per epoch.
+Fetch and copy the next batch before the current one is used, on a stream of its own where the copy is long. Copy
+images as `uint8` and convert them on the device: a quarter of the bytes. Outputs: keep them on the device and copy
+them once per epoch.
 
 ## When to leave it
 Copies whose data the host needs immediately. With `non_blocking=True` from the device to the host, the host
@@ -30,8 +33,10 @@ from advisor.api import (
     FORWARD,
     GEMM,
     H2D_PINNED,
+    SYNC,
     TO,
     TO_BLOCKING,
+    Category,
     Copies,
     CopySite,
     Ev,
@@ -44,12 +49,26 @@ from advisor.api import (
     Steps,
     draw,
     edits,
+    overlap_of_each,
 )
 
 from ..shared._words import count, each_step, size, time
 
 # Copies up to 64 KB take about as long as the launch itself; waiting for them is a matter of syncs, not of copying.
 _SMALL_BYTES = 64 << 10
+# A loop that copies ahead is some lines of code: not worth it below 3 % of the step.
+_IN_LINE = 0.03
+_PREFETCH = Fix(
+    "Copy the next batch on a stream of its own while this one is used, or copy images as `uint8`",
+    "exact",
+    "for batch in loader:\n    x = batch.to(device, non_blocking=True)\n    train(x)",
+    "copies = torch.cuda.Stream()\n\ndef ahead(loader):\n    last = None\n    for batch in loader:\n"
+    "        with torch.cuda.stream(copies):\n            x = batch.to(device, non_blocking=True)\n"
+    "        if last is not None:\n            yield last\n"
+    "        torch.cuda.current_stream().wait_stream(copies)\n"
+    "        x.record_stream(torch.cuda.current_stream())\n        last = x\n"
+    "    if last is not None:\n        yield last\n\nfor x in ahead(loader):\n    train(x)",
+)
 
 
 def check(
@@ -68,6 +87,44 @@ def check(
             saving = _saving(site, cost_us, price)
             if saving.high_us >= min_share * scale.step_us:
                 yield _finding(site, cost_us, saving, price)
+    found = _in_line(copies, price, _IN_LINE * steps.step_us)
+    if found:
+        yield found
+
+
+def _in_line(copies: Copies, price: Price, least_us: float) -> Finding | None:
+    """Copies from pinned memory that block nobody, on the stream of the kernels that run before and after them."""
+    events, steps, scale = price.ops.events, price.ops.steps, price.scale
+    mine = events.of(Category.MEMCPY) & events.named("Memcpy HtoD (Pinned") & price.ops.links.inside
+    mine &= events.bytes > _SMALL_BYTES
+    mine[[row for site in copies.blocking for row in site.rows]] = False
+    rows = np.flatnonzero(mine)
+    if not len(rows):
+        return None
+    # Of all that the steps launched: the window of a device that lags behind holds some of their copies only.
+    kernels = events.covered(events.of(Category.KERNEL))
+    hidden_ns = overlap_of_each(events.start_ns[rows], events.end_ns[rows], kernels)
+    exposed_us = steps.per_step_us(float((events.dur_ns[rows] - hidden_ns).sum())) * price.ops.longer
+    if exposed_us < least_us:
+        return None
+    how = "low: something else waits as long; high: the next batch is copied while kernels of this step run"
+    bound_us = min(exposed_us, price.measured_us(("exposed_copy",)))
+    saving = price.saving([], [edits.move(rows)], ("exposed_copy",), how, bound_us=bound_us)
+    if saving.high_us * steps.step_us < least_us * scale.step_us:
+        return None
+    moved, calls = float(events.bytes[rows].sum()) / steps.count, len(rows) / steps.count
+    number = "1 copy" if calls == 1 else f"{count(calls)} copies"
+    return Finding(
+        message=(
+            f"{size(moved)} a step are copied to the GPU from pinned memory, in {number} on the stream of the "
+            f"computation: for {each_step(price, exposed_us)} no kernel runs meanwhile."
+        ),
+        saving=saving,
+        facts={"bytes": moved, "exposed_us": exposed_us},
+        fix=_PREFETCH,
+        claims=("exposed_copy",),
+        at_most="medium",
+    )
 
 
 def _saving(site: CopySite, cost_us: float, price: Price) -> Saving:
@@ -122,7 +179,19 @@ _STEPS = """
     gpu 7  [C   ]  [K    ][K    ]    [C   ]  [K    ][K    ]
     """
 
+_NO_WAIT = """
+    step   [1                       ][2                       ]
+    cpu    [T][F][B][S             ] [T][F][B][S             ]
+    gpu 7   [C   ][K    ][K       ]   [C   ][K    ][K       ]
+    """
+
 EXAMPLES = [
+    Example(
+        "pinned and non_blocking, on the stream of the kernels",
+        draw(_NO_WAIT, us=1000, T=TO, C=H2D_PINNED, F=FORWARD, B=BACKWARD, K=GEMM, S=SYNC),
+        saves_us=(0, 5500),
+        says=("on the stream of the computation",),
+    ),
     Example(
         "pinned, but without non_blocking=True",
         draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PINNED, F=FORWARD, B=BACKWARD, K=GEMM),
