@@ -14,6 +14,7 @@ from advisor.api import (
     Communication,
     Exchanges,
     Finding,
+    Fix,
     HostCommunication,
     Parallelism,
     Price,
@@ -24,6 +25,7 @@ from advisor.api import (
     edits,
 )
 
+from ..shared._words import time
 from ._collectives import MANY, fewer_bytes
 from ._parallel_kinds import message
 
@@ -78,38 +80,75 @@ def data_finding(
         merged_us = _merged_us(trace, side, exposed_us) * price.ops.longer
     else:
         merged_us = min(_merged_on_host_us(side, exchanges.callers.rate), exposed_us)
+    late_us = min(_late_us(price, side), exposed_us)
+    sent_us = exposed_us - late_us
     # What is still exposed can hide behind computation that communication does not cover yet.
     room_us = computing_us(breakdown) - hidden_us
     # Half the bytes, or only every second step: half of the time, whatever computation can hide.
-    high_us = min(exposed_us, max(room_us, merged_us, exposed_us / 2))
+    high_us = min(sent_us, max(room_us, merged_us, sent_us / 2))
     saving = scale.saving(
         min(merged_us, high_us),
         high_us,
         "low: start-up time that buckets of 25 MB save; high: what can overlap with computation, or half of it all",
     )
     if breakdown.on_device:
-        saving = _replayed(saving, price, side, exposed_us, (min(merged_us, high_us), high_us))
+        saving = _replayed(saving, price, side, sent_us, (min(merged_us, high_us), high_us))
+    said = message(
+        price,
+        exposed_us,
+        side.us,
+        side.calls,
+        side.bytes,
+        " between data-parallel ranks" if mixed else "",
+        f", by {library.said}" if library.name != "ddp" else "",
+    )
+    mostly_late = late_us > exposed_us / 2
+    fix = fewer_bytes(trace, record, library, (side.calls, side.bytes, hidden), breakdown.on_device)
     return Finding(
-        message=message(
-            price,
-            exposed_us,
-            side.us,
-            side.calls,
-            side.bytes,
-            " between data-parallel ranks" if mixed else "",
-            f", by {library.said}" if library.name != "ddp" else "",
-        ),
-        saving=saving,
+        message=f"{said}{_late(price, late_us) if mostly_late else ''}",
+        saving=saving if saving.high_us > 0 or not mostly_late else None,
         facts={
             "exposed_us": exposed_us,
             "communication_us": side.us,
             "collectives": side.calls,
             "bytes": side.bytes,
             "hidden_us": hidden_us,
+            "late_us": late_us,
             "library": library.name,
         },
-        fix=fewer_bytes(trace, record, library, (side.calls, side.bytes, hidden), breakdown.on_device),
+        fix=_FIND_IT if mostly_late else fix,
         claims=("exposed_communication" if breakdown.on_device else "communication",),
+    )
+
+
+# Of collectives of one size, the time that the bytes take does not differ by more.
+_LATE, _ENOUGH = 2, 4
+_FIND_IT = Fix(
+    "Find the rank that joins late: record all ranks, and analyse their traces together",
+    "exact",
+    "advisor analyze rank0.pt.trace.json",
+    "advisor analyze traces/",
+)
+
+
+def _late_us(price: Price, side: Side) -> float:
+    """What collectives take beyond twice the median of their size: µs per step in which a rank had not joined yet."""
+    events, steps = price.ops.events, price.ops.steps
+    rows = side.rows[price.ops.links.inside[side.rows] & (events.collective[side.rows] >= 0)]
+    alike: dict[object, list[int]] = {}
+    for row in rows.tolist():
+        alike.setdefault(replace(events.collective_table[events.collective[row]], sequence=-1), []).append(row)
+    late_ns = 0.0
+    for same in alike.values():
+        took = events.dur_ns[same]
+        late_ns += np.maximum(took - _LATE * np.median(took), 0).sum() if len(same) >= _ENOUGH else 0.0
+    return steps.per_step_us(late_ns) * price.ops.longer
+
+
+def _late(price: Price, late_us: float) -> str:
+    return (
+        f" Some take far longer than others of their size: {time(price.scale.scaled(late_us))} of it is waiting for a "
+        "rank that joins late."
     )
 
 
