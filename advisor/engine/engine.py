@@ -226,6 +226,7 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
         ),
         outcomes=tuple(map(_plain, outcomes)),
         health=health.of_rank(one.trace, one.record, steps, scale, device, replay)
+        + health.of_clocks(one.trace, computed.find(Links))
         + health.of_gaps(steps, computed.find(Links), computed.find(GpuIdle)),
         devices=(device.name,) if device.name else (),
         step_us=scale.step_us,

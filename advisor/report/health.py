@@ -34,6 +34,8 @@ _FEW = 20
 _SLOWER = 1.05
 # Between two kernels of a full queue lie some µs; what is longer, and a share of the step that is worth a sentence.
 _LONG_GAP_US = 100.0
+# Old traces hold whole µs. In the real traces at hand no work starts less than 4 µs after its call.
+_ROUNDED_US = 1.0
 _SEEN = 0.05
 # Nine of ten scripts on a machine that did nothing else waited less than a twentieth of a step for a core; beside two
 # workers on two cores a quarter to a third, beside other work half of it and more.
@@ -106,6 +108,23 @@ def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device, record: 
         f"{said}: recording {rows:,.0f} rows on the host took {row_us:.1f} µs each{shares if device.measured else ''}"
     )
     yield Health("dilation", "note", text)
+
+
+def of_clocks(trace: Trace, links: Links | None) -> tuple[Health, ...]:
+    """That work of the device starts before the call that launched it, which only two clocks can show."""
+    if links is None:
+        return ()
+    works = np.flatnonzero(trace.device_work & (links.launch >= 0))
+    delay_us = (trace.events.start_ns[works] - trace.events.start_ns[links.launch[works]]) / 1e3
+    early = delay_us < -_ROUNDED_US
+    if not early.any():
+        return ()
+    text = (
+        f"the clocks of host and device differ by at least {duration(float(-delay_us.min()))}: {early.mean():.0%} of "
+        "the device's works start before the calls that launched them; why the device idles, and what the host waits "
+        "for, may be told wrong by as much"
+    ).replace("%", " %", 1)
+    return (Health("clocks", "warning", text),)
 
 
 def of_gaps(steps: Steps, links: Links | None, idle: GpuIdle | None) -> tuple[Health, ...]:

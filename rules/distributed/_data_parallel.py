@@ -132,7 +132,7 @@ _FIND_IT = Fix(
 
 
 def _late_us(price: Price, side: Side) -> float:
-    """What collectives take beyond twice the median of their size: µs per step in which a rank had not joined yet."""
+    """What collectives of twice the median of their size take more than it: µs per step for a rank that comes late."""
     events, steps = price.ops.events, price.ops.steps
     rows = side.rows[price.ops.links.inside[side.rows] & (events.collective[side.rows] >= 0)]
     alike: dict[object, list[int]] = {}
@@ -141,7 +141,8 @@ def _late_us(price: Price, side: Side) -> float:
     late_ns = 0.0
     for same in alike.values():
         took = events.dur_ns[same]
-        late_ns += np.maximum(took - _LATE * np.median(took), 0).sum() if len(same) >= _ENOUGH else 0.0
+        late = took[took > _LATE * np.median(took)]
+        late_ns += float((late - np.median(took)).sum()) if len(same) >= _ENOUGH else 0.0
     return steps.per_step_us(late_ns) * price.ops.longer
 
 
