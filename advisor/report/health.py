@@ -67,7 +67,14 @@ def of_rank(
     if steps.stalls_us:
         longest = duration(max(steps.stalls_us))
         which = "a profiled step is" if len(steps.stalls_us) == 1 else f"{len(steps.stalls_us)} profiled steps are"
-        text = f"{which} left out: up to {longest} long, as no step is without the profiler"
+        why = "as no step is without the profiler"
+        if record is None:
+            usual = duration(float(np.median(steps.profiled_us)))
+            why = (
+                f"where others take {usual}: an evaluation, a checkpoint or the garbage collector may have held it up; "
+                "`advisor run` tells how often that happens, and where"
+            )
+        text = f"{which} left out: up to {longest} long, {why}"
         said.append(Health("stalled-steps", "note", text))
     said.extend(_startup(steps))
     said.extend(_pace(steps))

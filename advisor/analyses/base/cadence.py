@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.launched import Launched
-from advisor.trace.events import Ints, Trace
-from advisor.trace.intervals import Intervals, intersect, total
+from advisor.trace.events import Ints, Mask, Trace
+from advisor.trace.intervals import EMPTY, Intervals, intersect, subtract, total, union
 from advisor.trace.numbers import distinct
 
 Floats = npt.NDArray[np.float64]
@@ -29,21 +29,33 @@ class Cadence:
     begins_ns   the device is done with what was launched before the first step, and has begun with that step's
     lengths_ns  what each step takes the device: from the end of the one before (of the first: from begins_ns) to its
                 own; idle time between them is part of it
+    kept        which steps count; None: all. The lengths are of these
     """
 
     ends_ns: Ints
     begins_ns: int
+    kept: Mask | None = None
 
     @property
     def lengths_ns(self) -> Floats:
         """See above."""
-        return np.diff(self.ends_ns, prepend=self.begins_ns).astype(float)
+        lengths = np.diff(self.ends_ns, prepend=self.begins_ns).astype(float)
+        return lengths if self.kept is None else lengths[self.kept]
 
     @property
     def step_ns(self) -> float:
         """Mean distance between the ends of consecutive steps; of a single one from its first work to its last."""
         lengths = self.lengths_ns
-        return float(lengths[1:].mean() if len(lengths) > 1 else lengths[0])
+        first = 1 if self.kept is None or self.kept[0] else 0
+        return float(lengths[first:].mean() if len(lengths) > 1 else lengths[0])
+
+    @property
+    def left_out(self) -> Intervals:
+        """When the device does what steps that do not count launched."""
+        if self.kept is None:
+            return EMPTY
+        starts = np.append(self.begins_ns, self.ends_ns[:-1])
+        return union(starts[~self.kept], self.ends_ns[~self.kept])
 
     def is_behind(self, of_host: Intervals, host_ns: float) -> bool:
         """Whether the device takes longer for a step than the host (host_ns), and lags behind when its rows end."""
@@ -60,6 +72,9 @@ class Cadence:
         """
         start, end = int(of_host[0, 0]), int(of_host[-1, 1])
         last = int(self.ends_ns[-1])
+        if len(self.left_out):
+            lags = last - end > NOTABLE * total(of_host)
+            return subtract(np.array([[self.begins_ns, last]]), self.left_out) if lags else of_host
         if len(of_host) > 1 or last - end <= NOTABLE * (end - start):
             return of_host
         if len(self.ends_ns) == 1 and self.step_ns <= (1 + NOTABLE) * (end - start):

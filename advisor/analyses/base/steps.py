@@ -18,7 +18,7 @@ from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.model import StepSource
 from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Trace
-from advisor.trace.intervals import Intervals, total, union
+from advisor.trace.intervals import Intervals, subtract, total, union
 
 _STALL = constant("profiler.stall").value
 # Steps of a window and un-profiled steps that tell; of the first one in so many may be a stall.
@@ -51,7 +51,8 @@ class Steps:
     main_thread  index into `events.threads` of the thread that runs the loop
     profiled_us  duration of each step, µs: of the rows, or where the device is slower, between the ends of its work
     startup      what was left out because it is start-up, and whether steps without it remain
-    stalls_us    profiled steps that were left out because nothing of the kind happens without the profiler, µs each
+    stalls_us    profiled steps that were left out because nothing of the kind happens without the profiler, or, in a
+                 trace that capture did not record, as they are far longer than all others; µs each
     starts_ns    starts of all events of the trace: what is asked for again and again, and answered once
     """
 
@@ -181,7 +182,17 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
         kept = ~_stalls(spans, record.steps)
         stalls_us = tuple(float(us) for us in (spans[~kept, 1] - spans[~kept, 0]) / 1e3)
         spans, labels = spans[kept], tuple(label for label, keep in zip(labels, kept, strict=True) if keep)
-    recorded = _windows(spans)
+    recorded, far_longer = _windows(spans), np.zeros(len(spans), bool)
+    # Ranks of a job are compared step by step, so there all steps stay.
+    if record is None and marks.source != "window" and (trace.meta.world_size or 1) == 1:
+        lengths = _lengths_ns(spans, pace)
+        far_longer = _far_longer(lengths)
+    if far_longer.any():
+        stalls_us = tuple((lengths[far_longer] / 1e3).tolist())
+        following = np.append(spans[1:, 0], spans[-1, 1])
+        recorded = subtract(recorded, union(spans[far_longer, 0], following[far_longer]))
+        spans, labels = spans[~far_longer], tuple(np.array(labels)[~far_longer].tolist())
+        pace = replace(pace, kept=~far_longer) if pace is not None else None
     count, host_us = len(spans), total(recorded) / len(spans) / 1e3
     device_us = pace.step_ns / 1e3 if pace is not None and (count > 1 or marks.source != "window") else None
     steps = Steps(
@@ -219,6 +230,21 @@ def _stalls(spans: Intervals, captured: StepTimes) -> Mask:
     most = max(captured.unprofiled_us) / float(np.median(captured.unprofiled_us))
     found: Mask = lengths > _STALL * most * np.median(lengths)
     return found if found.sum() * _FEW <= len(spans) else none
+
+
+def _far_longer(lengths: npt.NDArray[np.float64]) -> Mask:
+    """Steps that are no ordinary ones: each is many times as long as the longest of the others, once in five or rarer.
+
+    An evaluation, a checkpoint, a collection of garbage: how often it comes, a window of a few steps does not tell.
+    What holds up a step of the host shows on the device before the work of the next; both count once.
+    """
+    ordered, none = np.sort(lengths), np.zeros(len(lengths), bool)
+    for at in np.flatnonzero(ordered[1:] > _STALL * ordered[:-1]).tolist():
+        found: Mask = lengths > ordered[at]
+        times = int(found[0]) + int((found[1:] & ~found[:-1]).sum())
+        if times * _FEW <= len(lengths) and 2 * found.sum() < len(lengths):
+            return found
+    return none
 
 
 def _number(label: str) -> int:
