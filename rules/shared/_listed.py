@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import KernelWork, Price, Saving, dataclass, edits
+from advisor.api import Intervals, KernelWork, Price, Saving, dataclass, edits
 
 from ._roofline import WELL_MADE, saved_us, scaled
 
@@ -20,17 +20,19 @@ class Listed:
     """Ops that call kernels tensor by tensor, as ops on lists.
 
     edits      the ops become few, and their kernels as fast as the bytes that they move allow
-    faster_us  what the kernels then take less;  waited_us: what the device waits right before them; both µs per
-               profiled step
+    faster_us  what the kernels then take less;  waited_us: what the device waits right before them
+    most_us    no more can go: that, and waits for other launches that come later for the time of the host here
+               all in µs per profiled step
     """
 
     edits: tuple[edits.Edit, ...]
     faster_us: float
     waited_us: float
+    most_us: float
 
     def saving(self, price: Price, how: str) -> Saving:
         """What these edits give back; at least nothing, as other work may hide all of it."""
-        bound_us = min(self.faster_us + self.waited_us, price.measured_us(CLAIMS))
+        bound_us = min(self.most_us, price.measured_us(CLAIMS))
         return price.saving([], self.edits, CLAIMS, how, model_us=(0.0, self.waited_us), bound_us=bound_us)
 
 
@@ -39,14 +41,24 @@ def as_lists(price: Price, work: KernelWork | None, ops: Ints, into: int, passes
 
     What a kernel moves is known where shapes are recorded; elsewhere kernels keep their time.
     """
-    events, kernels = price.ops.events, price.ops.launched(ops)
+    kernels = price.ops.launched(ops)
     groups = work.groups if work else ()
     kept = [(np.intersect1d(group.kernels, kernels), min(group.reached / WELL_MADE, 1.0) * passes) for group in groups]
     known = np.concatenate([mine for mine, _ in kept]) if kept else kernels[:0]
     kept.append((np.setdiff1d(kernels, known), passes))
     changes = [edits.fuse(ops, into=max(into, 1)), *scaled([one for one in kept if len(one[0])])]
-    starts, waited_us = events.start_ns[kernels], 0.0
-    for part in _BETWEEN:
-        idle = price.breakdown.intervals[part]
-        waited_us += price.breakdown.us_in(part, idle[np.isin(idle[:, 1], starts)])
-    return Listed(tuple(changes), saved_us(price, kept), waited_us)
+    launch_us, between_us = (price.breakdown.us_in(part, _before(price, kernels, part)) for part in _BETWEEN)
+    later_us = max(min(price.ops.us(ops), price.breakdown.us("idle_launch")), launch_us)
+    faster_us = saved_us(price, kept)
+    return Listed(tuple(changes), faster_us, launch_us + between_us, faster_us + between_us + later_us)
+
+
+def _before(price: Price, kernels: Ints, part: str) -> Intervals:
+    """Idle time of that part after which one of these kernels is the next work."""
+    events, idle = price.ops.events, price.breakdown.intervals[part]
+    works = np.flatnonzero(price.ops.trace.device_work)
+    works = works[np.argsort(events.start_ns[works], kind="stable")]
+    after = np.searchsorted(events.start_ns[works], idle[:, 1])
+    found = after < len(works)
+    found &= np.isin(works[np.minimum(after, len(works) - 1)], kernels)
+    return idle[found]
