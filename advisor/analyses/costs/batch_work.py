@@ -233,7 +233,24 @@ def batch_of_shapes(trace: Trace, ops: Mask) -> int | None:
         if factors and factors[0]:
             first[factors[0][0]] += int(counts[at])
     batch, votes = first.most_common(1)[0] if first else (None, 0)
-    return batch if votes >= len(rows) / 2 else None
+    return _sequences(trace, ops, batch) if batch is not None and votes >= len(rows) / 2 else None
+
+
+# Ops that show the sequences of a batch and their tokens: which input, how many dimensions it has, which two they are.
+_OF_SEQUENCES = {"aten::embedding": (1, 2, 1), "aten::scaled_dot_product_attention": (0, 4, 2)}
+
+
+def _sequences(trace: Trace, ops: Mask, rows: int) -> int:
+    """Where products take the tokens of all sequences as their rows: the number of sequences; else the rows."""
+    events = trace.events
+    for name, (at, dimensions, tokens) in _OF_SEQUENCES.items():
+        calls = np.flatnonzero(ops & (events.dims >= 0) & events.exactly(name))
+        for dims in np.unique(events.dims[calls]).tolist():
+            inputs = shapes(events.dims_table[dims])
+            shape: Shape = inputs[at] if at < len(inputs) else []
+            if len(shape) == dimensions and shape[0] * shape[tokens] == rows:
+                return int(shape[0])
+    return rows
 
 
 def sample_bytes(host: Host, batch: int) -> float:

@@ -7,12 +7,14 @@ import pytest
 
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.costs.batch_split import BatchSplit
+from advisor.analyses.costs.batch_work import batch_of_shapes
 from advisor.analyses.work.op_work import flops, shapes, traffic
 from advisor.api import GEMM, Device, Ev, draw
 from advisor.computed import Missing
 from advisor.engine.rule import Example
 from advisor.rules.batch._batch_size import target_size
 from advisor.testing import computed
+from advisor.trace.events import Category, Trace
 
 # Where a run has no calibration.
 _CORE_GFLOPS = (15.0, 130.0)
@@ -207,3 +209,18 @@ def test_rates_are_those_of_the_machine_of_the_run():
     assert split.per_sample_us == pytest.approx((by_hand / 95 / 1e3, by_hand / 40 / 1e3 + 100 / 8))
     assert "40 to 95 GFLOP/s" in split.how
     assert "15 to 130 GFLOP/s" in split_of(8, 512).get(BatchSplit).how
+
+
+@pytest.mark.parametrize(
+    ("shown", "sequences"),
+    [
+        (Ev("aten::embedding", dims=[[1000, 64], [8, 512]]), 8),
+        (Ev("aten::scaled_dot_product_attention", dims=[[8, 4, 512, 16]] * 3), 8),
+        (Ev("aten::embedding", dims=[[1000, 64], [8, 100]]), 4096),
+        (Ev("aten::relu", dims=[[4096, 64]]), 4096),
+    ],
+)
+def test_tokens_of_sequences_are_no_samples(shown: Ev, sequences: int) -> None:
+    text = "step [1      ][2      ]\ncpu  [E ][F ] [E ][F ]"
+    trace = computed(Example("drawn", draw(text, us=100, E=shown, F=layer(4096, 64)), None)).get(Trace)
+    assert batch_of_shapes(trace, trace.events.of(Category.CPU_OP)) == sequences
