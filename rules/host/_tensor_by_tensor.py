@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from advisor.api import Finding, Fix, KernelWork, Lines, Price, dataclass
 
-from ..shared._listed import CLAIMS, as_lists
+from ..shared._listed import as_lists
 from ..shared._op_loops import OpLoop, op_loops
 from ..shared._words import count, percent, time
 
 Ints = npt.NDArray[np.int64]
 
 _AVERAGE = Fix(
-    "Update all tensors at once with `torch._foreach_` ops",
+    "Update all tensors at once, as `torch._foreach_lerp_` does",
     "numerics",
     "for average, p in zip(ema.parameters(), model.parameters()):\n    average.mul_(decay).add_(p, alpha=1 - decay)",
     "torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 1 - decay)",
@@ -52,9 +52,9 @@ def over_tensors(priced: Priced, lines: Lines, seen: Ints, min_share: float) -> 
     found = [loop for loop in op_loops(price) if not np.isin(loop.rows, seen).any()]
     loops = [(loop, as_lists(price, work, loop.rows, loop.runs * len(loop.ops), _passes(loop))) for loop in found]
     steps, scale = price.ops.steps, price.scale
-    if sum(listed.faster_us + listed.waited_us for _, listed in loops) < min_share * steps.step_us:
+    if sum(listed.most_us for _, listed in loops) < min_share * steps.step_us:
         return
-    for loop, listed in sorted(loops, key=lambda one: -(one[1].faster_us + one[1].waited_us)):
+    for loop, listed in sorted(loops, key=lambda one: -one[1].most_us):
         how = "high: as ops on lists, at the memory's rate; low: nothing, as other work may hide the loop"
         saving = listed.saving(price, how)
         if saving.high_us < min_share / len(loops) * scale.step_us:
@@ -71,7 +71,7 @@ def over_tensors(priced: Priced, lines: Lines, seen: Ints, min_share: float) -> 
             where=(where,) if where else (),
             facts={"times": loop.times, "ops": list(loop.ops), "kernels_us": took_us, "waited_us": listed.waited_us},
             fix=_NORMS if loop.of_norms else _AVERAGE,
-            claims=CLAIMS,
+            claims=listed.claims,
             at_most="medium",
         )
 

@@ -46,7 +46,7 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._listed import CLAIMS, as_lists
+from ..shared._listed import as_lists
 from ..shared._places import made_at
 from ..shared._words import count, percent, time
 from ._fused_steps import kept_share
@@ -81,12 +81,12 @@ def check(
     known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
     claims: tuple[str, ...] = ("optimizer",)
     if breakdown.on_device:
-        rows, claims = np.array(work.rows, int), CLAIMS
+        rows = np.array(work.rows, int)
         names = [price.ops.events.text(row).removeprefix("aten::") for row in work.rows]
         passes = (kept_passes(names, work.name) or 1.0) if work.name in FUSED else 1.0
         listed = as_lists(price, kernels, rows, round(work.calls * steps.count), passes)
         how = "low: the device is the bottleneck anyway; high: one launch for the whole update, at the memory's rate"
-        saving = listed.saving(price, how)
+        saving, claims = listed.saving(price, how), listed.claims
     else:
         low, high = _saved(work, known, facts, settings, len(work.rows) / steps.count)
         low_us, high_us = low * work.us, high * work.us

@@ -11,7 +11,7 @@ from ._roofline import WELL_MADE, saved_us, scaled
 
 Ints = npt.NDArray[np.int64]
 # Between two kernels that are queued already the device needs a µs or two; with fewer kernels that goes as well.
-CLAIMS = ("compute", "idle_launch")
+_WAITS = ("idle_launch",)
 _BETWEEN = ("idle_launch", "idle_unknown")
 
 
@@ -20,20 +20,26 @@ class Listed:
     """Ops that call kernels tensor by tensor, as ops on lists.
 
     edits      the ops become few, and their kernels as fast as the bytes that they move allow
-    faster_us  what the kernels then take less;  waited_us: what the device waits right before them
-    most_us    no more can go: that, and waits for other launches that come later for the time of the host here
+    waited_us  what the device waits right before these kernels
+    later_us   what it may wait for launches, there and later, for the time that the host spends in the ops
+    most_us    no more can go: that, what the kernels take less, and the time between kernels that are queued
                all in µs per profiled step
     """
 
     edits: tuple[edits.Edit, ...]
-    faster_us: float
     waited_us: float
+    later_us: float
     most_us: float
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """Where most of it lies: in waits for launches, or in the kernels as well."""
+        return _WAITS if self.later_us > self.most_us / 2 else ("compute", *_WAITS)
 
     def saving(self, price: Price, how: str) -> Saving:
         """What these edits give back; at least nothing, as other work may hide all of it."""
-        bound_us = min(self.most_us, price.measured_us(CLAIMS))
-        return price.saving([], self.edits, CLAIMS, how, model_us=(0.0, self.waited_us), bound_us=bound_us)
+        bound_us = min(self.most_us, price.measured_us(self.claims))
+        return price.saving([], self.edits, self.claims, how, model_us=(0.0, self.waited_us), bound_us=bound_us)
 
 
 def as_lists(price: Price, work: KernelWork | None, ops: Ints, into: int, passes: float = 1.0) -> Listed:
@@ -49,8 +55,8 @@ def as_lists(price: Price, work: KernelWork | None, ops: Ints, into: int, passes
     changes = [edits.fuse(ops, into=max(into, 1)), *scaled([one for one in kept if len(one[0])])]
     launch_us, between_us = (price.breakdown.us_in(part, _before(price, kernels, part)) for part in _BETWEEN)
     later_us = max(min(price.ops.us(ops), price.breakdown.us("idle_launch")), launch_us)
-    faster_us = saved_us(price, kept)
-    return Listed(tuple(changes), faster_us, launch_us + between_us, faster_us + between_us + later_us)
+    of_device_us = saved_us(price, kept) + between_us
+    return Listed(tuple(changes), launch_us + between_us, later_us, of_device_us + later_us)
 
 
 def _before(price: Price, kernels: Ints, part: str) -> Intervals:
