@@ -183,8 +183,10 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
         stalls_us = tuple(float(us) for us in (spans[~kept, 1] - spans[~kept, 0]) / 1e3)
         spans, labels = spans[kept], tuple(label for label, keep in zip(labels, kept, strict=True) if keep)
     recorded, far_longer = _windows(spans), np.zeros(len(spans), bool)
-    # Ranks of a job are compared step by step, so there all steps stay.
-    if record is None and marks.source != "window" and (trace.meta.world_size or 1) == 1:
+    # Ranks of a job are compared step by step, so there all steps stay; so they do without a device, where other work
+    # of the machine makes steps differ.
+    alone = record is None and (trace.meta.world_size or 1) == 1 and bool(trace.device_work.any())
+    if alone and marks.source != "window":
         lengths = _lengths_ns(spans, pace)
         far_longer = _far_longer(lengths)
     if far_longer.any():

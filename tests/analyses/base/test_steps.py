@@ -134,8 +134,7 @@ def test_a_profiled_step_that_something_held_up_is_left_out(longest: float, stal
     assert (steps.count, steps.stalls_us) == (10 - len(stalls), stalls)
     assert steps.step_us == pytest.approx(200.0 if stalls else 380.0)
     assert len(steps.labels) == steps.count
-    # Of a trace of others it is not known how often that happens: the figures are those of the nine.
-    assert (analysed(rows).get(Steps).count, analysed(rows).get(Steps).step_us) == (9, pytest.approx(200.0))
+    assert analysed(rows).get(Steps).count == 10  # of a trace of others nothing of the kind is known
     # Ranks are compared step by step.
     assert analysed(rows, RankRecord(world_size=2, steps=timed.steps)).get(Steps).count == 10
 
