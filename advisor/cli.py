@@ -53,7 +53,7 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser; only the command that `arguments` name is imported, all of them for the general help."""
     parser = argparse.ArgumentParser(
         prog="advisor",
-        description="Profiles an unmodified PyTorch training script and ranks what to change by the time it saves.",
+        description="Profiles an unmodified PyTorch training script and ranks fixes by the time they save.",
         epilog="example: advisor run train.py --epochs 3",
         allow_abbrev=False,
     )

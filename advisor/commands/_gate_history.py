@@ -20,10 +20,12 @@ FORMATS = ("text", "json", "html")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of `gate history`."""
-    parser.add_argument("--history", type=Path, metavar="FILE", help="of `history` (perf-history.jsonl)")
-    parser.add_argument("--commit", metavar="ID", help="of results that are added (default: HEAD)")
-    parser.add_argument("--since", default="", metavar="ID", help="changes before it do not fail `history`")
-    parser.add_argument("--metric", default="step_time_us", metavar="ID", help="of `history` (step_time_us)")
+    parser.add_argument("--history", type=Path, metavar="FILE", help="file for `history` (default: perf-history.jsonl)")
+    parser.add_argument("--commit", metavar="ID", help="commit for `history add` (default: HEAD)")
+    parser.add_argument("--since", default="", metavar="ID", help="changes before this commit do not fail `history`")
+    parser.add_argument(
+        "--metric", default="step_time_us", metavar="ID", help="metric for `history` (default: step_time_us)"
+    )
 
 
 def run(args: argparse.Namespace, settings: GateConfig) -> int:

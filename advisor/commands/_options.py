@@ -38,14 +38,14 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-o", "--output", type=Path, metavar="PATH", help="a folder, or a file whose suffix selects the format"
     )
-    group.add_argument("--select", action="append", default=[], metavar="RULE,…", help="apply only these rules")
-    group.add_argument("--ignore", action="append", default=[], metavar="RULE,…", help="do not apply these rules")
+    group.add_argument("--select", action="append", default=[], metavar="RULE,…", help="use only these rules")
+    group.add_argument("--ignore", action="append", default=[], metavar="RULE,…", help="do not use these rules")
     group.add_argument(
         "--to",
         action="append",
         default=[],
         metavar="SINK",
-        help="also send the report to wandb, mlflow, tensorboard or comment (a pull request's); repeatable",
+        help="also send the report to wandb, mlflow, tensorboard or comment (on a pull request); repeatable",
     )
     add_common_options(group)
 
@@ -53,7 +53,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 def add_common_options(parser: argparse._ActionsContainer) -> None:
     """--quiet, --no-color, --debug."""
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors and requested output")
-    parser.add_argument("--no-color", action="store_true", help="plain text on the terminal (so does NO_COLOR)")
+    parser.add_argument("--no-color", action="store_true", help="no colors on the terminal (like NO_COLOR)")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
 
 

@@ -49,14 +49,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="processes that read traces (default: what fits)",
     )
-    readers.add_argument("--scheduler", default="", metavar="URL", help="workers of dask read them: tcp://host:8786")
-    readers.add_argument("--scheduler-file", type=Path, metavar="FILE", help="as its scheduler writes it")
+    readers.add_argument("--scheduler", default="", metavar="URL", help="read with Dask workers: tcp://host:8786")
+    readers.add_argument("--scheduler-file", type=Path, metavar="FILE", help="scheduler file of Dask")
     group.add_argument(
         "--timeout",
         type=_options.positive,
         default=0,
         metavar="S",
-        help="seconds for one trace, of several workers (600)",
+        help="seconds per trace, with several workers (default: 600)",
     )
 
 
@@ -67,7 +67,7 @@ def add_detail(parser: argparse.ArgumentParser) -> None:
         type=_numbers,
         default=(),
         metavar="R,…",
-        help="show these ranks in full, too, such as 3,17",
+        help="also show these ranks in full, such as 3,17",
     )
 
 

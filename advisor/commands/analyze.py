@@ -30,8 +30,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "analyze",
         help="report on existing traces",
-        description="Reports on PyTorch profiler traces: files or folders, of one rank or of all ranks of one job, "
-        "or what `advisor reduce` made of them.",
+        description="Reports on PyTorch profiler traces, or on files written by `advisor reduce`: of one rank, or of "
+        "all ranks of one job.",
         epilog="example: advisor analyze trace.pt.trace.json.gz --format markdown",
         allow_abbrev=False,
     )
@@ -42,27 +42,27 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="append",
         default=[],
         metavar="NAME",
-        help="step time on another GPU, such as H100; repeatable",
+        help="estimate step time on another GPU (H100); repeatable",
     )
     parser.add_argument(
         "--what-if-ranks",
         type=_what_if_ranks.numbers,
         default=(),
         metavar="N,…",
-        help="step time on other numbers of ranks, such as 64,256",
+        help="estimate step time on other numbers of ranks: 64,256",
     )
     parser.add_argument(
         "--window",
         type=_options.positive,
         default=0,
         metavar="N",
-        help="judge the Nth recorded window (default: 1)",
+        help="analyze the Nth recorded window (default: 1)",
     )
     parser.add_argument(
         "--ranks",
         default="",
         metavar="LIST",
-        help="what --format perfetto draws, such as 0,8-11",
+        help="ranks that --format perfetto draws, such as 0,8-11",
     )
     _ranks.add_options(parser)
     _ranks.add_detail(parser)

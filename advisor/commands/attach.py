@@ -10,15 +10,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declares the command."""
     parser = subparsers.add_parser(
         "attach",
-        help="have a training that runs under `advisor run` profile a few more steps now",
-        description="Asks a training that was started by `advisor run` for another window of profiled steps, and waits "
-        "until it is recorded. The process is not interrupted: it looks for the request between two steps.",
+        help="profile a few more steps of a script that is running under `advisor run`",
+        description="Asks a script that was started by `advisor run` to profile a few more steps, and waits until they "
+        "are recorded. The process is not interrupted: it checks for requests between steps.",
         epilog="example: advisor attach 4242",
         allow_abbrev=False,
     )
-    parser.add_argument("pid", type=int, metavar="PID", help="the script's process, or that of its `advisor run`")
+    parser.add_argument("pid", type=int, metavar="PID", help="process ID of the script or of its `advisor run`")
     parser.add_argument(
-        "--timeout", type=float, metavar="S", default=120.0, help="seconds to wait for the window (default: 120)"
+        "--timeout", type=float, metavar="S", default=120.0, help="seconds to wait for the recording (default: 120)"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")

@@ -18,16 +18,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declares the command."""
     parser = subparsers.add_parser(
         "compare",
-        help="show what differs between two reports: step time, parts, findings, what moved most",
-        description="Shows what differs between two stored reports, without a verdict: for that see `advisor gate`.",
+        help="show the differences between two reports",
+        description="Shows the differences between two stored reports. For a pass/fail verdict, see `advisor gate`.",
         epilog="example: advisor compare before/report.json after/report.json --format html -o compared.html",
         allow_abbrev=False,
     )
     parser.add_argument("base", metavar="A", type=Path, help="a report.json, or a folder that contains one")
     parser.add_argument("head", metavar="B", type=Path, help="the report to compare with it")
-    parser.add_argument(
-        "--format", choices=("text", "html", "markdown", "json"), default="text", help="default: text; all go to stdout"
-    )
+    parser.add_argument("--format", choices=("text", "html", "markdown", "json"), default="text", help="default: text")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to this file instead of stdout")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
     parser.set_defaults(handler=run)

@@ -19,8 +19,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "demo",
         help="profile a sample script and show its report",
-        description="Profiles the sample script, a small network that trains on generated images, in a temporary "
-        "folder, and opens its report.",
+        description="Profiles a sample script (a small network trained on generated images) in a temporary folder, and "
+        "opens its report.",
         epilog="example: advisor demo --no-open",
         allow_abbrev=False,
     )

@@ -18,13 +18,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "doctor",
         help="check whether this machine can be profiled",
         description="Checks whether a training script can be profiled here and whether device events can be recorded; "
-        "if not, shows the cause and the fix.",
+        "if not, shows why and how to fix it.",
         epilog="example: advisor doctor",
         allow_abbrev=False,
     )
-    parser.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
+    parser.add_argument("--python", metavar="PATH", help="Python interpreter for the script (default: this one)")
     parser.add_argument(
-        "--calibrate", action="store_true", help="measure what ops, threads, memory and the device cost here"
+        "--calibrate", action="store_true", help="measure the cost of ops, threads, memory and device on this machine"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     _options.add_common_options(parser)

@@ -11,8 +11,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declares the command."""
     parser = subparsers.add_parser(
         "explain",
-        help="print a rule's page: what it looks at, why it costs time, how to fix it, when to leave it",
-        description="Prints a rule's page and its thresholds.",
+        help="print the documentation of a rule",
+        description="Prints the documentation of a rule and its thresholds.",
         epilog="example: advisor explain small-batch",
         allow_abbrev=False,
     )

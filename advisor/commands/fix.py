@@ -13,18 +13,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declares the command."""
     parser = subparsers.add_parser(
         "fix",
-        help="print the edits that a report asks for, as a diff",
-        description="Prints the fixes of a report that change one known call (a DataLoader, an optimizer, "
-        "gc.collect(), …) as a unified diff; all formatting stays.",
+        help="print the fixes of a report as a diff",
+        description="Prints fixes that change a single known call (a DataLoader, an optimizer, gc.collect(), …) as a "
+        "unified diff. Formatting is kept.",
         epilog="example: advisor fix advisor-report --only loop-optimizer | git apply",
         allow_abbrev=False,
     )
     parser.add_argument(
         "report", nargs="?", type=Path, default=Path(_options.DEFAULT_FOLDER), metavar="REPORT",
-        help=f"a folder or a report.json (default: {_options.DEFAULT_FOLDER})",
+        help=f"a report.json, or a folder that contains one (default: {_options.DEFAULT_FOLDER})",
     )  # fmt: skip
     parser.add_argument("--only", action="append", default=[], metavar="RULE,…", help="only fixes of these rules")
-    parser.add_argument("--write", action="store_true", help="change the files; needs a clean git work tree")
+    parser.add_argument("--write", action="store_true", help="change the files; needs a clean git working tree")
     _options.add_common_options(parser)
     parser.set_defaults(handler=run)
 

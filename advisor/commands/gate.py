@@ -27,8 +27,8 @@ _USAGE = """advisor gate [options] BASE.json HEAD.json
        advisor gate [options] history (add REPORT.json… | show)
        advisor gate [options] --base REF -- train.py ARGS…
        advisor gate [options] --head-with TREATMENT -- train.py ARGS…"""
-_DESCRIPTION = """Detects performance regressions: counters against a checked-in baseline, step
-time against another commit on this machine, or two stored reports.
+_DESCRIPTION = """Detects performance regressions: compares counters with a checked-in baseline,
+step time with another commit on this machine, or two stored reports.
 Exit status: 0 pass; 1 regression or budget exceeded; 2 usage; 3 inconclusive,
 not comparable or no baseline; 4 a measured script failed; 70 internal error."""
 _EXAMPLES = """examples:
@@ -44,7 +44,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declares the command."""
     parser = subparsers.add_parser(
         "gate",
-        help="compare a change with its base: pass, regression, inconclusive or not comparable",
+        help="check a change for performance regressions",
         usage=_USAGE,
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
@@ -52,26 +52,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allow_abbrev=False,
     )
     parser.add_argument("words", nargs="*", metavar="WORDS", help=argparse.SUPPRESS)
-    parser.add_argument("--base", metavar="REF", help="measure this commit against --head, in a worktree")
-    parser.add_argument("--head", metavar="REF", help="default: the working tree as it is, copied")
-    parser.add_argument("--base-command", metavar="COMMAND", help="measure this command line instead of a commit")
-    parser.add_argument("--head-command", metavar="COMMAND", help="the command line to compare with it")
+    parser.add_argument("--base", metavar="REF", help="compare --head with this commit, in a git worktree")
+    parser.add_argument("--head", metavar="REF", help="default: a copy of the working tree")
+    parser.add_argument("--base-command", metavar="COMMAND", help="run this command line instead of a commit")
+    parser.add_argument("--head-command", metavar="COMMAND", help="the command line to compare with --base-command")
     parser.add_argument(
         "--head-with",
         action="append",
         default=[],
         metavar="TREATMENT",
-        help="make this change in the head's process, such as loader:num_workers=2; repeatable",
+        help="apply this change to the head, such as loader:num_workers=2; repeatable",
     )
-    parser.add_argument(
-        "--baseline", type=Path, metavar="FILE", help="default: perf-baseline.json, or the configuration's"
-    )
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="default: perf-baseline.json, or as configured")
     parser.add_argument(
         "--share", action="append", default=[], metavar="PATH", help="git-ignored data that both sides need"
     )
     parser.add_argument("--mode", choices=("lockstep", "blocks"), help="default: lockstep if memory allows")
-    parser.add_argument("--runs", type=int, default=2, metavar="N", help="number of profiles for a baseline (2)")
-    parser.add_argument("--no-explain", action="store_true", help="do not profile both sides after a regression")
+    parser.add_argument(
+        "--runs", type=int, default=2, metavar="N", help="number of profiles for a baseline (default: 2)"
+    )
+    parser.add_argument("--no-explain", action="store_true", help="do not profile base and head after a regression")
     _gate_history.add_options(parser)
     _add_output(parser)
     add_common_options(parser)

@@ -20,7 +20,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--folder", type=Path, metavar="DIR", help="what paths of tools are relative to (default: where it is started)"
+        "--folder", type=Path, metavar="DIR", help="base folder for relative paths (default: the current one)"
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
     parser.set_defaults(handler=run)

@@ -16,8 +16,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declares the command."""
     parser = subparsers.add_parser(
         "memory",
-        help="say what held memory at the peak of a snapshot of the CUDA allocator",
-        description="Reads a file of torch.cuda.memory._dump_snapshot(), of which nothing is executed.",
+        help="show what held memory at the peak, from a CUDA allocator snapshot",
+        description="Shows which lines held memory at the peak. Reads a file written by "
+        "torch.cuda.memory._dump_snapshot(), and executes nothing in it.",
         epilog="example: advisor memory snapshot.pickle",
         allow_abbrev=False,
     )

@@ -14,21 +14,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declares the command."""
     parser = subparsers.add_parser(
         "reduce",
-        help="reduce traces of many ranks to small files",
-        description="Writes for each trace a small file that `advisor analyze` takes in its place, so that the traces "
-        "of a large job stay where they are.",
+        help="reduce the traces of many ranks to small files",
+        description="Writes a small file for each trace. `advisor analyze` reads it instead of the trace, so the "
+        "traces of a large job need not be moved.",
         epilog='example: srun advisor reduce traces/ -o reduced/ --shard "$SLURM_PROCID/$SLURM_NTASKS"',
         allow_abbrev=False,
     )
     parser.add_argument("paths", nargs="+", type=place, metavar="PATH", help="a trace, or a folder of traces")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the small files go")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the small files")
     parser.add_argument(
-        "--shard", type=_shard, default=(0, 1), metavar="I/N", help="only every N-th trace, from the I-th (from 0) on"
+        "--shard",
+        type=_shard,
+        default=(0, 1),
+        metavar="I/N",
+        help="reduce only every Nth trace, starting at the Ith (from 0)",
     )
     _ranks.add_options(parser)
     group = parser.add_argument_group("rules")
-    group.add_argument("--select", action="append", default=[], metavar="RULE,…", help="apply only these rules")
-    group.add_argument("--ignore", action="append", default=[], metavar="RULE,…", help="do not apply these rules")
+    group.add_argument("--select", action="append", default=[], metavar="RULE,…", help="use only these rules")
+    group.add_argument("--ignore", action="append", default=[], metavar="RULE,…", help="do not use these rules")
     _options.add_common_options(group)
     parser.set_defaults(handler=run)
 

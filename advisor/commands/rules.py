@@ -12,7 +12,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "rules",
         help="list the rules",
-        description="Lists every rule, built-in or from a pack, and those that failed to load.",
+        description="Lists all rules, built-in and from rule packs, and those that failed to load.",
         epilog="example: advisor rules --markdown",
         allow_abbrev=False,
     )

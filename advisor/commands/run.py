@@ -31,21 +31,27 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allow_abbrev=False,
     )
     capture = parser.add_argument_group("capture")
-    capture.add_argument("--steps", type=_options.positive, metavar="N", default=0, help="training steps to profile")
-    capture.add_argument("--warmup", type=_count, metavar="N", help="training steps to skip first")
     capture.add_argument(
-        "--at-step", type=_options.positive, metavar="N", default=0, help="profile the steps from N on"
+        "--steps", type=_options.positive, metavar="N", default=0, help="number of training steps to profile"
     )
-    capture.add_argument("--at-epoch", type=_options.positive, metavar="N", default=0, help="profile the N-th epoch")
+    capture.add_argument("--warmup", type=_count, metavar="N", help="number of training steps to skip before profiling")
+    capture.add_argument("--at-step", type=_options.positive, metavar="N", default=0, help="start profiling at step N")
+    capture.add_argument("--at-epoch", type=_options.positive, metavar="N", default=0, help="profile the Nth epoch")
     capture.add_argument(
-        "--every", type=_options.positive, metavar="N", default=0, help="profile again every N steps, and compare"
+        "--every",
+        type=_options.positive,
+        metavar="N",
+        default=0,
+        help="profile again every N steps, and compare the profiles",
     )
-    capture.add_argument("--stop-after-profile", action="store_true", help="end the script once its trace is complete")
-    capture.add_argument("--no-lines", action="store_true", help="do not record the lines of the script")
-    capture.add_argument("--memory", action="store_true", help="also record allocations (a larger trace)")
+    capture.add_argument("--stop-after-profile", action="store_true", help="end the script when the trace is complete")
+    capture.add_argument("--no-lines", action="store_true", help="do not record lines of the source code")
+    capture.add_argument("--memory", action="store_true", help="also record memory allocations (larger trace)")
     capture.add_argument("--rank", type=_ranks, metavar="R,…", help="profile only these ranks")
-    capture.add_argument("--no-calibrate", action="store_true", help="do not measure what ops and memory cost here")
-    capture.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
+    capture.add_argument(
+        "--no-calibrate", action="store_true", help="do not measure the cost of ops and memory on this machine"
+    )
+    capture.add_argument("--python", metavar="PATH", help="Python interpreter for the script (default: this one)")
     _options.add_report_options(parser)
     parser.set_defaults(handler=run, launcher=False)
     _script.take_target(parser)

@@ -10,9 +10,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declares the command."""
     parser = subparsers.add_parser(
         "schema",
-        help="print the JSON Schema of a file that Torch Advisor writes",
-        description="Prints the JSON Schema (draft 2020-12) of a file that Torch Advisor writes; without NAME, the "
-        "names.",
+        help="print the JSON Schema of a file written by Torch Advisor",
+        description="Prints the JSON Schema (draft 2020-12) of a file written by Torch Advisor. Without NAME, lists "
+        "the available names.",
         epilog="example: advisor schema report > report.schema.json",
         allow_abbrev=False,
     )

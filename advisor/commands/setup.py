@@ -13,14 +13,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "setup",
         help="register the MCP server and the skill with a coding agent",
-        description="Shows which files of this project it would write for a coding agent, and writes them with --yes: "
-        "a skill, and one entry in the configuration of MCP servers. Other entries stay.",
+        description="Shows which files it would add to this project for a coding agent: a skill, and one entry in the "
+        "MCP server configuration. Writes them only with --yes. Keeps other entries.",
         epilog="example: advisor setup --agent claude --yes",
         allow_abbrev=False,
     )
-    parser.add_argument("--agent", required=True, choices=("claude", "codex", "cursor", "copilot"), help="for whom")
     parser.add_argument(
-        "--folder", type=Path, default=Path(), metavar="DIR", help="the project's folder (default: this one)"
+        "--agent", required=True, choices=("claude", "codex", "cursor", "copilot"), help="the coding agent"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=Path(), metavar="DIR", help="project folder (default: the current one)"
     )
     parser.add_argument("--yes", action="store_true", help="write the files")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")

@@ -31,30 +31,36 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declares the command."""
     parser = subparsers.add_parser(
         "try",
-        help="apply advice without an edit, and measure it on this machine",
+        help="apply fixes without editing the script, and measure them on this machine",
         usage="advisor try [options] SCRIPT ARGS…\n       advisor try [options] -- LAUNCHER ARGS…",
-        description="Profiles a training script, applies each fix that needs no edit in the script's process, and "
-        "measures it against the script as it is: step time, losses, memory. The script is started many "
-        "times and writes what it writes; its own files are never changed.",
+        description="Profiles a training script, applies each fix that needs no edit inside the script's process, and "
+        "compares it with the unchanged script: step time, losses, memory. The script is started many times "
+        "and writes its usual output files; its source files are never changed.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--report", type=Path, metavar="FOLDER", help="take advice from this report; no new profile")
+    parser.add_argument(
+        "--report", type=Path, metavar="FOLDER", help="try the fixes of this report; do not profile again"
+    )
     parser.add_argument("--only", action="append", default=[], metavar="RULE,…", help="try only fixes of these rules")
     parser.add_argument(
         "--with", dest="treatments", action="append", default=[], metavar="NAME:ARG=VALUE,…",
-        help="try this change instead of findings; repeatable",
+        help="try this change instead of the findings; repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--patch", dest="patches", action="append", default=[], type=Path, metavar="FILE",
-        help="try this unified diff in a temporary copy instead of findings; repeatable",
+        help="try this unified diff on a temporary copy instead of the findings; repeatable",
     )  # fmt: skip
-    parser.add_argument("--budget", type=seconds, default=600.0, metavar="TIME", help="such as 90s, 10m (default), 1h")
-    parser.add_argument("--export", type=Path, metavar="FILE", help="write promised and measured, without any names")
-    parser.add_argument("--no-remember", action="store_true", help="do not keep the results for later promises")
+    parser.add_argument(
+        "--budget", type=seconds, default=600.0, metavar="TIME", help="time limit: 90s, 10m (default), 1h"
+    )
+    parser.add_argument(
+        "--export", type=Path, metavar="FILE", help="write predicted and measured savings (nothing of the script)"
+    )
+    parser.add_argument("--no-remember", action="store_true", help="do not save the results for later predictions")
     parser.add_argument("--mode", choices=("lockstep", "blocks"), help="default: lockstep if memory allows")
-    parser.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
+    parser.add_argument("--python", metavar="PATH", help="Python interpreter for the script (default: this one)")
     parser.add_argument(
         "-o", "--output", type=Path, default=Path(_options.DEFAULT_FOLDER), metavar="FOLDER",
         help=f"folder of the report (default: {_options.DEFAULT_FOLDER})",

@@ -27,22 +27,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     try_ = import_module("advisor.commands.try")
     parser = subparsers.add_parser(
         "tune",
-        help="search batch size, workers, precision and the like for throughput",
+        help="search batch size, workers, precision and similar settings for throughput",
         usage="advisor tune [options] SCRIPT ARGS…",
-        description="Measures settings of a training script against the script as it is, in pairs as `advisor try` "
-        "does, and prints the one to use, its gain and the lines to change. Needs Optuna (extra `tune`).",
+        description="Compares settings of a training script with the unchanged script, in pairs like `advisor try`, "
+        "and prints the best one, its gain and the lines to change. Needs Optuna (extra `tune`).",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--budget", type=try_.seconds, default=_BUDGET_S, metavar="TIME", help="default: 20m")
+    parser.add_argument(
+        "--budget", type=try_.seconds, default=_BUDGET_S, metavar="TIME", help="time limit (default: 20m)"
+    )
     parser.add_argument(
         "--knobs", action="append", default=[], metavar="NAME,…",
-        help="only these; optimizer, or name:argument=value|value, adds others",
+        help="search only these; also optimizer, or name:argument=value|value",
     )  # fmt: skip
     parser.add_argument("--mode", choices=("lockstep", "blocks"), help="default: lockstep if memory allows")
-    parser.add_argument("--python", metavar="PATH", help="the interpreter of the script (default: this one)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write tune.json and tune.html there")
+    parser.add_argument("--python", metavar="PATH", help="Python interpreter for the script (default: this one)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FOLDER", help="write tune.json and tune.html to this folder"
+    )
     _options.add_common_options(parser)
     parser.set_defaults(handler=tune, target=[])
     _script.take_target(parser)
