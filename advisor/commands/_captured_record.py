@@ -62,7 +62,7 @@ def add_calibration(record: dict[str, Any], python: str, *, quiet: bool) -> None
         measured, _ = process.obtain(python, here)
     except (AdvisorError, KeyboardInterrupt) as failure:
         if not quiet:
-            text = str(failure) or "calibration: interrupted; figures of the table are used"
+            text = str(failure) or "calibration: interrupted; using built-in figures"
             print(f"advisor: {text}", file=sys.stderr)
         return
     for rank in record["ranks"]:

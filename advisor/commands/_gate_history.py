@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, settings: GateConfig) -> int:
         return _add(path, words[1:], args)
     if not words or words == ["show"]:
         return _show(path, args, settings)
-    raise UsageError(f"gate history needs one of add, show; '{words[0]}' is neither")
+    raise UsageError(f"gate history: expected add or show, not '{words[0]}'")
 
 
 def _add(path: Path, names: Sequence[str], args: argparse.Namespace) -> int:

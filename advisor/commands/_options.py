@@ -124,7 +124,7 @@ def _format_of_file(path: Path, formats: tuple[str, ...]) -> str:
             return name
     # One of two parts picks nothing: `.json.gz` may be a trace, `.agent.md` is Markdown.
     suffixes = ", ".join(suffix for suffix in SUFFIXES.values() if suffix.count(".") == 1)
-    raise UsageError(f"--output {path}: the suffix is not that of a format; use one of {suffixes}, or add --format")
+    raise UsageError(f"--output {path}: the suffix matches no format; use one of {suffixes}, or add --format")
 
 
 def safe_name(name: str) -> str:
@@ -150,5 +150,5 @@ def config_of(args: argparse.Namespace) -> Config:
 def positive(text: str) -> int:
     """An option's whole number of at least 1."""
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
     return int(text)

@@ -38,7 +38,7 @@ def chosen(text: str) -> tuple[int, ...]:
     for part in filter(None, text.split(",")):
         low, dash, high = part.partition("-")
         if not low.isdigit() or (dash and (not high.isdigit() or int(high) < int(low))):
-            raise UsageError(f"--ranks {text}: '{part}' is no rank and no range; write them like 0,8-11")
+            raise UsageError(f"--ranks {text}: '{part}' is neither a rank nor a range; write 0,8-11")
         found |= set(range(int(low), int(high or low) + 1))
     return tuple(sorted(found))
 
@@ -75,9 +75,9 @@ def _drawn(read: Sequence[ReadRank], ranks: tuple[int, ...], reference: int) -> 
         raise UsageError(f"--ranks: no trace of rank {absent[0]} was read; there are {_numbers(read)}")
     wanted = [one for one in read if one.rank in ranks or not ranks]
     here = [one for one in wanted if not one.file.reduced]
-    without = [f"{_numbers(gone)}: reduced forms have no rows to draw" for gone in [_minus(wanted, here)] if gone]
+    without = [f"{_numbers(gone)}: reduced traces contain no events to draw" for gone in [_minus(wanted, here)] if gone]
     if not here:
-        raise UsageError("--format perfetto needs the traces; reduced forms have no rows to draw")
+        raise UsageError("--format perfetto needs the traces; reduced traces contain no events to draw")
     if not ranks and len(here) > MOST_RANKS:
         # The rank that the report shows is always among them.
         first = sorted(here, key=lambda one: (one.rank != reference, one.rank))[:MOST_RANKS]

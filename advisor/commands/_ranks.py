@@ -74,7 +74,7 @@ def add_detail(parser: argparse.ArgumentParser) -> None:
 def _numbers(text: str) -> tuple[int, ...]:
     numbers = [one.strip() for one in text.split(",")]
     if not all(one.isdecimal() and one.isascii() for one in numbers):
-        raise argparse.ArgumentTypeError(f"{text}: numbers of ranks, such as 3,17")
+        raise argparse.ArgumentTypeError(f"{text}: must be rank numbers, such as 3,17")
     return tuple(dict.fromkeys(map(int, numbers)))
 
 
@@ -166,11 +166,11 @@ def said_of(found: Sequence[Reduced], failed: Sequence[str], asked: Asked) -> It
     other = [one for one in found if one.origin.advisor != __version__]
     if other:
         names = ", ".join(dict.fromkeys(one.origin.advisor for one in other))
-        text = f"reduced by torch-advisor {names}, this is {__version__}: {_ranks(other)}; findings may differ for that"
+        text = f"reduced by torch-advisor {names}, this is {__version__}: {_ranks(other)}; findings may differ"
         yield Health("ranks-of-another-version", "warning", text)
     other = [one for one in found if one.origin.rules != asked.rules_text]
     if other:
-        text = f"reduced with other rules or thresholds than are set here: {_ranks(other)}; their findings follow those"
+        text = f"reduced with different rules or thresholds: {_ranks(other)}; their findings use those"
         yield Health("ranks-of-another-configuration", "warning", text)
 
 

@@ -54,7 +54,7 @@ def hint(parser: argparse.ArgumentParser, target: Sequence[str], *, quiet: bool 
     if script is None or text is None:
         return  # nor what a launcher without a script takes
     for said in _taken_for_ours(target[script + 1 :], ours, with_value(parser), text):
-        line = f"{said} goes to {Path(target[script]).name}; options of advisor stand before the script"
+        line = f"{said} goes to {Path(target[script]).name}; put options of advisor before the script"
         print(f"advisor: {line}", file=sys.stderr, flush=True)
 
 

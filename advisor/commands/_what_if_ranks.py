@@ -19,7 +19,7 @@ def numbers(text: str) -> tuple[int, ...]:
     """The option's numbers of ranks, in order."""
     found = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and 1 <= int(part) <= _MOST for part in found):
-        raise argparse.ArgumentTypeError(f"{text}: numbers of ranks, such as 64,256")
+        raise argparse.ArgumentTypeError(f"{text}: must be numbers of ranks, such as 64,256")
     return tuple(sorted({int(part) for part in found}))
 
 

@@ -231,7 +231,7 @@ def _with_gpus(report: Report, gpus: Sequence[str]) -> Report:
     if len(report.what_if) == len(gpus):
         return report
     rank = report.run.reference_rank
-    why = f"cannot be estimated from a reduced form; pass the trace of rank {rank}"
+    why = f"cannot be estimated from a reduced trace; pass the trace of rank {rank}"
     return replace(report, what_if=tuple(WhatIf(name, f"The step time on {name} {why}.") for name in gpus))
 
 

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
     window = attach.record_window(attach.training_of(args.pid), args.timeout)
     if not args.quiet:
-        found = f"the report of its `advisor run` compares it, and so does `advisor analyze {window.report}` now"
-        known = found if window.report else "the report of its `advisor run` compares it"
+        found = f"the report of `advisor run` will compare it; to compare it now: `advisor analyze {window.report}`"
+        known = found if window.report else "the report of `advisor run` will compare it"
         print(f"advisor: recorded {window.steps} steps after step {window.at:,}; {known}", file=sys.stderr)
     return 0

@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_command(command: Sequence[str]) -> None:
     if not command:
-        raise UsageError("nothing follows --; name a script, such as -- train.py")
+        raise UsageError("no command after --; name a script, such as -- train.py")
     if command[0].endswith(".py") and not Path(command[0]).is_file():
         raise UsageError(f"{command[0]}: no such script; name one that exists")
 
@@ -209,7 +209,7 @@ def _measured(args: argparse.Namespace, words: Sequence[str], runs: int) -> tupl
     if args.command is None:
         return [files.read_report(Path(words[0]), baseline=False)], str(words[0])
     if runs < 1:
-        raise UsageError(f"--runs {runs}: a baseline needs one run or more")
+        raise UsageError(f"--runs {runs}: a baseline needs at least one run")
     return [profile.profile(args.command) for _ in range(runs)], " ".join(args.command)
 
 

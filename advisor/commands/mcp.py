@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as failure:
         if failure.name is None or failure.name.split(".")[0] not in ("mcp", "pydantic"):
             raise
-        text = f"{failure.name} is missing or of another version; install it with: pip install 'torch-advisor[mcp]'"
+        text = f"{failure.name} is missing or incompatible; install it with: pip install 'torch-advisor[mcp]'"
         raise UsageError(text) from failure
     if args.folder is not None:
         try:

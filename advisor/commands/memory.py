@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     where = place(args.snapshot)
     found = peaks(plain_pickle.load(where), str(where))
     if not found:
-        raise InputError(f"{where}: a snapshot of an allocator that allocated nothing; take it while tensors are alive")
+        raise InputError(f"{where}: the snapshot contains no allocations; take it while tensors are alive")
     for peak in found:
         print("\n".join(_clean(line) for line in _said(peak)))
     return 0
@@ -51,7 +51,7 @@ def _clean(text: str) -> str:
 def _said(peak: Peak) -> Iterator[str]:
     from advisor.quantities import data_size
 
-    yield f"GPU {peak.device}: {data_size(peak.peak_bytes)} at the peak of {peak.entries:,} entries of the history"
+    yield f"GPU {peak.device}: {data_size(peak.peak_bytes)} at the peak (of {peak.entries:,} history entries)"
     yield f"  at the end {data_size(peak.end_bytes)} allocated, {data_size(peak.reserved_bytes)} reserved"
     for line, size in peak.failed:
         yield f"  memory ran out at {line}, which asked for {data_size(size)}"

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         if target in written:
             # The first in order counts, whichever was read first.
             other = files[max(at, written[target])].path
-            failed.append(f"not reduced: {other}: a second trace of rank {one.origin.rank} of that name")
+            failed.append(f"not reduced: {other}: a second trace of rank {one.origin.rank} with the same name")
         if at <= written.get(target, at):
             written[target] = at
             write_file(target, reduced_form.encode(one.result, one.origin), replace=True)
@@ -79,5 +79,5 @@ def run(args: argparse.Namespace) -> int:
 def _shard(text: str) -> tuple[int, int]:
     index, slash, number = text.partition("/")
     if not slash or not index.isdigit() or not number.isdigit() or int(index) >= int(number):
-        raise argparse.ArgumentTypeError(f"{text}: such as 0/8 to 7/8, the number of this task and how many there are")
+        raise argparse.ArgumentTypeError(f"{text}: must be this task's number and the number of tasks, 0/8 to 7/8")
     return int(index), int(number)

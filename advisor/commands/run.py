@@ -101,9 +101,9 @@ def _options_of(args: argparse.Namespace, output: Output) -> Options:
         if value
     ]
     if len(chosen) > 1:
-        raise UsageError(f"{' and '.join(chosen)} both say when to begin; give one of them")
+        raise UsageError(f"{' and '.join(chosen)} both set where profiling starts; use only one")
     if args.every and args.stop_after_profile:
-        raise UsageError("--every profiles again later, and --stop-after-profile ends the script; give one of them")
+        raise UsageError("--every profiles again later, and --stop-after-profile ends the script; use only one")
     return launch.Options(
         args.steps,
         args.warmup,
@@ -267,13 +267,13 @@ def _why_nothing(record: dict[str, Any], args: argparse.Namespace) -> str:
     if record["exit_status"]:
         return "the script ended before its training steps could be recorded"
     if not record["ranks"]:
-        return "no training step was seen (a backward pass, an optimizer's step, a DataLoader)"
+        return "no training step was detected (a backward pass, an optimizer step, a DataLoader)"
     steps = record["ranks"][0]["steps"]
     count = steps["count"] or steps.get("optimizer_steps", 0)
     if not count:
         return (
             "steps are detected by a DataLoader, a torch optimizer, a profiler's step() or eight backward passes; "
-            "none was seen, and the script ended before a time window could be recorded"
+            "none was detected, and the script ended before a time window could be recorded"
         )
     after = f"the script ended after {count:,} step{'s' * (count != 1)}, before"
     if args.at_step:

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             # A configuration is merged; another text than ours is kept beside it.
             write_file(one.path, one.text, replace=one.path.name != "SKILL.md")
     if find_spec("mcp") is None:
-        print("`advisor mcp` needs its extra here: pip install 'torch-advisor[mcp]'")
+        print("`advisor mcp` needs an extra package: pip install 'torch-advisor[mcp]'")
     if all(one.state == "same" for one in planned):
         print("nothing to write")
     else:

@@ -76,9 +76,9 @@ def seconds(text: str) -> float:
     try:
         value = float(text.removesuffix(unit)) * _UNITS[unit or "m"]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: no duration; write 90s, 10m or 1h") from None
+        raise argparse.ArgumentTypeError(f"{text}: not a duration; write 90s, 10m or 1h") from None
     if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text}: must be more than nothing")
+        raise argparse.ArgumentTypeError(f"{text}: must be greater than zero")
     return value
 
 
@@ -135,10 +135,10 @@ def _remembered(args: argparse.Namespace, report: Report | None, tried: Tried) -
     home = data_folder()
     earlier = history.recall(home, where)
     if not args.no_remember and not history.remember(home, history.records_of(tried, where)):
-        say(args)(f"{home} cannot be written to; the results are not kept")
+        say(args)(f"cannot write to {home}; the results are not saved")
     if args.export:
         write_file(args.export, history.card(tried, where), replace=False)
-        say(args)(f"{args.export}: written; it names rules, device and versions, and nothing of the script")
+        say(args)(f"{args.export}: written; it contains rules, device and versions, but nothing of the script")
     return lambda rules: history.held(earlier, rules)
 
 
@@ -245,7 +245,7 @@ def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -
 
 def _nothing(others: Sequence[Trial]) -> str:
     if not others:
-        return "Nothing to try: no finding."
+        return "Nothing to try: no findings."
     lines = [f"  {', '.join(one.rules)}: {one.title}: {one.why}" for one in others]
     return "\n".join(["Nothing can be tried without an edit:", *lines])
 

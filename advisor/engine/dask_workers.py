@@ -73,7 +73,7 @@ def _connected(scheduler: str) -> Iterator[Client]:
     try:
         import distributed
     except ImportError:
-        text = "needs the package distributed; pip install 'torch-advisor[cluster]'"
+        text = "needs the package `distributed`; pip install 'torch-advisor[cluster]'"
         raise UsageError(f"--scheduler {text}") from None
     # What goes wrong is said once, in our words.
     for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]:
@@ -105,7 +105,9 @@ def _client(scheduler: str) -> Client:
     except Empty:
         client = None
     if not isinstance(client, distributed.Client):
-        text = f"no scheduler of dask answered within {CONNECT_S:.0f} s; check the address, and that it runs"
+        text = (
+            f"no Dask scheduler answered within {CONNECT_S:.0f} s; check the address, and that the scheduler is running"
+        )
         raise InputError(f"{scheduler}: {text}")
     return client
 
@@ -194,7 +196,7 @@ class _Tasks:
         if not late and self._patience_ends() <= now:
             while self._tries:
                 _, one = self._tries.popitem()
-                yield Answer(one.index, b"", f"no worker of dask took it within {self._limit_s:.0f} s")
+                yield Answer(one.index, b"", f"no Dask worker took it within {self._limit_s:.0f} s")
 
     def _told(self, said: dict[str, Any]) -> Iterator[Answer]:
         """A task begins, perhaps again on another worker, or has read more."""
@@ -210,7 +212,7 @@ class _Tasks:
         if one is None:
             return
         if one.future.status == "cancelled":
-            yield from self._failed(key, f"the scheduler {self._scheduler} went away", again=False)
+            yield from self._failed(key, f"the scheduler {self._scheduler} stopped responding", again=False)
             return
         try:
             data: bytes = one.future.result(timeout=self._limit_s)
@@ -228,9 +230,9 @@ class _Tasks:
         from distributed import KilledWorker
 
         if self._client.status != "running":
-            yield from self._failed(key, f"the scheduler {self._scheduler} went away", again=False)
+            yield from self._failed(key, f"the scheduler {self._scheduler} stopped responding", again=False)
         elif isinstance(failure, KilledWorker):
-            why = "each worker of dask that took it ended, as when memory runs out"
+            why = "every Dask worker that took it died, possibly out of memory"
             yield from self._failed(key, why, again=False)
         elif isinstance(failure, ImportError) or "deserialization of the task graph" in f"{failure}":
             why = f"its scheduler or a worker cannot load this torch-advisor ({_line(failure)})"

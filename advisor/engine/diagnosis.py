@@ -11,7 +11,7 @@ from advisor.model import Finding, Outcome
 _EXPLAINED = frozenset({"idle_input", "idle_sync", "idle_launch", "idle_host", "exposed_communication", "exposed_copy"})
 # Facts of findings that hold it, µs per profiled step.
 _FACTS = ("idle_us", "idle_launch_us", "idle_after_us", "exposed_us", "waited_us")
-_WHY = "no number: replaying the unchanged step misses its time by more than 5 %"
+_WHY = "no number: replaying the unchanged step differs from its measured time by more than 5 %"
 
 
 def measured(outcome: Outcome, known_us: Mapping[str, float], factor: float) -> Outcome:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Rows at time 0 stand in some traces: the window of a trace lies between these shares of its rows.
 _EDGES = (0.01, 0.99)
-_NOT_ASKED = "the reduced form of this rank was made without this rule; reduce its trace again"
+_NOT_ASKED = "this rank was reduced without this rule; reduce its trace again"
 
 
 class RankFile(msgspec.Struct, frozen=True):

@@ -161,18 +161,18 @@ def _pieces(data: bytes, path: Place | str) -> tuple[bytes, bytes]:
     """The two packed pieces of a file of this version."""
     line, found, rest = data.partition(b"\n")
     if not line.startswith(MARK) or not found:
-        raise InputError(f"{path}: not a reduced form of torch-advisor; make one with `advisor reduce`")
+        raise InputError(f"{path}: not a reduced trace of torch-advisor; create one with `advisor reduce`")
     if line != MARK + str(VERSION).encode():
         version = line[len(MARK) :][:20].decode("ascii", "replace")
         raise InputError(
-            f"{path}: a reduced form of version {version}, this torch-advisor reads {VERSION}; reduce the trace again"
+            f"{path}: a reduced trace of version {version}, this torch-advisor reads {VERSION}; reduce it again"
         )
     pieces = []
     for _ in range(2):
         length = int.from_bytes(rest[:_LENGTH_BYTES], "big")
         pieces.append(rest[_LENGTH_BYTES : _LENGTH_BYTES + length])
         if len(rest) < _LENGTH_BYTES or len(pieces[-1]) < length:
-            raise _damaged(path, "it ends early")
+            raise _damaged(path, "it is truncated")
         rest = rest[_LENGTH_BYTES + length :]
     return pieces[0], pieces[1]
 
@@ -189,11 +189,11 @@ def _read(piece: bytes, kind: Any, path: Place | str) -> Any:
         unpacked = zlib.decompressobj()
         text = unpacked.decompress(piece, MOST_BYTES)
         if not unpacked.eof:
-            raise _damaged(path, "it unpacks to too much" if len(text) == MOST_BYTES else "it ends early")
+            raise _damaged(path, "it unpacks to too much data" if len(text) == MOST_BYTES else "it is truncated")
         return msgspec.msgpack.decode(text, type=kind)
     except (zlib.error, msgspec.MsgspecError, ValueError, RecursionError) as failure:
         raise _damaged(path, failure) from failure
 
 
 def _damaged(path: Place | str, why: object) -> InputError:
-    return InputError(f"{path}: a damaged reduced form ({str(why).splitlines()[0][:200]}); reduce the trace again")
+    return InputError(f"{path}: a damaged reduced trace ({str(why).splitlines()[0][:200]}); reduce the trace again")

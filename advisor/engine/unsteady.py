@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from advisor.model import Finding, Outcome
 
-_WHY = "the recorded window is start-up, whose waits no later step repeats; record steps after the first ones"
+_WHY = "the recorded window is start-up, whose waits do not recur in later steps; record steps after the first ones"
 
 
 def without_promise(outcome: Outcome) -> Outcome:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from advisor.model import Finding, Outcome, Saving
 from advisor.ranks.deduct_waiting import WAITING
 
-_SOME = "low: nothing, since it is seen on {some} of {all} ranks: the next collective takes what a rank gains alone"
-_ALONE = "low: nothing, if the other ranks do not gain as much: the next collective takes what a rank gains alone"
+_SOME = "low: nothing, since only {some} of {all} ranks show it: a rank that gains alone waits in the next collective"
+_ALONE = "low: nothing, if the other ranks do not gain as much: a rank that gains alone waits in the next collective"
 
 
 def bounded(outcomes: Sequence[Outcome], here: int, world_size: int, meet: bool) -> Iterator[Outcome]:

@@ -131,7 +131,7 @@ def _status(process: BaseProcess) -> str:
     code = process.exitcode
     if code is not None and code < 0:
         kill = -code == getattr(signal, "SIGKILL", 9)
-        return f"signal {-code}{', as when memory runs out; use fewer --workers' if kill else ''}"
+        return f"signal {-code}{', possibly out of memory; use fewer --workers' if kill else ''}"
     return f"status {code}"
 
 

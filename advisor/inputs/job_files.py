@@ -22,9 +22,9 @@ _TRACES = (
 _FOREIGN = {
     ".pb": "protobuf",
     ".pb.gz": "protobuf",
-    ".nsys-rep": "a report of Nsight Systems; export it with `nsys export --type sqlite`",
-    ".qdrep": "a report of Nsight Systems; export it with `nsys export --type sqlite`",
-    ".pickle": "a pickle, which is not opened",
+    ".nsys-rep": "an Nsight Systems report; export it with `nsys export --type sqlite`",
+    ".qdrep": "an Nsight Systems report; export it with `nsys export --type sqlite`",
+    ".pickle": "a pickle, which is never opened",
 }
 _OURS = ("run.json", "report.json", "report.perfetto.json.gz")
 _ABSENT = "no such file or folder"

@@ -159,7 +159,9 @@ def _recorded(folder: Place, run: RunRecord, wanted: set[Place] | None) -> Job:
     health = list(_ranks_health(sorted(traces), world))
     if any(trace.partial for trace in traces.values()):
         health.append(
-            Health("window-partial", "warning", "the profiled window ended early; figures cover what was recorded")
+            Health(
+                "window-partial", "warning", "the profiled window ended early; the figures cover only the recorded part"
+            )
         )
     if missing and not health:
         health.append(Health("ranks-missing", "warning", f"the trace of rank {', '.join(missing)} is missing"))

@@ -28,7 +28,9 @@ def claim_folder(folder: Path) -> Path:
     try:
         _make(folder)
     except OSError as failure:
-        raise AdvisorError(f"cannot make {folder}: {failure.strerror}; name another folder with --output") from failure
+        raise AdvisorError(
+            f"cannot create {folder}: {failure.strerror}; name another folder with --output"
+        ) from failure
     return folder
 
 

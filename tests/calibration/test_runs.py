@@ -80,7 +80,7 @@ def test_it_runs_as_the_script_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("failure", "says"),
     [
         (AdvisorError("calibration: it did not end within 60 s"), "advisor: calibration: it did not end within 60 s\n"),
-        (KeyboardInterrupt(), "advisor: calibration: interrupted; figures of the table are used\n"),
+        (KeyboardInterrupt(), "advisor: calibration: interrupted; using built-in figures\n"),
     ],
 )
 @pytest.mark.parametrize("quiet", [False, True])

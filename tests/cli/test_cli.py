@@ -42,7 +42,7 @@ MISTAKES = [
     (["analyze", "step.pt.trace.json", "--format", "jsn"], 2, ["did you mean 'json'?"]),
     (["analyze", "step.pt.trace.json", "--select", "small-bach"], 2, ["did you mean 'small-batch'?"]),
     (["analyze", "step.pt.trace.json", "--ignore", "nothing"], 2, ["unknown rule 'nothing'"]),
-    (["analyze", "step.pt.trace.json", "--output", "x.pdf"], 2, ["x.pdf", "is not that of a format"]),
+    (["analyze", "step.pt.trace.json", "--output", "x.pdf"], 2, ["x.pdf", "matches no format"]),
     (["analyze", "step.pt.trace.json", "--output", "x.html", "--format", "html,json"], 2, ["name a folder"]),
     (["explain", "smal-batch"], 2, ["did you mean 'small-batch'?"]),
     (["run", "absent.py"], 2, ["absent.py"]),

@@ -127,8 +127,8 @@ def test_files_that_cannot_be_used_are_named_and_the_others_analyzed(
     said = _said(_report(capsys, job, tmp_path / "gone.json"))
     assert "missing: 1." in said["ranks-missing"]
     for words in (
-        "rank00001-t1.rank (a damaged reduced form",
-        "rank00007-new.rank (a reduced form of version 9, this torch-advisor reads 1",
+        "rank00001-t1.rank (a damaged reduced trace",
+        "rank00007-new.rank (a reduced trace of version 9, this torch-advisor reads 1",
         "notes.json (JSON, but no Kineto trace",
         "gone.json (no such file or folder)",
     ):
@@ -201,7 +201,7 @@ def test_detail_asks_for_ranks_in_full(traces: Path, reduced: Path, capsys: pyte
         assert one["timeline"]["lanes"]
 
 
-@pytest.mark.parametrize(("words", "said"), [("9", "ranks 0 to 3"), ("0,x", "numbers of ranks"), ("", "numbers of")])
+@pytest.mark.parametrize(("words", "said"), [("9", "ranks 0 to 3"), ("0,x", "rank numbers"), ("", "rank numbers")])
 def test_a_detail_that_is_not_there_is_a_usage_error(
     traces: Path, words: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

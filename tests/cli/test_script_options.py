@@ -9,7 +9,7 @@ import pytest
 from advisor.cli import build_parser
 
 PLAIN = "import torch\nsteps = 10\n"
-HINT = "options of advisor stand before the script"
+HINT = "put options of advisor before the script"
 
 
 def hints(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:

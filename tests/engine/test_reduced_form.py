@@ -136,12 +136,12 @@ def test_a_rule_that_was_not_asked_is_skipped(results: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "not a reduced form"),
-        (b"{}", "not a reduced form"),
+        (b"", "not a reduced trace"),
+        (b"{}", "not a reduced trace"),
         (reduced_form.MARK + b"9\n", "of version 9, this torch-advisor reads 1"),
-        (reduced_form.MARK + b"1\n", "it ends early"),
+        (reduced_form.MARK + b"1\n", "it is truncated"),
         (reduced_form.MARK + b"1\n" + (5).to_bytes(8, "big") + b"abcde" + (0).to_bytes(8, "big"), "damaged"),
-        (reduced_form.MARK + b"1\n" + (1 << 62).to_bytes(8, "big") + b"abcde", "it ends early"),
+        (reduced_form.MARK + b"1\n" + (1 << 62).to_bytes(8, "big") + b"abcde", "it is truncated"),
     ],
 )
 def test_what_is_no_whole_form_of_this_version_is_named(data: bytes, says: str) -> None:

@@ -118,7 +118,7 @@ def test_chosen_ranks_alone_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixt
     assert {process.split(" (")[0] for process, _ in tracks(trace)} == {"rank 0", "rank 2"}
     for words, why in (
         (("--ranks", "9"), "no trace of rank 9 was read; there are ranks 0 to 2"),
-        (("--ranks", "2-1"), "'2-1' is no rank and no range"),
+        (("--ranks", "2-1"), "'2-1' is neither a rank nor a range"),
     ):
         target = ("--format", "perfetto", "-o", str(tmp_path / "no.json"))
         assert main(["analyze", *(str(p) for p in sorted(tmp_path.glob("rank*"))), "-q", *words, *target]) == 2
@@ -140,7 +140,7 @@ def test_reduced_forms_have_nothing_to_draw(tmp_path: Path, capsys: pytest.Captu
     folder, small = job(tmp_path), tmp_path / "small"
     assert main(["reduce", str(folder), "-q", "-o", str(small)]) == 0
     assert main(["analyze", str(small), "--format", "perfetto", "-o", str(tmp_path / "x.json")]) == 2
-    assert "reduced forms have no rows" in capsys.readouterr().err
+    assert "reduced traces contain no events" in capsys.readouterr().err
 
 
 def test_what_does_not_fit_is_left_out_and_counted() -> None:

@@ -82,4 +82,4 @@ def _by_suffix(path: Path) -> str:
         if Path(file).suffix == path.suffix.lower():
             return name
     suffixes = ", ".join(Path(file).suffix for _, file in FORMATS.values())
-    raise UsageError(f"--output {path}: the suffix is not that of a format; use one of {suffixes}, or add --format")
+    raise UsageError(f"--output {path}: the suffix matches no format; use one of {suffixes}, or add --format")
