@@ -101,9 +101,9 @@ def _options_of(args: argparse.Namespace, output: Output) -> Options:
         if value
     ]
     if len(chosen) > 1:
-        raise UsageError(f"{' and '.join(chosen)} both set where profiling starts; use only one")
+        raise UsageError(f"{' and '.join(chosen)} both set where profiling starts; use one")
     if args.every and args.stop_after_profile:
-        raise UsageError("--every profiles again later, and --stop-after-profile ends the script; use only one")
+        raise UsageError("--every profiles again later, and --stop-after-profile ends the script; use one")
     return launch.Options(
         args.steps,
         args.warmup,
@@ -267,7 +267,7 @@ def _why_nothing(record: dict[str, Any], args: argparse.Namespace) -> str:
     if record["exit_status"]:
         return "the script ended before its training steps could be recorded"
     if not record["ranks"]:
-        return "no training step was detected (a backward pass, an optimizer step, a DataLoader)"
+        return "no training step was detected (backward pass, optimizer step or DataLoader)"
     steps = record["ranks"][0]["steps"]
     count = steps["count"] or steps.get("optimizer_steps", 0)
     if not count:

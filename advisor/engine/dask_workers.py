@@ -105,9 +105,7 @@ def _client(scheduler: str) -> Client:
     except Empty:
         client = None
     if not isinstance(client, distributed.Client):
-        text = (
-            f"no Dask scheduler answered within {CONNECT_S:.0f} s; check the address, and that the scheduler is running"
-        )
+        text = f"no Dask scheduler answered within {CONNECT_S:.0f} s; check its address, and that it is running"
         raise InputError(f"{scheduler}: {text}")
     return client
 

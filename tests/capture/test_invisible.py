@@ -318,7 +318,7 @@ def test_a_thread_that_ends_inside_the_window_leaves_what_it_recorded(tmp_path: 
         assert done.rank["notes"] == []
     else:
         assert done.rank["files"] == []
-        assert any("its thread still trained" in note for note in done.rank["notes"])
+        assert any("its thread was still training" in note for note in done.rank["notes"])
 
 
 @pytest.mark.parametrize(

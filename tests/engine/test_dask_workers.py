@@ -194,7 +194,7 @@ def test_a_scheduler_that_does_not_answer_is_one_line(
         assert main(["analyze", str(job), "--scheduler", address, "--format", "json"]) == 4
     said = capsys.readouterr().err
     assert said == (
-        f"advisor: {address}: no Dask scheduler answered within 1 s; check the address, and that the scheduler is running\n"
+        f"advisor: {address}: no Dask scheduler answered within 1 s; check its address, and that it is running\n"
     )
 
 

@@ -90,7 +90,7 @@ class Reader:
         while first and mine[first - 1].node.id > node.id:
             first -= 1
         if name.startswith(_SCRIPTED):
-            self.why = "ops inside compiled code are not seen one by one"
+            self.why = "ops inside compiled code are not visible individually"
         elif name == HELD:
             self.held = [_op(one).inputs[0][0] for one in mine[first:] if one.node.name == "aten::detach"]
             del mine[first:]

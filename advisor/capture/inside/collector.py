@@ -169,7 +169,7 @@ def _length(iterator: Any) -> int | None:
 def fetch_times(facts: dict[str, Any], times: list[tuple[float, float]], loaders: int) -> dict[str, Any]:
     """sample_us and collate_us of a loader, or why they are not known. times: (all samples, collate) of batches, µs."""
     if loaders > 1:
-        return {"sample_why": "several loaders feed this loop, and their workers cannot be distinguished"}
+        return {"sample_why": "several DataLoaders feed this loop, and their workers cannot be distinguished"}
     if not times:
         context = facts.get("context")
         why = f"workers are started by {context}" if context in ("spawn", "forkserver") else "no batch was seen"

@@ -86,8 +86,8 @@ class Session(RecordedWindows):
         if used:
             self.begun = True
             self.notes.append(
-                "this rank was forked from a process that had been profiled already, and torch's profiler does not "
-                "survive that: start ranks with torchrun or by spawn"
+                "this rank was forked from a process that had already been profiled, and torch's profiler does not "
+                "survive a fork: start ranks with torchrun or spawn"
             )
             self._write()
             return

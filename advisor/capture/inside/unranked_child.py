@@ -13,8 +13,8 @@ from .steps.backward_rhythm import PASSES
 # The file by which processes of one run agree on who is recorded; it goes when run.json is put together.
 CLAIM = "recorded.claim"
 NOTE = (
-    "this process was started by the script and joined no process group: of the processes that train side by side it "
-    "was the first to be seen, and it alone was recorded"
+    "this process was started by the script and joined no process group: several processes train in parallel, and "
+    "only this one, the first to be detected, was recorded"
 )
 
 

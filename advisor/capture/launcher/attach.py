@@ -45,15 +45,13 @@ class Recorded:
 def training_of(pid: int) -> Training:
     """The training in a process or in those that it started. Raises UsageError where there is none to ask."""
     if not Path("/proc/self/environ").exists():
-        raise UsageError(
-            "attach finds the training through /proc, which this system lacks; use `advisor run --every N`"
-        )
+        raise UsageError("attach needs /proc, which this system lacks; use `advisor run --every N`")
     if not Path(f"/proc/{pid}").exists():
         raise UsageError(f"{pid}: no such process; `pgrep -f train.py` finds the process of a script")
     captured = [one for one in (pid, *_descendants(pid)) if _settings(one) is not None]
     if not captured:
         raise UsageError(
-            f"{pid} was not started by `advisor run`, or is not yours; only what runs under it can be asked"
+            f"{pid} was not started by `advisor run`, or belongs to another user; attach works only under `advisor run`"
         )
     trainings = []
     for one in captured:
@@ -62,7 +60,7 @@ def training_of(pid: int) -> Training:
         if (folder / f"{one}.part.json").exists():
             trainings.append(Training(one, folder, settings.get("report", "")))
     if not trainings:
-        raise AdvisorError(f"{pid} has not trained long enough: its first window is not over yet; ask again later")
+        raise AdvisorError(f"{pid} has not trained long enough: its first window is not complete; try again later")
     if len(trainings) > 1 or trainings[0].part["world_size"] > 1:
         raise UsageError(
             f"{pid} trains on several ranks, which must all be recorded at the same step; use `advisor run --every N`"
@@ -99,7 +97,7 @@ def _why_none(request: Path, timeout_s: float) -> str:
     if request.exists():
         return f"no step ended within {timeout_s:.0f} s, so no window was recorded; wait longer with --timeout S"
     return (
-        f"the window was not over within {timeout_s:.0f} s: it is recorded when its steps end, or was refused, because "
+        f"the window was not complete within {timeout_s:.0f} s: it is still being recorded, or was refused because "
         "it would cost too much CPU time (docs/capture.md, Bounds)"
     )
 

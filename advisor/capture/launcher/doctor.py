@@ -35,7 +35,7 @@ def _torch(path: str) -> Check:
     """The version of torch, read from its package's metadata: importing it takes seconds."""
     version = interpreter.torch_version(path)
     if version is None:
-        return Check("torch", "warning", f"{path} has torch, but its version is not known")
+        return Check("torch", "warning", f"{path} has torch, but its version is unknown")
     return too_old(version) or Check("torch", "ok", f"torch {version} in {path}")
 
 
@@ -45,7 +45,7 @@ def too_old(version: str) -> Check | None:
     if not numbers or numbers >= OLDEST:
         return None
     oldest = ".".join(map(str, OLDEST))
-    return Check("torch", "warning", f"torch {version} is older than {oldest}, the oldest that is tested; upgrade it")
+    return Check("torch", "warning", f"torch {version} is older than {oldest}, the oldest tested version; upgrade it")
 
 
 def _reached(path: str) -> Check:
@@ -81,7 +81,9 @@ def _reader() -> Check:
 def _room(folder: Path) -> Check:
     free = shutil.disk_usage(folder).free
     if not os.access(folder, os.W_OK):
-        return Check("output", "warning", f"{folder} cannot be written to; name a folder with --output")
+        return Check("output", "warning", f"cannot write to {folder}; name another folder with --output")
     if free < _ROOM_BYTES:
-        return Check("output", "warning", f"only {free >> 20} MB are free in {folder}; free some, or use --output")
+        return Check(
+            "output", "warning", f"only {free >> 20} MB are free in {folder}; free some space, or use --output"
+        )
     return Check("output", "ok", "advisor-report/ can be written here")

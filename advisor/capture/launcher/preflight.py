@@ -149,15 +149,15 @@ def diagnose(seen: Signs, probe: Probe | None) -> Preflight:
     """What the signs and the probe mean. probe None: no sign of a device, so none was asked for."""
     if seen.vendor == "apple":
         text = (
-            "torch.profiler cannot record what Apple's GPU does (there is no activity for MPS): "
-            "GPU time is not measured, CPU time and the input pipeline are"
+            "torch.profiler cannot record Apple GPUs (it has no MPS activity): CPU time and the input pipeline are "
+            "measured, GPU time is not"
         )
         return Preflight((Check("device", "warning", text),), None, "Apple GPU")
     if probe is None:
         return Preflight((Check("device", "note", _none(seen)),), accelerator=False)
     versions = {"torch": probe.torch} if probe.torch else {}
     if probe.failure:
-        text = f"the pre-flight process failed: {probe.failure}; whether device events can be recorded is not known"
+        text = f"the pre-flight process failed: {probe.failure}; it is not known whether device events can be recorded"
         return Preflight((Check("device", "warning", text),), probe.available, probe.name, versions)
     if not probe.available:
         return Preflight((Check("device", "warning", _unusable(seen, probe)),), False, "", versions)
@@ -173,7 +173,7 @@ def _graphs(probe: Probe) -> tuple[Check, ...]:
     if not probe.built_for.startswith("cuda 11"):
         return ()
     text = (
-        f"torch {probe.torch} is built for {probe.built_for}, whose profiler may crash or hang on CUDA graphs: where "
+        f"torch {probe.torch} is built for {probe.built_for}, whose profiler may crash or hang on CUDA graphs: if "
         'the script uses them (or torch.compile(mode="reduce-overhead")), install a torch built for CUDA 12 or newer'
     )
     return (Check("graphs", "warning", text),)
@@ -187,7 +187,7 @@ def _none(seen: Signs) -> str:
 def _unusable(seen: Signs, probe: Probe) -> str:
     """Why torch cannot use a device that the machine shows."""
     if seen.hidden:
-        return f"{seen.hidden} hides every device: unset it to use and profile them"
+        return f"{seen.hidden} hides all devices: unset it to use and profile them"
     if not probe.built_for:
         return (
             f"torch {probe.torch} is built without support for the {seen.vendor.upper()} device that this machine has: "
@@ -209,12 +209,12 @@ def _unrecorded(seen: Signs, probe: Probe) -> str:
     causes = (
         (
             bool(seen.tool) or "MULTIPLE_SUBSCRIBERS" in said,
-            f"{seen.tool or 'another profiler'} is attached and uses the profiling interface: run without it",
+            f"{seen.tool or 'another profiler'} is attached and occupies the profiling interface: run without it",
         ),
         (
             not set(probe.activities) & {"CUDA", "XPU", "HPU", "PrivateUse1"},
-            "this build of torch has no device tracing (supported_activities() is CPU alone, as in some conda-forge "
-            "builds): install torch from PyPI or pytorch.org",
+            "this build of torch has no device tracing (supported_activities() contains only CPU, as in some "
+            "conda-forge builds): install torch from PyPI or pytorch.org",
         ),
         ("INSUFFICIENT_PRIVILEGES" in said or seen.admin_only, _privileges(seen)),
         (

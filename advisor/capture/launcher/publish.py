@@ -108,7 +108,7 @@ class Publisher:
         first = self._home is None
         home = self._claimed() if first else self.home()
         if home is None:
-            raise FileNotFoundError("the report's folder is gone")
+            raise FileNotFoundError("the report folder was deleted")
         for name in names:
             state = _state(self.folder / name)
             if self.published.get(name) != state:

@@ -40,7 +40,7 @@ def _fitting(record: dict[str, Any]) -> bytes:
     for path, what in _OPTIONAL:
         if len(content) <= MOST_BYTES:
             return content
-        note = f"run.json is kept below {MOST_BYTES // 10**6} MB: {what} were left out"
+        note = f"run.json is kept below {MOST_BYTES // 10**6} MB: {what} were omitted"
         record = {**record, "ranks": [_said(_without(rank, path), note) for rank in record["ranks"]]}
         content = _readable(record)
     if len(content) > MOST_BYTES:
@@ -49,7 +49,7 @@ def _fitting(record: dict[str, Any]) -> bytes:
     while len(content) > MOST_BYTES and len(record["ranks"]) > 1:
         count = len(record["ranks"]) // 2
         first, *others = record["ranks"][:count]
-        note = f"run.json is kept below {MOST_BYTES // 10**6} MB: it holds the first {count} ranks alone"
+        note = f"run.json is kept below {MOST_BYTES // 10**6} MB: it contains only the first {count} ranks"
         record = {**record, "ranks": [{**first, "notes": [note]}, *others]}
         content = _readable(record)
     return content
@@ -57,7 +57,7 @@ def _fitting(record: dict[str, Any]) -> bytes:
 
 def _bare(rank: dict[str, Any]) -> dict[str, Any]:
     """What a report cannot do without."""
-    note = f"run.json is kept below {MOST_BYTES // 10**6} MB: of this process it names the traces alone"
+    note = f"run.json is kept below {MOST_BYTES // 10**6} MB: for this process it contains only the names of its traces"
     return {**{key: rank[key] for key in _NEEDED if key in rank}, "notes": [note]}
 
 

@@ -27,7 +27,7 @@ def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
     [found] = read(tmp_path / "run.json").ranks
     assert found.model == {"parameters": 5}
     assert found.steps.unprofiled_us == [1.5] * 500
-    assert "run.json is kept below 2 MB: the modules of the model were left out" in found.notes
+    assert "run.json is kept below 2 MB: the modules of the model were omitted" in found.notes
 
 
 @pytest.mark.parametrize(("ranks", "each"), [(1, 3_000_000), (400, 10_000), *complete((30_000, 0))])

@@ -216,9 +216,9 @@ for x in torch.utils.data.DataLoader(Numbers(), batch_size=4):
     left, _ = run(tmp_path, *wanted, script=script)
     assert left["reached"] == []
     assert set(left["missed"]) == {
-        "a DataLoader of an iterable dataset: each further worker would repeat its samples",
+        "a DataLoader of an iterable dataset: each added worker would repeat its samples",
         "Linear, which has no 2-D convolution",
-        "Linear, which is compiled already",
+        "Linear, which is already compiled",
         "Rprop, which has no fused update",
     }
 

@@ -108,7 +108,7 @@ def test_a_step_that_fills_the_window_with_lines_is_tried_again_and_at_last_said
     window.costs.postponed.clear()
     window.overflowed()
     assert not window.waits()
-    assert any("closed inside of a step" in note for note in window.notes)
+    assert any("closed within a step" in note for note in window.notes)
 
 
 @pytest.mark.torch

@@ -25,7 +25,7 @@ from .held_tensors import HeldTensors
 STEP, HELD = "advisor:observed#", "advisor:held"
 # torch 2.14's observer asks every tensor for its strides: compressed sparse tensors have none, and the process ends in
 # a segmentation fault in such an op (seen with `csr @ dense` and its backward pass).
-WITHOUT_STRIDES = "the script uses compressed sparse or nested tensors, which torch's observer cannot write down"
+WITHOUT_STRIDES = "the script uses compressed sparse or nested tensors, which torch's observer cannot record"
 # Two steps: one alone does not tell a constant from a number that is another one next time.
 STEPS = 2
 # Observing takes a kilobyte of disk for each.
@@ -140,10 +140,10 @@ class Observer:
 def _reason(compiled: bool) -> str:
     """Why steps cannot be observed; empty where they can."""
     if not hasattr(_profiler(), "_add_execution_trace_observer") or _level() is None:
-        return "this torch has no observer that can be asked quietly"
+        return "this version of torch has no usable execution-trace observer"
     modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
     if compiled or (modes is not None and modes()):
-        return "ops inside compiled code, or below a dispatch mode, are not seen one by one"
+        return "ops inside compiled code, or under a dispatch mode, are not visible individually"
     return ""
 
 

@@ -12,7 +12,7 @@ def available(root: str = "/") -> tuple[int, str]:
         count = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
         count = total
-    reason = "all of them" if count == total else f"its affinity, of {total}"
+    reason = "all of them" if count == total else f"its CPU affinity, of {total}"
     quota = _quota(root)
     # A quota of 1.5 cores runs two threads at three quarters of their speed: that is two cores to plan with.
     if quota is not None and (limit := max(1, round(quota + 0.25))) < count:

@@ -128,15 +128,15 @@ def hidden_optimizer(collector: Any, alive: model_facts.Live | None) -> str:
         return ""
     if compiler.unhooks_optimizers():
         return (
-            "torch before 2.3 takes its range off the steps of optimizers once torch.compile is used: optimizer steps "
-            "are neither counted nor in the trace, and where no DataLoader tells the steps apart the window is one of "
-            "time; torch 2.3 keeps them"
+            "torch before 2.3 does not record optimizer steps once torch.compile is used: they are neither counted "
+            "nor in the trace, and without a DataLoader to mark steps, the window covers a fixed time; torch 2.3 "
+            "records them"
         )
     if not compiler.graphs():
         return ""
     return (
-        "the optimizer steps inside a function that torch.compile traced, where no step of it can be seen: optimizer "
-        "steps are not counted, and where no DataLoader tells the steps apart the window is one of time"
+        "the optimizer steps inside a compiled function, where its steps are not visible: they are not counted, and "
+        "without a DataLoader to mark steps, the window covers a fixed time"
     )
 
 

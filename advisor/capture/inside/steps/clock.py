@@ -92,8 +92,8 @@ class Clock:
         self.began_ns = perf_counter_ns()
         self.kind = "mean"
         self.note = (
-            f"{kind} has no events with times: of un-profiled steps the mean is known, from two synchronisations, "
-            "and not the spread"
+            f"{kind} has no events with times: only the mean time of un-profiled steps is known (from two "
+            "synchronizations), not the spread"
         )
 
     def _event(self) -> Any:
@@ -103,7 +103,7 @@ class Clock:
         return event
 
     def _complain(self, why: str) -> None:
-        self.note = f"step times were measured on the host between two steps, because of the device: {why}"
+        self.note = f"step times were measured on the host, because of the device: {why}"
 
 
 def _device_in_use(parameters: str) -> str:

@@ -39,7 +39,7 @@ def apply(wanted: list[dict[str, Any]]) -> Notes:
     by_name = sorted(wanted, key=lambda one: list(TREATMENTS).index(one["name"]) if one["name"] in TREATMENTS else -1)
     for one in by_name:
         if one["name"] not in TREATMENTS:
-            door.notes.miss(f"no treatment is called {one['name']}")
+            door.notes.miss(f"there is no treatment {one['name']}")
             continue
         file, function = TREATMENTS[one["name"]]
         try:

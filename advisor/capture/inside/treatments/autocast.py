@@ -18,10 +18,10 @@ def apply(arguments: dict[str, Any], door: Door) -> None:
         weight = next(model.parameters())
         device = weight.device.type
         if torch.is_autocast_enabled(device):
-            door.notes.miss(f"{type(model).__name__}, which runs under autocast already")
+            door.notes.miss(f"{type(model).__name__}, which already runs under autocast")
             return
         if region.dtype is torch.float16:
-            door.notes.miss("the scaling of the loss (torch.amp.GradScaler): without it small gradients become 0")
+            door.notes.miss("loss scaling (torch.amp.GradScaler): without it, small gradients underflow to 0")
         # What a model returns may reach one outside of the region, which takes its own format only.
         back = weight.dtype if weight.dtype is not region.dtype else None
         wrap_call(model, lambda call, args, kwargs: _in(back, region.dtype, region.call(device, call, args, kwargs)))

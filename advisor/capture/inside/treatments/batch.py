@@ -16,15 +16,17 @@ def apply(arguments: dict[str, Any], door: Door) -> None:
     def edit(_loader: Any, given: dict[str, Any]) -> None:
         now = given.get("batch_size", 1)
         if given.get("batch_sampler") is not None or now is None:
-            door.notes.miss("a DataLoader that leaves the size of a batch to its batch sampler or to the script")
+            door.notes.miss("a DataLoader whose batch size is set by its batch sampler or by the script")
             return
         if not arguments.get("all") and not _trains(given):
-            door.notes.miss("a DataLoader that does not shuffle, taken for an evaluation; `all=True` changes it, too")
+            door.notes.miss(
+                "a DataLoader that does not shuffle, assumed to be for evaluation; `all=True` changes it, too"
+            )
             return
         new = int(arguments.get("size") or max(1, round(now * float(arguments.get("scale", 1)))))
         samples = _length(given.get("dataset"))
         if given.get("drop_last") and samples is not None and new > samples:
-            door.notes.miss(f"a DataLoader of {samples} samples, which drops an incomplete batch and would have none")
+            door.notes.miss(f"a DataLoader of {samples} samples with drop_last, which would have no batch left")
             return
         given["batch_size"] = new
         door.notes.reach(f"DataLoader: batch size {new} instead of {now}")

@@ -29,7 +29,7 @@ def _without_waiting(original: Callable[..., Any], name: str, door: Door) -> Cal
             pinned.append(tensor.is_pinned())
             door.notes.reach(f"copies to the device by .{name}()")
             if not pinned[0]:
-                door.notes.miss("memory that is not pinned: such a copy waits all the same; add loader:pin_memory=True")
+                door.notes.miss("memory that is not pinned: its copies block anyway; add loader:pin_memory=True")
         return copy
 
     return call

@@ -21,7 +21,7 @@ def apply(arguments: dict[str, Any], door: Door) -> None:
 
     def found(_model: Any) -> None:
         if not tried and not _wrap(name, every, door):
-            door.notes.miss(f"{name}, which is no function of torch or of the script")
+            door.notes.miss(f"{name}, which is not a function of torch or of the script")
         tried.append(True)
 
     door.on_model(found)

@@ -20,7 +20,7 @@ def apply(arguments: dict[str, Any], door: Door) -> None:
         now = given.get("num_workers", 0)
         workers = arguments.get("num_workers", now)
         if isinstance(given.get("dataset"), IterableDataset) and workers > max(now, 1):
-            door.notes.miss("a DataLoader of an iterable dataset: each further worker would repeat its samples")
+            door.notes.miss("a DataLoader of an iterable dataset: each added worker would repeat its samples")
             return
         if not workers and not arguments.get("pin_memory") and "num_workers" not in arguments:
             door.notes.miss("a DataLoader without workers")

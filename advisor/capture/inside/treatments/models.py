@@ -17,7 +17,7 @@ def compiled(arguments: dict[str, Any], door: Door) -> None:
     def found(model: Any) -> None:
         name = type(model).__name__
         if any(_is_compiled(module) for module in model.modules()):
-            door.notes.miss(f"{name}, which is compiled already")
+            door.notes.miss(f"{name}, which is already compiled")
         elif not hasattr(torch.nn.Module, "compile"):
             door.notes.miss(f"{name}: this torch cannot compile a module in place")
         else:

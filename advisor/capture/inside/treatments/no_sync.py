@@ -12,7 +12,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from .door import Door
 
-_ONCE = "DistributedDataParallel: each backward pass is followed by an optimizer step, so there is nothing to leave out"
+_ONCE = "DistributedDataParallel: each backward pass is followed by an optimizer step, so no gradient "
+"synchronization can be skipped"
 
 
 def apply(_arguments: dict[str, Any], door: Door) -> None:
@@ -47,11 +48,13 @@ class _Cycle:
         if not self.on or not torch.is_grad_enabled():
             return
         if self.known is not None and self.known() is not model:
-            self._stop("several models of DistributedDataParallel: whose gradients a step joins is not known")
+            self._stop(
+                "several DistributedDataParallel models: it is not known which of them each optimizer step updates"
+            )
             return
         self.known = weakref.ref(model)
         if not self.length and not model.require_backward_grad_sync:
-            self._stop("DistributedDataParallel, which runs under no_sync() already")
+            self._stop("DistributedDataParallel, which already runs under no_sync()")
             return
         self.forwards += 1
         if self.length:

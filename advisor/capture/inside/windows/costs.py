@@ -77,7 +77,7 @@ class Costs:
             takes_s = self.takes_s(role)
             if takes_s > self.budget.left_s():
                 self.postponed[role] = (
-                    f"lines were not recorded: a step has about {self.rows_per_step:,.0f} ops, and one more takes "
+                    f"lines were not recorded: a step has about {self.rows_per_step:,.0f} ops, and one more would take "
                     f"{takes_s:.1f} s of CPU time (docs/capture.md, Bounds)"
                 )
                 return False
@@ -145,6 +145,6 @@ class Costs:
             return []
         each_s = self.budget.rows_s(self.rows_per_step)
         return [
-            f"the window was closed after {steps} step{'s' * (steps > 1)}: one has about {self.rows_per_step:,.0f} "
-            f"ops, and each more takes {each_s:.1f} s of CPU time (docs/capture.md, Bounds)"
+            f"the window was closed after {steps} step{'s' * (steps > 1)}: a step has about {self.rows_per_step:,.0f} "
+            f"ops, and each further one takes {each_s:.1f} s of CPU time (docs/capture.md, Bounds)"
         ]

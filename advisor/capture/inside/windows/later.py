@@ -127,7 +127,7 @@ class Later:
     def notes(self) -> list[str]:
         """What could not be recorded, and why."""
         return [
-            f"{count} later window{'s' * (count > 1)} ({_ASKED_BY[why]}) would have cost too much CPU time: the longer "
-            "a script runs, the more may be spent (docs/capture.md, Bounds)"
+            f"{count} later window{'s' * (count > 1)} ({_ASKED_BY[why]}) would have cost too much CPU time; the "
+            "limit grows with the run time of the script (docs/capture.md, Bounds)"
             for why, count in self.refused.items()
         ]

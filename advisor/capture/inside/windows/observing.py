@@ -47,13 +47,11 @@ class Observing:
             return False
         rows, takes_s = self.costs.rows_per_step, self.costs.takes_s(OBSERVED)
         if rows > MOST_ROWS:
-            self.observer.why = (
-                f"a step has about {rows:,.0f} ops, and what they read is observed of at most {MOST_ROWS:,}"
-            )
+            self.observer.why = f"a step has about {rows:,.0f} ops; at most {MOST_ROWS:,} are observed"
             self.notes.append(f"what ops read was not observed: {self.observer.why} (docs/capture.md, Bounds)")
             return False
         if takes_s > self.costs.budget.left_s():
-            why = f"a step has about {rows:,.0f} ops, and to observe what they read takes {takes_s:.1f} s of CPU time"
+            why = f"a step has about {rows:,.0f} ops, and observing what they read takes {takes_s:.1f} s of CPU time"
             self.observer.why = why
             self.costs.postponed[OBSERVED] = f"what ops read was not observed: {why} (docs/capture.md, Bounds)"
             return False
@@ -82,4 +80,4 @@ class Observing:
         if self.costs.budget.affords_walk():
             self.observer.look()
         else:
-            self.unobserved = "the script holds millions of objects, too many to look for its tensors among them"
+            self.unobserved = "the script holds millions of objects, too many to search for tensors"

@@ -134,12 +134,10 @@ class Window:
         self.ranges.end()
         self._stop_trace(profiler)
         if get_ident() != self.thread:
-            self.notes.append(f"the {self.role} trace was lost: its thread still trained when the process ended")
+            self.notes.append(f"the {self.role} trace was lost: its thread was still training when the process ended")
             return
         if self.role == "lines" and self.lines.cut:
-            self.notes.append(
-                f"the lines step ran more than {self.lines.events} lines: its later ones are not recorded"
-            )
+            self.notes.append(f"the step with lines ran more than {self.lines.events} lines: the rest was not recorded")
         stopped_s = self.costs.budget.now_s() - began_s
         self.on_stop()
         if not rows and self.role == "lines":
@@ -227,11 +225,11 @@ class Window:
     def overflowed(self) -> None:
         """The open window is filled by the step that runs: says what that leaves out, unless lines can follow later."""
         which = "window with lines" if self.role == LINES else "window"
-        said = f"a {which} was closed inside of a step: it runs more ops than may be recorded (docs/capture.md, Bounds)"
+        said = f"a {which} was closed within a step: it runs more ops than the limit (docs/capture.md, Bounds)"
         later = self.role == LINES and self.costs.tries_lines_again()
         self._say_of(LINES, said, later)
         if not self.observer.file and not self.observer.why:
-            self.observer.why = "a step runs more ops than may be recorded"
+            self.observer.why = "a step runs more ops than the limit"
             self._say_of(OBSERVED, f"what ops read was not observed: {self.observer.why}", later)
 
     def _say_of(self, role: str, said: str, later: bool) -> None:
@@ -302,4 +300,4 @@ class Window:
 
     def _check_disk(self) -> None:
         if shutil.disk_usage(self.settings["folder"]).free < _FREE_BYTES:
-            raise OSError(28, "less than 256 MB are free for the trace")
+            raise OSError(28, "less than 256 MB of disk space is free for the trace")
