@@ -264,7 +264,7 @@ def _caveats(report: Report) -> tuple[str, ...]:
         why = "no whole steps are known"
         if report.steps.source != "window" and report.steps.count > 1:
             error = _words.share(report.replay.error_share)
-            why = f"replaying the unchanged step is off its measured time by {error}"
+            why = f"the replay of the unchanged step differs from its measured time by {error}"
         elif report.steps.source != "window":
             why = "there is only one step to replay"
         said.append(f"Savings have low confidence: {why}.")

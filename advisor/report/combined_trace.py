@@ -51,7 +51,7 @@ def combined_trace(
         for place, one in enumerate(ranks):
             found = rank_tracks(one.computed(), one.rank, report, one.shift_ns, each)
             if found.left_out:
-                text = f"rank {one.rank}: {found.left_out} of its rows, host rows and the shortest first"
+                text = f"rank {one.rank}: {found.left_out} of its events, host events and the shortest first"
                 about["left_out"].append(text)
             yield Process(place, f"rank {one.rank} ({one.file})", found.tracks)
 

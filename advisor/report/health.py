@@ -53,21 +53,21 @@ def of_rank(
         text = "no step boundaries were found; all figures describe the whole recorded window as one step"
         said.append(Health("steps", "note", text))
     if steps.source == "repetition":
-        text = f"nothing marks steps in this trace; {steps.count} repetitions of the same ops are taken for steps"
+        text = f"nothing marks steps in this trace; {steps.count} repetitions of the same ops are treated as steps"
         said.append(Health("steps", "note", text))
     if record is None and not Training.compute(trace).seen and trace.events.of(Category.CPU_OP).any():
         text = (
-            "no backward pass and no optimizer step was recorded: this is inference, or a part of a training step; "
-            "rules that speak of training say nothing"
+            "no backward pass and no optimizer step was recorded: this is inference, or part of a training step; "
+            "rules about training do not apply"
         )
         said.append(Health("forward-only", "note", text))
     if steps.cut_off:
-        text = "the last step has no ops, as the recording ended when it began; it is not counted"
+        text = "the last step has no ops, because the recording ended when it began; it is not counted"
         said.append(Health("last-step", "note", text))
     if steps.stalls_us:
         longest = duration(max(steps.stalls_us))
         which = "a profiled step is" if len(steps.stalls_us) == 1 else f"{len(steps.stalls_us)} profiled steps are"
-        why = "as no step is without the profiler"
+        why = "while no step takes that long without the profiler"
         if record is None:
             usual = duration(float(np.median(steps.profiled_us)))
             why = (
@@ -81,7 +81,7 @@ def of_rank(
     if device.why:
         said.append(Health("device", "note", device.why))
     if record is None:
-        text = "step times are the profiler's own (a bare trace); `advisor run` also times steps without the profiler"
+        text = "step times include profiler overhead; `advisor run` also times steps without the profiler"
         said.append(Health("unprofiled", "note", text))
     said.extend(_dilation(trace, steps, scale, device, record))
     said.extend(_after_the_window(record, device))
@@ -102,15 +102,16 @@ def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device, record: 
     inside = steps.step_of(trace.events.start_ns) >= 0
     rows = float((inside & trace.events.of(Category.CPU_OP, Category.RUNTIME, Category.ANNOTATION)).sum()) / steps.count
     times, row_us = profiled_us / plain_us, (profiled_us - plain_us) / max(rows, 1.0)
-    said = f"the profiler made a step {times:.1f} times as long"
+    said = f"the profiler made steps {times:.1f} times as long"
     if row_us > _most_row_us(record) or (times > _DISTURBED and not device.measured):
         text = (
-            f"{said}, which recording {rows:,.0f} rows on the host does not explain ({row_us:.1f} µs each): shares "
-            "describe the profiled steps, and other work may have run beside them; run again on an idle machine"
+            f"{said}, more than recording {rows:,.0f} rows on the host explains ({row_us:.1f} µs each): shares "
+            "describe the profiled steps, and other processes may have run at the same time; run again on an idle "
+            "machine"
         )
         yield Health("dilation", "warning", text)
         return
-    shares = "; kernels and copies take what they took, and only waits for the host are corrected"
+    shares = "; the times of kernels and copies are used as recorded, and only waits for the host are corrected"
     text = (
         f"{said}: recording {rows:,.0f} rows on the host took {row_us:.1f} µs each{shares if device.measured else ''}"
     )
@@ -146,9 +147,9 @@ def of_gaps(steps: Steps, links: Links | None, idle: GpuIdle | None) -> tuple[He
     if us < _SEEN * steps.step_us:
         return ()
     text = (
-        f"for {_ms(us)} of each step ({us / steps.step_us:.0%}) the device seems idle although its next work had been "
-        "launched, often within a CUDA graph: it waits for nothing on the host there. Work ran that the trace does not "
-        "hold, or it waited for another device; no rule counts this time"
+        f"for {_ms(us)} of each step ({us / steps.step_us:.0%}) the device appears idle although its next work was "
+        "already launched, often within a CUDA graph. It ran work that is not in the trace, or waited for another "
+        "device; no rule counts this time"
     ).replace("%", " %", 1)
     return (Health("hidden-work", "note", text),)
 
@@ -171,9 +172,9 @@ def _after_the_window(record: RankRecord | None, device: Device) -> Iterator[Hea
     times = float(np.median(times_us[first:]) / np.median(times_us[:first]))
     if times >= _SLOWER:
         text = (
-            f"steps after the recording took {times:.2f} times as long as before it: the profiler's CUPTI stays in the "
-            "process until it ends, which slows this run alone; `TEARDOWN_CUPTI=1` in the environment unloads it (not "
-            "with CUDA graphs before CUDA 12.6)"
+            f"steps after the recording took {times:.2f} times as long as before it: the profiler's CUPTI stays "
+            "loaded until the process ends, which slows only this run; `TEARDOWN_CUPTI=1` in the environment unloads "
+            "it (not with CUDA graphs before CUDA 12.6)"
         )
         yield Health("after-the-window", "note", text)
 
@@ -184,17 +185,19 @@ def _startup(steps: Steps) -> Iterator[Health]:
     if not startup.calls and not startup.steps:
         return
     calls = ", ".join(f"{name} {_ms(us)} ({number}x)" for name, us, number in startup.calls)
-    of = f": {calls}" if calls else ": far longer than every step after them"
+    of = f": {calls}" if calls else ": far longer than any later step"
     if not startup.steady:
         text = (
-            f"{_ms(startup.us)} of the recorded window are start-up{of}. No step without it was recorded, so what a "
-            "step takes is not known and no saving is promised; record steps after the first ones"
+            f"{_ms(startup.us)} of the recorded window are start-up{of}. No later step was recorded, so the step "
+            "time is not known and no saving is estimated; record steps after the first ones"
         )
         yield Health("not-steady", "warning", text)
         return
     which = "the first step is" if startup.steps == 1 else f"the first {startup.steps} steps are"
     left = (
-        f"{which} start-up and counted in no figure" if startup.steps else "start-up before the steps is in no figure"
+        f"{which} start-up and not included in any figure"
+        if startup.steps
+        else "start-up before the steps is not included in any figure"
     )
     yield Health("start-up", "note", f"{left}, {_ms(startup.us)}{of}")
 
@@ -209,7 +212,7 @@ def _pace(steps: Steps) -> Iterator[Health]:
         "host-ahead",
         "note",
         f"the host issues a step every {_ms(host_us)}, the device completes one every {_ms(device_us)}: "
-        "the step time is the device's, between the ends of the work that consecutive steps launched",
+        "the step time is that of the device, from the end of the work of one step to the end of the next",
     )
 
 
@@ -221,10 +224,12 @@ def _waits(record: RankRecord | None) -> Iterator[Health]:
     """That the loop had to wait for a core in the steps that give the step time, as the system counted it."""
     vitals = record.vitals if record else None
     if vitals is not None and vitals.window_waited is not None and vitals.window_waited >= _BUSY:
-        which = f"the calmest of {vitals.windows} profiled windows" if vitals.windows > 1 else "the profiled window"
+        which = (
+            f"the least disturbed of {vitals.windows} profiled windows" if vitals.windows > 1 else "the profiled window"
+        )
         text = (
-            f"the training loop waited {vitals.window_waited:.0%} of {which} for a CPU core: shares of the step are "
-            "those of a busy machine; run again when it is idle"
+            f"the training loop waited {vitals.window_waited:.0%} of {which} for a CPU core: other work affects the "
+            "shares of the step; run again when the machine is idle"
         ).replace("%", " %", 1)
         yield Health("busy-window", "warning", text)
     if vitals is None or not vitals.loop_queued_us or not vitals.timed_us:
@@ -233,7 +238,7 @@ def _waits(record: RankRecord | None) -> Iterator[Health]:
     if share >= _BUSY:
         text = (
             f"the training loop waited {share:.0%} of its time for a CPU core, even without the profiler: other work "
-            "on this machine, or more threads and workers than cores; step times are those of a busy machine"
+            "on this machine, or more threads and workers than cores; step times include this wait"
         ).replace("%", " %", 1)
         yield Health("busy-cores", "warning", text)
 

@@ -13,9 +13,9 @@ def sentence(end: OutOfMemory) -> str:
     memory = "GPU memory" if end.device == "cuda" else "host memory"
     where = f" at {end.file}:{end.line} in {end.function}" if end.file else ""
     after = f" after {end.step:,} steps" if end.step else ""
-    asked = f", when it asked for {data_size(end.tried_bytes)}" if end.tried_bytes else ""
+    asked = f", when it requested {data_size(end.tried_bytes)}" if end.tried_bytes else ""
     held = list(_held(end))
-    then = f"; {held[0]}" + (f", among it {', '.join(held[1:])}" if held[1:] else "") if held else ""
+    then = f"; {held[0]}" + (f", including {', '.join(held[1:])}" if held[1:] else "") if held else ""
     return f"the script ran out of {memory}{where}{after}{asked}{then}"
 
 

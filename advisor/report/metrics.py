@@ -70,7 +70,7 @@ def _definitions() -> Iterator[Definition]:
     yield Definition(
         "optimizer_steps_per_step", "ratio", OptimizerWork, lambda a: a.calls, "optimizer steps per step of the loop"
     )
-    yield Definition("peak_memory_bytes", "bytes", PeakMemory, lambda a: a.bytes, "most device memory held by tensors")
+    yield Definition("peak_memory_bytes", "bytes", PeakMemory, lambda a: a.bytes, "peak device memory held by tensors")
     yield Definition(
         "mfu", "share", Utilisation, lambda a: a.share, "the model's operations per second over the device's peak"
     )
@@ -79,7 +79,7 @@ def _definitions() -> Iterator[Definition]:
         "per_second",
         Rates,
         lambda a: a.samples_per_second,
-        "batch size over the mean step time",
+        "batch size divided by the mean step time",
         lambda a: a.why["samples_per_second"],
     )
 

@@ -20,7 +20,7 @@ from advisor.report.module_tree import fold
 _MOST_ROWS = 400
 # All ranks of a job run the same model, and thousands of equal tables would fill the memory of who merges them.
 _MOST_RANKS = 8
-_MIXED = "several models have modules of the same path in this capture; capture the script again to distinguish them"
+_MIXED = "several models have modules with the same path in this capture; capture the script again to distinguish them"
 
 
 def modules(computed: Computed, rank: int, record: RankRecord | None) -> ModuleTable | None:

@@ -18,7 +18,7 @@ def details(trial: Trial) -> str:
         said.append(f"now {times(trial.changed)}")
         if trial.work != 1 and trial.base.samples_per_s and trial.changed.samples_per_s:
             rates = f"{trial.base.samples_per_s:.4g} -> {trial.changed.samples_per_s:.4g} samples/s"
-            said.append(f"{rates}, {trial.work:.3g} times the samples a step; the gain is that of a sample")
+            said.append(f"{rates}, {trial.work:.3g} times the samples a step; the gain is per sample")
     said += [f"{one.name} {_count(one, one.base)} -> {_count(one, one.changed)}" for one in differing(trial.counters)]
     if trial.first_startup_us and trial.first_startup_us > _LONG_START_US:
         again = f", {duration(trial.startup_us)} when cached" if trial.startup_us and trial.startup_us > 0 else ""

@@ -48,7 +48,7 @@ def known_device(name: str) -> Hardware:
     found = lookup(name)
     if found is None or found.fp32_tflops is None or found.bandwidth_gbs is None:
         listed = ", ".join(row.model for row in models())
-        raise UsageError(f"--what-if-gpu {name}: its rates are not known; known are {listed}")
+        raise UsageError(f"--what-if-gpu {name}: its peak rates are not known; known GPUs: {listed}")
     return found
 
 
@@ -70,7 +70,7 @@ def _scaled(computed: Computed, other: Hardware) -> WhatIf:
         raise Missing(f"the rates of {device.name or 'the device of this trace'} are not known")
     replay = computed.get(Replay)
     if replay.error_share > _TRUSTED_ERROR:
-        raise Missing(f"replaying the unchanged step is off its measured time by {replay.error_share:.0%}")
+        raise Missing(f"the replay of the unchanged step differs from its measured time by {replay.error_share:.0%}")
     work = computed.find(KernelWork)
     groups = work.groups if work else ()
     low, high = _edits(computed, here, other, groups)
@@ -153,10 +153,11 @@ def _message(
     span = f"{low} to {high}" if low != high else f"about {low}"
     said = f"On {_a(other.model)} instead of {_a(here.model)} this step would take {span} (now {duration(now_us)})"
     if step[1] < (1 + _NOTHING) * now_us and least_us > (1 - _NOTHING) * now_us:
-        return f"{said}: it is limited by the host (its loader, its launches, its waits), so no device shortens it."
+        return f"{said}: it is limited by the host (data loading, launches, waits), so a faster device does not "
+        "shorten it."
     if least_us > 0.5 * step[0] and step[0] < now_us:
         said += f"; {duration(least_us)} of it does not depend on the device"
-    near = f"{share * 100:.0f} % of the kernel time is scaled by its limit, compute or memory bandwidth"
+    near = f"{share * 100:.0f} % of the kernel time is scaled by what limits it, compute or memory bandwidth"
     return f"{said}. {near}; the rest may stay as it is or scale with either."
 
 

@@ -102,7 +102,7 @@ def _span(low_us: float, high_us: float | None) -> str:
 def _measured(facts: Sequence[RankFacts], reference: int, source: StepSource) -> _Job:
     """What is measured of the job. Raises Missing, a reason, where its scaling cannot be told."""
     if not facts:
-        raise Missing("the job has one rank and no collectives to measure")
+        raise Missing("the job has only one rank, so there are no collectives to measure")
     one = facts[reference]
     _check_collectives(one, source)
     ranks = _joined(one)
@@ -112,7 +112,7 @@ def _measured(facts: Sequence[RankFacts], reference: int, source: StepSource) ->
         error_ns = stalls.played_ns(stalls.took_ns.astype(float), late=late) - stalls.stalled_ns
         share = abs(error_ns) / 1e3 / stalls.steps / one.step_us
         if share > _TRUSTED_ERROR:
-            raise Missing(f"replaying the unchanged collectives is off the measured step by {share:.0%}")
+            raise Missing(f"the replay of the unchanged collectives differs from the measured step by {share:.0%}")
     whole = Ranks.of(range(len(facts)), facts, reference) if len(facts) > 1 else None
     found = matching.offsets(whole.meetings, len(facts)) if whole else None
     shift = found[0] if found is not None and whole is not None and whole.whole else None
@@ -127,19 +127,19 @@ def _check_collectives(one: RankFacts, source: StepSource) -> None:
     """Raises Missing unless all communication is that of data-parallel or sharded ranks, of known sizes."""
     talks = one.talks
     if not len(talks):
-        raise Missing("no collective runs in the profiled steps; profile steps that update the model on several ranks")
+        raise Missing("no collective runs in the profiled steps; profile steps in which several ranks update the model")
     if source == "window":
         raise Missing("no steps were found; mark them with prof.step(), or record with `advisor run`")
     if "" in talks.purpose:
-        raise Missing("this reduced form does not say what its collectives are for; reduce the trace again")
+        raise Missing("this reduced trace does not record what its collectives are for; reduce the trace again")
     other = [_OTHERS.get(kind, kind) for kind in dict.fromkeys(talks.purpose) if kind not in _SCALING]
     if other:
-        raise Missing(f"ranks also communicate for {' and '.join(other)}, which scale with how the model is split")
+        raise Missing(f"ranks also communicate for {' and '.join(other)}, which depends on how the model is split")
     if "" in talks.kind:
-        raise Missing("the trace does not say of all collectives of what kind they are")
+        raise Missing("the trace does not state the kind of all collectives")
     strange = [kind for kind in dict.fromkeys(talks.kind) if kind not in KNOWN]
     if strange:
-        raise Missing(f"nothing is known of how collectives of kind {', '.join(strange)} grow with the ranks")
+        raise Missing(f"it is not known how collectives of kind {', '.join(strange)} grow with the ranks")
     silent = [
         kind for kind, size in zip(talks.kind, talks.bytes.tolist(), strict=True) if size < 0 and kind != "barrier"
     ]
@@ -151,17 +151,15 @@ def _joined(one: RankFacts) -> int:
     """How many ranks every collective joins. Raises Missing where that is unknown, or differs."""
     members = one.talks.members.tolist()
     if any(name and size < 0 for name, size in zip(one.talks.group, members, strict=True)):
-        raise Missing(
-            "there are several process groups, and the trace does not say which of them each collective joins"
-        )
+        raise Missing("there are several process groups, and the trace does not state which one each collective uses")
     stated = {size for size in members if size > 0}
     world = one.world_size
     if len(stated) > 1 or (world and stated and stated != {world}):
         sizes = " and ".join(map(str, sorted(stated)))
-        raise Missing(f"collectives join groups of {sizes} of {world or 'the'} ranks, whose sizes scale apart")
+        raise Missing(f"collectives join groups of {sizes} of {world or 'the'} ranks, whose sizes scale independently")
     ranks = world or next(iter(stated), 0)
     if ranks < 2:
-        raise Missing("the trace does not state how many ranks its collectives join")
+        raise Missing("the trace does not state how many ranks take part in its collectives")
     return ranks
 
 
@@ -249,27 +247,29 @@ def _fitted(one: CollectiveCost) -> FittedCollective:
 def _assumptions(job: _Job) -> Iterator[str]:
     """What the ranges rest on, and what was not measured."""
     facts = job.facts
-    yield "Each rank keeps its batch and computes what it computes now; the job's batch grows with the ranks."
+    yield "The batch and the computation of each rank stay the same; the global batch grows with the number of ranks."
     if "sharded" in facts.talks.purpose:
-        yield "Updating a rank's shard takes as long as now, whatever its share of the model."
+        yield "Updating the shard of a rank takes as long as now, regardless of its size."
     if facts.on_device:
-        yield "Links between more ranks are like those between the measured ones; other links were not measured."
+        yield "Links between additional ranks are as fast as the measured ones; other links were not measured."
     else:
-        yield "Each rank has cores and links like the measured ones; ranks that share cores compute longer."
+        yield "Each rank has the same cores and links as the measured ones; ranks that share cores compute longer."
     yield (
-        "Latency grows with the logarithm of the ranks (tree, low end) up to their number (ring, high end); of n ranks "
-        "each link carries (n - 1)/n of a gathered or scattered message, and twice that of a reduced one."
+        "Latency grows with the logarithm of the number of ranks (tree, low end) up to that number (ring, high end); "
+        "with n ranks, each link carries (n - 1)/n of a gathered or scattered message, and twice that of a reduced one."
     )
     if len(job.computing) >= _FEW:
         yield (
-            "Waiting for late ranks stays (low end), or each step waits for the slowest of all ranks, drawn from the "
+            "The wait for late ranks stays the same (low end), or each step waits for the slowest of all ranks, "
+            "drawn from the "
             f"{len(job.computing)} computations of a step that were measured (high end)."
         )
     if not job.together:
         yield (
-            "Only some ranks' traces are here, or their clocks are unknown: what the shortest tenth of each size took "
-            "counts as sending, the rest as waiting."
+            "Only some ranks' traces are here, or their clocks are unknown: the fastest 10 % of each size count as "
+            "transfer time, the rest as waiting."
         )
     single = [kind for kind, cost in job.known.items() if cost.rate.per_byte_us is None]
     if single:
-        yield f"Of {', '.join(single)} one size occurs: all latency or all bandwidth, and the range holds both."
+        yield f"Of {', '.join(single)} only one size occurs: the time may be all latency or all bandwidth, and the "
+        "range covers both."

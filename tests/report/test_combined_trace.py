@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_left_out_and_counted() -> None:
     assert len(counted) == 10
     whole = json.loads("".join(combined_trace([one], report, CommonClock((0,), 0.0, "one"), [])[0]))["traceEvents"]
     missing = sum(row["ph"] == "X" for row in whole) - len(bars)
-    assert about["left_out"] == [f"rank 0: {missing} of its rows, host rows and the shortest first"]
+    assert about["left_out"] == [f"rank 0: {missing} of its events, host events and the shortest first"]
 
 
 def test_rows_that_overlap_get_lines_of_their_own() -> None:

@@ -208,7 +208,7 @@ def _one_size(step: Step = Step((900.0,), (4,))) -> list[dict[str, Any]]:
         (
             [one | {"name": one["name"].replace("all_reduce", "all_to_all")} for one in _one_size()],
             2,
-            "tables or data exchanged by all-to-all, which scale with how the model is split",
+            "tables or data exchanged by all-to-all, which depends on how the model is split",
         ),
         ([one | {"args": {}} for one in _one_size()], 2, "does not state the sizes of all_reduce messages"),
         (played(Step(), Machine(900.0, 0.0, ring=True), 2)[0], 2, "larger all_reduce messages do not take longer"),
@@ -226,7 +226,7 @@ def test_what_cannot_be_told_is_refused_with_its_reason(rows: list[dict[str, Any
 @pytest.mark.parametrize(
     ("groups", "why"),
     [
-        (([0, 1], [0, 2]), "several process groups, and the trace does not say which"),
+        (([0, 1], [0, 2]), "several process groups, and the trace does not state which"),
         (([0, 1],), "collectives join groups of 2 of 4 ranks"),
     ],
 )
@@ -247,7 +247,7 @@ def test_groups_that_are_not_the_whole_job_are_refused(groups: Sequence[list[int
 
 
 def test_a_job_of_one_rank_is_refused() -> None:
-    assert "one rank and no collectives" in at_ranks([], 0, "user", [8]).message
+    assert "only one rank" in at_ranks([], 0, "user", [8]).message
 
 
 def _files(folder: Path) -> Path:
@@ -299,7 +299,7 @@ def test_numbers_of_ranks_are_checked(text: str, capsys: pytest.CaptureFixture[s
     ("name", "why"),
     [
         ("dlrm_8ranks_v100", "exchanged by all-to-all"),
-        ("linear_2080ti.json.gz", "one rank and no collectives"),
+        ("linear_2080ti.json.gz", "only one rank"),
     ],
 )
 def test_recorded_jobs_of_another_kind_are_refused(name: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,7 +125,7 @@ def test_the_sentence_says_what_is_known() -> None:
         *(1_000_000_000, None, 0, [HeldVariable("losses", "main", 6_000_000)]),
     )
     assert sentence(end) == (
-        "the script ran out of GPU memory at t.py:31 in train after 1,200 steps, when it asked for 2 GB; "
-        "tensors on the GPU held 14.1 GB (15 GB reserved), among it weights 1 GB, `losses` in main 6 MB"
+        "the script ran out of GPU memory at t.py:31 in train after 1,200 steps, when it requested 2 GB; "
+        "tensors on the GPU held 14.1 GB (15 GB reserved), including weights 1 GB, `losses` in main 6 MB"
     )
     assert sentence(OutOfMemory()) == "the script ran out of host memory"

@@ -90,7 +90,7 @@ def test_a_script_that_ends_within_a_further_window_leaves_the_first_whole(monke
 def test_the_report_says_that_the_window_was_busy() -> None:
     (said,) = _waits(RankRecord(vitals=Vitals(windows=3, window_waited=0.45)))
     assert said.id == "busy-window"
-    assert "waited 45 % of the calmest of 3 profiled windows" in said.message
+    assert "waited 45 % of the least disturbed of 3 profiled windows" in said.message
     assert not list(_waits(RankRecord(vitals=Vitals(windows=2, window_waited=0.1))))
 
 
