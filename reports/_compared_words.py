@@ -23,7 +23,7 @@ def title(c: Comparison) -> str:
         return f"{ends}: no difference"
     longer = f"{significant(after / before)} times as long" if share >= 1 else f"{_words.share(share)} slower"
     how = f"{ends}: {_words.share(-share)} faster" if share < 0 else f"{ends}: {longer}"
-    return how if c.change.certainty in ("faster", "slower") else f"{how}; how sure that is, is not known"
+    return how if c.change.certainty in ("faster", "slower") else f"{how}; its uncertainty is not known"
 
 
 def signed(us: float) -> str:

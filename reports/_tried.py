@@ -73,7 +73,7 @@ def base(tried: Tried) -> str:
 
 
 def beside(trial: Trial) -> list[str]:
-    """Step times, counters that moved, what the start costs; why there is no win; what the change did not reach."""
+    """Step times, changed counters, what the start costs; why there is no win; what the change did not reach."""
     missed = [f"not reached: {one}" for one in trial.missed] if trial.reached else []
     return [part for part in (trial.why, trial_words.details(trial), *missed) if part]
 

@@ -136,7 +136,7 @@ def _measured(name: str, measured: Measured) -> Quantity | None:
 def _of_one_thread(name: str, measured: Measured) -> Quantity | None:
     """What all threads do, by what one does: from as much to as many times as much as there are threads."""
     if name == "thread_wake_us":
-        return Quantity(0.0, 0.0, "µs", "one thread wakes no other", True, 0.0) if measured.threads == 1 else None
+        return Quantity(0.0, 0.0, "µs", "there is only one thread", True, 0.0) if measured.threads == 1 else None
     one = _measured(f"core_{name}", measured)
     if one is None or measured.threads == 1:
         return one

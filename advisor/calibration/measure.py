@@ -76,7 +76,7 @@ def sampled(makers: dict[str, Callable[[], Sample]], seconds: float, failed: dic
     values: dict[str, list[float]] = {}
     for name, make in makers.items():
         if time.perf_counter() - began > seconds / 2:
-            failed[name] = "other work left no time for it"
+            failed[name] = "other processes left no time for it"
             continue
         try:
             open_[name] = make()

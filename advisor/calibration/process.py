@@ -42,7 +42,7 @@ def measure(python: str, machine: Machine, environment: Mapping[str, str], limit
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise AdvisorError(f"calibration: it did not end within {limit_s:g} s; figures of the table are used") from None
+        raise AdvisorError(f"calibration: not finished within {limit_s:g} s; using built-in figures") from None
     except OSError as failure:
         raise AdvisorError(f"calibration: {python} cannot be started ({failure.strerror})") from failure
     try:
@@ -50,7 +50,7 @@ def measure(python: str, machine: Machine, environment: Mapping[str, str], limit
     except (IndexError, msgspec.MsgspecError, UnicodeDecodeError):
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         last = said[-1][:200] if said else f"it ended with status {done.returncode}"
-        raise AdvisorError(f"calibration: {last}; figures of the table are used") from None
+        raise AdvisorError(f"calibration: {last}; using built-in figures") from None
 
 
 def obtain(

@@ -14,7 +14,7 @@ def lines(measured: Measured) -> Iterator[str]:
     threads = f"{measured.threads} thread{'s' * (measured.threads != 1)}"
     yield f"torch {measured.torch}, {threads}{device}; measured in {measured.seconds:.1f} s"
     if measured.waited:
-        yield f"waited for a core {measured.waited * 100:.0f} % of that time"
+        yield f"waited for a CPU core for {measured.waited * 100:.0f} % of that time"
     # What a launch costs is of no use without a device.
     found = [(name, one) for name, one in Calibration.of(measured).items() if measured.device or name != "launch_us"]
     widest = max(len(name) for name, _ in found)

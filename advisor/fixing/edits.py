@@ -73,7 +73,7 @@ def _loader(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treat
 def _batch(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treatment) -> list[Change]:
     size = treatment.arguments.get("size")
     if size is None:
-        raise NoEditError("a batch size is written as a number, not as a factor")
+        raise NoEditError("the batch size must be a number, not a factor")
     call = _call(tree, ("DataLoader",), lines)
     if len(call.args) > 1:
         return [(*text.span(call.args[1]), str(size).encode())]
@@ -94,7 +94,7 @@ def _threads(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Trea
         raise NoEditError("threads of loader workers are set in a worker_init_fn")
     call = _call(tree, ("set_num_threads",), lines)
     if len(call.args) != 1 or call.keywords:
-        raise NoEditError("set_num_threads() is called in a way that is not known")
+        raise NoEditError("set_num_threads() is called in an unsupported way")
     return [(*text.span(call.args[0]), str(treatment.arguments["count"]).encode())]
 
 
@@ -207,7 +207,7 @@ def _call(tree: ast.AST, names: Sequence[str], lines: Collection[int]) -> ast.Ca
     calls = _calls(tree, names)
     near = [call for call in calls if any(call.lineno <= line <= (call.end_lineno or 0) for line in lines)] or calls
     if len(near) != 1:
-        raise NoEditError(f"{len(near)} calls of {' or '.join(names)}: which one is not known")
+        raise NoEditError(f"{len(near)} calls of {' or '.join(names)}: it is not known which one")
     if any(keyword.arg is None for keyword in near[0].keywords):
         raise NoEditError(f"{_named(near[0])}() takes its arguments from a dictionary")
     return near[0]

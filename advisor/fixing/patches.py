@@ -53,10 +53,10 @@ def _write(patches: Patches, finding: Finding, report: Report, root: Path) -> No
     fix = finding.fix
     change = (fix.treatment or fix.edit) if fix else None
     if change is None:
-        raise NoEditError("the edit is yours: the report has the lines")
+        raise NoEditError("edit it by hand: the report has the lines")
     scripts = [word for word in report.run.command if word.endswith(".py")][:1]
     files = dict.fromkeys([*(source.file for source in finding.where), *scripts])
-    reason = NoEditError("no file of it is known")
+    reason = NoEditError("its file is not known")
     for file in files:
         path = (root / file).resolve()
         if not path.is_relative_to(root.resolve()) or not path.is_file():
@@ -72,7 +72,7 @@ def _write(patches: Patches, finding: Finding, report: Report, root: Path) -> No
         if after != now:
             patches.texts[path] = before, after
             return
-        reason = NoEditError(f"{file} has it already")
+        reason = NoEditError(f"{file} already has this change")
     raise reason
 
 
@@ -95,9 +95,9 @@ def write(patches: Patches, root: Path) -> None:
         ["git", "status", "--porcelain", "--untracked-files=no"], cwd=root, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise UsageError("--write needs a git work tree, where the change can be undone; without it, use the diff")
+        raise UsageError("--write needs a git working tree, so that the change can be undone; otherwise apply the diff")
     if done.stdout.strip():
-        raise UsageError("--write needs a clean work tree: commit or stash your changes first")
+        raise UsageError("--write needs a clean working tree: commit or stash your changes first")
     tracked = subprocess.run(
         ["git", "ls-files", "--error-unmatch", *map(str, patches.texts)], cwd=root, capture_output=True, check=False
     )

@@ -47,7 +47,7 @@ def run(  # noqa: PLR0913 - what a comparison is made of
     seen = [pairs.look(side, limits.warmup, root) for side in (base, head)]
     for side, one in zip((base, head), seen, strict=True):
         if one.strays:
-            text = f"the {side.name} imports {Path(one.strays[0]).name} from the working tree, not from its own"
+            text = f"the {side.name} imports {Path(one.strays[0]).name} from the working tree, not from its own copy"
             return Result(
                 "not comparable", f"{text}; install it non-editable, or use --base-command", base.label, head.label
             )
@@ -136,17 +136,20 @@ def _notes(result: StepTime, alone: Sequence[Pair], given: Sequence[Pair]) -> li
     said = []
     if held := sum(pair.held for pair in (*alone, *given)):
         said.append(
-            f"heat or power throttled a clock during {held} of {len(alone) + len(given)} pairs: cool the machine"
+            f"thermal or power throttling reduced a clock during {held} of {len(alone) + len(given)} pairs: cool the "
+            "machine"
         )
     if result.self_test_noise is not None:
         shown = ", ".join(f"{math.expm1(pair.ratio):+.1%}" for pair in alone)
         said.append(f"self-test, base against base: {shown}; noise {result.self_test_noise:.1%} per pair")
     if not result.pairs:
-        said.append("the comparison was not started: this machine is too noisy for it; use a quieter one, or counters")
+        said.append("the comparison was not started: this machine is too noisy; use a quieter one, or counters")
     if result.mean_change is not None and abs((1 + result.mean_change) / (1 + result.change) - 1) > _TAIL:
         said.append(f"the mean step changed by {result.mean_change:+.1%}: long steps differ, look at the tail")
     if result.confirmed is False:
-        said.append("a first series showed a regression near the margin, a second one did not confirm it")
+        said.append(
+            "the first series of pairs showed a regression near the margin, but a second one did not confirm it"
+        )
     return said
 
 

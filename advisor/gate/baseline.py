@@ -181,7 +181,7 @@ def _checked(value: Any) -> float:
 def age_note(written: str, today: datetime.date) -> str:
     """How old an entry is, and that it is old where it is."""
     days = max((today - datetime.date.fromisoformat(written)).days, 0)
-    old = "; that is old, refresh it with `advisor gate baseline update`" if days > OLD_AFTER_DAYS else ""
+    old = "; it is old, update it with `advisor gate baseline update`" if days > OLD_AFTER_DAYS else ""
     return f"the baseline was written on {written}, {days} day{'' if days == 1 else 's'} ago{old}"
 
 

@@ -65,7 +65,7 @@ class StepTimeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError(f"{WHERE} step_time.alpha: must lie between 0 and 0.5, got {self.alpha:g}")
         rising = all(a < b for a, b in zip(self.pairs, self.pairs[1:], strict=False))
         if not self.pairs or self.pairs[0] < 3 or not rising:
-            raise UsageError(f"{WHERE} step_time.pairs: needs rising numbers from 3 up, such as [6, 10, 16]")
+            raise UsageError(f"{WHERE} step_time.pairs: needs increasing numbers, 3 or more, such as [6, 10, 16]")
         if self.steps < 5 or self.warmup < 0 or self.self_test < 0 or self.self_test == 1:
             raise UsageError(f"{WHERE} step_time: needs steps >= 5, warmup >= 0, self_test 0 or >= 2")
         return SequentialDesign(margin, tolerance, self.alpha, looks=self.pairs)
@@ -166,7 +166,7 @@ def _convert(rest: Mapping[str, Any]) -> _Table:
 
 def _check_suppression(entry: Suppression) -> None:
     if bool(entry.counter) == bool(entry.rule):
-        raise UsageError(f"{WHERE} suppress: name a counter or a rule, and not both")
+        raise UsageError(f"{WHERE} suppress: name a counter or a rule, not both")
     if not entry.reason.strip():
         raise UsageError(f"{WHERE} suppress: the entry for '{entry.counter or entry.rule}' needs a reason")
     if entry.counter:

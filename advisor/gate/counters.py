@@ -69,7 +69,7 @@ def _from_metric(metric: Metric) -> Count:
     value = metric.value if metric.status == "measured" else None
     # A metric is a total over whole steps divided by the steps: a fraction means that the steps differed.
     steady = value is None or metric.id in NEUTRAL or float(value).is_integer()
-    why = metric.why if value is None else "" if steady else "its mean over the steps is no whole number"
+    why = metric.why if value is None else "" if steady else "its mean over the steps is not a whole number"
     return Count(metric.id, metric.unit, value, steady, why)
 
 
@@ -111,7 +111,7 @@ def _row(id_: str, base: Count | None, head: Count | None, tolerances: Mapping[s
         return _with(row, "not measured", f"not measured in the {'base' if before is None else 'head'}: {reason}")
     if not (_steady(base) and _steady(head)):
         if _beyond(base, head, tolerance):
-            return _with(row, _status(id_, before, after, tolerance), "in every step, though the steps differ")
+            return _with(row, _status(id_, before, after, tolerance), "in every step, although the steps differ")
         unsteady = next(side for side in (head, base) if not _steady(side))
         return _with(row, "unsteady", unsteady.why if unsteady else "")
     return _with(row, _status(id_, before, after, tolerance))

@@ -112,7 +112,7 @@ def _unlisted(rows: Sequence[OpRow]) -> float | None:
 
 
 def causes(base: Report, head: Report) -> list[Cause]:
-    """Why a step takes another time: parts of the step, ops and kernels, counters that moved; each largest first."""
+    """Why a step takes another time: parts of the step, ops and kernels, changed counters; each largest first."""
     least = _LEAST_SHARE * max(step_us(base) or 0.0, step_us(head) or 0.0)
     parts = [row for row in _parts(base, head) if abs(row.change or 0.0) > least]
     rows = counters.compare(counters.counts_of(base), counters.counts_of(head), {})

@@ -86,7 +86,7 @@ class Runner:
         """Waits until the loop's steps are told apart and the script stands at the start of one; then stops it."""
         word, rest = self._answer(_START_TIMEOUT_S)
         if word != "ready":
-            raise GateError(f"{self.name}: cannot be measured step by step ({rest or word})", FAILED)
+            raise GateError(f"{self.name}: its steps cannot be measured one by one ({rest or word})", FAILED)
         self.source, _, pid = rest.partition(" ")
         self._pid = int(pid)
         self._groups = _groups_below(self.process.pid)
@@ -182,7 +182,7 @@ class Runner:
             elif self.process.poll() is not None:
                 raise EndedError(self.process.returncode, self._last_line())
             elif time.monotonic() > until:
-                raise GateError(f"{self.name}: no step for {timeout_s:.0f} s; it hangs or does not train", FAILED)
+                raise GateError(f"{self.name}: no step for {timeout_s:.0f} s; it hangs, or it does not train", FAILED)
         line, _, self._rest = self._rest.partition(b"\n")
         word, _, rest = line.decode().partition(" ")
         return word, rest

@@ -41,7 +41,7 @@ def of_counters(rows: Sequence[Row], *, exact_steps: bool = True) -> Statement:
     if not compared:
         return "inconclusive", "no counter was measured on both sides, so nothing was compared"
     if lost:
-        return "inconclusive", f"not measured in the head, though in the base: {names_of(lost)}"
+        return "inconclusive", f"measured in the base but not in the head: {names_of(lost)}"
     better = [row for row in compared if row.status == "better"]
     fell = f"; {names_of(better)} fell: update the baseline to keep the gain" if better else ""
     return "pass", f"{len(compared)} counters compared, none grew{fell}"
@@ -96,14 +96,15 @@ def of_clocks(pairs: Sequence[Pair], mode: Mode) -> list[Statement]:
     held = sum(pair.held for pair in pairs)
     if not held or mode == "lockstep":
         return []
-    text = f"heat or power throttled a clock during {held} of {len(pairs)} pairs, and the sides did not alternate"
+    text = f"thermal or power throttling reduced a clock during {held} of {len(pairs)} pairs, and base and head did "
+    "not alternate"
     return [("inconclusive", text)]
 
 
 def _how_to_decide(result: StepTime) -> str:
     if result.further_pairs:
-        return f"; about {result.further_pairs} further pairs would decide"
-    return f"; no affordable number of pairs would decide {result.tolerance:.1%} here: use a quieter machine"
+        return f"; about {result.further_pairs} more pairs would decide"
+    return f"; no practical number of pairs would decide {result.tolerance:.1%} here: use a quieter machine"
 
 
 def names_of(rows: Sequence[Row], most: int = 4) -> str:

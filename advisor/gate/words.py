@@ -64,7 +64,7 @@ def worth(flag: Flagged) -> str:
 def step_time(result: StepTime) -> str:
     """The one line that people quote: `step time +6.1 % [+4.0, +8.3], 10 lockstep pairs, noise 2.1 %`."""
     if not result.pairs:
-        return f"step time was not compared: noise {result.noise * 100:.1f} % per pair of base against base"
+        return f"step time was not compared: noise {result.noise * 100:.1f} % per base-against-base pair"
     kind = "lockstep pairs" if result.mode == "lockstep" else "pairs of runs"
     span = f"[{result.low * 100:+.1f}, {result.high * 100:+.1f}]"
     return (

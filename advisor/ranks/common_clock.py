@@ -33,14 +33,14 @@ def common_clock(facts: Sequence[RankFacts]) -> CommonClock:
     labels = _shared(facts)
     found = matching.offsets(matching.meetings(facts, labels)[0], len(facts)) if labels else None
     if found is not None:
-        how = "clocks are aligned by the ends of collectives that all ranks leave together"
+        how = "clocks are aligned by the ends of collectives, which all ranks leave at the same time"
         return CommonClock(tuple(found[0].tolist()), found[1] / 1e3, how)
     zeros = (0,) * len(facts)
     if max(int(one.starts_ns[0]) for one in facts) < min(int(one.starts_ns[-1]) + _length(one) for one in facts):
-        how = "clocks are as recorded: too few collectives could be matched across ranks to align them"
+        how = "clocks are used as recorded: too few collectives could be matched across ranks to align them"
         return CommonClock(zeros, None, how)
     starts = [int(one.starts_ns[0]) for one in facts]
-    how = "the first steps of all ranks are placed at one instant: nothing relates their clocks"
+    how = "the clocks cannot be aligned: the first steps of all ranks are drawn at the same time"
     return CommonClock(tuple(start - starts[0] for start in starts), None, how)
 
 

@@ -58,7 +58,7 @@ def _without_waiting(finding: Finding, share: float) -> Finding:
     saving = finding.saving
     if saving is None:
         return finding
-    how = f"{saving.how}; without the time in which ranks wait for a late one"
+    how = f"{saving.how}; without the time in which ranks wait for a late rank"
     return replace(
         finding, saving=replace(saving, low_us=saving.low_us * share, high_us=saving.high_us * share, how=how)
     )

@@ -49,7 +49,7 @@ class Ranks:
     passes     sends that were matched with their receives, by pair of ranks;  unpassed: pairs that could not be
     """
 
-    missing: ClassVar[str] = "there is only one rank's trace; pass the traces of all ranks to compare them"
+    missing: ClassVar[str] = "only one rank has a trace; pass the traces of all ranks to compare them"
 
     ranks: tuple[int, ...]
     facts: tuple[RankFacts, ...]
@@ -174,11 +174,11 @@ def _waiting(
 ) -> tuple[Waiting | None, str]:
     """Who waited in which step, or why that is not known."""
     if len({one.on_device for one in facts}) > 1:
-        return None, "some ranks have device events and others none; profile all of them with the same activities"
+        return None, "some ranks have device events and others do not; profile all ranks with the same activities"
     if not labels:
-        return None, "the ranks have no step in common; profile the same steps on all of them"
+        return None, "the ranks have no step in common; profile the same steps on all ranks"
     if not found:
-        return None, "no collective could be matched across ranks; pass the traces of all ranks, of the same steps"
+        return None, "no collective could be matched across ranks; pass traces of the same steps from all ranks"
     aligned = matching.offsets(found, len(facts))
     if aligned is None:
         return None, "too few collectives to align the clocks of the ranks; profile more steps"

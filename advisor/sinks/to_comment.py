@@ -33,7 +33,7 @@ def send(delivery: Delivery) -> str:
     marker = f"<!-- torch-advisor: {delivery.name.replace('--', '- -').replace('>', '')[:200]} -->"
     if missing or number is None:
         sys.stdout.write(delivery.markdown.rstrip("\n") + "\n")
-        why = f"{', '.join(missing)} not set" if missing else "the event is not of a pull request"
+        why = f"{', '.join(missing)} not set" if missing else "the event is not a pull request"
         return f"printed instead of sent: {why}"
     api = _Api(delivery.environment)
     path = f"/repos/{delivery.environment['GITHUB_REPOSITORY']}/issues"
@@ -51,7 +51,7 @@ def _pull_request(event: Path) -> int | None:
     try:
         document = json.loads(event.read_text("utf-8"))
     except (OSError, ValueError) as failure:
-        raise AdvisorError(f"{event}: cannot read the event of GITHUB_EVENT_PATH ({failure})") from failure
+        raise AdvisorError(f"{event}: cannot read the event in GITHUB_EVENT_PATH ({failure})") from failure
     if not isinstance(document, dict):
         return None
     issue = document.get("issue")

@@ -56,7 +56,7 @@ def peaks(snapshot: Any, path: str) -> list[Peak]:
         devices = sorted({segment["device"] for segment in segments} | {at for at, some in enumerate(traces) if some})
         return [_peak(device, segments, traces[device] if device < len(traces) else []) for device in devices]
     except (TypeError, KeyError, AttributeError, ValueError, IndexError) as failure:
-        text = f"{path}: no snapshot of the CUDA allocator; write one with torch.cuda.memory._dump_snapshot()"
+        text = f"{path}: not a snapshot of the CUDA allocator; write one with torch.cuda.memory._dump_snapshot()"
         raise InputError(text) from failure
 
 

@@ -38,7 +38,7 @@ class _DataOnly(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it names {module}.{name}")
 
     def persistent_load(self, pid: Any, /) -> NoReturn:
-        raise pickle.UnpicklingError("it refers to what lies outside of it")
+        raise pickle.UnpicklingError("it refers to data outside the file")
 
 
 def load(path: Place) -> Any:
@@ -46,18 +46,20 @@ def load(path: Place) -> Any:
     try:
         size = path.stat().st_size
         if size > LARGEST_BYTES:
-            raise InputError(f"{path}: {size >> 20:,} MB, more than is read; record fewer entries (max_entries)")
+            raise InputError(f"{path}: {size >> 20:,} MB, above the limit; record fewer entries (max_entries)")
         data = path.read_bytes()
     except OSError as failure:
-        raise InputError(f"{path}: cannot be read ({failure.strerror}); check the path and its rights") from failure
+        raise InputError(
+            f"{path}: cannot be read ({failure.strerror}); check the path and its permissions"
+        ) from failure
     try:
         refused = _refused(data)
         if not refused:
             return _DataOnly(io.BytesIO(data)).load()
     except _DAMAGES as failure:
         words = (str(failure) or type(failure).__name__).splitlines()[0]
-        raise InputError(f"{path}: no pickle that can be read ({words}); record it again") from failure
-    raise InputError(f"{path}: a pickle that {refused}, which no snapshot does; not opened, since that could run code")
+        raise InputError(f"{path}: not a readable pickle ({words}); record it again") from failure
+    raise InputError(f"{path}: a pickle that {refused}, unlike any snapshot; not opened, because that could run code")
 
 
 def _refused(data: bytes) -> str:
@@ -70,5 +72,5 @@ def _refused(data: bytes) -> str:
             memos += 1
             # Writers number these one after the other; a table of the largest number is made when it is read.
             if not isinstance(argument, int) or not 0 <= argument <= memos:
-                return "numbers its parts as no writer does"
+                return "has invalid memo numbers"
     return ""

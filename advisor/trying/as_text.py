@@ -47,7 +47,7 @@ def _lines(tried: Tried, earlier: Earlier) -> Iterator[str]:
     if not measured:
         yield "No change was measured; raise --budget."
     elif best is None:
-        yield from _wrapped("No proven win: nothing that was measured is faster than the script as it is.", "")
+        yield from _wrapped("No proven gain: no measured change is faster than the unchanged script.", "")
     else:
         yield from _wrapped(
             f"Proven: {best.title} saves {_gain(best)} of a {'step' if best.work == 1 else 'sample'}.", ""

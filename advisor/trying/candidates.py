@@ -68,7 +68,7 @@ def _why_not(finding: Finding) -> str:
     if finding.fix is None:
         return "no general fix is known"
     if finding.fix.risk == "semantics":
-        return "the fix changes the training itself; decide, edit and measure with `advisor gate`"
+        return "the fix changes the training itself; edit the script, and measure it with `advisor gate`"
     return ""
 
 
@@ -76,7 +76,7 @@ def _candidate(report: Report, rule: str, finding: Finding, diff_of: DiffOf | No
     """The finding's fix as a change that can be tried, or why it is none."""
     fix, saving = finding.fix, finding.saving
     assert fix is not None
-    treatment, reason = fix.treatment, "the fix is an edit of the script; try it with `--patch`"
+    treatment, reason = fix.treatment, "the fix is an edit to the script; try it with `--patch`"
     if treatment is None and fix.edit and diff_of:
         try:
             treatment = Treatment("patch", {"diffs": [diff_of(finding)], "names": [], "edit": fix.edit.name})

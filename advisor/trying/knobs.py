@@ -38,7 +38,7 @@ def of_words(words: Iterable[str], cores: int, *, on_device: bool) -> list[Knob]
         elif word in usual | more:
             found.append((usual | more)[word])
         else:
-            raise UsageError(f"no knob is called '{word}'; known are {', '.join(usual | more)}, or write name:arg=a|b")
+            raise UsageError(f"there is no knob '{word}'; known: {', '.join(usual | more)}, or write name:arg=a|b")
     return found or list(usual.values())
 
 

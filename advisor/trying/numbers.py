@@ -34,13 +34,14 @@ def compare(base: Sequence[float], head: Sequence[float], band: Band) -> tuple[N
     """What the losses of a pair say, and why where they say nothing."""
     count = min(len(base), len(head))
     if count < _FEWEST:
-        return "not compared", "no backward pass from a single number was seen"
+        return "not compared", "no backward pass from a scalar loss was detected"
     if same(base, head):
         return "equal", ""
     if any(math.isfinite(a) and not math.isfinite(b) for a, b in zip(base, head, strict=False)):
-        return "outside seeds", "a loss is no longer a finite number"
+        return "outside seeds", "a loss is no longer finite"
     if band.width is None:
-        return "not compared", "the losses of this script do not depend on its seeds, so there is no range to allow"
+        return "not compared", "the losses of this script do not depend on its seeds, so there is no range to "
+        "compare with"
     return ("within seeds" if distance(base, head) <= band.width else "outside seeds"), ""
 
 

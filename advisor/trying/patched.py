@@ -64,7 +64,7 @@ class Mirrors:
 def place(diff: str, base: Side) -> Place:
     """Where the diff applies to the files as they are. Raises PatchError, in one line, where it does not."""
     if not _HEADER.search(diff):
-        raise PatchError("is no unified diff: it names no file")
+        raise PatchError("is not a unified diff: it names no file")
     said = []
     for root in _roots(base):
         for strip in (1, 0):

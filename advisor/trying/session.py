@@ -111,7 +111,7 @@ class Session:
     def _short(self) -> str:
         pairs = SELF_TEST + self.design.looks[0]
         needed_s = self.now() - self.began + pairs * self.pair_s
-        return f"the self-test and one change take {pairs} pairs; give --budget {math.ceil(needed_s / 60)}m or more"
+        return f"the self-test and one change take {pairs} pairs; pass --budget {math.ceil(needed_s / 60)}m or more"
 
     def _try(self, candidate: Candidate, name: str) -> None:
         trial = _trial_of(candidate)
@@ -230,14 +230,14 @@ def _together(proven: Sequence[Trial], treatments: tuple[Treatment, ...]) -> Tri
 
 def _without_effect(trial: Trial, found: Measured) -> Trial:
     missed = found.head.missed
-    why = f"not reached: {'; '.join(missed)}" if missed else "the script never comes to what it changes"
+    why = f"not reached: {'; '.join(missed)}" if missed else "the script never reaches what it changes"
     return replace(trial, verdict="no effect", why=why, missed=missed)
 
 
 def _changes_training(trial: Trial, found: Measured, band: Band) -> Trial:
     """It will never be called faster, so it is measured no further."""
     seen, reason = _numbers([found], band)
-    why = reason or "losses differ by more than other seeds make them"
+    why = reason or "losses differ by more than between seeds"
     reached = found.head.reached
     return replace(trial, verdict="changes training", why=why, numbers=seen, reached=reached)
 
@@ -248,7 +248,7 @@ def failed(trial: Trial, failure: GateError) -> Trial:
         return replace(trial, verdict="failed", why=str(failure))
     last = failure.last.lower()
     if failure.status in _KILLED or any(word in last for word in _MEMORY):
-        return replace(trial, verdict="out of memory", why=failure.last or "ended by the system")
+        return replace(trial, verdict="out of memory", why=failure.last or "killed by the system")
     return replace(trial, verdict="failed", why=f"status {failure.status}: {failure.last}")
 
 
@@ -262,7 +262,7 @@ def _told(trial: Trial, found: Sequence[Measured], judged: Judged, band: Band) -
     if trial.risk == "exact" and band.repeats and seen == "within seeds":
         notes.append("losses are not bitwise equal, though the fix is labelled exact")
     if judged.verdict == "faster" and moved == "not moved":
-        notes.append("faster, but not by what the advice names")
+        notes.append("faster, but not because of what the finding names")
     return replace(
         trial,
         verdict=judged.verdict,
@@ -313,7 +313,7 @@ def _startup_us(found: Sequence[Measured]) -> float | None:
 
 def _of_pair(one: Measured, band: Band) -> tuple[Numbers, str]:
     if one.work != 1:
-        return "not compared", "each step trains on other samples, which asks for another learning rate"
+        return "not compared", "each step trains on a different number of samples, which needs another learning rate"
     return numbers.compare(one.base.losses, one.head.losses, band)
 
 

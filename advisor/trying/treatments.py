@@ -25,12 +25,12 @@ def parse(text: str) -> Treatment:
     """`loader:num_workers=2,persistent_workers=True` as a treatment. Raises UsageError for what none is."""
     name, _, rest = text.partition(":")
     if name not in NAMES:
-        raise UsageError(f"no treatment is called '{name}'; known are {', '.join(NAMES)}")
+        raise UsageError(f"there is no treatment '{name}'; known: {', '.join(NAMES)}")
     arguments = {}
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
-            raise UsageError(f"treatment '{text}': '{part}' is no argument; write name:argument=value,…")
+            raise UsageError(f"treatment '{text}': '{part}' is not an argument; write name:argument=value,…")
         arguments[key] = _value(value, split=name == "calls")
     return Treatment(name, arguments)
 

@@ -56,19 +56,20 @@ def as_text(tuned: Tuned, script: Path | None) -> Iterator[str]:
         return
     if trial is None and tuned.chosen.setting:
         name, speed = words_of(tuned.chosen.setting), tuned.chosen.speed
-        yield f"Ended early. Best so far, not confirmed: {name}, {speed:.3g} times as fast"
+        yield f"Stopped early. Best so far, not confirmed: {name}, {speed:.3g} times as fast"
         return
     if trial is None:
-        yield "No setting is faster than the script as it is by more than the noise."
+        yield "No setting is faster than the unchanged script by more than the noise."
         return
     yield ""
     yield f"Setting: {trial.title}"
     if trial.gain is None or trial.low is None or trial.high is None:
         yield f"  not confirmed: {trial.verdict}: {trial.why}"
         return
-    words = "proven" if tuned.proven else f"{trial.verdict}, so that nothing is recommended"
+    words = "proven" if tuned.proven else f"{trial.verdict}, so nothing is recommended"
     yield (
-        f"  against today, {trial.pairs} fresh pairs: each sample takes {100 * trial.gain:.1f} % less time "
+        f"  compared with the current setting, {trial.pairs} new pairs: each sample takes {100 * trial.gain:.1f} % "
+        "less time "
         f"[{100 * trial.low:.1f}, {100 * trial.high:.1f}], {1 / (1 - trial.gain):.3g} times as fast: {words}"
     )
     yield from (f"  {part}" for part in details(trial).split("; "))
@@ -90,7 +91,7 @@ def _of_curve(tuned: Tuned) -> Iterator[str]:
         if one.ratio is None:
             yield f"  {size:>6}  {one.why}"
         else:
-            mark = "  <- the setting" if one.setting == tuned.chosen.setting else ""
+            mark = "  <- chosen setting" if one.setting == tuned.chosen.setting else ""
             yield f"  {size:>6}  {_rate(one):>8}  {one.speed:.3g} times as fast{mark}"
 
 
@@ -109,9 +110,9 @@ def learning_rate(sizes: tuple[int, int] | None) -> list[str]:
         return []
     times = sizes[0] / sizes[1]
     return [
-        f"A batch {times:.3g} times as large makes {times:.3g} times fewer updates an epoch. Usual starting points:",
+        f"A batch {times:.3g} times as large means {times:.3g} times fewer updates per epoch. Usual starting points:",
         f"the learning rate times {times:.3g} for SGD, with a warm-up; times {math.sqrt(times):.3g} for Adam.",
-        "Schedules and warm-ups that count steps get shorter by as much. Whether the model becomes as good",
+        "Divide the lengths of schedules and warm-ups that count steps by the same factor. Model quality",
         "was not measured.",
     ]
 
@@ -169,7 +170,7 @@ def as_page(tuned: Tuned, text: str) -> str:
         "<style>body{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}pre{white-space:pre-wrap}"
         "td,th{padding:.2rem 1rem .2rem 0;text-align:left}</style>"
         f"<h1>Tuned on this machine</h1><pre>{html.escape(text)}</pre>{_drawn(tuned.curve, tuned.chosen)}"
-        "<h2>All settings</h2><table><tr><th>Setting</th><th>Times as fast as today</th></tr>"
+        "<h2>All settings</h2><table><tr><th>Setting</th><th>Speed relative to the current setting</th></tr>"
         f"{rows}</table></html>\n"
     )
 
@@ -195,7 +196,7 @@ def _drawn(curve: Sequence[Point], chosen: Point) -> str:
         )
     return (
         f'<h2>Batch size</h2><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        'aria-label="Times as fast as today, by batch size"><polyline fill="none" stroke="currentColor" '
+        'aria-label="Speed relative to the current setting, by batch size"><polyline fill="none" stroke="currentColor" '
         f'points="{" ".join(dots)}"/>{"".join(marks)}</svg>'
-        "<p>Times as fast as today for each sample, by batch size; the large dot is the setting.</p>"
+        "<p>Speed per sample relative to the current setting, by batch size; the large dot is the chosen setting.</p>"
     )

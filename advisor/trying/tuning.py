@@ -73,7 +73,9 @@ class Search:
         session.measure = full
         treatments = treatments_of(chosen.setting, self.knobs)
         trial = Trial(words_of(chosen.setting), "not tried", "", (), "semantics", treatments)
-        return chosen, session.measured(trial, treatments, "the setting against today", session.design.looks)
+        return chosen, session.measured(
+            trial, treatments, "the chosen against the current setting", session.design.looks
+        )
 
     def best(self) -> Point:
         """The fastest point; the script as it is where nothing beats it by more than the noise."""
@@ -120,7 +122,7 @@ class Search:
         grown = 2 * max(0, last.memory_bytes - half.memory_bytes)
         if grown < available_bytes():
             return True
-        self.session.say(f"batch x {scale} would need {grown / 1e9:.1f} GB more than there is, and is not measured")
+        self.session.say(f"batch x {scale} would need {grown / 1e9:.1f} GB more than available, so it is not measured")
         return False
 
     def _alone(self) -> None:
@@ -232,7 +234,7 @@ class Search:
             return Point(dict(setting), None, f"no effect: {'; '.join(first.head.missed) or 'nothing was reached'}")
         seen = {numbers.compare(one.base.losses, one.head.losses, self.session.band)[0] for one in found}
         if "outside seeds" in seen and all(one.work == 1 for one in found):
-            return Point(dict(setting), None, "changes training: losses differ by more than other seeds make them")
+            return Point(dict(setting), None, "changes training: losses differ by more than between seeds")
         ratio = statistics.fmean(one.pair.ratio for one in found)
         return Point(dict(setting), ratio, "", None, first.head.memory_bytes, first.head.reached)
 

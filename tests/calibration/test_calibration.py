@@ -246,7 +246,7 @@ def test_the_process_has_the_scripts_threads_and_variables_but_no_capture(tmp_pa
         ("sys.exit(3)", "it ended with status 3"),
         ("print('not JSON')", "it ended with status 0"),
         ("os.kill(os.getpid(), 9)", "it ended with status -9"),
-        ("time.sleep(30)", "it did not end within 0.5 s"),
+        ("time.sleep(30)", "not finished within 0.5 s"),
     ],
 )
 def test_a_failure_is_one_line(tmp_path: Path, body: str, says: str) -> None:

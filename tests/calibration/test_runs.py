@@ -79,7 +79,7 @@ def test_it_runs_as_the_script_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("failure", "says"),
     [
-        (AdvisorError("calibration: it did not end within 60 s"), "advisor: calibration: it did not end within 60 s\n"),
+        (AdvisorError("calibration: not finished within 60 s"), "advisor: calibration: not finished within 60 s\n"),
         (KeyboardInterrupt(), "advisor: calibration: interrupted; using built-in figures\n"),
     ],
 )

@@ -72,7 +72,7 @@ def test_of_several_calls_the_one_at_the_line_is_meant() -> None:
     source = "a = DataLoader(x)\nb = DataLoader(y)\n"
     changed = edit(source, {2}, Treatment("loader", {"num_workers": 2}))
     assert changed == "a = DataLoader(x)\nb = DataLoader(y, num_workers=2)\n"
-    with pytest.raises(NoEditError, match="2 calls of DataLoader: which one is not known"):
+    with pytest.raises(NoEditError, match="2 calls of DataLoader: it is not known which one"):
         edit(source, (), WORKERS)
 
 
@@ -108,7 +108,7 @@ def git(folder: Path, *words: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A clean work tree with train.py, and beside it the report of a run."""
+    """A clean working tree with train.py, and beside it the report of a run."""
     git(tmp_path, "init", "-q", "-b", "main")
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / ".gitignore").write_text("advisor-report\n")
@@ -143,7 +143,7 @@ def test_the_diff_is_one_that_git_applies(folder: Path, capsys: pytest.CaptureFi
 def test_write_changes_a_clean_work_tree_and_no_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "train.py").write_text(SCRIPT + "# mine\n")
     assert cli.main(["fix", "--write"]) == 2
-    assert "clean work tree" in capsys.readouterr().err
+    assert "clean working tree" in capsys.readouterr().err
     assert (folder / "train.py").read_text() == SCRIPT + "# mine\n"
     git(folder, "checkout", "-q", "train.py")
     assert cli.main(["fix", "--write", "--only", "garbage-collection"]) == 0
@@ -155,5 +155,5 @@ def test_a_folder_without_git_is_never_written_to(
 ) -> None:
     monkeypatch.setenv("GIT_DIR", str(folder / "nowhere"))
     assert cli.main(["fix", "--write"]) == 2
-    assert "git work tree" in capsys.readouterr().err
+    assert "git working tree" in capsys.readouterr().err
     assert (folder / "train.py").read_text() == SCRIPT

@@ -168,7 +168,7 @@ def test_a_lost_counter_never_passes(here: Path) -> None:
 def test_an_old_baseline_says_its_age() -> None:
     note = baseline.age_note("2026-01-01", datetime.date(2026, 8, 1))
     assert "212 days ago" in note
-    assert "that is old" in note
+    assert "it is old" in note
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_an_improvement_may_ask_for_a_new_baseline(here: Path, capsys: pytest.Ca
         ({"stepp_time": {}}, "did you mean 'step_time'?"),
         ({"step_time": {"margin": "5%", "tolerance": "5%"}}, "margin < tolerance"),
         ({"step_time": {"margin": "x"}}, "'x' is not a number"),
-        ({"step_time": {"pairs": [6, 6]}}, "rising numbers"),
+        ({"step_time": {"pairs": [6, 6]}}, "increasing numbers"),
         ({"step_time": {"alpha": 2}}, "alpha"),
         ({"step_time": {"foo": 2}}, "foo"),
         ({"counters": {"kernel": {}}}, "did you mean 'kernels'?"),

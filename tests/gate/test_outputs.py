@@ -138,7 +138,7 @@ def test_the_line_that_people_quote() -> None:
 
 
 def test_an_open_gate_names_the_smallest_change_and_what_would_decide() -> None:
-    for further, words in ((14, "about 14 further pairs would decide"), (0, "no affordable number of pairs")):
+    for further, words in ((14, "about 14 more pairs would decide"), (0, "no practical number of pairs")):
         open_ = StepTime("inconclusive", 0.01, -0.04, 0.07, 16, 0.08, 0.09, 0.02, 0.05, 1.0, 1.0, further_pairs=further)
         said = verdict.of_step_time(open_)[1]
         assert "the smallest change it can find is 9.0%" in said

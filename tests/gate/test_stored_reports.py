@@ -103,7 +103,7 @@ def test_a_lost_counter_never_passes(gate: Any) -> None:
     lost = {**head.metrics, "syncs": Metric("syncs", None, "count", "not_measured", "no device")}
     status, out, _ = gate(report(), report(metrics=lost))
     assert status == 3
-    assert "not measured in the head, though in the base: syncs" in out
+    assert "measured in the base but not in the head: syncs" in out
 
 
 @pytest.mark.parametrize("side", [0, 1])

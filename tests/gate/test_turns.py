@@ -348,7 +348,7 @@ def test_a_clock_held_down_is_said_and_decides_nothing_without_turns(
     monkeypatch.setattr(pairs, "measure", lambda *words: replace(cool(*words), held=True))
     code, document = commands(capsys, *words)
     assert code == status
-    assert "throttled a clock during 10 of 10 pairs" in str(document["notes"])
+    assert "throttling reduced a clock during 10 of 10 pairs" in str(document["notes"])
 
 
 def test_a_change_in_the_heads_process_is_judged_like_any_head(

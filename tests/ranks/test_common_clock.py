@@ -49,7 +49,7 @@ def test_without_collectives_clocks_that_overlap_stay() -> None:
 def test_clocks_that_nothing_relates_begin_together() -> None:
     found = common_clock([facts(SILENT), facts(SILENT, 9e6)])
     assert (found.shift_ns, found.uncertain_us) == ((0, 9_000_000_000), None)
-    assert "first steps of all ranks are placed at one instant" in found.how
+    assert "first steps of all ranks are drawn at the same time" in found.how
 
 
 def test_one_rank_keeps_its_own() -> None:

@@ -92,7 +92,7 @@ def test_lines_of_frames() -> None:
     "data", [[], {}, {"segments": 3}, {"segments": [{}]}, {"segments": [], "device_traces": [[3]]}]
 )
 def test_what_is_no_snapshot_is_refused_in_one_line(data: Any) -> None:
-    with pytest.raises(InputError, match="no snapshot of the CUDA allocator") as refusal:
+    with pytest.raises(InputError, match="not a snapshot of the CUDA allocator") as refusal:
         peaks(data, "s")
     assert "\n" not in str(refusal.value)
 

@@ -178,8 +178,8 @@ def stored(folder: Path, *, treatment: Treatment | None = None) -> Report:
     [
         ((), 2, "no script given"),
         (("absent.py",), 2, "absent.py"),
-        (("--with", "magic", "train.py"), 2, "no treatment is called 'magic'"),
-        (("--with", "loader:two", "train.py"), 2, "is no argument"),
+        (("--with", "magic", "train.py"), 2, "there is no treatment 'magic'"),
+        (("--with", "loader:two", "train.py"), 2, "is not an argument"),
         (("--report", "kept", "--only", "input-bond", "train.py"), 2, "did you mean 'input-bound'?"),
         (("--report", "kept", "other.py"), 2, "a report of train.py, not of other.py"),
         (("--report", "absent", "train.py"), 2, "no such report"),
@@ -210,7 +210,7 @@ def test_findings_that_cannot_be_tried_are_listed_with_their_reasons(
     (tmp_path / "train.py").write_text("")
     stored(tmp_path / "kept")
     assert cli.main(["try", "--report", "kept", "train.py"]) == 0
-    assert "input-bound: Set `num_workers=2`: the fix is an edit of the script" in capsys.readouterr().out
+    assert "input-bound: Set `num_workers=2`: the fix is an edit to the script" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("2", 120)])

@@ -133,10 +133,10 @@ def test_a_win_says_whether_it_is_by_what_the_advice_names() -> None:
     assert [trial.verdict for trial in found.trials] == ["faster"] * 3
     assert [trial.mechanism for trial in found.trials] == ["moved", "not moved", "unknown"]
     assert found.trials[0].why == ""
-    assert found.trials[1].why == "faster, but not by what the advice names"
+    assert found.trials[1].why == "faster, but not because of what the finding names"
     text = as_text.render(found)
     assert "ops 100 -> 60" in text
-    assert "but not by what the advice names" in text
+    assert "but not because of what the finding names" in text
 
 
 def test_mean_tail_and_rate_stand_beside_the_median() -> None:
@@ -205,7 +205,7 @@ def test_a_budget_that_holds_no_change_ends_the_self_test() -> None:
     machine = Machine({"loader": 0.2})
     found = tried(machine, "loader", budget=75.0)
     assert found.trials[0].verdict == "not tried"
-    assert found.trials[0].why == "the self-test and one change take 8 pairs; give --budget 2m or more"
+    assert found.trials[0].why == "the self-test and one change take 8 pairs; pass --budget 2m or more"
     assert machine.clock == SECONDS_A_PAIR
     assert found.noise is None
     assert tried(Machine({"loader": 0.2}), "loader", budget=80.0).trials[0].verdict == "faster"
@@ -243,7 +243,7 @@ def test_words_of_a_treatment_are_read_back() -> None:
         Treatment("set_to_none"),
     ):
         assert treatments.parse(treatments.words(one)) == one
-    with pytest.raises(Exception, match="no treatment is called 'magic'"):
+    with pytest.raises(Exception, match="there is no treatment 'magic'"):
         treatments.parse("magic:wand=1")
 
 
@@ -294,7 +294,7 @@ def test_candidates_come_in_the_order_of_their_promises_and_the_rest_with_reason
         (("unpriced",), None, None),
     ]
     assert {one.rules[0]: one.why.split(";")[0] for one in others} == {
-        "edit": "the fix is an edit of the script",
+        "edit": "the fix is an edit to the script",
         "other": "the fix changes the training itself",
     }
     only, _ = of_report(report(small=finding(500, Treatment("gc")), large=finding(2000, loader)), {"small"})
@@ -310,7 +310,7 @@ def test_the_table_says_what_was_proven_and_what_was_not_tried() -> None:
     assert "--with loader" in text
     assert "not tried: gc (gc-rule): the budget" in text
     assert max(map(len, text.splitlines())) <= 80
-    assert "No proven win" in as_text.render(tried(Machine({}), "gc"))
+    assert "No proven gain" in as_text.render(tried(Machine({}), "gc"))
 
 
 # -- numbers

@@ -116,7 +116,7 @@ def test_patches_that_change_the_same_line_do_not_apply_together(tmp_path: Path)
             DIFF.replace("64", "128"),
             "mine.patch: does not apply to the files here: patch failed: lib/model.py:1",
         ),
-        ("hello", "--patch mine.patch: is no unified diff"),
+        ("hello", "--patch mine.patch: is not a unified diff"),
         (None, "--patch mine.patch: cannot be read"),
     ],
 )

@@ -126,8 +126,8 @@ def test_the_result_has_the_curve_the_lines_and_what_the_batch_asks_for(
     text = "\n".join(tune_result.as_text(tuned, Path("train.py")))
     assert "+loader = DataLoader(data, batch_size=128, num_workers=2, persistent_workers=True)" in text
     assert "learning rate times 32 for SGD" in text
-    assert "Whether the model becomes as good" in text
-    assert "<- the setting" in text
+    assert "Model quality" in text
+    assert "<- chosen setting" in text
     assert tune_result.as_data(tuned)["batch_sizes"] == (128, 4)
     page = tune_result.as_page(tuned, text)
     assert page.count("<circle") == len(tuned.curve)

@@ -40,7 +40,7 @@ def change_of(a: Compared, b: Compared) -> Change:
         return Change("slower", "the whole 95 % interval is above zero", share, low, high)
     if high < 0:
         return Change("faster", "the whole 95 % interval is below zero", share, low, high)
-    why = "the 95 % interval contains zero; `advisor gate --base` measures pairs and can find less"
+    why = "the 95 % interval contains zero; `advisor gate --base` measures pairs and finds smaller changes"
     return Change("within the noise", why, share, low, high)
 
 

@@ -176,7 +176,7 @@ def _notes(a: Compared, b: Compared, base: Report, head: Report) -> Iterable[str
     if base.steps.source != head.steps.source:
         yield f"steps were detected by {base.steps.source} in A and by {head.steps.source} in B"
     if a.samples and b.samples and abs(b.samples / a.samples - 1.0) > _SAMPLES_MOVED:
-        yield f"samples of a step: {_per_sample(a)} in A, {_per_sample(b)} in B; compare the time of a sample"
+        yield f"samples per step: {_per_sample(a)} in A, {_per_sample(b)} in B; compare the time per sample"
 
 
 def _doubts(side: str, report: Report) -> list[str]:
@@ -197,7 +197,7 @@ def _differ(a: Compared, b: Compared, key: str) -> bool:
 
 def _devices(side: Compared) -> str:
     names = list(dict.fromkeys(side.devices))
-    return ", ".join(names) if names else "no device that was recorded"
+    return ", ".join(names) if names else "no recorded device"
 
 
 def _words(command: Sequence[str]) -> list[str]:

@@ -126,6 +126,6 @@ def in_words(change: Change) -> str:
         return f"not known: {change.why}"
     share = f"{change.share * 100:+.1f} %"
     if change.low is None or change.high is None:
-        return f"{share}, and how sure that is is not known: {change.why}"
+        return f"{share}; its uncertainty is not known: {change.why}"
     span = f"{share} (95 % interval {change.low * 100:+.1f} to {change.high * 100:+.1f} %)"
     return f"{span}: {change.certainty}" if change.certainty == "within the noise" else f"{change.certainty}, {span}"

@@ -26,7 +26,7 @@ def as_text(found: Comparison) -> str:
     lines = [f"A  {found.base}", f"B  {found.head}", "", f"step time  {_numbers(found.step)}"]
     lines += [f"           {in_words(found.change)}"]
     lines += _section("where the step's time went", [f"{row.id:<24} {_numbers(row)}" for row in found.parts])
-    lines += _section("counters that moved", [f"{row.id:<32} {_numbers(row)}" for row in found.counters])
+    lines += _section("changed counters", [f"{row.id:<32} {_numbers(row)}" for row in found.counters])
     lines += _section("ops and kernels, per profiled step", [_cause(cause) for cause in found.ops])
     lines += [line for group in found.movers if group.kind in _MORE for line in _moved(group)]
     lines += _section("new findings", [_flag(flag) for flag in found.new_findings])

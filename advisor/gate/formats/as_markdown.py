@@ -19,7 +19,7 @@ def render(result: Result) -> str:
     """The whole page, never longer than GitHub shows; what was left out is said."""
     parts = [
         f"{MARKER}\n## {_SIGNS[result.verdict]} Performance gate: {result.verdict}\n\n{_safe(result.reason)}\n",
-        _table("Counters that moved", [row for row in result.counters if row.status != "same"]),
+        _table("Changed counters", [row for row in result.counters if row.status != "same"]),
         _table("Budgets", result.budgets),
         _causes(result),
         _findings("New findings", result.new_findings),

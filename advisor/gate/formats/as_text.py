@@ -16,7 +16,7 @@ def render(result: Result) -> str:
     lines = [f"gate: {result.verdict.upper()}: {result.reason}", f"  base {result.base}", f"  head {result.head}"]
     if result.step_time:
         lines += ["", f"  {words.step_time(result.step_time)}"]
-    lines += _table("counters that moved", [row for row in result.counters if row.status != "same"])
+    lines += _table("changed counters", [row for row in result.counters if row.status != "same"])
     lines += _table("budgets", list(result.budgets))
     lines += _causes(result.causes)
     lines += _findings("new findings", result.new_findings)

@@ -41,7 +41,7 @@ class Entry:
 def entry_of(report: Report, commit: str, when: str, *, dirty: bool = False) -> Entry:
     """The line of a report. Raises GateError where it has no step time."""
     if report.step_us is None:
-        raise GateError("the report has no step time, so there is nothing to remember", INCONCLUSIVE)
+        raise GateError("the report has no step time, so there is nothing to add", INCONCLUSIVE)
     measured = {id_: m for id_, m in sorted(report.metrics.items()) if m.status == "measured" and m.value is not None}
     return Entry(
         commit=commit,
@@ -73,7 +73,7 @@ def append(path: Path, entry: Entry) -> None:
 
 def read(path: Path) -> tuple[list[Entry], list[str]]:
     """The entries in their order, and a sentence for each line that is not one. Raises GateError without the file."""
-    data = read_bytes(path, "history", "no such history; begin one with `advisor gate history add report.json`")
+    data = read_bytes(path, "history", "no such history; create one with `advisor gate history add report.json`")
     entries, damaged = [], []
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():

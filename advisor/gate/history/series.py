@@ -44,10 +44,10 @@ def _series(entries: Sequence[Entry], metric: str) -> Series:
     values = [point.value for point in points]
     unit = first.units.get(metric, "")
     if len(points) < change_points.LEAST:
-        why = f"changes are searched for from {change_points.LEAST} commits on"
+        why = f"changes are searched for in {change_points.LEAST} or more commits"
         return Series(first.workload, first.fingerprint, metric, unit, points, (), None, why)
     if min(values) <= 0:
-        why = "a value is zero or below, so that changes are no shares"
+        why = "a value is zero or negative, so relative changes are undefined"
         return Series(first.workload, first.fingerprint, metric, unit, points, (), None, why)
     logs = np.log(np.array(values))
     found = tuple(_changed(shift, points, metric) for shift in change_points.shifts(logs))

@@ -58,7 +58,11 @@ def sentence(change: Changed, one: Series) -> str:
         return f"{how}: {levels} between {short(change.first)} and {short(change.last)}, {sure}"
     count = change.at[1] - change.at[0]
     each = f"{(change.per_commit or 0.0) * 100:+.2f} % each"
-    hidden = ", below the noise between two neighbours" if abs(change.per_commit or 0.0) < (one.noise or 0.0) else ""
+    hidden = (
+        ", below the noise between two neighboring commits"
+        if abs(change.per_commit or 0.0) < (one.noise or 0.0)
+        else ""
+    )
     commits = f"{count} commits, {short(change.first)}..{short(change.last)}"
     return f"{how}: slow drift of {levels} over {commits}: {each}{hidden}; {sure}"
 

@@ -211,5 +211,5 @@ def open_source(path: Place, progress: Progress | None = None) -> Iterator[Sourc
             yield Source(file, path, path.stat().st_size, progress)
     except OSError as failure:
         raise InputError(
-            f"{path}: cannot be read ({failure.strerror or failure}); check the path and its rights"
+            f"{path}: cannot be read ({failure.strerror or failure}); check the path and its permissions"
         ) from failure
