@@ -21,15 +21,15 @@ def said(job: ComparedRanks) -> Iterator[str]:
     late = [one for one in job.ranks if (one.awaited_us or 0.0) >= least_us]
     for one in sorted(late, key=lambda one: (-(one.awaited_us or 0.0), one.rank))[:_MOST_SAID]:
         yield (
-            f"Rank {one.rank}{_where(one)}{_last(one)} lets others wait, the longest of them "
+            f"Rank {one.rank}{_where(one)}{_last(one)} makes other ranks wait, the longest of them "
             f"{_words.time(one.awaited_us or 0.0)} of each step.{_because(job, one)}"
         )
     if len(late) > _MOST_SAID:
-        yield f"{_words.plural(len(late) - _MOST_SAID, 'more rank')} let the others wait; sort by “Others wait”."
+        yield f"{_words.plural(len(late) - _MOST_SAID, 'more rank')} make other ranks wait; sort by “Others wait”."
     for group in sorted((one for one in job.groups if one.stands_out), key=lambda one: -one.more_us)[:_MOST_SAID]:
         yield (
             f"{_labels.dimension(group.kind).name} {group.index} (ranks {_words.numbers(group.ranks)}) takes "
-            f"{_words.time(group.more_us)} more of each step than the median of the others{_most_in(group)}."
+            f"{_words.time(group.more_us)} more per step than the median of the others{_most_in(group)}."
         )
 
 

@@ -18,8 +18,8 @@ class Label:
 # Parts of a step, device first; the order is that of the bar in every output.
 PARTS: dict[str, Label] = {
     "compute": Label("GPU computes", "kernels other than communication run on the GPU"),
-    "exposed_communication": Label("Communication", "the GPU only communicates: no other kernel runs meanwhile"),
-    "exposed_copy": Label("Copies", "the GPU only copies: no kernel runs meanwhile"),
+    "exposed_communication": Label("Communication", "the GPU only communicates: no other kernel runs at the same time"),
+    "exposed_copy": Label("Copies", "the GPU only copies: no kernel runs at the same time"),
     "idle_input": Label("Waits for input", "the GPU is idle while the training loop waits for its next batch"),
     "idle_sync": Label("Waits after a sync", "the GPU is idle after the host waited for a result"),
     "idle_launch": Label("Waits for launches", "the GPU is idle because the host launches kernels too slowly"),
@@ -38,16 +38,16 @@ PARTS: dict[str, Label] = {
 RUN_PARTS: dict[str, Label] = {
     "startup": Label("Start-up", "from the start of the process to the end of the first training step"),
     "training": Label("Training steps", "fetching batches, forward and backward passes, the optimizer"),
-    "evaluation": Label("Evaluation", "a model is evaluated, or batches are read that nothing is trained on"),
-    "checkpoints": Label("Checkpoints", "the state of the model is written"),
+    "evaluation": Label("Evaluation", "a model is evaluated, or batches are read without training on them"),
+    "checkpoints": Label("Checkpoints", "the state of the model is saved"),
     "worker_restarts": Label(
         "Worker restarts", "loader workers start or stop, or the loop waits for their first batch"
     ),
     "logging": Label("Logging", "logs, tables and figures are written between training steps"),
     "epoch_end": Label("Epoch ends", "other work between the last batch of an epoch and the next epoch"),
-    "compilation": Label("Compilation", "torch.compile makes code"),
+    "compilation": Label("Compilation", "torch.compile generates code"),
     "other": Label("Other work", "other work between training steps"),
-    "end": Label("After the last step", "from the last training step to the last record"),
+    "end": Label("After the last step", "from the last training step to the end of the recording"),
 }
 
 METRICS: dict[str, Label] = {
@@ -75,63 +75,63 @@ METRICS: dict[str, Label] = {
     "copies": Label("Copies", "memory copies on the device per step"),
     "kernels": Label("Kernels", "kernels on the device per step"),
     "launches": Label("Launches", "host calls per step that launch kernels or graphs"),
-    "syncs": Label("Synchronizations", "host calls per step that block until the device is done"),
+    "syncs": Label("Synchronizations", "host calls per step that block until the device has finished"),
     "cpu_ops": Label("CPU operators", "operators called on the host per step"),
     "device_allocs": Label("Device allocations", "calls per step that allocate memory from the driver"),
     "collectives": Label("Collectives", "collective operations per step"),
     "recompiles": Label("Recompilations", "compilations per step after warm-up"),
     "optimizer_steps_per_step": Label("Optimizer steps", "per training step; 0.25 means accumulation over four steps"),
-    "peak_memory_bytes": Label("Peak memory", "the most device memory allocated at one time"),
+    "peak_memory_bytes": Label("Peak memory", "peak device memory allocated"),
     "mfu": Label("Model FLOPs utilization", "the model's FLOPs per second as a share of the device's peak (MFU)"),
     "samples_per_second": Label("Samples per second", "batch size divided by the step time"),
 }
 
 RISKS: dict[str, Label] = {
-    "exact": Label("Same results", "the change does not alter what is computed"),
+    "exact": Label("Same results", "the change does not affect the results"),
     "numerics": Label("Changes rounding", "results differ by rounding; check that training still converges"),
-    "semantics": Label("Changes training", "the training itself changes; check the learning rate and the result"),
+    "semantics": Label("Changes training", "the training itself changes; check the learning rate and the results"),
 }
 
 BASES: dict[str, Label] = {
     "replayed": Label("replayed", "the step was replayed on its dependency graph with this change"),
     "measured": Label("measured", "both sides were measured"),
     "modelled": Label("modelled", "computed from the measured parts of the step, not replayed"),
-    "assumed": Label("assumed", "rests on an assumption that this run could not check"),
+    "assumed": Label("assumed", "based on an assumption that this run could not verify"),
 }
 
 SOURCES: dict[str, str] = {
     "user": "the script's own prof.step()",
     "loader": "the DataLoader's batches",
     "optimizer": "optimizer steps",
-    "backward": "backward passes: no DataLoader and no optimizer was seen",
-    "repetition": "the sequence of operators that the loop repeats: nothing in the trace marks them",
+    "backward": "backward passes: no DataLoader and no optimizer was detected",
+    "repetition": "the repeating sequence of operators: nothing in the trace marks steps",
     "window": "no steps were found: the whole recording counts as one",
 }
 
 # Why a range is as wide as it is.
 WIDTHS: dict[str, str] = {
-    "change": "by what the change itself leaves open",
-    "steps": "by how far steps of this run vary",
-    "profiler": "by what the profiler may have slowed",
-    "instead": "by what the ops that come instead may cost",
+    "change": "from what the change itself leaves open",
+    "steps": "from the variation between steps of this run",
+    "profiler": "from possible profiler overhead",
+    "instead": "from the cost of the replacement ops",
 }
 
 SEVERITIES: dict[str, str] = {
-    "high": "10 % of the step or more, for certain",
-    "medium": "3 % of the step or more, for certain or by the time that it concerns",
-    "low": "under 3 % of the step, or no more than a bound",
+    "high": "saves at least 10 % of the step",
+    "medium": "saves at least 3 % of the step, or affects at least that much",
+    "low": "saves under 3 % of the step, or only an upper bound is known",
 }
 
 
 # Dimensions of a job: nodes, and kinds of parallelism.
 DIMENSIONS: dict[str, Label] = {
     "node": Label("Node", "the machine that the rank runs on, counted by lowest rank"),
-    "stages": Label("Pipeline stage", "place in the process group that passes activations"),
-    "tensor": Label("Tensor place", "place in the process group that splits layers"),
-    "context": Label("Context place", "place in the process group that splits sequences"),
-    "experts": Label("Expert place", "place in the process group that splits experts"),
-    "sharded": Label("Shard", "place in the process group that shards parameters"),
-    "data": Label("Data place", "place in the process group that splits batches"),
+    "stages": Label("Pipeline stage", "position in the process group that passes activations"),
+    "tensor": Label("Tensor place", "position in the process group that splits layers"),
+    "context": Label("Context place", "position in the process group that splits sequences"),
+    "experts": Label("Expert place", "position in the process group that splits experts"),
+    "sharded": Label("Shard", "position in the process group that shards parameters"),
+    "data": Label("Data place", "position in the process group that splits batches"),
 }
 
 

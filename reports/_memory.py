@@ -73,7 +73,7 @@ def reliefs(peak: MemoryPeak) -> list[tuple[str, str, str]]:
     """What would free memory: the change, at most how much, and what it costs or changes."""
     found = []
     for one in peak.reliefs:
-        costs = [f"a second forward of {_words.time(one.forward_us)} per step"] if one.forward_us else []
+        costs = [f"a second forward pass of {_words.time(one.forward_us)} per step"] if one.forward_us else []
         costs += [RISKS[one.risk]] if RISKS[one.risk] else []
         found.append((one.title, f"up to {_words.size(one.bytes)}", ", ".join(costs)))
     return found

@@ -37,7 +37,7 @@ def beside_steps(report: Report) -> str:
     at = f" ({_at(largest.lines[0].source)})" if largest.lines else ""
     what = _words.short(_labels.run_part(largest.id).name)
     share = _words.share(largest.us / loop_us)
-    return f"{share} of the run after its start goes to {what[:1].lower()}{what[1:]}{at}, not to training steps."
+    return f"{share} of the run after start-up goes to {what[:1].lower()}{what[1:]}{at}, not to training steps."
 
 
 def summary(report: Report) -> str:
@@ -75,8 +75,8 @@ def how(account: RunAccount) -> str:
     """What the figures are of, and how they were taken."""
     text = (
         f"{_words.time(account.us)} of the run were watched, with {_words.plural(account.steps, 'training step')}. "
-        f"The clock tells the training steps from what lies between them; "
-        f"{_words.plural(account.sampled, 'sample')} of the loop's stack tell what that was."
+        f"A clock separates training steps from the time between them; {_words.plural(account.sampled, 'sample')} of "
+        "the loop's stack show what that was."
     )
     if account.ours_us > 0:
         text += f" {_words.time(account.ours_us)} under the profiler are left out."

@@ -8,14 +8,14 @@ from . import _words
 
 NUMBERS = {
     "equal": "losses bitwise equal",
-    "within seeds": "losses differ by no more than with other seeds",
-    "outside seeds": "losses differ by more than with other seeds",
+    "within seeds": "losses differ by no more than between seeds",
+    "outside seeds": "losses differ by more than between seeds",
     "not compared": "losses not compared",
 }
 VERDICTS = {
     "faster": "faster",
     "slower": "slower",
-    "not proven": "no proven win",
+    "not proven": "no proven gain",
     "changes training": "changes the training",
     "no effect": "had no effect",
     "out of memory": "ran out of memory",

@@ -193,10 +193,10 @@ def _tail(times: Times, *, all_in_shares: bool) -> str:
         return ""
     ratio, said = mean / median, f"The mean step is {_words.time(mean)}"
     if ratio < 1:
-        return f"{said}, {_words.share(1 - ratio)} below the median: some steps are far faster."
-    slower = "some steps are far slower, and throughput follows the mean"
+        return f"{said}, {_words.share(1 - ratio)} below the median: some steps are much faster."
+    slower = "some steps are much slower, and throughput depends on the mean"
     above = f"{significant(ratio)} times the median" if ratio >= 2 else f"{_words.share(ratio - 1)} above the median"
-    together = " Shares are of all of them together." if ratio >= 2 and all_in_shares else ""
+    together = " Shares are of the total time of all steps." if ratio >= 2 and all_in_shares else ""
     return f"{said}, {above}: {slower}.{together}"
 
 
@@ -204,7 +204,7 @@ def _verdict(report: Report) -> str:
     if not report.breakdown:
         return f"Where the time of the {noun(report)} goes was not measured."
     if not report.steps.steady:
-        return f"{_words.time(report.steps.startup_us)} of it are start-up: no share describes a step of the training."
+        return f"{_words.time(report.steps.startup_us)} of it are start-up: no share describes a training step."
     return _device_verdict(report) if is_on_device(report) else _cpu_verdict(report)
 
 
@@ -218,7 +218,7 @@ def _device_verdict(report: Report) -> str:
     said = f"The {who} computes for {only}{_words.share(compute)} of the {noun(report)}"
     if not named:
         if compute >= _BUSY_SHARE:
-            return f"{said}: it is compute-bound, so only less or cheaper work makes it faster."
+            return f"{said}: it is compute-bound, so only less or cheaper computation makes it faster."
         return f"{said}; no single cause takes {_words.share(_WORTH_NAMING)} or more of the rest."
     causes = [f"for {_words.share(value)} {_DOES.get(name) or _labels.part(name).name}" for value, name in named]
     return f"{said}; {', and '.join(causes)}."
@@ -243,7 +243,8 @@ def _pace(report: Report) -> Iterator[str]:
     for item in report.health:
         if item.id == "host-ahead" and report.steps.host_us and report.steps.device_us:
             host, device = _words.time(report.steps.host_us), _words.time(report.steps.device_us)
-            yield f"The host issues a step every {host}, the GPU completes one every {device}: the latter counts."
+            yield f"The host issues a step every {host}, the GPU completes one every {device}; the step time is that "
+            "of the GPU."
             return
 
 
@@ -256,12 +257,12 @@ def _caveats(report: Report) -> tuple[str, ...]:
         first = report.steps.startup_count
         steps = "the first step" if first == 1 else f"the first {first} steps"
         when = f"in {steps}" if first else "before the steps"
-        said.append(f"{_words.time(report.steps.startup_us)} of start-up {when} are in no figure.")
+        said.append(f"{_words.time(report.steps.startup_us)} of start-up {when} are not included in any figure.")
     said.extend(_pace(report))
     if not report.steps.steady:
-        said.append("No saving is promised; record steps after the first ones.")
+        said.append("No saving is estimated; record steps after the first ones.")
     elif report.replay is not None and report.replay.low_confidence:
-        why = "no whole steps are known"
+        why = "no complete steps were recorded"
         if report.steps.source != "window" and report.steps.count > 1:
             error = _words.share(report.replay.error_share)
             why = f"the replay of the unchanged step differs from its measured time by {error}"

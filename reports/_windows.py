@@ -16,7 +16,7 @@ _WHY = {
 _SAID, _ORDER = 4, {"line": 0, "part": 1, "op": 2}
 # A difference that the clock of a machine makes of equal steps.
 _LEAST_CHANGE = 0.1
-ALIKE = "about as at first"
+ALIKE = "about the same as at first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def how(report: Report) -> str:
     """What the figures are of."""
     later = len(report.windows) - 1
     return (
-        f"{_words.plural(later, 'later window')} of this run {'was' if later == 1 else 'were'} profiled. Steps are "
-        "medians of those timed without the profiler just before each; lines and ops, as they were in it. All other "
-        "figures of this report are of the first; `advisor analyze FOLDER --window N` reports on the Nth."
+        f"{_words.plural(later, 'later window')} of this run {'was' if later == 1 else 'were'} profiled. Step times "
+        "are medians of steps without the profiler just before each window; lines and ops are those in the window. "
+        "All other figures in this report are from the first; `advisor analyze FOLDER --window N` reports on the Nth."
     )

@@ -282,7 +282,7 @@ def _bounded(lines: list[str]) -> str:
         # Room for closing what is open and for the last line.
         if used > LIMIT_BYTES - 2_200:
             kept += [f"   {fence}"] * bool(fence) + ["</details>"] * folded
-            kept += ["", f"… {len(lines) - index} more lines do not fit here; the HTML report has everything.", ""]
+            kept += ["", f"… {len(lines) - index} more lines do not fit here; see the HTML report.", ""]
             break
         kept.append(line)
         found = _FENCE.match(line)

@@ -21,7 +21,7 @@ def render(comparison: Comparison) -> str:
     for index, line in enumerate(lines):
         used += len(line.encode("utf-8")) + 1
         if used > LIMIT_BYTES - 200:
-            kept.append(f"\n… {len(lines) - index} more lines do not fit here; `--format html` has everything.")
+            kept.append(f"\n… {len(lines) - index} more lines do not fit here; use `--format html` to see all.")
             break
         kept.append(line)
     return "\n".join(kept) + "\n"
@@ -75,7 +75,7 @@ def _flag(flag: Flagged) -> str:
 
 
 def _movers(c: Comparison) -> Iterator[str]:
-    yield "### What moved most, per profiled step"
+    yield "### Largest changes, per profiled step"
     yield ""
     for group in c.movers:
         name = words.KINDS[group.kind]

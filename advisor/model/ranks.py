@@ -27,9 +27,9 @@ class ComparedRank:
 
     node        number of its node, counted by lowest rank; None where not known
     mesh        kind of parallelism (a key of `parallelism.KINDS`) -> place in it; what process groups describe
-    own_us      the step without communication that nothing hides
+    own_us      the step without exposed communication
     waits_us    what it only waits for ranks that join a collective or send a message later; None where not known
-    waits_for   the rank that it waits for the longest, waits_for_us so long; None where it waits for none
+    waits_for   the rank that it waits for longest, waits_for_us so long; None where it waits for none
     awaited_us  what the rank that waits longest for this one waits for it
     last_share  share of the matched collectives of its groups that it joins last
     more        the part of the step, communication left out, in which it is furthest above the median rank: more_us;

@@ -22,7 +22,7 @@ class WhoWaits:
     """One entry for each rank of `Ranks`, µs per profiled step, and only while the rank that waits does nothing else.
 
     waits_us      what it waits in collectives that another rank has not joined yet, and for messages not yet sent
-    longest_for   position of the rank that it waits for the longest, -1 where it waits for none;  longest_us: so long
+    longest_for   position of the rank that it waits for longest, -1 where it waits for none;  longest_us: so long
     awaited_us    what the rank that waits longest for this one waits for it
     last_share    share of the matched collectives of its groups that it joins last
     """

@@ -133,12 +133,10 @@ def _times(job: ComparedRanks, ranks: Sequence[RankSummary]) -> Iterator[_Times]
     yield _Times(
         "Step", "time of a profiled step", tuple(sum(i.us for i in of.values()) if of else None for of in parts)
     )
-    yield _Times(
-        "Own work", "the step without communication that nothing hides", tuple(one.own_us for one in job.ranks)
-    )
+    yield _Times("Own work", "the step without exposed communication", tuple(one.own_us for one in job.ranks))
     if not job.why:
-        waits = "of the communication: waits for ranks that join a collective later, and does nothing else"
-        awaited = "so long the rank waits for it that waits longest for it"
+        waits = "of the communication: only waits for ranks that join a collective later"
+        awaited = "the longest time that another rank waits for this one"
         yield _Times("Others wait", awaited, tuple(one.awaited_us for one in job.ranks))
         yield _Times("Waits for ranks", waits, tuple(one.waits_us for one in job.ranks))
     for name in dict.fromkeys(name for of in parts for name in of):
@@ -192,12 +190,12 @@ def _facts(job: ComparedRanks, one: ComparedRank) -> list[Cell]:
 
 def _last_columns(job: ComparedRanks) -> tuple[Column, ...]:
     known = (
-        Column("Waits most for", "the rank that it waits for the longest", "number"),
+        Column("Waits most for", "the rank that it waits for longest", "number"),
         Column("Last", "share of the collectives that it joins last", "share"),
     )
     return (
         *known * (not job.why),
-        Column("Takes more", "the part in which it is furthest above the median rank", "text"),
+        Column("Takes more", "the part that exceeds the median rank the most", "text"),
     )
 
 

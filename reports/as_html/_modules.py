@@ -68,7 +68,7 @@ def _of_steps(report: Report, table: ModuleTable) -> str:
         return "of the one profiled step"
     if table.steps == count:
         return f"typical of the {count} profiled steps"
-    return f"typical of {table.steps} of the {count} profiled steps, those that ran the same ops"
+    return f"typical of {table.steps} of the {count} profiled steps, which ran the same ops"
 
 
 def _weight(row: ModuleCost, on_device: bool) -> float:

@@ -122,7 +122,7 @@ def _steps(report: Report) -> tuple[tuple[str, str], ...]:
     for times, how in ((steps.unprofiled_us, "without the profiler"), (steps.profiled_us, "with the profiler")):
         rows.append((f"Step time {how}", _distribution(times)))
     if steps.dilation is not None:
-        rows.append(("The profiler made a step", f"{significant(steps.dilation)} times as long"))
+        rows.append(("The profiler made steps", f"{significant(steps.dilation)} times as long"))
     if steps.repeats is not None:
         known = f"{significant(100 * steps.repeats)} %; the ranges of savings are widened by it"
         rows.append(("The step time varies by", known))

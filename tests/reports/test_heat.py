@@ -63,9 +63,9 @@ def test_what_stands_out_is_said_with_its_numbers() -> None:
     page = RENDER(fixtures.large_job())
     said = re.findall(r"<li>(.*?)</li>", page.partition('<ul class="said">')[2].partition("</ul>")[0])
     assert said == [
-        "Rank 5 on node 1, last at 100 % of the collectives, lets others wait, the longest of them 25 ms of each "
+        "Rank 5 on node 1, last at 100 % of the collectives, makes other ranks wait, the longest of them 25 ms of each "
         "step. Most above the median rank: Waits for launches, by 20 ms.",
-        "Node 1 (ranks 4-7) takes 9.8 ms more of each step than the median of the others, most of it in: GPU computes.",
+        "Node 1 (ranks 4-7) takes 9.8 ms more per step than the median of the others, most of it in: GPU computes.",
     ]
 
 
@@ -76,7 +76,7 @@ def test_equal_ranks_are_a_blank_map() -> None:
     page = RENDER(replace(report, compared=replace(job, ranks=even, groups=())))
     at = _columns(page).index("Step")
     assert {level for row in _rows(page) for level, _ in row[at : at + 4]} == {""}
-    assert "No rank and no node stands out" in page
+    assert "No rank or node stands out" in page
 
 
 def test_where_clocks_cannot_be_aligned_the_reason_is_said() -> None:
@@ -87,7 +87,7 @@ def test_where_clocks_cannot_be_aligned_the_reason_is_said() -> None:
     page = RENDER(replace(report, compared=replace(job, ranks=unknown, uncertain_us=None, why=why)))
     assert f"Who waits for whom is not known: {why}." in page
     assert "Others wait" not in _columns(page)
-    assert "No rank and no node stands out" not in page
+    assert "No rank or node stands out" not in page
 
 
 def test_a_page_of_a_thousand_ranks_is_small_and_says_what_it_leaves_out() -> None:
@@ -112,5 +112,5 @@ def test_the_reasons_for_a_rank_in_full_are_said_in_words() -> None:
 @pytest.mark.parametrize("name", ["text", "markdown"])
 def test_the_terminal_and_markdown_say_the_same(name: str) -> None:
     said = " ".join(registry.load_reporter(name)(fixtures.large_job()).split())
-    assert "Rank 5 on node 1, last at 100 % of the collectives, lets others wait, the longest of them 25 ms" in said
-    assert "Node 1 (ranks 4-7) takes 9.8 ms more of each step" in said
+    assert "Rank 5 on node 1, last at 100 % of the collectives, makes other ranks wait, the longest of them 25 ms" in said
+    assert "Node 1 (ranks 4-7) takes 9.8 ms more per step" in said

@@ -42,7 +42,7 @@ def test_a_run_that_does_not_go_to_steps_is_said_first() -> None:
     account = report_parts.account()
     text = said({"compute": 0.96, "idle_launch": 0.04}, account=account)
     assert text.startswith(
-        "45 % of the run after its start goes to evaluation (train.py:120), not to training steps. The"
+        "45 % of the run after start-up goes to evaluation (train.py:120), not to training steps. The"
     )
     startup, training, evaluation, checkpoints = account.parts
     seldom = replace(account, parts=(startup, training, replace(evaluation, us=10e6), checkpoints))
@@ -226,7 +226,7 @@ def test_the_page_says_what_makes_a_range_wide() -> None:
         return ranking.width(Finding("m", Saving(low, high, "modelled", "how", known)), 1_000.0)
 
     said = width(100, 400, profiler=50, steps=60, instead=4)
-    assert said.startswith("30 % of the step: 19 % by what the change itself leaves open, 6 % by how far steps"), said
+    assert said.startswith("30 % of the step: 19 % from what the change itself leaves open, 6 % from the variation between steps"), said
     assert "5 % by what the profiler" in said
     assert "instead" not in said, "less than a per cent needs no words"
     assert width(100, 105, profiler=5) == "", "a narrow range needs no reason"

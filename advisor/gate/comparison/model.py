@@ -75,7 +75,7 @@ class Mover:
 
 @dataclass(frozen=True, slots=True)
 class Movers:
-    """What moved most of one kind, largest first. missing: why there is no table, in words ("not recorded in A")."""
+    """Largest changes of one kind, largest first. missing: why there is no table, in words ("not recorded in A")."""
 
     kind: Literal["kernel", "op", "line", "module"]
     rows: tuple[Mover, ...] = ()

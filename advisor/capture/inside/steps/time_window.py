@@ -18,7 +18,7 @@ from typing import Any
 # its first seconds on imports, data and compilation. The largest trace is kept. A window that is full ends early.
 WAITS_S, LENGTH_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0), 0.5
 
-# The function that is on the stack for as long as torch.compile makes code of another, with its module.
+# The function that is on the stack for as long as torch.compile generates code of another, with its module.
 _COMPILER = ("torch._dynamo.convert_frame", "_compile")
 # Where a process waits until another one, which it starts, is there: a fork server may load the script first.
 _STARTER = ("multiprocessing.process", "start")
