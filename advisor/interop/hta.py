@@ -35,7 +35,7 @@ def trace_analysis(given: Given | Iterable[Given], **options: Any) -> Any:
     try:
         from hta.trace_analysis import TraceAnalysis
     except ImportError as missing:
-        what = 'HTA is not installed here; make an environment with `pip install "torch-advisor[traceinsight]"`'
+        what = 'HTA is not installed; create an environment with `pip install "torch-advisor[traceinsight]"`'
         raise UsageError(what) from missing
     with tempfile.TemporaryDirectory(prefix="advisor-hta-") as folder:
         files = _files([given] if isinstance(given, str | os.PathLike | Trace) else list(given), Path(folder))
@@ -47,7 +47,7 @@ def _files(given: list[Given], folder: Path) -> dict[int, str]:
     """One file per rank, absolute, each of which HTA can read."""
     traces = _traces(given)
     if not traces:
-        raise InputError("no trace given; give paths or loaded traces")
+        raise InputError("no trace given; pass paths or loaded traces")
     starts = [int(trace.events.start_ns.min()) for trace in traces.values() if len(trace.events)]
     files = {}
     for rank, trace in traces.items():
@@ -66,10 +66,10 @@ def _traces(given: list[Given]) -> dict[int, Trace]:
 
         found = jobs.find(paths)
         if len(found) > 1:
-            raise InputError(f"{len(found)} unrelated jobs ({'; '.join(job.name for job in found)}); give one of them")
+            raise InputError(f"{len(found)} unrelated jobs ({'; '.join(job.name for job in found)}); pass one of them")
         traces |= {one.rank: load(one.profile) for one in found[0].traces}
     if len(traces) < len(loaded):
-        raise InputError("two of these traces are of the same rank; give one per rank")
+        raise InputError("two of these traces are of the same rank; pass one per rank")
     return traces
 
 

@@ -56,26 +56,27 @@ class Profile:
         output: str | os.PathLike[str] | None = None,
     ) -> None:
         if steps < 0 or (warmup is not None and warmup < 0):
-            raise UsageError(f"steps={steps}, warmup={warmup}: a number of steps cannot be negative")
+            raise UsageError(f"steps={steps}, warmup={warmup}: must not be negative")
         self._settings: dict[str, Any] = {"steps": steps, "warmup": warmup, "lines": lines, "memory": memory}
         self._calibrate = calibrate
         self._output = Path(output) if output is not None else None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._hosted: Hosted | None = None
         self._header: dict[str, Any] = {}
-        self._missing = f"{_NO_REPORT}: the profile has not ended; leave the `with` block first"
+        self._missing = f"{_NO_REPORT}: the profile has not ended; exit the `with` block first"
 
     def __enter__(self) -> Profile:
         from advisor.capture.inside.hosted import Hosted, taken
 
         if self._temporary is not None:
-            raise UsageError("this profile has been used; call advisor.profile() again for another one")
+            raise UsageError("this profile has already been used; call advisor.profile() again")
         self._temporary = tempfile.TemporaryDirectory(prefix="torch-advisor-", ignore_cleanup_errors=True)
         by = taken()
         if by == "profile":
-            raise UsageError("another advisor.profile is active in this process; leave its block first")
+            raise UsageError("another advisor.profile is active in this process; exit its block first")
         if by == "run":
-            self._missing = f"{_NO_REPORT}: `advisor run` profiles this process already, so this block is part of that"
+            self._missing = f"{_NO_REPORT}: `advisor run` already profiles this process, so this block is part of "
+            "that profile"
             _say(self._missing)
             return self
         self._header = {"command": _command(), "environment": secrets.allowed(os.environ), "exit_status": None}
@@ -210,7 +211,7 @@ def _too_few(hosted: Hosted, record: dict[str, Any]) -> str:
         return f"{_NO_REPORT}: {notes[0]}"
     if not hosted.steps:
         return (
-            f"{_NO_REPORT}: no training step was seen in this block; steps are detected by a DataLoader, a torch "
+            f"{_NO_REPORT}: no training step was detected in this block; steps are detected by a DataLoader, a torch "
             "optimizer, a profiler's step() or eight backward passes"
         )
     planned = hosted.needed()

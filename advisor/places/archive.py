@@ -70,7 +70,7 @@ class Archive:
         except _damages() as failure:
             what = failure.strerror if isinstance(failure, OSError) and failure.strerror else failure
             raise InputError(
-                f"{self.place}: an archive that cannot be read ({what}); copy it again, or unpack it yourself"
+                f"{self.place}: an unreadable archive ({what}); copy it again, or unpack it yourself"
             ) from None
 
     def _zip_sizes(self) -> Iterator[tuple[str, int]]:
@@ -95,7 +95,7 @@ class Archive:
                 raise InputError(f"{self.place}: {packed >> 10} KB state to unpack to {total >> 20} MB; not read")
             known = name.removeprefix("./")
             if _leads_elsewhere(known):
-                raise InputError(f"{self.place}: a name in it leads elsewhere ({name[:80]!r}); not read")
+                raise InputError(f"{self.place}: an unsafe file name in it ({name[:80]!r}); not read")
             if not known.startswith("__MACOSX/") and not known.rpartition("/")[2].startswith("._"):
                 yield known, size
 
@@ -245,7 +245,7 @@ class Member:
             return file.read()
 
 
-NESTED = "an archive in an archive, which is not opened; unpack the outer one"
+NESTED = "an archive in an archive, which is not read; unpack the outer one"
 
 
 def holds_a_job(path: Path | Remote) -> bool:

@@ -163,7 +163,7 @@ def _system(remote: Remote) -> Any:
     scheme = remote.address.partition("://")[0].lower()
     if scheme not in _SCHEMES:
         known = ", ".join(_SCHEMES)
-        raise InputError(f"{remote}: addresses of {scheme}:// are not read, only of {known}, file")
+        raise InputError(f"{remote}: {scheme}:// addresses are not supported, only {known}, file")
     name, package = _SCHEMES[scheme]
     try:
         import fsspec

@@ -148,7 +148,7 @@ class _Builder:
             points = point_of_call[work.launch[full.launch[known]]]
             self.edges.add(Why.FULL, full.place[known], points, self.delays.queue, from_point=False, to_point=True)
             self.notes.append(
-                f"a stream takes {full.depth} launches before the host has to wait (seen in long launches)"
+                f"a stream takes {full.depth} launches before the host has to wait (inferred from long launches)"
             )
 
     def copies(self) -> None:

@@ -251,7 +251,7 @@ class Trace:
         if self.meta.format == "kineto" or self.events.of(Category.CPU_OP).any():
             return ""
         what = "an export of Nsight Systems" if self.meta.format == "nsight" else "a Perfetto trace"
-        return f"the trace is {what} without ops of torch; capture the script with `advisor run`"
+        return f"the trace is {what} without torch ops; capture the script with `advisor run`"
 
     @functools.cached_property
     def info(self) -> dict[str, Any]:

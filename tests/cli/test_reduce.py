@@ -129,7 +129,7 @@ def test_files_that_cannot_be_used_are_named_and_the_others_analyzed(
     for words in (
         "rank00001-t1.rank (a damaged reduced trace",
         "rank00007-new.rank (a reduced trace of version 9, this torch-advisor reads 1",
-        "notes.json (JSON, but no Kineto trace",
+        "notes.json (JSON, but not a Kineto trace",
         "gone.json (no such file or folder)",
     ):
         assert words in said["files-aside"]
@@ -178,7 +178,7 @@ def test_two_traces_of_one_rank_and_name_are_not_mixed_up(
 def test_nothing_to_reduce_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.json").write_text('{"a": 1}')
     assert main(["reduce", str(tmp_path), "-o", str(tmp_path / "out")]) == 4
-    assert "not reduced: a.json: JSON, but no Kineto trace" in capsys.readouterr().err
+    assert "not reduced: a.json: JSON, but not a Kineto trace" in capsys.readouterr().err
 
 
 @pytest.mark.complete

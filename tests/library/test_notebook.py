@@ -88,7 +88,7 @@ def test_mistakes_and_errors_reach_the_notebook(notebook: Any) -> None:
     assert "%%advisor: unrecognized arguments: --stepz" in mistake[0].text
     failure = output(notebook, 5, "error")
     assert failure.ename == "ZeroDivisionError"
-    assert "no training step was seen in this block" in output(notebook, 6, "stream").text
+    assert "no training step was detected in this block" in output(notebook, 6, "stream").text
     assert output(notebook, 7, "stream").text == "2\n"
 
 

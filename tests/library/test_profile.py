@@ -190,13 +190,13 @@ show(said=said, html=short._repr_html_(), text=repr(short))
 """
     found, said = run(code, tmp_path)
     active, open_, short, used, half, negative, empty = found["said"]
-    assert active == "another advisor.profile is active in this process; leave its block first"
-    assert open_.endswith("leave the `with` block first")
+    assert active == "another advisor.profile is active in this process; exit its block first"
+    assert open_.endswith("exit the `with` block first")
     assert short.startswith("there is no report: the loop ended after 4 steps, and ")
-    assert used.startswith("this profile has been used")
+    assert used.startswith("this profile has already been used")
     assert half.startswith("pass a function and its batches")
-    assert negative == "steps=-1, warmup=None: a number of steps cannot be negative"
-    assert "no training step was seen in this block" in empty
+    assert negative == "steps=-1, warmup=None: must not be negative"
+    assert "no training step was detected in this block" in empty
     assert said == f"advisor: {short}\nadvisor: {empty}\n"
     assert short in found["html"]
     assert short in found["text"]
@@ -237,7 +237,7 @@ def test_under_advisor_run_the_block_leaves_capture_alone(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "advisor", "run", "--no-calibrate", "--steps", "5", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "`advisor run` profiles this process already" in done.stdout
+    assert "`advisor run` already profiles this process" in done.stdout
     report = json.loads((tmp_path / "advisor-report" / "report.json").read_text())
     assert report["steps"]["count"] == 5
 

@@ -105,7 +105,7 @@ def test_names_that_lead_elsewhere_are_refused(
     name: str, write: Callable[[Path, dict[str, bytes]], Path], suffix: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / f"j{suffix}", {"good.json": _text(), name: _text()})
-    with pytest.raises(InputError, match="leads elsewhere") as raised:
+    with pytest.raises(InputError, match="unsafe file name") as raised:
         jobs.find([path])
     assert "\n" not in str(raised.value)
 
@@ -149,7 +149,7 @@ def test_a_member_that_unpacks_to_more_than_it_should_is_refused(
     monkeypatch.setattr("advisor.trace.read.source.BOMB_BYTES", 4 << 20)
     bomb = gzip.compress(b'{"traceEvents": [' + b" " * (16 << 20))
     path = _zip(tmp_path / "j.zip", {"a.json.gz": bomb, "b.json.gz": bomb})
-    with pytest.raises(InputError, match="as no trace does"):
+    with pytest.raises(InputError, match="more than any trace"):
         load(f"{path}!/a.json.gz")
 
 
@@ -248,7 +248,7 @@ class TestZstd:
     def test_a_bomb(self, packed: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("advisor.trace.read.source.BOMB_BYTES", 4 << 20)
         (tmp_path / "t.json.zst").write_bytes(packed(b'{"traceEvents": [' + b" " * (64 << 20)))
-        with pytest.raises(InputError, match="as no trace does"):
+        with pytest.raises(InputError, match="more than any trace"):
             load(tmp_path / "t.json.zst")
 
     def test_without_the_package_it_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

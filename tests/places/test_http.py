@@ -186,7 +186,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_schemes_that_copy_or_run_things_are_refused() -> None:
     for address in ("simplecache://x", "ssh://host/t.json", "github://o:r@/t.json"):
-        with pytest.raises(InputError, match="are not read, only of s3,"):
+        with pytest.raises(InputError, match="are not supported, only s3,"):
             load(address)
 
 

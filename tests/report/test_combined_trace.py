@@ -131,7 +131,7 @@ def test_it_is_not_taken_for_a_recording(tmp_path: Path, capsys: pytest.CaptureF
     target = tmp_path / "all.json.gz"
     perfetto(target, str(job(tmp_path)))
     assert main(["analyze", str(target), "--format", "json"]) == 4
-    assert "ranks drawn by --format perfetto; give the traces" in capsys.readouterr().err
+    assert "output of --format perfetto; pass the original traces" in capsys.readouterr().err
     assert main(["analyze", str(tmp_path), "-q", "--format", "json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["ranks"]) == 2
 

@@ -112,5 +112,7 @@ def test_the_reasons_for_a_rank_in_full_are_said_in_words() -> None:
 @pytest.mark.parametrize("name", ["text", "markdown"])
 def test_the_terminal_and_markdown_say_the_same(name: str) -> None:
     said = " ".join(registry.load_reporter(name)(fixtures.large_job()).split())
-    assert "Rank 5 on node 1, last at 100 % of the collectives, makes other ranks wait, the longest of them 25 ms" in said
+    assert (
+        "Rank 5 on node 1, last at 100 % of the collectives, makes other ranks wait, the longest of them 25 ms" in said
+    )
     assert "Node 1 (ranks 4-7) takes 9.8 ms more per step" in said

@@ -178,7 +178,7 @@ def test_views_and_virtual_tables_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statements", "says"),
     [
-        (("CREATE TABLE runs (id INTEGER)",), "no export of Nsight Systems"),
+        (("CREATE TABLE runs (id INTEGER)",), "not an Nsight Systems export"),
         (("CREATE TABLE StringIds (id INTEGER, value TEXT)",), "without CUDA or NVTX"),
         (("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER)",), "a trace without events"),
     ],

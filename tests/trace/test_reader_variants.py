@@ -142,11 +142,11 @@ def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wb", 9) as file:
         file.write(b'{"traceEvents": [' + b" " * (16 << 20))
-    with pytest.raises(InputError, match="as no trace does"):
+    with pytest.raises(InputError, match="more than any trace"):
         load(path)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("t.json", b'{"traceEvents": [' + b" " * (16 << 20))
-    with pytest.raises(InputError, match="as no trace does"):
+    with pytest.raises(InputError, match="more than any trace"):
         load(tmp_path / "bomb.zip")
 
 

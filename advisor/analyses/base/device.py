@@ -97,17 +97,17 @@ def _without_work(trace: Trace) -> Device:
     names = sorted({item.name for item in trace.meta.devices if item.name})
     name = names[0] if len(names) == 1 else ""
     if events.of(Category.FOREIGN_DEVICE).any():
-        called = ", ".join(one for one in (name, *trace.meta.accelerators) if one) or "of an unknown make"
+        called = ", ".join(one for one in (name, *trace.meta.accelerators) if one) or "of an unknown vendor"
         why = (
-            f"the trace is of an accelerator ({called}) that is not analysed yet: its rows do not tell when it works "
-            "and when it waits"
+            f"the trace is of an accelerator ({called}) that is not supported yet: its events do not show when it is "
+            "busy and when it waits"
         )
         return Device("foreign", name or ", ".join(trace.meta.accelerators), why=why)
     launches = int((events.of(Category.RUNTIME) & events.named("launchkernel")).sum())
     if launches:
         why = (
-            f"the host launched {launches} kernels, but the trace has no device work: the profiler was not "
-            "allowed to read the device; `advisor doctor` says why"
+            f"the host launched {launches} kernels, but the trace has no device work: the profiler was not allowed "
+            "to read the device; run `advisor doctor` to see why"
         )
         return Device(_kind(trace, name), name, why=why)
     return Device("none", why="the trace has no device work: only the CPU was recorded")

@@ -18,7 +18,7 @@ class LoaderFacts:
     def compute(cls, record: RankRecord) -> LoaderFacts:
         """Loader settings. Missing on a bare trace, and where no DataLoader was iterated."""
         if not record.loaders:
-            raise Missing("no DataLoader was iterated while `advisor run` watched")
+            raise Missing("no DataLoader was iterated during `advisor run`")
         return cls(record.loaders[0])
 
 
@@ -32,5 +32,5 @@ class OptimizerFacts:
     def compute(cls, record: RankRecord) -> OptimizerFacts:
         """Optimizer settings. Missing on a bare trace, and where none stepped."""
         if not record.optimizers:
-            raise Missing("no optimizer stepped while `advisor run` watched")
+            raise Missing("no optimizer stepped during `advisor run`")
         return cls(tuple(record.optimizers))

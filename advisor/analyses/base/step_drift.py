@@ -71,7 +71,7 @@ class StepDrift:
         trend = record.run.trend if record.run is not None else StepTrend()
         count = len(trend.usual_us) - _WARMING
         if count < _LEAST_STRETCHES or sum(trend.steps[_WARMING:]) < _LEAST_STEPS:
-            raise Missing("the run was watched for too few steps to see whether they become slower")
+            raise Missing("too few steps were recorded to see whether they become slower")
         times_us = _own_us(trend)[_WARMING:]
         early, late = slice(0, count // _EARLY), slice(count - count // _LATE, count)
         early_us, late_us = float(np.median(times_us[early])), float(np.median(times_us[late]))

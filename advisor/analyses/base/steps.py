@@ -282,7 +282,7 @@ def _whole(trace: Trace) -> Intervals:
         used = events.of(Category.RUNTIME, Category.ANNOTATION, Category.PYTHON)
     start, end = events.start_ns[used], events.end_ns[used]
     if not len(start) or end.max() <= start.min():
-        raise Missing("the trace holds neither CPU ops nor device work; record it again while the training runs")
+        raise Missing("the trace has neither CPU ops nor device work; record again while training runs")
     return union([start.min()], [end.max()])
 
 

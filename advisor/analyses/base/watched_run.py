@@ -67,7 +67,7 @@ class WatchedRun:
     forwards     lines of parts at which a model runs in training mode
     """
 
-    missing: ClassVar[str] = "the run as a whole was not watched; capture it with `advisor run`"
+    missing: ClassVar[str] = "the whole run was not recorded; capture it with `advisor run`"
     account: RunAccount
     loop_us: float
     loop: dict[str, RunPart]

@@ -60,7 +60,7 @@ class Library:
 
 
 _SAID: dict[Name, str] = {
-    "": "a library that the trace does not name",
+    "": "an unnamed library",
     "ddp": "DistributedDataParallel",
     "fsdp1": "FullyShardedDataParallel",
     "fsdp2": "fully_shard",

@@ -49,7 +49,7 @@ class NeedlessReductions:
         counted = record is not None and record.steps.optimizer_steps
         if passes and not counted and not events.named(_MARKS["step"]).any():
             raise Missing(
-                "no optimizer step was seen: the trace has no `Optimizer.step#` event (torch before 2.3 does not "
+                "no optimizer step was detected: the trace has no `Optimizer.step#` event (torch before 2.3 does not "
                 "record them once torch.compile was used), and capture counted none"
             )
         updates = _updates(passes)

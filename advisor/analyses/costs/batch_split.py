@@ -77,7 +77,7 @@ class BatchSplit:
         facts = record.loaders[0] if record and record.loaders else None
         batch = (facts.batch_size if facts else None) or batch_of_shapes(trace, host.ops)
         if batch is None:
-            asked = "no DataLoader told it, either" if record else "capture the script with `advisor run`"
+            asked = "no DataLoader provides it" if record else "capture the script with `advisor run`"
             raise Missing(f"the batch size cannot be derived from the shapes; {asked}")
         if idle is not None:
             return _on_device(host, device, idle, links, batch)
@@ -139,5 +139,5 @@ def _on_device(host: Host, device: Device, idle: GpuIdle, links: Links, batch: i
     host_us += once_per_sample(host, batch) * idle.by_cause_us["idle_launch"]
     high = scale.scaled(busy_us + input_us + host_us) / batch
     low = scale.scaled(busy_us * growing + input_us) / batch
-    how = "waits for launches remain; kernels that fill the device and waits for input grow with the batch"
+    how = "waits for launches stay the same; kernels that fill the device and waits for input grow with the batch"
     return BatchSplit(batch, (scale.step_us - batch * high, scale.step_us - batch * low), (low, high), True, how)

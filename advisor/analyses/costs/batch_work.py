@@ -161,7 +161,7 @@ def work_us(host: Host, batch: int) -> tuple[float, float]:
     if taken_us * host.scale.factor > _BUSY * explained_us > 0:
         raise Missing(
             f"matrix products took {taken_us * host.scale.factor / explained_us:.0f} times as long as their work "
-            "explains: the machine was busy with something else; run again when it is not"
+            "explains: the machine was busy with other work; run again when it is idle"
         )
     return slow_us / host.steps.count, fast_us / host.steps.count
 

@@ -108,7 +108,9 @@ class LineCosts:
     ) -> LineCosts:
         """Costs of this rank. Raises Missing where no lines were recorded, and beside a device."""
         if breakdown.on_device:
-            raise Missing("the time of lines is computed only without a device; with one, idle-gpu names the lines")
+            raise Missing(
+                "the time of lines is computed only without a device; with a device, idle-gpu names the lines"
+            )
         if not lines.available:
             why = "lines of the user's code are not recorded; capture the script with `advisor run`"
             raise Missing(lines.why or why)

@@ -26,12 +26,12 @@ PREFIX = "advisor:module|"
 _FRAME = "nn.Module: "
 _NOT_RECORDED = "modules were not recorded; capture the script with `advisor run`, without --no-lines"
 _NOT_SEEN = (
-    "no module's forward was seen in the step whose lines were recorded; code that torch.compile made hides them, and "
-    "modules that no optimizer trains are not looked for"
+    "no module's forward was found in the step whose lines were recorded; compiled code hides modules, and modules "
+    "that no optimizer trains are not searched"
 )
 _DIFFERENT = (
-    "the profiled steps ran other ops in the model's forward than the step whose lines were recorded, so what ran in "
-    "which module is not known"
+    "the profiled steps ran different ops in the model's forward than the step whose lines were recorded, so it is "
+    "not known which ops ran in which module"
 )
 
 

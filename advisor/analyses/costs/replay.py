@@ -181,7 +181,7 @@ class Replay:
         if device.kind == "foreign":
             raise Missing(device.why)
         if steps.main_thread < 0:
-            raise Missing("the trace has no host events, so what launched its work is not known")
+            raise Missing("the trace has no host events, so it is not known what launched its work")
         try:
             graph = build(trace, steps, links, nesting)
             plan, weights = prepare(graph), weights_of(graph)

@@ -104,7 +104,7 @@ class UnfollowedForwards:
         events = trace.events
         nodes = events.named(NODE) & (events.sequence >= 0)
         if not nodes.any():
-            raise Missing("the trace contains no backward pass that is linked with its forward ops")
+            raise Missing("the trace contains no backward pass that is linked to its forward ops")
         edges, kind, recorded, live = _edges(events, nesting, steps, nodes)
         # What comes after the last backward pass of the trace may have its own after the trace.
         last = int(events.start_ns[nodes].max())

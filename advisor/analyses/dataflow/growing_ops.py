@@ -44,7 +44,7 @@ class GrowingOps:
         """The ops; none where a matrix product grows too: then it is the batch. Missing without shapes or steps."""
         events = trace.events
         if steps.count < _LEAST_STEPS or len(steps.spans) != steps.count:
-            raise Missing("the trace has fewer than five whole steps, too few to see what grows from step to step")
+            raise Missing("the trace has fewer than five complete steps, too few to see what grows from step to step")
         step = steps.step_of(events.start_ns)
         rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (step >= 0))
         if not len(rows):

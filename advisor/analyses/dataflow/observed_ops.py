@@ -14,7 +14,7 @@ from advisor.capture.record import JudgedOps
 from advisor.computed import Missing
 from advisor.trace.events import Category, Events, Ints, Trace
 
-_NOT_ASKED = "which tensors ops read was not recorded; capture the run with `advisor run` of this version"
+_NOT_ASKED = "it was not recorded which tensors ops read; capture the run with this version of `advisor run`"
 # An op that torch dispatches; nodes of the backward pass and functions of Python are named otherwise.
 _OP = re.compile(r"\w+::[\w.]+")
 # Where fewer of the profiled steps run the ops of the observed one, it was another kind of step.
@@ -53,7 +53,7 @@ class ObservedOps:
         found = tuple(_place(code[events.name[mine]], mine, wanted) for mine in by_step)
         share = float(np.mean([(at >= 0).mean() > _MOST_STEPS for at in found])) if found else 0.0
         if share < _MOST_STEPS:
-            raise Missing("the step that was observed ran other ops than the profiled ones")
+            raise Missing("the observed step ran different ops than the profiled steps")
         return cls(seen, rows, found, share)
 
 

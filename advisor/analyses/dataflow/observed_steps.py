@@ -15,7 +15,7 @@ from advisor.capture.record import ALIVE, ASKS, SAME, WRITTEN, Dataflow, DenseMa
 from advisor.places.place import place
 from advisor.trace.read.kineto import collector_off
 
-_NOT_RECORDED = "which tensors ops read was not recorded; capture the run with `advisor run` of this version"
+_NOT_RECORDED = "it was not recorded which tensors ops read; capture the run with this version of `advisor run`"
 # Two steps: one alone does not tell a constant from a number that is another one next time.
 _STEPS = 2
 # 100,000 nodes, the most that are observed, take a tenth of this.
@@ -69,7 +69,7 @@ class ObservedSteps:
 
 def _steps(reader: Reader, written: Dataflow, name: str) -> ObservedSteps:
     if reader.why or len(reader.held) != len(written.held) or len(reader.steps) < _STEPS:
-        return ObservedSteps(why=reader.why or f"{name} does not match the steps as they ran; capture the run again")
+        return ObservedSteps(why=reader.why or f"{name} does not match the profiled steps; capture the run again")
     held = [(ref, int(state, 16)) for ref, state in zip(reader.held, written.held, strict=True)]
     alive = [ref for ref, state in held if state & ALIVE]
     still = {ref.storage for ref in alive} - {ref.storage for ref, state in held if not state & SAME}

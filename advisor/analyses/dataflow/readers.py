@@ -51,7 +51,9 @@ class Readers:
         """The readers. Missing where nobody looked."""
         waits = observed.seen.waits
         if len(waits) != len(observed.seen.ops) or not observed.places:
-            raise Missing("which ops read the results of others was not recorded; capture the run with `advisor run`")
+            raise Missing(
+                "it was not recorded which ops read the results of others; capture the run with `advisor run`"
+            )
         readers: list[list[int]] = [[] for _ in waits]
         for place, backs in enumerate(waits):
             for back in backs:

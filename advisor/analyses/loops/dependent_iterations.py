@@ -80,9 +80,9 @@ class Chains:
         """Of the observed step. Missing where no loop is, or nobody looked what waits for what."""
         seen = judged.seen
         if not places.ops and not places.calls:
-            raise Missing("no loop over tensors takes a visible part of the step")
+            raise Missing("no loop over tensors takes a significant part of the step")
         if seen.why or len(seen.waits) != len(seen.ops):
-            raise Missing(seen.why or "which op depends on which was not recorded: there are more than are kept")
+            raise Missing(seen.why or "dependencies between ops were not recorded: there are more than the limit")
         names = [seen.names[at] for at in seen.ops]
         rows = dispatched(trace.events, steps)
         rows = rows[steps.step_of(trace.events.start_ns[rows]) >= 0]

@@ -52,8 +52,8 @@ class InputWaits:
         fetches = fetch_rows(events) & (events.thread == steps.main_thread)
         if not fetches.any():
             raise Missing(
-                "no fetch from a DataLoader is recorded on the loop's thread: the loop uses none, or makes its batches "
-                "by other means"
+                "no fetch from a DataLoader was recorded on the loop's thread: the loop does not use one, or creates "
+                "its batches in another way"
             )
         spans = intersect(union(events.start_ns[fetches], events.end_ns[fetches]), steps.window)
         exposed = spans if busy is None else subtract(spans, busy.busy)

@@ -49,7 +49,7 @@ class MemoryTrend:
             if _comparable(earlier, later)
         ]
         if len(rates) < _INTERVALS:
-            raise Missing("memory was read at too few steps to see whether it grows; let the script run longer")
+            raise Missing("memory was measured at too few steps to see whether it grows; let the script run longer")
         (first, start), (last, end) = series[0], series[-1]
         return cls(_steady(rates), float(end - start), last.step - first.step, bool(device), float(end))
 

@@ -18,8 +18,8 @@ from advisor.trace.events import Category, Events, Mask, Trace
 from advisor.trace.intervals import intersect, starts_in, total
 
 _NO_ROW = (
-    "the trace has no `Optimizer.step#` event: no torch optimizer stepped in it, or it stepped in compiled code (torch "
-    "before 2.3 leaves the rows out as well once torch.compile was used)"
+    "the trace has no `Optimizer.step#` event: no torch optimizer stepped, or it stepped in compiled code (torch "
+    "before 2.3 also omits these events once torch.compile was used)"
 )
 
 

@@ -44,7 +44,7 @@ class SideThreads:
         if vitals is None or vitals.threads is None or vitals.loop_cpu_us is None:
             raise Missing("CPU times of threads were not recorded; capture the script with `advisor run` on Linux")
         if not vitals.timed_us or vitals.timed_us < _LEAST_TIMED_US:
-            raise Missing("the steps timed without the profiler were too short to tell what threads did")
+            raise Missing("the steps timed without the profiler were too short to see what threads did")
         wall_us = vitals.timed_us
         threads = [
             SideThread(

@@ -101,7 +101,7 @@ class StateReads:
         stores = _weights(events, steps)
         weights = stores or _updated(events, nesting, steps)
         if not weights or () in weights:
-            raise Missing("the trace does not hold the shapes of the gradients; record it with record_shapes=True")
+            raise Missing("the trace has no gradient shapes; record with record_shapes=True")
         rows, handles = _rows(events, nesting, steps)
         shown = np.concatenate(([0], np.cumsum(events.exactly(*_SHOWING)[rows])))
         runs = []

@@ -88,7 +88,7 @@ class Matmuls:
         inside = np.flatnonzero(links.step[work.rows] >= 0)
         work = replace(work, rows=work.rows[inside], ops=work.ops[inside])
         if not len(work.rows):
-            raise Missing("no matrix product, convolution or attention was recognised in this trace")
+            raise Missing("no matrix product, convolution or attention was found in this trace")
         events = trace.events
         formats, by_dtype, certain = _formats(events, work, device, settings)
         spent = {

@@ -64,7 +64,7 @@ class ModelFlops:
             raise Missing("the shapes of products are not recorded; record with record_shapes=True")
         unknown = _uncounted_share(trace, links, nesting, ops)
         if unknown > _MOST_UNKNOWN:
-            raise Missing(f"what {unknown:.0%} of the matrix work does is not told by ops with shapes")
+            raise Missing(f"{unknown:.0%} of the matrix work cannot be counted from op shapes")
         flops, peak_us = _sums(events, rows, _peaks(hardware, matmuls))
         return cls(flops / steps.count, peak_us / steps.count)
 
@@ -130,7 +130,7 @@ def _sums(events: Events, rows: Ints, peaks: dict[str, float | None]) -> tuple[f
             raise Missing(f"the arguments of {events.names[name]} are not recorded, so its operations are not known")
         rate = peaks.get(of_inputs(types))
         if rate is None:
-            raise Missing("the peak rate of the format that products run in is not known")
+            raise Missing("the peak rate for the number format of the products is not known")
         flops += often * work.flops
         peak_us += often * work.flops / rate / 1e6
     return flops, peak_us

@@ -50,6 +50,8 @@ def _with_dataflow(folder: Place, rank: RankRecord) -> RankRecord:
         path = folder / Path(rank.dataflow.file).name
         rank = msgspec.structs.replace(rank, dataflow=msgspec.structs.replace(rank.dataflow, file=os.fspath(path)))
     if rank.reused is not None and rank.reused.file:
-        why = "which tensors ops read was recorded by an earlier version; capture the run with `advisor run` again"
+        why = (
+            "the record of which tensors ops read is from an earlier version; capture the run again with `advisor run`"
+        )
         rank = msgspec.structs.replace(rank, reused=JudgedOps(why=why))
     return rank

@@ -97,9 +97,9 @@ class NsightExport:
         chosen = max(sorted(counts), key=lambda pid: counts[pid])
         if len(counts) > 1:
             text = (
-                f"{len(counts)} processes in this export have work on a device; process {chosen} was read, which has "
+                f"{len(counts)} processes in this export have device work; process {chosen} was read, because it has "
             )
-            text += "the most. Profile each rank into a file of its own to see all"
+            text += "the most. Profile each rank into a separate file to see all"
             self._health.append(Health("trace-processes", "warning", text))
         return chosen
 
@@ -122,8 +122,8 @@ def window_ns(path: Place) -> tuple[int, int] | tuple[None, None]:
 
 def _nothing(tables: Tables) -> str:
     if "META_DATA_EXPORT" in tables.columns or "StringIds" in tables.columns:
-        return "an export of Nsight Systems without CUDA or NVTX in it; profile with `nsys profile --trace=cuda,nvtx`"
-    return "an SQLite database, but no export of Nsight Systems; give a trace"
+        return "an Nsight Systems export without CUDA or NVTX data; profile with `nsys profile --trace=cuda,nvtx`"
+    return "an SQLite database, but not an Nsight Systems export; pass a trace"
 
 
 def _pid(global_id: int) -> int:
@@ -248,10 +248,12 @@ def _thread(global_id: int | None) -> tuple[int, int]:
 
 
 def _lacks(tables: Tables) -> Iterator[Health]:
-    said = "an export of Nsight Systems: it holds no shapes, dtypes or Python lines, so that rules that need them are "
+    said = "an Nsight Systems export: it has no shapes, dtypes or Python lines, so rules that need them are "
     yield Health("trace-format", "note", f"{said}skipped; `advisor run` records them")
     if not any(table in tables.columns for table in _ON_DEVICE):
-        yield Health("trace-device", "warning", "no work of a GPU in it; profile with `nsys profile --trace=cuda,nvtx`")
+        yield Health(
+            "trace-device", "warning", "it contains no GPU work; profile with `nsys profile --trace=cuda,nvtx`"
+        )
     if _GRAPH in tables.columns:
-        text = "CUDA graphs are one row for each launch, and their kernels are not told apart; "
+        text = "each CUDA graph launch is one row, so its kernels cannot be distinguished; "
         yield Health("trace-graphs", "note", f"{text}profile with `--cuda-graph-trace=node`")

@@ -83,15 +83,15 @@ class PerfettoTrace:
 
     def health(self) -> tuple[Health, ...]:
         """What such a trace lacks, and what of it was not read."""
-        lacks = "ops, shapes and Python lines are in it only as far as its writer annotated them"
+        lacks = "it contains ops, shapes and Python lines only where its writer annotated them"
         if not self._on_device:
-            lacks = f"no track in it is named as a stream of a GPU, so that no device work is known; {lacks}"
+            lacks = f"no track is named like a GPU stream, so device work is unknown; {lacks}"
         said = [Health("trace-format", "note", f"a Perfetto trace: {lacks}; rules that need more are skipped")]
         found = self._found
         counts = (
             (found.others, "packet", "of other kinds (scheduling, samples) not read"),
             (self._damaged, "damaged packet", "that could not be read"),
-            (found.nameless, "event", "without a name: the packet that interned it is not in the file"),
+            (found.nameless, "event", "without a name: the packet that defined it is not in the file"),
             (found.timeless, "event", "without a time stamp left out"),
             (self._unpaired, "slice", "without a beginning or an end left out"),
         )
@@ -162,9 +162,9 @@ def look(blocks: Iterator[bytes], path: str) -> None:
 
 def _nothing(path: str, damage: str) -> str:
     if damage:
-        return f"{path}: protobuf without an event that can be read ({damage}); copy it again"
+        return f"{path}: protobuf without readable events ({damage}); copy it again"
     what = "protobuf without track events (an XPlane of TensorBoard, or a Perfetto trace of other data sources)"
-    return f"{path}: {what}; give the trace in Chrome JSON (prof.export_chrome_trace)"
+    return f"{path}: {what}; pass the trace in Chrome JSON format (prof.export_chrome_trace)"
 
 
 def kind_of(categories: str, name: str, lane: Lane) -> str:

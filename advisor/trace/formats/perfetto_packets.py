@@ -228,7 +228,7 @@ def _unpacked(data: bytes) -> bytes:
     except zlib.error as failure:
         raise DamagedError("a compressed packet cannot be unpacked") from failure
     if not unpacker.eof:
-        raise DamagedError("a compressed packet that ends early, or is larger than any that Perfetto writes")
+        raise DamagedError("a compressed packet that is truncated, or larger than any that Perfetto writes")
     return unpacked
 
 

@@ -45,7 +45,7 @@ def opened(path: Place) -> Iterator[Tables]:
     schema runs that could do more than compute.
     """
     if not isinstance(path, Path):
-        raise InputError(f"{path}: an SQLite database, which is read from a local disk only; copy it there first")
+        raise InputError(f"{path}: an SQLite database, which can only be read from a local disk; copy it there first")
     try:
         base = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
         try:
@@ -57,7 +57,7 @@ def opened(path: Place) -> Iterator[Tables]:
             base.close()
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as failure:
         raise InputError(
-            f"{path}: an SQLite database that cannot be read ({failure}); export it again (`nsys export --type sqlite`)"
+            f"{path}: an unreadable SQLite database ({failure}); export it again (`nsys export --type sqlite`)"
         ) from failure
 
 

@@ -6,22 +6,22 @@ from typing import Literal
 
 Kind = Literal["json", "gzip", "zip", "zstd", "utf-16", "utf-32", "perfetto", "sqlite", "empty", "foreign"]
 
-_GIVE = "give the trace in Chrome JSON (prof.export_chrome_trace)"
+_GIVE = "pass the trace in Chrome JSON format (prof.export_chrome_trace)"
 _FOREIGN: tuple[tuple[bytes, str], ...] = (
-    (b"version https://git-lfs", "a Git LFS pointer in place of the file; run `git lfs pull`, then try again"),
-    (b"NVTX", "an NVIDIA profiler file; export it (`nsys export --type sqlite`) and give the .sqlite file"),
-    (b"\x89HDF", f"an HDF5 file, no Kineto trace; {_GIVE}"),
+    (b"version https://git-lfs", "a Git LFS pointer instead of the file; run `git lfs pull`, then try again"),
+    (b"NVTX", "an NVIDIA profiler file; export it (`nsys export --type sqlite`) and pass the .sqlite file"),
+    (b"\x89HDF", f"an HDF5 file, not a Kineto trace; {_GIVE}"),
     (b"\xfd7zXZ\x00", "compressed with xz; decompress it first (`xz -d`)"),
     (b"BZh", "compressed with bzip2; decompress it first (`bzip2 -d`)"),
-    (b"\x7fELF", f"a program, no Kineto trace; {_GIVE}"),
-    (b"%PDF", f"a PDF, no Kineto trace; {_GIVE}"),
-    (b"<", f"HTML or XML, no Kineto trace (a download page saved in its place?); {_GIVE}"),
-    (b"\x80\x02", "a pickle, no trace; `advisor memory FILE` reads snapshots of the CUDA allocator"),
-    (b"\x80\x04", "a pickle, no trace; `advisor memory FILE` reads snapshots of the CUDA allocator"),
-    (b"\x80\x05", "a pickle, no trace; `advisor memory FILE` reads snapshots of the CUDA allocator"),
+    (b"\x7fELF", f"an executable, not a Kineto trace; {_GIVE}"),
+    (b"%PDF", f"a PDF, not a Kineto trace; {_GIVE}"),
+    (b"<", f"HTML or XML, not a Kineto trace (a saved download page?); {_GIVE}"),
+    (b"\x80\x02", "a pickle, not a trace; `advisor memory FILE` reads CUDA allocator snapshots"),
+    (b"\x80\x04", "a pickle, not a trace; `advisor memory FILE` reads CUDA allocator snapshots"),
+    (b"\x80\x05", "a pickle, not a trace; `advisor memory FILE` reads CUDA allocator snapshots"),
 )
-PROTOBUF = f"protobuf (an XPlane trace?), but no Perfetto trace; {_GIVE}"
-NOT_JSON = f"not JSON, so no Kineto trace; {_GIVE}"
+PROTOBUF = f"protobuf (an XPlane trace?), but not a Perfetto trace; {_GIVE}"
+NOT_JSON = f"not JSON, so not a Kineto trace; {_GIVE}"
 
 
 _KNOWN: tuple[tuple[bytes, Kind], ...] = (

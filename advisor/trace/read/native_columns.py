@@ -20,7 +20,7 @@ from advisor.trace.schema import LabelRow, Row
 from advisor.trace.tables import Table, Tables
 
 if _scan.LAYOUT != 2:
-    raise ImportError("advisor.trace.read._scan was built from other sources; install torch-advisor again")
+    raise ImportError("advisor.trace.read._scan was built from a different version; reinstall torch-advisor")
 
 # Slices of more rows are refused: those of 1 MB hold some thousand. No power of two: a row's fields would all fall into
 # the same few places of the processor's cache, which took a tenth of the time of scanning.

@@ -58,11 +58,11 @@ def peek(path: Place, whole: bool = True) -> Peek:
             raise InputError(no_events(start.head, str(path)))
         if b'"torchAdvisorVersion"' in start.head:
             # Its rows stand there for a second time, beside those that advisor drew.
-            raise InputError(f"{path}: ranks drawn by --format perfetto; give the traces that it was made from")
+            raise InputError(f"{path}: output of --format perfetto; pass the original traces")
         first = start.rest or next(blocks, b"")
         if start.shape == "list" and _PHASE.search(first) is None and first.lstrip()[:1] != b"{":
             raise InputError(
-                f"{path}: a JSON list without events (a memory timeline?); give the *.pt.trace.json[.gz] file"
+                f"{path}: a JSON list without events (a memory timeline?); pass the *.pt.trace.json[.gz] file"
             )
         last = first
         if whole:

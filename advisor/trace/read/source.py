@@ -132,7 +132,7 @@ class Source:
             with zipfile.ZipFile(self._file) as archive:
                 members = [info for info in archive.infolist() if is_trace_member(info)]
                 if len(members) != 1:
-                    raise InputError(f"{self.name}: holds {len(members)} traces; unpack it and give the folder")
+                    raise InputError(f"{self.name}: holds {len(members)} traces; unpack it and pass the folder")
                 with archive.open(members[0]) as member:
                     yield from self._member(member)
         except InputError:
@@ -161,7 +161,8 @@ class Source:
     def _refuse_bombs(self, taken: int, given: int) -> None:
         if given > LARGEST_BYTES or (given > BOMB_BYTES and given > BOMB_RATIO * max(taken, 1)):
             raise InputError(
-                f"{self.name}: {taken >> 10} KB unpack to more than {given >> 20} MB, as no trace does; not read on"
+                f"{self.name}: {taken >> 10} KB unpack to more than {given >> 20} MB, more than any trace; not read "
+                "further"
             )
 
     def _text(self, blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -47,7 +47,7 @@ def opening(blocks: Iterator[bytes], path: str) -> Opening:
         if found is not None:
             return Opening("object", text[: found.start()], text[found.end() :])
         if len(text) > LONGEST_HEAD:
-            raise InputError(f"{path}: no `traceEvents` in its first {len(text) >> 20} MB; give a Kineto trace in JSON")
+            raise InputError(f"{path}: no `traceEvents` in its first {len(text) >> 20} MB; pass a Kineto trace in JSON")
     return Opening("none", text, b"")
 
 
@@ -65,7 +65,7 @@ def slices(rest: bytes, blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
     for block in blocks:
         cut = last_boundary(block)
         if cut is None and sum(map(len, held)) > LONGEST_EVENT:
-            raise InputError(f"{path}: no end of an event within {LONGEST_EVENT >> 20} MB; this is no Kineto trace")
+            raise InputError(f"{path}: no end of an event within {LONGEST_EVENT >> 20} MB; this is not a Kineto trace")
         if cut is None:
             # The boundary may lie across two blocks; joining them finds it.
             held = [b"".join((*held, block))]

@@ -92,7 +92,7 @@ def no_events(text: bytes, path: str) -> str:
     return f"{path}: {_kind(start, text)}"
 
 
-_GIVE = "give the *.pt.trace.json[.gz] file"
+_GIVE = "pass the *.pt.trace.json[.gz] file"
 _KINDS: tuple[tuple[tuple[bytes, ...], str], ...] = (
     ((b'"torch-advisor/run"',), "a run.json, the record of a run; pass the folder that contains it"),
     ((b'"torch-advisor/report"',), "a stored report, as `advisor gate` reads it; pass the trace itself"),
@@ -109,8 +109,8 @@ def _kind(start: bytes, text: bytes) -> str:
         if all(mark in start for mark in marks):
             return what
     if start.lstrip()[:1] == b"{":
-        return f"JSON, but no Kineto trace (no `traceEvents` in it); {_GIVE}"
-    return f"not JSON, so no Kineto trace; {_GIVE}"
+        return f"JSON, but not a Kineto trace (no `traceEvents`); {_GIVE}"
+    return f"not JSON, so not a Kineto trace; {_GIVE}"
 
 
 def empty_reason(known: Mapping[str, Any]) -> str:

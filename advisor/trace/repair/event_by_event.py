@@ -80,10 +80,10 @@ class Careful:
         return rows
 
     def finish(self) -> None:
-        """Counts what was begun and never ended."""
+        """Counts what was started but never ended."""
         begun = sum(len(rows) for rows in self._open.values())
         if begun:
-            self.count("begun and never ended", begun)
+            self.count("started but never ended", begun)
 
     def _text(self, piece: bytes) -> str:
         try:
@@ -142,7 +142,7 @@ class Careful:
     def _end(self, event: Mapping[str, Any], rows: list[Any]) -> None:
         begun = self._open.get((str(event.get("pid")), str(event.get("tid"))))
         if not begun:
-            return self.count("ended and never begun")
+            return self.count("ended but never started")
         row = begun.pop()
         start, end = nanoseconds(row.ts), nanoseconds(event.get("ts"))
         if ABSENT not in (start, end):

@@ -30,7 +30,8 @@ def health(rows: Rows, shape: str, cut_short: str, events: Events) -> tuple[Heal
             Health(
                 "trace-truncated",
                 "warning",
-                f"{why}: all {len(events)} complete events before that were read; what came after is unknown, not idle",
+                f"{why}: all {len(events)} complete events before that were read; the time after that is unknown, "
+                "not idle",
             )
         )
     if lost:
@@ -43,9 +44,11 @@ def health(rows: Rows, shape: str, cut_short: str, events: Events) -> tuple[Heal
             )
         )
     if counts.get("bytes"):
-        found.append(Health("trace-encoding", "note", "text that is not UTF-8: its bytes were replaced, events kept"))
+        found.append(
+            Health("trace-encoding", "note", "text that is not UTF-8: invalid bytes were replaced, events kept")
+        )
     if counts.get("head"):
-        found.append(Health("trace-head", "note", "damaged text around the events: only the known keys were taken"))
+        found.append(Health("trace-head", "note", "damaged text around the events: only known keys were read"))
     reasons = [*rows.tables.dropped.items(), *_others(counts)]
     for reason, number in sorted(reasons, key=lambda one: (-one[1], one[0])):  # the most first, in any way of reading
         found.append(Health("trace-rows", "note", f"{number} {_events(number)} {reason}"))

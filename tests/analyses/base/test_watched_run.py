@@ -156,7 +156,7 @@ def test_the_error_of_a_part_covers_what_sampling_does_to_it() -> None:
 
 
 def test_a_run_that_was_not_watched_is_missing() -> None:
-    with pytest.raises(Missing, match="not watched"):
+    with pytest.raises(Missing, match="the whole run was not recorded"):
         Computed(record=RankRecord()).get(WatchedRun)
     with pytest.raises(Missing):
         Computed(record=RankRecord(run=RunTimes(count={"start": 1}))).get(WatchedRun)

@@ -175,7 +175,7 @@ def test_launches_of_a_loop_over_the_samples_may_grow_with_the_batch(pieces, gro
 
 def test_a_busy_machine_is_not_taken_for_fixed_cost():
     # 1.9 ms for products of 1 MFLOP: somebody else had the cores.
-    with pytest.raises(Missing, match="busy with something else"):
+    with pytest.raises(Missing, match="busy with other work"):
         split_of(4, 256).get(BatchSplit)
 
 

@@ -53,7 +53,7 @@ def test_steps_with_other_ops_are_left_out():
 
 def test_where_no_step_is_like_the_recorded_one_nothing_is_known():
     found = table(profiled(4, 4, b0=op("aten::bilinear", 2), b1=op("aten::bilinear", 12)))
-    assert "other ops" in found.why
+    assert "different ops" in found.why
     assert found.rows == found.folded == ()
 
 
@@ -99,7 +99,7 @@ def test_a_model_that_is_called_twice():
     first = (10 - 2) + 2 + 2 + (30 - 22) + 10 * 2 / 32
     second = (50 - 42) + 14 * 2 / 12 + 14 * 2 / 12 + (72 - 64) + 18 * 2 / 32
     assert by_path(found)["Net"].forward_us == pytest.approx(10 * (first + second) / 2, rel=1e-5)
-    assert "other ops" in table(draw(more, us=10, a="aten::relu"), recorded).why
+    assert "different ops" in table(draw(more, us=10, a="aten::relu"), recorded).why
 
 
 def test_a_module_within_itself_counts_once():

@@ -173,7 +173,7 @@ def test_records_of_earlier_versions(tmp_path: Path) -> None:
         return Computed(record=recorded(tmp_path)).get(JudgedSteps).seen
 
     assert seen(names=["aten::mm"], ops=[0, 0], again=[[1, 0]]).again == [(1, 0)]
-    assert "by an earlier version" in seen(file="dataflow-rank0-7.gz").why
+    assert "from an earlier version" in seen(file="dataflow-rank0-7.gz").why
     assert "was not recorded" in Computed(record=RankRecord()).get(JudgedSteps).seen.why
 
 

@@ -47,7 +47,7 @@ def test_a_name_that_a_step_runs_less_often_is_not_found_there() -> None:
 
 
 def test_another_kind_of_step_is_not_compared() -> None:
-    with pytest.raises(Missing, match="other ops than the profiled ones"):
+    with pytest.raises(Missing, match="different ops than the profiled steps"):
         seen(names=["aten::relu", "aten::cos"], ops=[0, 0, 0, 1], again=[[3, 1]], constant=[])
 
 
