@@ -120,7 +120,8 @@ def _pathologies(found: Mapping[str, Any], known: Mapping[str, str]) -> Iterator
     yield "## Forty faults of training scripts\n"
     yield (
         f"{kinds['confirmed']} are found by a confirmed rule, {kinds['unconfirmed']} by one supported by "
-        f"drawn examples only, {kinds['yet']} not yet. Measurements of the pairs are in [accuracy-pairs.md](accuracy-pairs.md).\n"
+        f"drawn examples only, {kinds['yet']} not yet. Measurements of the "
+        "pairs are in [accuracy-pairs.md](accuracy-pairs.md).\n"
     )
     yield "| | fault | found by | confirmed by | script in `samples/` |\n|--:|---|---|---|---|"
     for number, row in rows.items():
