@@ -79,7 +79,7 @@ def main():
     parser.add_argument("--history", type=int, default=168)
     parser.add_argument("--horizon", type=int, default=24)
     parser.add_argument("--batch_size", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--lr", type=float, default=1e-3)
     args = parser.parse_args()
 

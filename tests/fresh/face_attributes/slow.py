@@ -93,7 +93,7 @@ def main():
     loader = DataLoader(faces, batch_size=32, shuffle=True, drop_last=True)
     net = MultiTaskNet()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4, fused=True)
-    for epoch in range(3):
+    for epoch in range(5):
         sums = train_epoch(net, loader, optimizer)
         print(f"[{epoch + 1}] " + "  ".join(f"{task} {value:.4f}" for task, value in sums.items()))
 

@@ -114,7 +114,7 @@ def main():
         say_commands(sounds, 320, seed=8)
         data = Commands(sounds)
         model = CommandClassifier(checkpoint)
-    fit(model, DataLoader(data, batch_size=16, shuffle=True, drop_last=True), epochs=4, lr=1e-3)
+    fit(model, DataLoader(data, batch_size=16, shuffle=True, drop_last=True), epochs=7, lr=1e-3)
 
 
 if __name__ == "__main__":

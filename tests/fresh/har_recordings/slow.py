@@ -72,7 +72,7 @@ def train():
         model = DeepConvLSTM(len(CHANNELS), ACTIVITIES)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
         loss_fn = nn.CrossEntropyLoss()
-        for epoch in range(4):
+        for epoch in range(6):
             correct, seen, running = 0, 0, 0.0
             for signal, activity in loader:
                 scores = model(signal)

@@ -137,6 +137,6 @@ if __name__ == "__main__":
     parser.add_argument("--slides", type=int, default=64)
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--batch_size", type=int, default=8)
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=2018)
     main(parser.parse_args())

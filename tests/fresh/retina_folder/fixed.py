@@ -21,17 +21,17 @@ GRADES = ["0_none", "1_mild", "2_severe"]
 def make_photos(root, per_grade, seed):
     """Round, reddish photographs; a higher grade has more bright spots."""
     rng = np.random.default_rng(seed)
-    yy, xx = np.mgrid[0:300, 0:400]
-    disc = ((yy - 150) ** 2 + (xx - 200) ** 2 < 145**2)[..., None]
+    yy, xx = np.mgrid[0:420, 0:560]
+    disc = ((yy - 210) ** 2 + (xx - 280) ** 2 < 200**2)[..., None]
     for grade, name in enumerate(GRADES):
         folder = os.path.join(root, name)
         os.makedirs(folder)
         for i in range(per_grade):
-            photo = np.empty((300, 400, 3), dtype=np.float32)
+            photo = np.empty((420, 560, 3), dtype=np.float32)
             photo[:] = np.array([150, 70, 40]) + rng.normal(0, 12, 3)
-            photo += rng.normal(0, 8, (300, 400, 1))
-            for y, x in rng.integers(60, 240, (2 + 6 * grade, 2)):
-                photo[y - 5 : y + 5, x + 45 : x + 55] = (230, 210, 120)
+            photo += rng.normal(0, 8, (420, 560, 1))
+            for y, x in rng.integers(80, 340, (2 + 6 * grade, 2)):
+                photo[y - 7 : y + 7, x + 63 : x + 77] = (230, 210, 120)
             Image.fromarray((photo * disc).clip(0, 255).astype(np.uint8)).save(os.path.join(folder, f"{i:04d}.jpg"))
 
 

@@ -24,6 +24,7 @@ class TrainingArguments:
     warmup_steps: int = 10
     eval_steps: int = 10
     logging_steps: int = 40
+    seed: int = 12
 
 
 def write_instructions(path, count, seed):
@@ -91,7 +92,13 @@ class CausalLM(nn.Module):
 class Trainer:
     def __init__(self, model, args, train_dataset, eval_dataset):
         self.model, self.args = model, args
-        self.train_loader = DataLoader(train_dataset, args.per_device_train_batch_size, shuffle=True, drop_last=True)
+        self.train_loader = DataLoader(
+            train_dataset,
+            args.per_device_train_batch_size,
+            shuffle=True,
+            drop_last=True,
+            generator=torch.Generator().manual_seed(args.seed),
+        )
         self.eval_loader = DataLoader(eval_dataset, args.per_device_eval_batch_size)
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate, fused=True)
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(
@@ -126,13 +133,14 @@ class Trainer:
 
 
 def main():
-    torch.manual_seed(12)
+    args = TrainingArguments()
+    torch.manual_seed(args.seed)
     with tempfile.TemporaryDirectory() as folder:
         for name, count in (("train", 2000), ("eval", 160)):
             write_instructions(os.path.join(folder, f"{name}.jsonl"), count, seed=count)
         train, held = (InstructionDataset(os.path.join(folder, f"{n}.jsonl"), 52) for n in ("train", "eval"))
     model = CausalLM(len(LETTERS) + 4, 52)
-    Trainer(model, TrainingArguments(), train, held).train()
+    Trainer(model, args, train, held).train()
 
 
 if __name__ == "__main__":

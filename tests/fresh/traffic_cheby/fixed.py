@@ -8,7 +8,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-NODES, HISTORY, HORIZON = 307, 12, 3
+NODES, HISTORY, HORIZON = 480, 12, 3
 
 
 def make_network(folder, seed=4):
@@ -102,10 +102,10 @@ def main():
     cut = int(0.9 * len(x))
     model = STGCN(adj)
     optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3)
-    for epoch in range(2):
+    for epoch in range(1):
         model.train()
         total = 0.0
-        order = torch.randperm(cut).split(16)
+        order = torch.randperm(cut).split(8)
         for i, rows in enumerate(order):
             loss = F.l1_loss(model(x[rows]), y[rows])
             optimizer.zero_grad()

@@ -109,7 +109,7 @@ def main():
     loader = DataLoader(dataset, batch_size=16, shuffle=True, collate_fn=collate)
     model = GridDetector()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, fused=True)
-    for epoch in range(6):
+    for epoch in range(8):
         for i, (pictures, targets) in enumerate(loader):
             loss = detection_loss(model(pictures), targets)
             optimizer.zero_grad()
