@@ -1,12 +1,12 @@
 """A loop runs the model on one sample at a time.
 
 ## What it looks at
-A line of the script that calls the same module (no single layer) four times or more in a step, from outside of any
-other module, with ops so short that most of their time is the call itself. Everything that runs during these calls
-belongs to the loop, and so does its part of the backward pass. Whether a call needs the result of the one before it is
-observed in two steps of their own (`advisor run`): what it needs stays where it is. Lines and modules have to be
-recorded; without them the rule reports nothing. It says nothing of a loop that runs a backward pass for each call, as
-gradient accumulation does, nor of one that the observed steps did not run.
+A line of the script that calls the same module (not a single layer) at least four times in a step, from outside of any
+other module, with ops so short that most of their time is call overhead. Everything that runs during these calls
+belongs to the loop, and so does its part of the backward pass. `advisor run` observes in two separate steps whether a
+call needs the result of the previous one: what it needs is not counted. Lines and modules must be recorded; without
+them the rule reports nothing. Loops that run a backward pass for each call, as gradient accumulation does, and loops
+that the observed steps did not run are not reported.
 
 ## Why it costs time
 Python, the dispatch of each op and the backward pass cost the same for one sample as for many. A model that is called

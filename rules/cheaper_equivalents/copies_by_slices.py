@@ -1,9 +1,9 @@
 """Every in-place write into a slice copies the whole gradient of the tensor.
 
 ## What it looks at
-Backward passes in which the node of an in-place write (`CopySlices`) runs three times or more on a tensor of one shape,
-each time for another part of it: a loop that fills a table, row by row, with `outputs[:, t] = scores`. Writes through
-masks, which may be anywhere, are left out. Shapes have to be recorded.
+Backward passes in which the node of an in-place write (`CopySlices`) runs three times or more on a tensor of one
+shape, each time for another part of it: a loop that fills a table, row by row, with `outputs[:, t] = scores`. Writes
+through masks, which may be anywhere, are not reported. Shapes must be recorded.
 
 ## Why it costs time
 Autograd cannot know that the rest of the tensor is unchanged. For each write the backward pass copies the whole
@@ -14,8 +14,8 @@ Collect the results in a list, and combine them once with `torch.stack` (or `tor
 views of one gradient.
 
 ## When to leave it
-Tables in which later iterations read what earlier ones wrote, in many places at once. Where an iteration only needs
-the last few results, it can read them from the list.
+Tables in which later iterations read what earlier ones wrote in many places. If an iteration needs only the last few
+results, it can read them from the list.
 """
 
 from __future__ import annotations

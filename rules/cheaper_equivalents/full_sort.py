@@ -2,8 +2,8 @@
 
 ## What it looks at
 `sort` and `argsort` calls of whose result only the first elements, or the last ones, are read: at most a quarter of
-them. Which elements of a tensor are read is in no profile; `advisor run` observes it in steps of its own. What Python
-reads of the whole order without a PyTorch op (`order.tolist()` in addition to a part of it) is not seen.
+them. Profiles do not record which elements of a tensor are read; `advisor run` observes it in separate steps. Reads
+from Python without a PyTorch op (`order.tolist()` in addition to a part of it) are not detected.
 
 ## Why it costs time
 A sort of a thousand distances orders all of them, with ten comparisons for each and more. Finding the eight smallest
@@ -53,7 +53,7 @@ class _Sort:
     of: int
 
 
-_HOW = "the sorts, minus the most and the least that topk took of a sort's time on a CPU, for as large a part"
+_HOW = "the sorts, minus the largest and smallest share of a sort's time that topk took on a CPU for the same part"
 
 
 def check(

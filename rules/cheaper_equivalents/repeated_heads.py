@@ -6,7 +6,7 @@ has the shape of the keys of the next `scaled_dot_product_attention`: `repeat_in
 before grouped-query attention. Their part of the backward pass, which sums over the groups again, counts, too.
 
 ## Why it costs time
-Keys and values are written once per head of a group and read back by each head, though all copies are identical, and
+Keys and values are written once per head of a group and read back by each head, although all copies are identical, and
 as many gradients are written and summed. The attention kernels of PyTorch 2.5 and later accept shared heads directly.
 
 ## How to fix it

@@ -3,8 +3,8 @@
 ## What it looks at
 `torch.cat` of a large tensor (256 kB or more) with a tenth of its rows or fewer, outside of autograd and of the
 loader, with the same shapes in every step: a queue of keys (MoCo), a replay memory, a history of fixed length. Copies
-of the result that follow immediately are included. Shapes have to be recorded. A tensor that grows with each `cat` is
-no such buffer.
+of the result that follow immediately are included. Shapes must be recorded. A tensor that grows with each `cat` is not
+such a buffer.
 
 ## Why it costs time
 The new rows are few, but all others are read and written again, often into memory that is newly allocated from the

@@ -6,16 +6,16 @@ out of a tensor by it: `data[torch.randperm(n)[:k]]`. At least every second step
 numbers are taken. Shapes are needed (`record_shapes=True`; `advisor run` records them).
 
 ## Why it costs time
-A permutation of n numbers draws n random numbers and moves as many entries about. For a batch of 256 out of a million
-that is four thousand times the work that the batch needs, in each step.
+A permutation of n numbers draws n random numbers and moves n entries. For a batch of 256 out of a million that is four
+thousand times the work that the batch needs, in each step.
 
 ## How to fix it
-Draw the indices of the batch alone, with replacement: `index = torch.randint(n, (batch,))`. Or draw one permutation for
+Draw only the indices of the batch, with replacement: `index = torch.randint(n, (batch,))`. Or draw one permutation for
 an epoch, and take its pieces: `for index in torch.randperm(n).split(batch):`, which also sees every sample once.
 
 ## When to leave it
-Where no sample may come twice within a batch and the dataset is small. Either change draws other samples, so losses
-are not the same ones.
+If no sample may occur twice within a batch and the dataset is small. Either change draws different samples, so losses
+change.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ from ._examples import op, two_steps
 
 _PERMUTATION, _SLICE = "aten::randperm", "aten::slice"
 _TAKES = ("aten::index", "aten::index_select", "aten::embedding")
-_HOW = "low: the permutations without the share that is taken, which is half at most; high: all of their time but the "
-_HOW += "draw that comes instead"
+_HOW = (
+    "low: the permutations without the share that is taken, which is half at most; high: all of their time except the "
+)
+_HOW += "draw that replaces them"
 
 
 def check(
@@ -66,7 +68,7 @@ def check(
             f"{known.spent}.",
             {"permutations": calls, "numbers": largest.of, "taken": largest.taken, "spent_us": known.spent_us},
             Fix(
-                "Draw the indices of the batch alone, or one permutation for an epoch",
+                "Draw only the indices of the batch, or one permutation per epoch",
                 "semantics",
                 f"index = torch.randperm(len(data))[:{number}]",
                 f"index = torch.randint(len(data), ({number},))",

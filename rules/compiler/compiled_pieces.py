@@ -3,18 +3,18 @@
 ## What it looks at
 Compiled regions of torch.compile that follow one another in a step: the cache lookup before each, which checks whether
 its guards still hold (types, shapes, attributes, Python values), and the Python from the end of one region to the
-lookup of the next. The time inside a region is not counted. Blocks that repeat, several products each, are not
-reported: compiling one and running it for all is what PyTorch's recipe "Reducing torch.compile cold start compilation
-time with regional compilation" advises.
+lookup of the next. The time inside a region is not counted. Repeated blocks with several products each are not
+reported: PyTorch's recipe "Reducing torch.compile cold start compilation time with regional compilation" recommends
+compiling one and running it for all.
 
 ## Why it costs time
 A lookup and the call around it take ten to thirty microseconds. A model compiled as a whole pays that once; thirty
 layers compiled one by one pay it thirty times, and nothing is fused across layers.
 
 ## How to fix it
-Compile the whole model, or the blocks that repeat, rather than each layer. Remove graph breaks (rule graph-breaks).
-Once a training runs without recompilations, `torch.compiler.set_stance(skip_guard_eval_unsafe=True)` skips most of
-the guard checks.
+Compile the whole model, or its repeated blocks, rather than each layer. Remove graph breaks (rule graph-breaks). Once
+a training runs without recompilations, `torch.compiler.set_stance(skip_guard_eval_unsafe=True)` skips most of the
+guard checks.
 
 ## When to leave it
 Blocks that are compiled one by one so that compiling takes minutes instead of hours, on a GPU that is the bottleneck

@@ -2,19 +2,20 @@
 
 ## What it looks at
 Forward and backward pass on ranks without a device and without torch.compile: the time in elementwise ops, reductions
-and normalizations, by themselves, as a part of the step. Steps with dropout are left alone, and so are short ones.
+and normalizations as a share of the step. Steps with dropout and short steps are not reported.
 
 ## Why it costs time
-Each of these ops reads tensors from memory and writes one back, which the next one reads again; each is a call of its
-own through PyTorch's dispatcher. torch.compile makes loops in C++ of them that pass over the data once.
+Each of these ops reads tensors from memory and writes one back, which the next one reads again; each is a separate
+call through PyTorch's dispatcher. torch.compile generates C++ loops that pass over the data once.
 
 ## How to fix it
-`model = torch.compile(model)`, with a C++ compiler installed. It is worth a try, not a promise. On one core of an EPYC
-(torch 2.15, forward and backward pass alone, CPU time, on a busy machine) eighteen networks were compiled. Five had
-such work in a third of their ops and more, steps above 5 ms and no dropout: they took 15 to 75 % less, among them the
-one that was compiled after these limits were chosen. Two with dropout took 29 and 40 % more, two with steps of 0.5 and
-2 ms 54 and 22 % more; where matrix products, convolutions or lookups were most of the step, it was between 20 % more
-and 34 % less. Compiling took 4 to 25 s; a nineteenth, a ResNet-18, was not compiled within 280 s.
+`model = torch.compile(model)`, with a C++ compiler installed. It is worth a try, but not guaranteed to help. On one
+core of an EPYC (torch 2.15, forward and backward pass alone, CPU time, on a busy machine) eighteen networks were
+compiled. Five had such work in at least a third of their ops, steps above 5 ms and no dropout: they took 15 to 75 %
+less time, including the one that was compiled after these limits were chosen. Two with dropout took 29 and 40 % more,
+two with steps of 0.5 and 2 ms 54 and 22 % more; where matrix products, convolutions or lookups were most of the step,
+it was between 20 % more and 34 % less. Compiling took 4 to 25 s; a nineteenth, a ResNet-18, was not compiled within
+280 s.
 
 ## When to leave it
 Scripts that train for less than a minute or two, and models whose shapes change all the time: they are compiled again

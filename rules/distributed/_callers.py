@@ -30,11 +30,10 @@ from ..shared._words import count, percent, size, time
 _BUCKET_BYTES = 25 << 20
 _BARRIER = "barrier"
 _HOW_BUCKETS = (
-    "low: for each reduction less its call, and the least of what reductions here take beyond their bytes, as far as "
-    "nothing hides it; high: the most of it"
+    "low: for each saved reduction, its call and the shortest exposed time beyond its transfer; high: the longest"
 )
 _HOW_SCRIPT = (
-    "low: each as short as the shortest tenth of its size, with no rank late; high: all of the waiting, if ranks do "
+    "low: each takes as long as the fastest 10 % of its size, with no rank late; high: all of the waiting, if ranks do "
     "not wait for each other in the next collective instead"
 )
 
@@ -68,7 +67,7 @@ def small_buckets(
         message=(
             f"DistributedDataParallel reduces gradients {often(reducer.calls)}, {size(reducer.bytes / reducer.calls)} "
             f"at a time, where {count(needed)} buckets of its default size would do; each takes "
-            f"{_range(rate)} besides its bytes."
+            f"{_range(rate)} in addition to its transfer."
         ),
         saving=saving,
         where=set_at(record.settings if record else None, "ddp"),
@@ -98,7 +97,7 @@ def of_script(price: Price, callers: Callers, lines: Lines | None, min_share: fl
         saving = scale.saving(min(part * script.least_us, exposed_us), exposed_us, _HOW_SCRIPT, "measured")
         yield Finding(
             message=(
-                f"`{found.op}` runs {often(calls)}{place(found.where)}, beside the reductions of "
+                f"`{found.op}` runs {often(calls)}{place(found.where)}, in addition to the reductions of "
                 f"DistributedDataParallel: the training loop only waits for it for {time(scale.scaled(exposed_us))} of "
                 f"each step ({percent(exposed_us / steps.step_us)})."
             ),
@@ -130,7 +129,7 @@ _NO_BARRIER = Fix(
     "optimizer.step()",
 )
 _SELDOM = Fix(
-    "Add up metrics on each rank, and reduce all of them in one tensor every hundred steps",
+    "Accumulate metrics on each rank, and reduce all of them in one tensor every hundred steps",
     "exact",
     "dist.all_reduce(loss)\ndist.all_reduce(accuracy)",
     "totals += torch.stack((loss.detach(), accuracy))\nif step % 100 == 99:\n    dist.all_reduce(totals)",

@@ -51,7 +51,7 @@ CALLERS = [
         _drawn(_ASKED, 500_000, asked="allreduce_"),
         facts=_ddp(25 << 20),
         saves_us=(0, 12_000),
-        says=("`all_reduce` runs once a step", "beside the reductions of DistributedDataParallel"),
+        says=("`all_reduce` runs once a step", "in addition to the reductions of DistributedDataParallel"),
     ),
     Example(
         "a barrier in each step",

@@ -184,7 +184,7 @@ def _replayed(modelled: Saving, price: Price, side: Side, exposed_us: float, mod
     )
     if found.high_us >= 0.5 * modelled.high_us:
         return found
-    how = "low: the replayed step takes as long, as it is limited by the host's launches; high: once it is not"
+    how = "low: nothing, because host launches limit the replayed step; high: if they no longer do"
     return replace(modelled, low_us=min(found.low_us, modelled.low_us), how=how)
 
 

@@ -55,7 +55,7 @@ USE_DDP = Fix(
     "model = DistributedDataParallel(model, gradient_as_bucket_view=True)  # averages gradients over the ranks",
 )
 NO_BUFFERS = Fix(
-    "Set `broadcast_buffers=False`, where rank 0's buffers alone are saved and evaluated",
+    "Set `broadcast_buffers=False` if only rank 0's buffers are saved and evaluated",
     "semantics",
     "model = DistributedDataParallel(model)",
     "model = DistributedDataParallel(model, broadcast_buffers=False)  # from 2.13 on: forward_sync_buffers=False",

@@ -97,7 +97,7 @@ LIBRARIES = [
         "gradients are reduced to shards, by whom the trace does not say: no_sync() may raise an error there",
         _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base")),
         saves_us="unknown",
-        says=("to gather and reduce shards of the model, by a library that the trace does not name",),
+        says=("to gather and reduce shards of the model, by an unnamed library",),
     ),
     Example(
         "DeepSpeed reduces after the backward pass",

@@ -2,7 +2,7 @@
 
 ## What it looks at
 Backward passes through DistributedDataParallel, the size of what each of them reduces over the ranks, and when the
-optimizer steps: where several passes make one update, only the last of them has to reduce.
+optimizer steps: if several passes contribute to one update, only the last of them has to reduce.
 
 ## Why it costs time
 DistributedDataParallel reduces the gradients at the end of each backward pass, whether or not an update follows. With
@@ -11,11 +11,11 @@ and back, and the ranks wait for each other.
 
 ## How to fix it
 Run all passes but the last of each update within `model.no_sync()`, including the forward pass. Lightning and
-accelerate do so by themselves if they handle the accumulation.
+accelerate do so automatically if they handle the accumulation.
 
 ## When to leave it
-Memory at its limit: without reducing, each rank keeps its own gradients until the update. Results
-differ in rounding only, as the sums are computed in another order.
+Memory at its limit: without reducing, each rank keeps its own gradients until the update. Results differ only in
+rounding, because the sums are computed in another order.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _on_host(
 
 
 def _saving(scale: Scale, low_us: float, high_us: float, on_device: bool) -> Saving:
-    how = "all reductions but that of the last pass of an update, and their copies of gradients"
+    how = "all reductions except that of the last pass of an update, and their copies of gradients"
     if not on_device:
         how += "; high, where ranks share a host: plus the time that they take from concurrent computation, and "
         how += "what they evict from the caches"
@@ -136,7 +136,7 @@ def _where(costs: LineCosts | None, part: str) -> tuple[Source, ...]:
 
 
 _NO_SYNC = Fix(
-    "Use `no_sync()` in all passes of an update but the last",
+    "Use `no_sync()` in all passes of an update except the last",
     "numerics",
     "loss.backward()\nif (step + 1) % accumulation == 0:\n    optimizer.step()",
     "last = (step + 1) % accumulation == 0\nwith nullcontext() if last else model.no_sync():\n"

@@ -3,27 +3,27 @@
 ## What it looks at
 Time in which the device runs communication kernels (all-reduce, all-gather …) and nothing else. On ranks without a
 device: time in which the training loop only communicates. Communication that overlaps with computation costs nothing
-and is not counted. Its purpose is distinguished: gradients of data-parallel ranks, shards, layers or sequences that are
-split over ranks, experts, embedding tables, buffers; by the names of process groups, and by what launches it:
-`fully_shard`, functional collectives as DTensor uses them, and whether compiled code does. So is the library:
-DistributedDataParallel, fully_shard, FullyShardedDataParallel, DeepSpeed, Megatron, torchrec, where rows, modules or
-process groups name it. Beside DistributedDataParallel, collectives that lines of the script ask for (metrics, logging,
-barriers) are told from its reducer's, which are called when a gradient was stored. What a collective takes is fitted to
-the sizes that occur: latency, and time for each byte. What the stages of a pipeline wait for, and what they could save,
-is computed by the rule pipeline-bubbles from the traces of all of them.
+and is not counted. Its purpose (gradients of data-parallel ranks, shards, layers or sequences split over ranks,
+experts, embedding tables, buffers) is derived from the names of process groups and from what launches it:
+`fully_shard`, functional collectives as DTensor uses them, compiled code. The library (DistributedDataParallel,
+fully_shard, FullyShardedDataParallel, DeepSpeed, Megatron, torchrec) is derived from the names of events, modules and
+process groups. With DistributedDataParallel, collectives called by the script (metrics, logging, barriers) are
+distinguished from those of its reducer, which run when a gradient was stored. The latency and the time per byte of
+collectives are fitted to the sizes that occur. Waits between pipeline stages are reported by the rule
+pipeline-bubbles, from the traces of all stages.
 
 ## Why it costs time
-While gradients are sent, the device computes nothing. A collective takes its latency however small it is: a metric of
-four bytes, or a barrier, in each step costs as much as a small bucket. Part of this time may be waiting for a slower
-rank: a collective ends when the last rank has joined.
+While gradients are sent, the device computes nothing. Even the smallest collective takes its latency: a metric of four
+bytes, or a barrier, in each step costs as much as a small bucket. Part of this time may be waiting for a slower rank:
+a collective ends when the last rank has joined.
 
 ## How to fix it
-DistributedDataParallel reduces gradients in buckets while the backward pass still runs: use it instead of reducing
-by hand after the backward pass; use larger buckets where there are many small collectives. Add up metrics on each rank
-and reduce them together, every hundred steps; leave out barriers. With gradient accumulation,
-communicate only in the last micro-step (`no_sync()`, which DeepSpeed's ZeRO 2 and 3 refuse with an error). Send fewer
-bytes: a bf16 compression hook. Larger batches per rank need less communication per sample. Buffers that are broadcast
-before each forward pass: `broadcast_buffers=False`.
+DistributedDataParallel reduces gradients in buckets while the backward pass still runs: use it instead of reducing by
+hand after the backward pass; use larger buckets if there are many small collectives. Accumulate metrics on each rank
+and reduce them together, every hundred steps; remove barriers. With gradient accumulation, communicate only in the
+last micro-step (`no_sync()`, which DeepSpeed's ZeRO 2 and 3 refuse with an error). Send fewer bytes: a bf16
+compression hook. Larger batches per rank need less communication per sample. Buffers that are broadcast before each
+forward pass: `broadcast_buffers=False`.
 
 Layers that are split over ranks communicate within each pass, and the pass waits for all of it: split them over fewer
 ranks, and the batch over more, where memory allows. Sharded models: gather them in bf16, keep parameters between
@@ -34,10 +34,10 @@ gather two layers ahead (`set_modules_to_forward_prefetch`). DeepSpeed: `overlap
 `torch._inductor.config.reorder_for_compute_comm_overlap = True` makes the compiler launch them earlier.
 
 ## When to leave it
-Reductions of DistributedDataParallel in buckets of its default size, on ranks without a device: they take what the back
-end and the network take, which the breakdown shows, and no finding asks for a change.
-Ranks that wait for a slower one: no bucket size helps there; look at the slow rank first. Communication of sharded
-models that the next layer needs at once, where prefetching is already on.
+Reductions of DistributedDataParallel in buckets of its default size, on ranks without a device: their time depends on
+the backend and the network; the breakdown shows it, but it is not reported as a finding. Ranks that wait for a slower
+one: no bucket size helps; fix the slow rank first. Communication of sharded models that the next layer needs
+immediately, if prefetching is already on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """GPU tensors are exchanged through a CPU backend.
 
 ## What it looks at
-Collectives that gloo or MPI runs on the host while the job trains on devices, and the time in which the device
-is idle meanwhile or only copies.
+Collectives that gloo or MPI runs on the host while the job trains on devices, and the time in which the device is idle
+or only copies during them.
 
 ## Why it costs time
 The backend copies each tensor to the host, sends it from there, sums it on the CPU, and copies the result back.
@@ -75,7 +75,7 @@ def check(
         message=(
             f"A CPU backend exchanges tensors between ranks {often(calls)}: for "
             f"{time(scale.scaled(waited_us))} of each step ({percent(waited_us / steps.step_us)}) the GPU computes "
-            f"nothing meanwhile."
+            "nothing."
         ),
         saving=scale.saving(
             0.0,

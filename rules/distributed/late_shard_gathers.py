@@ -10,11 +10,11 @@ still computes, it costs nothing; if it starts afterwards, the GPU waits for it 
 
 ## How to fix it
 `backward_prefetch=BackwardPrefetch.BACKWARD_PRE` gathers the next layer before the gradients of the current one are
-computed. `forward_prefetch=True` does the same in the forward pass, for hosts that launch slowly and layers that run in
-the same order in each step: a host that runs ahead has queued the next gather before the current layer computes,
+computed. `forward_prefetch=True` does the same in the forward pass, for hosts that launch slowly and layers that run
+in the same order in each step: a host that runs ahead has queued the next gather before the current layer computes,
 without it (FullyShardedDataParallel, `forward_prefetch`: "only useful for CPU-bound workloads"). Both hold one more
-layer's parameters at a time. FullyShardedDataParallel is deprecated: `fully_shard` replaces it, and prefetches by
-itself.
+layer's parameters at a time. FullyShardedDataParallel is deprecated: `fully_shard` replaces it, and prefetches
+automatically.
 
 ## When to leave it
 Models at the limit of their memory: prefetching needs room for one more layer. Gathers that take longer than the layer

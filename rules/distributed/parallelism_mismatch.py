@@ -18,7 +18,7 @@ communicates within each layer. Pipeline parallel: over slow links, with many mi
 
 ## When to leave it
 Memory that is full of activations: smaller batches or checkpointing free it, sharding does not. Devices that are
-visible but reserved for somebody else. Models that must fit where they will be used.
+visible but reserved for other users. Models that must fit where they will be used.
 """
 
 from __future__ import annotations

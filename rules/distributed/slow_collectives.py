@@ -2,8 +2,8 @@
 
 ## What it looks at
 The time in which a collective transfers data, from when its last rank has joined until it ends, for collectives of the
-same kind, process group and size. Time in which ranks wait for each other is excluded, so a late rank is no slow
-collective. Needs the traces of all ranks.
+same kind, process group and size. Time in which ranks wait for each other is excluded, so a late rank does not count
+as a slow collective. Needs the traces of all ranks.
 
 ## Why it costs time
 All ranks wait in a collective until its slowest link has transferred its part: a busy network, a link that fell back to
@@ -11,8 +11,8 @@ a lower rate, copies that use the same path.
 
 ## How to fix it
 Check whether the slow ones occur at the same point of the step: then something else uses the links there, such as
-checkpoints, the loader or copies to the host. If they occur at random, look at the network's own counters, and at other
-jobs on the same switches.
+checkpoints, the loader or copies to the host. If they occur at random, check the network counters, and other jobs on
+the same switches.
 
 ## When to leave it
 The first collectives of a group, which set up its channels, and collectives that overlap with computation, which cost

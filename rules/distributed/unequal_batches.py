@@ -6,8 +6,8 @@ the time for which ranks wait for each other in collectives. Also the number of 
 where capture recorded it. Needs the traces of all ranks.
 
 ## Why it costs time
-All ranks take as long as the one with the most work: what the others could have done meanwhile is lost. Loaders of
-unequal length end an epoch on one rank while the others still wait for it, or hang.
+All ranks take as long as the one with the most work; the others waste the time in between. Loaders of unequal length
+end an epoch on one rank while the others still wait for it, or hang.
 
 ## How to fix it
 Samples of one size: give each rank the same number (`DistributedSampler`, `drop_last=True`). Samples of different

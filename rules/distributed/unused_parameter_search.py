@@ -1,4 +1,4 @@
-"""find_unused_parameters=True is set, though all parameters are used.
+"""find_unused_parameters=True is set, although all parameters are used.
 
 ## What it looks at
 The search that DistributedDataParallel makes with `find_unused_parameters=True`, the all-reduce that tells the other
@@ -71,7 +71,7 @@ def check(
         saving=scale.saving(
             min(max(search.told_us - search.spread_us, 0.0), high_us),
             high_us,
-            "how much later the ranks finish because of the search's all-reduce, as far as so few steps show; high: "
+            "how much later the ranks finish because of the search's all-reduce, as far as these few steps show; high: "
             "plus the search itself and, without a device, all the time of these all-reduces",
         ),
         where=set_at(settings, "ddp"),

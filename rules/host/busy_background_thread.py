@@ -13,7 +13,7 @@ that lost its core.
 
 ## How to fix it
 Let the thread block instead of polling: `event.wait(timeout=0.5)`, `queue.get()`, `time.sleep(0.1)`. Move work that is
-needed to a process of its own, or to the DataLoader's workers.
+needed to a separate process, or to the DataLoader's workers.
 
 ## When to leave it
 Threads that spend their CPU time in native code that releases the GIL (decompression, large NumPy calls), on cores

@@ -5,9 +5,9 @@ Pauses of Python's cyclic garbage collector during the steps that were timed wit
 recorded them.
 
 ## Why it costs time
-A full collection visits every container object: with large models, datasets in Python lists and many imported libraries
-there are millions of them, and nothing else runs in the process meanwhile. Collections start at arbitrary steps; with
-several ranks, at a different step on each, and ranks wait for each other.
+A full collection visits every container object: with large models, datasets in Python lists and many imported
+libraries there are millions of them, and nothing else runs in the process during that time. Collections start at
+arbitrary steps; with several ranks, at a different step on each, and ranks wait for each other.
 
 ## How to fix it
 When everything is set up, call `gc.collect(); gc.freeze()`: objects that live for the whole run are then never visited

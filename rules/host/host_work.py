@@ -1,4 +1,4 @@
-"""Python code between ops takes a visible part of the step.
+"""Python code between ops takes a significant part of the step.
 
 ## What it looks at
 On machines without an accelerator: lines of the user's code that spend their time in long stretches of Python, in
@@ -14,8 +14,8 @@ Python handles one number at a time. A loop over samples, a conversion to lists,
 checkpoint or a log line takes as long as many tensor ops, and the cores that could compute wait for it.
 
 ## How to fix it
-Replace loops over elements with tensor ops over the batch. Do logging, metrics and checkpoints every N steps. Do
-what depends on the data alone once, before the training, or in the dataset, where loader workers run it during the
+Replace loops over elements with tensor ops over the batch. Do logging, metrics and checkpoints every N steps. Do work
+that depends only on the data once, before the training, or in the dataset, where loader workers run it during the
 step.
 
 ## When to leave it

@@ -1,22 +1,22 @@
-"""NumPy's threads and torch's keep each other waiting for a core.
+"""NumPy's threads and torch's threads compete for cores.
 
 ## What it looks at
-How long the training loop's thread was ready to run and had no core in the steps that were timed without the profiler,
-how much CPU time the process took meanwhile, and how many threads torch and the OpenBLAS that NumPy calls have. Where
-the process itself filled all of its cores, its own threads kept the loop waiting: what threads of Python took of that
-is another finding. Not reported beside loader workers, which want a core as well.
+How long the training loop's thread waited for a core in the steps that were timed without the profiler, how much CPU
+time the process used during that time, and how many threads torch and NumPy's OpenBLAS have. If the process itself
+filled all of its cores, its own threads kept the loop waiting; the share of Python threads is a separate finding. Not
+reported with loader workers, which also need a core.
 
 ## Why it costs time
-OpenBLAS, which NumPy's wheels bring, has a thread for each core beside those of torch. After a product of matrices they
-spin for a while, in the expectation of the next one. Torch's parallel ops run then on cores that are taken, and each op
-waits for its slowest thread: a script with products in its collate function took 33 to 55 ms a step instead of 16.
+OpenBLAS, which is part of NumPy's wheels, has one thread per core, in addition to those of torch. After a matrix
+product, its threads spin for a while, waiting for the next one. Torch's parallel ops then run on busy cores, and each
+op waits for its slowest thread: a script with products in its collate function took 33 to 55 ms a step instead of 16.
 
 ## How to fix it
 Give NumPy one thread: set `OPENBLAS_NUM_THREADS=1` before it is imported, or wrap its products in
-`threadpoolctl.threadpool_limits(1, "blas")`. Or compute them with torch, which has one pool for all of its ops.
+`threadpoolctl.threadpool_limits(1, "blas")`. Or compute them with torch, which uses one thread pool for all ops.
 
 ## When to leave it
-Where most of the step is NumPy's own products, which then need the cores.
+If most of the step is NumPy's own products, which need the cores.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def check(
         return
     yield Finding(
         message=(
-            f"For {percent(share)} of the steps the training loop was ready and had no core: this process itself "
-            f"filled {percent(min(own, 1.0))} of {plural(cores, 'core')}, with {plural(threads, 'thread')} of torch "
+            f"For {percent(share)} of the steps the training loop waited for a core: this process itself used "
+            f"{percent(min(own, 1.0))} of {plural(cores, 'core')}, with {plural(threads, 'thread')} of torch "
             f"and {plural(theirs, 'thread')} of NumPy's OpenBLAS, which spin for a while after each product."
         ),
         saving=_saving(price, share, theirs),
@@ -81,8 +81,8 @@ def _saving(price: Price, share: float, theirs: int) -> Saving:
     low_us = max(share * scale.step_us - (theirs - 1) * price.undilated.python_us, 0.0)
     high_us = max(mean_us - (scale.unprofiled.p10 or mean_us), low_us)
     how = (
-        "low: the wait for a core, less what NumPy takes longer on one thread at most; high: every step as fast as the "
-        "fastest 10 %, which met no such thread"
+        "low: the wait for a core, minus the most that NumPy can take longer on one thread; high: every step as fast "
+        "as the fastest 10 %"
     )
     return Saving(min(low_us, scale.step_us), min(high_us, scale.step_us), "measured", how)
 

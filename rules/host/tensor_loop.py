@@ -6,12 +6,12 @@ itself and not the work. Neighboring lines that run as often belong to the loop,
 and the part of the backward pass that their ops cause. The lines are those that capture recorded: without them the
 rule reports nothing. Nor does it for the layers of a model, for what the loader does, and for loops inside a library,
 except one that reads tensors element by element: formatting a tensor does that, even for a log message whose level is
-disabled. Python in the same iterations belongs to the loop if ops take more of the time. What the ops take beyond a
-bare call, as measured in this run, is work, which may remain; where a mask selects the elements of each iteration, ops
-over all of them may do far more of it. Which ops of an iteration read the results of the previous one is in no
-profile: `advisor run` observes it in two steps of its own. What depends on the previous iteration remains, and a
-recurrence that no op implements is not reported. What needs no previous iteration, or what no later one needs, can be
-moved out of such a loop; sums, running maxima and tables that iterations fill do not count as dependencies.
+disabled. Python in the same iterations belongs to the loop if ops take more of the time. The time of ops beyond their
+call overhead, as measured in this run, is work, which may remain; if a mask selects the elements of each iteration,
+ops over all of them may do far more work. Profiles do not record which ops of an iteration read the results of the
+previous one: `advisor run` observes it in two separate steps. What depends on the previous iteration remains, and a
+recurrence that no op implements is not reported. Work that needs no previous iteration, or that no later one needs,
+can be moved out of such a loop; sums, running maxima and tables that iterations fill do not count as dependencies.
 
 With a device what counts is how long it waits while the host is in such a loop, in runs of ops of neighboring lines; a
 loop that the device hides costs nothing. Which iterations depend on each other is not observed there. Loops of a few
@@ -19,7 +19,7 @@ elementwise ops or norms over a list of tensors, such as a moving average of the
 their small kernels cost the device time as well.
 
 ## Why it costs time
-Each op costs some microseconds of Python and dispatch, whatever its size. A loop over samples, time steps,
+Each op costs a few microseconds of Python and dispatch, regardless of its size. A loop over samples, time steps,
 parameters or experts pays that for every element, and so does the backward pass through it.
 
 ## How to fix it
@@ -28,8 +28,8 @@ Use one op over a tensor with an additional dimension: broadcasting, `torch.stac
 parameters, `nn.LSTM` instead of a loop over `nn.LSTMCell`. Read numbers at once with `.tolist()`, and format a
 message only if it will be logged.
 
-In a recurrence, compute what depends on the input alone for all time steps before the loop, and what reads the states
-after it.
+In a recurrence, compute what depends only on the input for all time steps before the loop, and what only reads the
+states after it.
 
 ## When to leave it
 Loops whose iterations depend on each other in a way that no tensor op expresses. Loops that run one backward pass per

@@ -100,7 +100,7 @@ def _least_us(rows: list[OpRow], calibration: Calibration) -> tuple[float, str]:
     times = max(min(measured), 1.0)
     # An op that takes no longer than waking threads is worth gives back nothing.
     beyond_us = sum(max(row.us - row.calls * _LONG_OP_US, 0.0) for row in rows)
-    said = f"all cores are {times:.2g} times as fast in a copy and a product measured on this machine, less for waking"
+    said = f"all cores are {times:.2g} times as fast in a copy and a product measured on this machine, minus wake-ups"
     return beyond_us * (1 - 1 / times), said
 
 

@@ -103,7 +103,7 @@ def _needless(seen: Seen, made: Batch, waited: tuple[float, float]) -> Finding |
     how = "low: the wait minus the time to load the batch in the loop; high: on a free core, with all steps as fast "
     how += "as the fastest 10 % or none waiting for a core"
     said = (
-        f" from {plural(seen.workers or 0, 'worker')}, though loading it takes only {time(made.us)}: passing it "
+        f" from {plural(seen.workers or 0, 'worker')}, although loading it takes only {time(made.us)}: passing it "
         "between processes costs more than loading it."
     )
     return seen.finding(

@@ -22,7 +22,7 @@ def advice(seen: Seen, made: Batch) -> Finding | None:
     if not least or made.us - most < _WORTH * step_us:
         return None
     how = "the measured time of a batch minus the most and the least that one index for all its samples takes; high: "
-    how += "plus what so many small tensors evict from the caches"
+    how += "plus what the small tensors evict from the caches"
     said = (
         f", which it loads itself (num_workers=0): {plural(facts.batch_size or 1, 'sample')} are taken from memory one "
         f"by one and stacked again; indexing all of them at once takes {time(least)} to {time(most)}."

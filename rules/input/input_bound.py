@@ -7,19 +7,20 @@ a fetch, reading samples, collating them and drawing their indices are measured 
 
 ## Why it costs time
 Nothing is computed until the batch arrives. With `num_workers=0` the training process loads each batch itself, and
-training waits meanwhile. With workers, they may load batches more slowly than the step uses them, be restarted in every
-epoch, or spend more time on passing a batch between processes than loading it in the training process would take.
+training waits. With workers, they may load batches more slowly than the step uses them, be restarted in every epoch,
+or spend more time on passing a batch between processes than loading it in the training process would take.
 
 ## How to fix it
-Do what depends on the data alone once, before the training: parse, decode, convert to tensors. Leave what is random to
-worker processes, which load batches while the step computes: `num_workers=N`, with `persistent_workers=True` so that
-they are kept between epochs. The number needed is (time to load a batch) / (time of the rest of the step), and at most
-the number of free cores. If no core is free, make samples cheaper: decode smaller images, move normalization and
-augmentation to the device, collate a batch with one op instead of element by element. The lines that take most of the
-time are named; without a free core their time is given, which is the most that they can save. A dataset that is a
-tensor in memory needs no workers at all, and for large batches a single index per batch instead of one per sample.
-Indices are drawn in the training process even with workers: a sampler should draw those of an epoch with one call.
-Keep the loader's iterator: `next(iter(loader))` shuffles all indices and starts all workers for a single batch.
+Do work that depends only on the data once, before the training: parse, decode, convert to tensors. Leave random
+augmentation to worker processes, which load batches while the step computes: `num_workers=N`, with
+`persistent_workers=True` so that they are kept between epochs. The number needed is (time to load a batch) / (time of
+the rest of the step), and at most the number of free cores. If no core is free, make samples cheaper: decode smaller
+images, move normalization and augmentation to the device, collate a batch with one op instead of element by element.
+The finding names the lines that take most of the time; without a free core it gives their time, which is the most that
+they can save. A dataset that is a tensor in memory needs no workers; for large batches, index once per batch instead
+of once per sample. Indices are drawn in the training process even with workers: a sampler should draw those of an
+epoch with one call. Keep the loader's iterator: `next(iter(loader))` shuffles all indices and starts all workers for a
+single batch.
 
 ## When to leave it
 A dataset that is too large to be kept prepared, on a machine without a free core. A short wait at the start of each

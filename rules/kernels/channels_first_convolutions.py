@@ -5,15 +5,15 @@ Convolutions of images on ranks without a device: their part of the step, and wh
 first in memory (by the strides that were recorded).
 
 ## Why it costs time
-oneDNN computes convolutions on blocks of channels. From channels-first tensors it makes such blocks and back again
-around each convolution, and the ops between convolutions (normalization, pooling, their backward passes) have slower
-kernels in that format.
+oneDNN computes convolutions on blocks of channels. It converts channels-first tensors to such blocks and back around
+each convolution, and the ops between convolutions (normalization, pooling, their backward passes) have slower kernels
+in that format.
 
 ## How to fix it
-`model = model.to(memory_format=torch.channels_last)`, and the same for the images. It is worth a try, not a promise:
-how a network runs in the other format only a run of it tells. On one core of an EPYC (torch 2.14, 24 steps of each,
-one after the other, CPU time) four of five networks with convolutions of 8 to 128 channels took 22 to 31 % less, one
-6 % [-11, 16].
+`model = model.to(memory_format=torch.channels_last)`, and the same for the images. It is worth a try, but not
+guaranteed to help: only a run shows how a network performs in the other format. On one core of an EPYC (torch 2.14, 24
+steps of each, one after the other, CPU time) four of five networks with convolutions of 8 to 128 channels took 22 to
+31 % less, one 6 % [-11, 16].
 
 ## When to leave it
 Networks whose first layers have few channels and large pictures, where nothing is gained. Code that calls `.view()` on

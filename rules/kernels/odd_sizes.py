@@ -1,9 +1,9 @@
 """Matrix sizes do not match the alignment that tensor cores need.
 
 ## What it looks at
-Matrix multiplications and softmaxes in 16-bit formats (multiplications in TF32, too) whose rows in memory are no
-multiple of 16 bytes: of 8 numbers, 4 in TF32. Which dimension is contiguous is read from the recorded strides. The cost
-of the odd size is derived from how far these kernels are from what the device allows for their shapes.
+Matrix multiplications and softmaxes in 16-bit formats (multiplications in TF32, too) whose rows in memory are not
+multiples of 16 bytes: of 8 numbers, 4 in TF32. Which dimension is contiguous is read from the recorded strides. The
+cost of the odd size is derived from how far these kernels are from what the device allows for their shapes.
 
 ## Why it costs time
 Tensor cores load 16 bytes at a time. Where a row starts at an unaligned address, the library uses a kernel that loads

@@ -1,4 +1,4 @@
-"""cuDNN benchmarks convolutions over and over because shapes change.
+"""cuDNN benchmarks convolutions repeatedly because shapes change.
 
 ## What it looks at
 Convolutions on an NVIDIA device with `torch.backends.cudnn.benchmark` on, as capture recorded it, whose shapes differ
@@ -98,7 +98,7 @@ def check(
             "tuning_us": spent_us,
         },
         fix=Fix(
-            "Set `cudnn.benchmark = False` where shapes keep changing",
+            "Set `cudnn.benchmark = False` if shapes keep changing",
             "numerics",
             "torch.backends.cudnn.benchmark = True",
             "torch.backends.cudnn.benchmark = False",

@@ -13,8 +13,9 @@ group, units that the number format does not use.
 
 ## How to fix it
 Depending on the kernels: convolutions with one channel per group run faster in channels-last and 16-bit formats;
-strided elementwise kernels after `x.contiguous()` once, or in a compiled model; other kernels in another format, layout
-or library. `torch.compile` replaces all but matrix multiplications and convolutions with kernels of its own.
+strided elementwise kernels after `x.contiguous()` once, or in a compiled model; other kernels in another format,
+layout or library. `torch.compile` generates its own kernels for everything except matrix multiplications and
+convolutions.
 
 ## When to leave it
 Kernels that share the device with others on another stream, and kernels of a library that has no better one for these

@@ -2,8 +2,8 @@
 
 ## What it looks at
 Kernels of one name, one grid and one op with the same shapes, ten calls and more. Where some take more than twice the
-median, the time beyond it is summed, and what else the device did meanwhile is looked up. Kernels whose time depends on
-the data (indexing, sorting, embeddings) are left out.
+median, the time beyond it is summed, and the rule checks what else the device did at that time. Kernels whose time
+depends on the data (indexing, sorting, embeddings) are excluded.
 
 ## Why it costs time
 The same work on the same shapes takes equally long each time, unless something else uses the multiprocessors or the

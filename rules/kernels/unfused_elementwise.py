@@ -9,7 +9,7 @@ Such a kernel does next to no arithmetic: it reads tensors from memory and write
 again. A normalization written in five ops goes through memory ten times where two would do.
 
 ## How to fix it
-`torch.compile(model)` fuses such sequences by itself. Without it, use the fused ops that exist: `F.rms_norm`,
+`torch.compile(model)` fuses such sequences automatically. Without it, use existing fused ops: `F.rms_norm`,
 `F.layer_norm`, `F.gelu`, `F.scaled_dot_product_attention`.
 
 ## When to leave it

@@ -1,4 +1,4 @@
-"""cudnn.benchmark is off, though all convolutions have fixed shapes.
+"""cudnn.benchmark is off, although all convolutions have fixed shapes.
 
 ## What it looks at
 Time in convolutions on an NVIDIA device, whether their shapes are the same in every step, and whether
@@ -13,7 +13,7 @@ cuDNN has several algorithms for each convolution. By default PyTorch takes the 
 
 ## When to leave it
 Shapes that change: each new one is timed again. Runs that must be bitwise reproducible: another run may pick another
-algorithm. Models that torch.compile lowers to kernels of its own.
+algorithm. Models for which torch.compile generates its own kernels.
 """
 
 from __future__ import annotations

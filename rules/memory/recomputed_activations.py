@@ -200,7 +200,7 @@ def _time_us(ops: StepOps, again: npt.NDArray[np.bool_]) -> float:
 def _room(memory: PeakMemory | None, device: Device) -> str:
     if memory is None or device.memory_bytes is None:
         return ", which is not needed if memory would suffice"
-    return f", though the peak of {size(memory.bytes)} leaves room in {size(device.memory_bytes)}"
+    return f", although the peak of {size(memory.bytes)} leaves room in {size(device.memory_bytes)}"
 
 
 _EVALUATE = Ev(f"{AUTOGRAD_NODE}: AddmmBackward0", launches="")

@@ -68,7 +68,7 @@ def check(
         message=(
             f"Forward ops whose graph no backward pass uses run {often(len(runs) / steps.count)}"
             f"{place(next(iter(where), None))}: {time(scale.scaled(spent_us))} of an average step "
-            f"({percent(spent_us / steps.step_us)}), and all their results stay in memory meanwhile."
+            f"({percent(spent_us / steps.step_us)}), and all their results stay in memory."
         ),
         saving=None if price.on_device else on_cpu,
         where=where,

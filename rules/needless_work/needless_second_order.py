@@ -4,8 +4,8 @@
 Backward passes whose ops autograd records, as `create_graph=True` requests, and the nodes that every later backward
 pass evaluates. A pass is reported if none of the nodes that were recorded inside it, nor inside another pass of the
 same form, is ever evaluated. Checkpointed layers, which are recomputed and recorded inside a backward pass, are
-left out, and so are transforms of `torch.func`, which always record. Beside a device only the time counts for which
-it waits meanwhile.
+excluded, and so are transforms of `torch.func`, which always record. With a device, only the time counts for which it
+waits.
 
 ## Why it costs time
 Each op of such a pass allocates a node and keeps its inputs, and all of it is freed again, unused, at the end. Until
@@ -97,7 +97,7 @@ def check(
         message=(
             f"A backward pass with `create_graph=True` runs {often(len(passes) / steps.count)}"
             f"{place(where)}, and no later backward pass uses its graph: "
-            f"{'the GPU waits meanwhile for ' if price.on_device else ''}{each_step(price, spent_us)}."
+            f"{'the GPU waits for it for ' if price.on_device else ''}{each_step(price, spent_us)}."
         ),
         saving=saving,
         where=(where,) if where else (),
@@ -176,7 +176,7 @@ EXAMPLES = [
         "the same beside a device that waits for the pass",
         draw(_BESIDE, us=100, K=GEMM, **_rows(recorded=True, followed=False, again=False)),
         saves_us=(0, 450),
-        says=("the GPU waits meanwhile",),
+        says=("the GPU waits for it",),
     ),
     Example(
         "beside a device that has enough to do",

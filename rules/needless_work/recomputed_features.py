@@ -2,17 +2,18 @@
 
 ## What it looks at
 Layers of the forward pass that are not trained and whose input is the samples as the dataset returns them, if it
-returns the same ones in each epoch, or rows of a tensor that nothing writes (`images[rows]`): a frozen backbone below a
-new head, a teacher, a fixed encoder. `advisor run` observes which tensors ops read in two steps of its own. Counted are
-the ops that process each sample independently with tensors that nothing writes to, up to the first op that does more
-than that. The weights are checked again at each later epoch, and where the script chooses rows itself, at twice as many
-steps each time. Random numbers end the chain, wherever they are drawn: in the dataset, by an augmentation of a batch,
-by dropout, in Python; so do normalizations that update running statistics. Whether loader workers draw random numbers
-is not known, so samples that they load are not reported, and neither are batches whose shape differs in each step.
+returns the same ones in each epoch, or rows of a tensor that is never written (`images[rows]`): a frozen backbone
+below a new head, a teacher, a fixed encoder. `advisor run` observes in two separate steps which tensors ops read.
+Counted are the ops that process each sample independently with tensors that are never written, up to the first op that
+does more than that. The weights are checked again at each later epoch, or, if the script chooses rows itself, at
+intervals that double each time. Random numbers end the chain, wherever they are drawn: in the dataset, by an
+augmentation of a batch, by dropout, in Python; so do normalizations that update running statistics. Whether loader
+workers draw random numbers is not known, so samples that they load are not reported, and neither are batches whose
+shape differs in each step.
 
 ## Why it costs time
-The result for a sample is the same in each epoch, bit for bit. Of ten epochs, nine compute it needlessly, and load
-images for it that are larger than their features.
+The result for a sample is the same in each epoch, bit for bit. Nine of ten epochs compute it unnecessarily, and load
+images that are larger than their features.
 
 ## How to fix it
 Run the frozen part once over the dataset, under `torch.no_grad()`, and train the rest on its results: a
@@ -276,7 +277,7 @@ EXAMPLES = [
         draw(_STEPS, us=100, **_OPS),
         facts={"reused": {"names": ["aten::conv2d"], "ops": [0], "waits": [[]]}, "loaders": [_LOADER]},
         saves_us=None,
-        skipped="ran other ops",
+        skipped="ran different ops",
     ),
     Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None, skipped="was not recorded"),
 ]

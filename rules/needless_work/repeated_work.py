@@ -2,12 +2,12 @@
 
 ## What it looks at
 Ops of the training step that compute what an earlier op of the same step has computed: the same op with the same
-arguments on the same values, which nothing wrote to in between. Which tensors an op reads is in no profile;
-`advisor run` observes it in two steps of its own. Random ops, ops that write to their inputs, and layers that update
-running statistics are never among them, nor is what checkpointing recomputes in the backward pass or what an evaluation
-shares with the training. A Python number in an op is not visible if it was converted to a tensor; what was computed
-with it counts as new, except in a closure that the loop calls in addition to the optimizer's step. What autocast
-converts for an op counts as an op of its own.
+arguments on the same values, which nothing wrote to in between. Profiles do not record which tensors an op reads;
+`advisor run` observes it in two separate steps. Random ops, ops that write to their inputs, and layers that update
+running statistics are never among them, nor is what checkpointing recomputes in the backward pass or what an
+evaluation shares with the training. A Python number in an op is not visible if it was converted to a tensor; what was
+computed with it counts as new, except in a closure that the loop calls in addition to the optimizer's step.
+Conversions by autocast count as separate ops.
 
 ## Why it costs time
 The work is done twice, or at each time step of a loop, for the same numbers; where gradients are needed, its part of
@@ -239,7 +239,7 @@ EXAMPLES = [
         facts={"reused": {"names": ["aten::conv2d"], "ops": [0, 0, 0], "again": [(2, 0)], "constant": []}},
         saves_us=None,
         near_miss=True,
-        skipped="ran other ops",
+        skipped="ran different ops",
     ),
     Example(
         "autocast converts a weight at each use, since its region ended in between",

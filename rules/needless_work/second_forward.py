@@ -4,8 +4,8 @@
 Ops that autograd recorded, that no backward pass followed, and that are the same ops on the same shapes as those of
 the training forward pass of the same step, with the same weights: no optimizer step lies between them, and both or
 neither apply dropout. A pass that ran once in a window of several steps is ignored. Under `torch.no_grad()` the second
-network may be another one of the same form, such as a target network; a pass there counts if `advisor run`, which
-observes two steps of its own for this, saw its ops read exactly the tensors that the training pass had read before.
+network may be another one of the same form, such as a target network; such a pass counts if `advisor run` observed, in
+two separate steps, that its ops read exactly the tensors that the training pass had read.
 
 ## Why it costs time
 A forward pass is about a third of a training step. Running it again for the accuracy, a log or a plot pays that

@@ -2,10 +2,10 @@
 
 ## What it looks at
 Sequences of copies and clones, outside of the optimizer and the loader, that cover every parameter of the model by its
-shape: deep copies of `state_dict()`, snapshots, a target network that is overwritten. On a device that is their work
-and the time for which it waits for them; copies to the host are reported by the rule frequent-checkpoints. Where
-gradients come from `torch.autograd.grad`, a copy may be what the script trains: then only copies of twice as much, with
-weights that are not trained, count.
+shape: deep copies of `state_dict()`, snapshots, a target network that is overwritten. On a device, their work and the
+time for which it waits for them count; copies to the host are reported by the rule frequent-checkpoints. Where
+gradients come from `torch.autograd.grad`, a copy may be what the script trains: then only copies of twice as much,
+with weights that are not trained, count.
 
 ## Why it costs time
 A copy reads and writes every weight, into memory that is newly allocated each time: about as much traffic as the
@@ -93,7 +93,7 @@ def check(
         how = "low: the step without the copies of what is not trained; high: without all of them, and if the profiler "
         how += "slowed the rest of the step more"
     if price.on_device:
-        how = "low: nothing, where other work hides the copies; high: their work, and what the device waits for them"
+        how = "low: nothing, if other work hides the copies; high: their work, and the device's wait for them"
         saving = price.saving([least], [gone], claims, how, model_us=(0.0, spent_us), bound_us=spent_us)
     else:
         saving = price.saving([least], [gone], claims, how)

@@ -1,4 +1,4 @@
-"""The optimizer uses foreach ops, though a fused implementation exists.
+"""The optimizer uses foreach ops, although a fused implementation exists.
 
 ## What it looks at
 Optimizer steps of Adam, AdamW and SGD on a GPU that consist of `_foreach_` ops, how long their kernels take, and how
@@ -13,7 +13,7 @@ times, where the fused one reads four lists and writes three. Such kernels are e
 
 ## When to leave it
 Parameters that are not floating-point numbers on one GPU, or a step that must be differentiated. A sharding or
-offloading library may bring an optimizer of its own.
+offloading library may provide its own optimizer.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def _on_device(
     tensors = sum(one.tensors or 0 for one in record.optimizers) if record else 0
     first = min(cleared * tensors / len(adds), 1.0) if tensors else 1.0
     most = [edits.remove(fills), edits.scale(adds, 1 - first)]
-    how = "low: the fills alone; high: and the first addition to each gradient"
+    how = "low: only the fills; high: also the first addition to each gradient"
     saving = price.saving([edits.remove(fills)], most, (), how, model_us=(fill_us, fill_us + first * add_us))
     if saving.high_us < min_share * scale.step_us:
         return

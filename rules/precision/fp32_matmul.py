@@ -2,12 +2,13 @@
 
 ## What it looks at
 The device time of matrix multiplications, convolutions and attention that ran in fp32 without TF32, and which faster
-formats this device supports, looked up by its name. Decided by the recorded dtypes and the settings of the run; without
-them by kernels whose names state their precision. What is unknown is not counted. TF32 is promised only where its
-switch governs: multiplications, and convolutions if cuDNN's switch was off. Mixed precision is not advised where
-autocast is on already, or more than a tenth of the matrix work runs in 16 bits. On a CPU: calls with enough work to
-be worth converting, if neither the CPU nor the environment (`ONEDNN_MAX_CPU_ISA`) rules out the bf16 instructions.
-Fused attention of few tokens takes many times as long in bf16 there, in its backward pass; that is subtracted.
+formats this device supports, looked up by its name. This is determined from the recorded dtypes and the settings of
+the run, or else from kernel names that state their precision. What is unknown is not counted. TF32 is suggested only
+where its switch has an effect: for multiplications, and for convolutions if cuDNN's switch was off. Mixed precision is
+not suggested if autocast is already on, or if more than a tenth of the matrix work runs in 16 bits. On a CPU: calls
+with enough work to be worth converting, if neither the CPU nor the environment (`ONEDNN_MAX_CPU_ISA`) rules out the
+bf16 instructions. Fused attention of few tokens takes many times as long in bf16 there, in its backward pass; that is
+subtracted.
 
 ## Why it costs time
 Tensor cores multiply TF32, bf16 or fp16 several times faster than the ordinary units multiply fp32, and 16-bit
@@ -168,7 +169,7 @@ def _message(
     words = " and ".join(_WORDS[kind] for kind in kinds) if matmuls.on_device else "matrix multiplications"
     said = (
         f"{words[:1].upper()}{words[1:]} in fp32 take {time(scale.scaled(fp32_us))} of each step "
-        f"({percent(fp32_us / steps.step_us)}), though {named} has hardware for {way.name}"
+        f"({percent(fp32_us / steps.step_us)}), although {named} has hardware for {way.name}"
     )
     if not matmuls.on_device:
         said = said.replace("has hardware for", "has instructions for")

@@ -1,4 +1,4 @@
-"""GradScaler is used though autocast runs in bf16.
+"""GradScaler is used although autocast runs in bf16.
 
 ## What it looks at
 The ops of `GradScaler` (`_amp_foreach_non_finite_check_and_unscale_`, `_amp_update_scale_`) in a training whose
@@ -6,7 +6,7 @@ autocast regions run in bf16, as capture recorded it.
 
 ## Why it costs time
 Loss scaling keeps small gradients above the smallest number that fp16 can represent. bf16 has the range of fp32, so
-scaling is not needed. The scaler still reads and writes every gradient once more in each step, and checks on the device
+scaling is not needed. The scaler still reads and writes every gradient again in each step, and checks on the device
 whether one of them is infinite: the host waits for the result before the optimizer may start.
 
 ## How to fix it

@@ -14,9 +14,9 @@ the conversions with the ops before and after them; without it they cost more th
 layers of small sizes, in 16 bits. Then compare the loss curve of a few thousand steps with the current one.
 
 ## When to leave it
-Short trainings, whose loss cannot be observed long enough; models whose sizes are no multiples of 16; networks that are
-limited by something else. PyTorch's own measurements (Llama 3 of 8 billion parameters, eight H100s)
-report 1.1 to 1.25 times the tokens per second.
+Short trainings, whose loss cannot be observed long enough; models whose sizes are not multiples of 16; networks that
+are limited by something else. PyTorch's own measurements (Llama 3 of 8 billion parameters, eight H100s) report 1.1 to
+1.25 times the tokens per second.
 """
 
 from __future__ import annotations

@@ -63,4 +63,4 @@ def finding_of(
 
 def watched(run: WatchedRun) -> str:
     """What the shares are of: 'the watched 240 s after the first step'."""
-    return f"the {time(run.loop_us)} that were watched after the first step"
+    return f"the {time(run.loop_us)} recorded after the first step"

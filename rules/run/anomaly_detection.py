@@ -5,8 +5,8 @@ Whether `torch.autograd.set_detect_anomaly(True)` or `detect_anomaly()` was acti
 capture recorded it.
 
 ## Why it costs time
-Each forward op stores a stack trace in case its gradient becomes invalid, and each backward op checks its
-results for NaN. Training becomes slower by a factor, not by a few per cent.
+Each forward op stores a stack trace in case its gradient becomes invalid, and each backward op checks its results for
+NaN. Training becomes several times slower, not a few percent.
 
 ## How to fix it
 Remove it, or make it an option that is off by default. Checking `torch.isfinite(loss)` every N steps detects a NaN as

@@ -4,8 +4,8 @@
 Places where the loop reads the whole state of the model (`state_dict()`, recognized by the shapes of all its
 parameters) and then runs Python for longer than anything else does between two ops. That is what writing, serializing
 or sending a checkpoint looks like. With an accelerator: such a read whose tensors are copied to the host, as
-`torch.save` does, and the time for which the device waits meanwhile or does nothing but copy. Where the profiled steps
-have none: how much of the whole run passes in `torch.save` and its like, by the clock.
+`torch.save` does, and the time for which the device waits or does nothing but copy. If the profiled steps contain
+none: the share of the whole run spent in `torch.save` and similar functions.
 
 ## Why it costs time
 `torch.save` serializes every weight, and the optimizer's state with them, and writes them while the training waits.

@@ -1,14 +1,13 @@
 """Evaluation takes a large part of the run.
 
 ## What it looks at
-The time between training steps in which batches that nothing is trained on go through the model, or a model in
-evaluation mode runs; and lines of the training step itself at which a model runs in evaluation mode that trains at
-others: how much of the run that is, by the clock, how often it happens, and at which line. Capture watches the whole
-run, not only the profiled steps.
+The time between training steps in which the model processes batches without training on them, or runs in evaluation
+mode; and lines of the training step itself at which a model runs in evaluation mode that trains at other lines: its
+share of the run, how often it happens, and at which line. Capture times the whole run, not only the profiled steps.
 
 ## Why it costs time
-While the model is evaluated, it does not train. An evaluation over the whole validation set every few steps takes as
-long as it does whether or not anything has changed since the last one.
+While the model is evaluated, it does not train. An evaluation over the whole validation set every few steps always
+takes the full time, even if little has changed since the last one.
 
 ## How to fix it
 Evaluate less often: at an interval at which evaluation takes about a twentieth of the run. In between, a part of the

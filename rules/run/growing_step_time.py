@@ -2,13 +2,13 @@
 
 ## What it looks at
 All steps of the run, to its end, without the profiler: whether they became slower, when that began, and which lines of
-the script are sampled more often since. Of a shorter run, whether the times of its steps rise from part to part. Time
-in which the loop had no core does not count. Ops that grow within the profiled steps are left to slowing-steps.
+the script are sampled more often since. For a shorter run, whether its step times rise from part to part. Time in
+which the loop had no CPU core does not count. Ops that grow within the profiled steps are reported by slowing-steps.
 
 ## Why it costs time
-What a step does has come to depend on how many steps there were: a list that is searched or summed up in each of them,
-a cache that is never emptied, hooks or callbacks that are registered again and again. What starts after hours is in no
-profile of the first steps, and makes up most of a long run.
+The work of a step has come to depend on the number of previous steps: a list that is searched or summed in each of
+them, a cache that is never emptied, hooks or callbacks that are registered again and again. What starts after hours is
+in no profile of the first steps, and makes up most of a long run.
 
 ## How to fix it
 At the named line, keep what the result needs instead of all that it was computed from: a running sum and a count, a
@@ -73,16 +73,16 @@ def _drifted(drift: StepDrift) -> Finding:
     reached = f", called{place(first.loop)}" if first.loop else ""
     return Finding(
         message=(
-            f"Steps took {time(drift.early_us)} in the first third of {count(drift.steps)} watched steps "
+            f"Steps took {time(drift.early_us)} in the first third of {count(drift.steps)} steps "
             f"and {time(drift.late_us)} in the last quarter; that began after about step {count(drift.began)}. Most of "
-            f"what was added passes{place(first.source)}{reached}: {time(first.early_us)} a step before, "
+            f"the added time is spent{place(first.source)}{reached}: {time(first.early_us)} a step before, "
             f"{time(first.late_us)} since."
         ),
         saving=Saving(
             part * more_us,
             more_us,
             "measured",
-            "all steps of the run as short as those of its first third; low: by the samples at these lines alone",
+            "all steps of the run as short as those of its first third; low: only the samples at these lines",
         ),
         where=tuple(dict.fromkeys(line.source for line in drift.lines)),
         facts={

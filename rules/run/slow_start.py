@@ -46,7 +46,7 @@ def check(
         saving=None,
         facts={"first_step_us": start_us, "run_us": whole_us},
         fix=Fix(
-            "Compute what depends on the data alone once, and cache it on disk",
+            "Compute what depends only on the data once, and cache it on disk",
             "exact",
             "index = build_index(files)",
             "if not cache.exists():\n    torch.save(build_index(files), cache)\nindex = torch.load(cache)",

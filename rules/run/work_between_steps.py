@@ -1,10 +1,10 @@
 """Work between training steps takes a large part of the run.
 
 ## What it looks at
-The time between training steps that is no evaluation, checkpoint or start of workers: logging, plots and tables every
-so many steps, metrics and other work when an epoch ends. How much of the run it is, by the clock, and at which line.
-Places that ordinary training steps have as well are not counted, nor are those at which a model runs in training mode:
-an agent that plays, a generator that draws.
+The time between training steps that is not evaluation, checkpointing or worker start-up: logging, plots and tables
+every N steps, metrics and other work at the end of an epoch. Its share of the run, and at which line. Places that also
+occur in ordinary training steps are not counted, nor are those at which a model runs in training mode: an agent that
+plays, a generator that produces samples.
 
 ## Why it costs time
 The loop waits for it. A figure that is drawn every ten steps, a metric over all predictions in Python, a table that is
@@ -15,7 +15,7 @@ Do it less often, on less data, or in another process. Collect numbers as tensor
 with torch instead of Python loops; write figures after the training from the numbers that were kept.
 
 ## When to leave it
-Where the work is what the run is for: data that is generated between steps, a simulation.
+If this work is the purpose of the run: data that is generated between steps, a simulation.
 """
 
 from __future__ import annotations

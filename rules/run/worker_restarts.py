@@ -1,8 +1,8 @@
 """Loader workers are started again for each epoch.
 
 ## What it looks at
-The time between training steps in which a DataLoader starts or stops its workers, or waits for the first batch of
-workers that are new: how much of the run that is, by the clock, how often it happens, and at which line.
+The time between training steps in which a DataLoader starts or stops its workers, or waits for the first batch of new
+workers: its share of the run, how often it happens, and at which line.
 
 ## Why it costs time
 Without `persistent_workers` each `for batch in loader` forks or spawns its workers, and stops them at its end. A worker
@@ -14,7 +14,7 @@ epochs this is negligible, in short ones it is most of the run. A validation loa
 epoch.
 
 ## When to leave it
-Datasets that change between epochs in the main process: workers that are kept go on with their own copy. Memory of
+Datasets that change between epochs in the main process: persistent workers continue with their own copy. Memory of
 workers that grows with each epoch.
 """
 
@@ -42,7 +42,7 @@ def check(
     if part is None or not is_known(part, run, min_share) or not 2 <= run.restarts <= max_per_step * run.steps:
         return
     where = lines_of(part)
-    how = "low: starting and stopping workers; high: and the wait for their first batch"
+    how = "low: starting and stopping workers; high: plus the wait for their first batch"
     found = finding_of(
         run,
         part,

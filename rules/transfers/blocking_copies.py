@@ -3,13 +3,13 @@
 ## What it looks at
 Large copies between pinned memory and the device, or from the device to the host, that block the host in the
 call until the data has moved, and during which no kernel runs. Copies from pinned memory that return at once, but
-run between the kernels of two steps, as they are on the same stream. (Copies from pageable memory are reported by the
+run between the kernels of two steps, because they use the same stream. (Copies from pageable memory are reported by the
 rule pageable-copies; a few bytes read back, as `.item()` does, by sync-in-loop.)
 
 ## Why it costs time
-`.to(device)` and `.cpu()` wait for the copy by default. The host cannot launch the next kernels meanwhile, and the
-device does nothing but copy. With `non_blocking=True` the host goes on, but work of one stream runs in order: the
-kernels behind the copy wait for it, and it waits for those before it.
+`.to(device)` and `.cpu()` wait for the copy by default. During that time, the host cannot launch the next kernels, and
+the device does nothing but copy. With `non_blocking=True` the host continues, but work of one stream runs in order: the
+kernels after the copy wait for it, and it waits for those before it.
 
 ## How to fix it
 From pinned memory, `.to(device, non_blocking=True)` returns at once; the stream keeps copy and kernels in order.
@@ -152,7 +152,7 @@ def _finding(site: CopySite, cost_us: float, saving: Saving, price: Price) -> Fi
         message=(
             f"{number}{amount} {way} the GPU a step (`{site.op}`): the host waits "
             f"{time(price.scale.scaled(blocked_us))}, and for {each_step(price, cost_us)} "
-            "no kernel runs meanwhile."
+            "no kernel runs."
         ),
         saving=saving,
         where=(site.where,) if site.where else (),

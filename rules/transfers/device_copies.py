@@ -1,9 +1,9 @@
 """Tensors are copied within the GPU to change their layout, or for no reason.
 
 ## What it looks at
-Copies of tensors on the same device: `contiguous()`, `clone()`, `reshape()` of a tensor whose numbers lie in another
-order, and copies from device to device, with the time for which the device does nothing else. Conversions to another
-number format do not count. Copies directly after one another are counted as chains.
+Copies of tensors on the same device: `contiguous()`, `clone()`, `reshape()` of a tensor with another memory order, and
+copies from device to device, with the time for which the device does nothing else. Conversions to another number
+format do not count. Copies directly after one another are counted as chains.
 
 ## Why it costs time
 Each copy reads and writes the whole tensor, and computes nothing. After a transpose, `contiguous()` reads with large
@@ -94,7 +94,7 @@ def check(
         where=(where,) if where else (),
         facts={"copies": len(rows) / steps.count, "chained": chained / steps.count, "exposed_us": spent_us},
         fix=Fix(
-            "Leave out `contiguous()` where the next op reads strides",
+            "Remove `contiguous()` if the next op accepts strided tensors",
             "numerics",
             "q = q.transpose(1, 2).contiguous()\ny = F.scaled_dot_product_attention(q, k, v)",
             "q = q.transpose(1, 2)\ny = F.scaled_dot_product_attention(q, k, v)",

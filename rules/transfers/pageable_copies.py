@@ -5,8 +5,8 @@ Copies from the host to the device whose source is ordinary, pageable memory, an
 and no kernel does.
 
 ## Why it costs time
-The device can read only from page-locked ("pinned") memory. From pageable memory the driver first copies piece by
-piece into a pinned buffer of its own; the host is blocked in the call meanwhile, and `non_blocking=True` has no effect.
+The device can read only from page-locked ("pinned") memory. From pageable memory, the driver first copies piece by
+piece into its own pinned buffer; the host is blocked in the call, and `non_blocking=True` has no effect.
 
 ## How to fix it
 `DataLoader(..., pin_memory=True)` with loader workers pins each batch in a background thread; then

@@ -5,9 +5,9 @@ Calls of `cudaHostAlloc`, `cudaFreeHost` and similar functions on the training l
 PyTorch caches pinned host memory for the next tensor of that size, so a training in steady state makes no such calls.
 
 ## Why it costs time
-The driver locks page after page and maps them for the device: some hundred microseconds for each megabyte, during which
-the loop waits, and freeing the memory waits for the device. `x.pin_memory()` in the loop on tensors of ever new
-sizes causes it, and so do libraries that pin buffers of their own in each step.
+The driver locks page after page and maps them for the device: some hundred microseconds for each megabyte, during
+which the loop waits, and freeing the memory waits for the device. `x.pin_memory()` in the loop on tensors of ever new
+sizes causes it, and so do libraries that pin their own buffers in each step.
 
 ## How to fix it
 Let the DataLoader pin batches (`pin_memory=True`): a background thread does it during the step. Or allocate one pinned

@@ -6,9 +6,9 @@ device's own link to the host, which is known by its name. Copies from pageable 
 pageable-copies.
 
 ## Why it costs time
-A large copy from pinned memory reaches 0.8 of the bus bandwidth and more. If it is far below, the device sits in a slot
-of fewer lanes or of an older generation than it supports, the memory belongs to the host's other processor, or other
-devices use the same lanes at the same time.
+A large copy from pinned memory reaches 0.8 of the bus bandwidth and more. If it is far below, the device sits in a
+slot of fewer lanes or of an older generation than it supports, the memory belongs to the host's other CPU socket, or
+other devices use the same lanes at the same time.
 
 ## How to fix it
 `nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv` while the run copies shows what the

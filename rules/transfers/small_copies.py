@@ -5,9 +5,9 @@ Copies of at most 64 KB from host to device within the steps, by the user's line
 host's time to launch them.
 
 ## Why it costs time
-A small copy has the overhead of a large one: some ten microseconds of the host for the call, and a few on the device
-whatever its size. A batch that is a dictionary of twenty tensors, or a list of targets for each image, pays that twenty
-times, and meanwhile the host launches no kernels.
+A small copy has the overhead of a large one: about ten microseconds of the host for the call, and a few on the device,
+regardless of its size. A batch that is a dictionary of twenty tensors, or a list of targets for each image, pays that
+twenty times, and the host launches no kernels during that time.
 
 ## How to fix it
 Combine them into one tensor before the copy, in the `collate_fn`, with `torch.cat` or `torch.stack`, and split
@@ -71,7 +71,7 @@ def check(
         gone = outer[np.concatenate(([False], step[1:] == step[:-1]))]
         spent_us = steps.per_step_us(_host_ns(trace, gone))
         bound_us = min(spent_us, price.measured_us(_PARTS))
-        how = "low: the device has enough to do meanwhile; high: the step with one copy instead of these"
+        how = "low: the device has enough other work; high: the step with one copy instead of these"
         saving = price.saving([], [edits.remove(gone)], _PARTS, how, model_us=(0.0, bound_us), bound_us=bound_us)
         if saving.high_us < min_share * scale.step_us:
             continue

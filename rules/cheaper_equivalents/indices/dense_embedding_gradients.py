@@ -1,9 +1,9 @@
-"""The gradient of a large embedding is dense, though a batch uses few rows.
+"""The gradient of a large embedding is dense, although a batch uses few rows.
 
 ## What it looks at
 Embedding tables of which a step looks up at most a tenth of the rows, the backward op that writes a gradient as large
 as the whole table, and the optimizer's ops on that table. Tables that a matrix multiplication uses too, as in language
-models with tied weights, inherently have dense gradients and are left out.
+models with tied weights, inherently have dense gradients and are not reported.
 
 ## Why it costs time
 The gradient of rows that were not looked up is zero. The dense form writes all those zeros to memory, and the
@@ -12,7 +12,7 @@ with the batch.
 
 ## How to fix it
 `nn.Embedding(rows, width, sparse=True)`: the gradient contains only the rows of the batch, and the update touches no
-others. Plain SGD and Adagrad accept such gradients. For Adam, give the table an optimizer of its own,
+others. Plain SGD and Adagrad accept such gradients. For Adam, give the table a separate optimizer,
 `torch.optim.SparseAdam`.
 
 ## When to leave it

@@ -3,8 +3,7 @@
 ## What it looks at
 Cross entropies written by hand, or on probabilities, whose targets the step builds from class indices (`one_hot`,
 `scatter_`), with label smoothing or without: the ops that build the targets, their product with the log-probabilities,
-its sum, and their part of the backward pass. That nothing else reads the targets is observed by `advisor run` in one
-step.
+its sum, and their part of the backward pass. `advisor run` observes in one step that nothing else reads the targets.
 
 ## Why it costs time
 For 1,024 words and a vocabulary of 2,000 the targets are two million numbers, of which one in 2,000 carries

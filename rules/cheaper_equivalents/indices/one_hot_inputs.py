@@ -7,11 +7,11 @@ floats, the matrix multiplication, and its part of the backward pass.
 ## Why it costs time
 Multiplying by a one-hot vector selects one row of the weights. Done as a matrix multiplication, it fills a tensor with
 as many zeros as there are classes, converts it, and multiplies all of them with all weights: work that grows with the
-number of classes, for a result that an embedding lookup gives at once.
+number of classes, for a result that an embedding lookup returns directly.
 
 ## How to fix it
-`nn.Embedding(classes, width)` in place of `nn.Linear(classes, width, bias=False)`, called with the indices
-themselves. To keep trained weights: `embedding.weight = nn.Parameter(linear.weight.T.contiguous())`.
+`nn.Embedding(classes, width)` instead of `nn.Linear(classes, width, bias=False)`, called with the indices themselves.
+To keep trained weights: `embedding.weight = nn.Parameter(linear.weight.T.contiguous())`.
 
 ## When to leave it
 Inputs that are mixtures of several classes, or soft labels. The two layers have different random initializations: set

@@ -1,9 +1,9 @@
 """Many small embedding tables are looked up one by one.
 
 ## What it looks at
-Lookups in eight or more embedding tables in a row, of equal width and for equally many indices, each with a gradient
-of its own: one table per categorical column. Only tables that together take no more than 2 MB. Beside a device what
-counts is the time for which it waits for their launches.
+Lookups in eight or more embedding tables in a row, of equal width and for equally many indices, each with its own
+gradient: one table per categorical column. Only tables that together take at most 2 MB are considered. With a device,
+only the time counts for which it waits for their launches.
 
 ## Why it costs time
 Each lookup is a module call, an op, a node of the backward pass and a parameter for the optimizer. For a few
@@ -107,7 +107,7 @@ def _on_device(
     per_step = sum(map(len, found)) / price.ops.steps.count
     waited_us = waiting_us(price, work.spans)
     goes = 1 - len(found) / sum(map(len, found))
-    how = "low: nothing, where something else holds the device up as long; high: it waits for one look-up instead"
+    how = "low: nothing, if something else delays the device as long; high: it waits for one lookup instead"
     saving = price.scale.saving(0.0, goes * waited_us, how)
     if saving.high_us < min_share * price.scale.step_us:
         return

@@ -3,8 +3,8 @@
 ## What it looks at
 Ops that broadcast two tensors against each other (`x[:, None] - y[None]`, `x[:, None] * y[None]`) and whose result is
 only summed over the elements of each pair: similarities, cosines, squared, Euclidean and absolute distances of all
-pairs, written by hand or with `cosine_similarity` and `pairwise_distance`. That nothing else reads the result is
-observed by `advisor run` in one step; the last two functions are recognized by their shapes alone.
+pairs, written by hand or with `cosine_similarity` and `pairwise_distance`. `advisor run` observes in one step that
+nothing else reads the result; the last two functions are recognized only by their shapes.
 
 ## Why it costs time
 For 128 rows of 64 numbers, compared with each other, every intermediate op reads and writes a million numbers, and the

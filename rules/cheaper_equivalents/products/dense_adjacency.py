@@ -2,9 +2,9 @@
 
 ## What it looks at
 Matrix multiplications whose left operand is mostly zeros (at least nine tenths), as large as 512 x 512, and the same
-in each step: the adjacency matrix of a graph, a fixed mask of weights. The contents of a matrix are in no trace:
-`advisor run` counts the zeros of those that nothing writes to, after the profiled steps, and on a CPU it times the same
-multiplication with the matrix in sparse form.
+in each step: the adjacency matrix of a graph, a fixed mask of weights. Traces do not contain the values of a matrix:
+after the profiled steps, `advisor run` counts the zeros of matrices that are never written, and on a CPU it times the
+same multiplication with the matrix in sparse form.
 
 ## Why it costs time
 The multiplication reads and multiplies every zero, and so does its backward pass. In a graph of thousands of nodes each

@@ -2,9 +2,10 @@
 
 ## What it looks at
 Linear layers and 1x1 convolutions (stride 1, no padding) that are the only reader of a tensor that was enlarged before
-them: feature maps by `interpolate` (nearest, linear, cubic), and tensors that were expanded or repeated and then joined
-with others by `cat`, as for all pairs of elements, or for a summary joined to each position. What reads a tensor is
-observed by `advisor run` in one step. Anything between the two (an activation, a normalization, dropout) rules it out.
+them: feature maps by `interpolate` (nearest, linear, cubic), and tensors that were expanded or repeated and then
+joined with others by `cat`, as for all pairs of elements, or for a summary joined to each position. `advisor run`
+observes in one step what reads a tensor. Anything between the two (an activation, a normalization, dropout) rules it
+out.
 
 ## Why it costs time
 Such a layer processes each position independently, so that for repeated inputs it computes the same result many times:
@@ -12,7 +13,7 @@ twenty times for the pairs of twenty elements, sixteen times for pixels of a map
 tensor has the many channels of the layer's input, not the few of its output.
 
 ## How to fix it
-Feature maps: `F.interpolate(classify(x), size)` in place of `classify(F.interpolate(x, size))`; the weights of an
+Feature maps: `F.interpolate(classify(x), size)` instead of `classify(F.interpolate(x, size))`; the weights of an
 interpolation sum to one, so that a bias stays correct. Joined tensors: split the layer, `first, second =
 layer.weight.chunk(2, 1)`, apply each part to its own tensor, and add the results by broadcasting.
 

@@ -1,9 +1,9 @@
 """A layer computes rows of its output that are never read.
 
 ## What it looks at
-Layers that process each row (each position, each sample) independently, and of whose results later ops take half of the
-rows or fewer: `logits[:, -1]`, `scores[mask]`, a cross entropy whose `ignore_index` excludes most labels. Which
-tensors an op reads, and the values of labels, are in no profile; `advisor run` observes them in steps of its own. Every
+Layers that process each row (each position, each sample) independently, and of whose results later ops take half of
+the rows or fewer: `logits[:, -1]`, `scores[mask]`, a cross entropy whose `ignore_index` excludes most labels. Profiles
+record neither which tensors an op reads nor the values of labels; `advisor run` observes them in separate steps. Every
 reader of a result is considered: scores that are also counted, printed or kept are read in full. Layers that mix rows
 (attention, recurrent layers, convolutions) and the layers before them are never counted, nor are columns: a network's
 value for an action that was not taken.
