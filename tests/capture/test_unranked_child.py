@@ -25,7 +25,7 @@ def test_one_of_the_children_is_recorded(tmp_path: Path, how: str) -> None:
     assert steps["source"] == "optimizer"
     assert 40 < steps["count"] < 60
     assert len(done.step_rows()) > 0
-    assert any("side by side" in note for note in done.rank["notes"])
+    assert any("train in parallel" in note for note in done.rank["notes"])
     assert not list(done.folder.glob("*.claim"))
 
 
@@ -68,7 +68,7 @@ def test_a_child_of_the_fork_server_is_recorded(tmp_path: Path, what: str, ahead
     assert {file["role"] for file in rank["files"]} == {"profile", "lines"}
     assert (rank["steps"]["source"], rank["vitals"]["ended"]) == ("optimizer", True)
     assert 40 < rank["steps"]["count"] < 60
-    assert any("side by side" in note for note in rank["notes"])
+    assert any("train in parallel" in note for note in rank["notes"])
 
 
 @pytest.mark.complete

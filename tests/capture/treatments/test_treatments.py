@@ -100,7 +100,7 @@ def test_changes_that_round_differently_are_seen_in_the_losses(tmp_path: Path) -
     assert after == "True 2 False"
     assert "AdamW" in changed["reached"]
     assert "Sequential and what follows it up to the backward pass" in changed["reached"]
-    assert changed["missed"] == ["no treatment is called no_such"]
+    assert changed["missed"] == ["there is no treatment no_such"]
 
 
 # Its samples say how many threads a worker has; it sets a variable and a switch of its own.

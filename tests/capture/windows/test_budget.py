@@ -231,14 +231,14 @@ def test_loops_over_small_ops_keep_their_lines(tmp_path: Path) -> None:
     assert (profile["role"], lines["role"]) == ("profile", "lines")
     assert not profile["partial"]
     assert len(profile["steps"]) >= 3
-    assert not any("inside of a step" in note for note in done.rank["notes"])
+    assert not any("within a step" in note for note in done.rank["notes"])
 
 
 @pytest.mark.complete
 def test_a_window_ends_inside_of_a_step_that_fills_it(tmp_path: Path) -> None:
     """400,000 rows before the backward pass of the first profiled step: its window holds no whole step."""
     done = captured(tmp_path, 130_000, 14, 22)
-    assert any("a window was closed inside of a step" in note for note in done.rank["notes"])
+    assert any("a window was closed within a step" in note for note in done.rank["notes"])
     [file] = done.rank["files"]
     assert (file["steps"], file["partial"]) == ({}, True)
     assert done.rank["steps"]["count"] == 30

@@ -143,7 +143,7 @@ def _attached(pid: int) -> subprocess.CompletedProcess[bytes]:
     while True:
         words = [*COMMAND, "attach", str(pid)]
         done = subprocess.run(words, capture_output=True, timeout=LIMIT_S, check=False)
-        early = b"first window is not over" in done.stderr or b"was not started by" in done.stderr
+        early = b"first window is not complete" in done.stderr or b"was not started by" in done.stderr
         if not early or time.monotonic() > until:
             return done
         time.sleep(0.5)
