@@ -110,7 +110,7 @@ class Agent:
         return loss
 
 
-def main(moves=2200, warmup=400, batch_size=512, train_every=4, sync_every=400):
+def main(moves=2200, warmup=600, batch_size=512, train_every=4, sync_every=400):
     random.seed(7)
     torch.manual_seed(7)
     env, memory = Rover(7), ReplayMemory(20000)
