@@ -75,7 +75,7 @@ class STBlock(nn.Module):
 
 
 class STGCN(nn.Module):
-    def __init__(self, adj, width=24, k=3):
+    def __init__(self, adj, width=16, k=3):
         super().__init__()
         self.register_buffer("laplacian", scaled_laplacian(adj))
         self.blocks = nn.ModuleList([STBlock(1, width, width, k), STBlock(width, width, width, k)])
@@ -105,14 +105,14 @@ def main():
     for epoch in range(1):
         model.train()
         total = 0.0
-        order = torch.randperm(cut).split(8)
+        order = torch.randperm(cut).split(4)
         for i, rows in enumerate(order):
             loss = F.l1_loss(model(x[rows]), y[rows])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             total += loss.item()
-            if i % 20 == 0:
+            if i % 40 == 0:
                 print(f"epoch {epoch} step {i} mae {loss.item():.4f}")
         model.eval()
         with torch.no_grad():
