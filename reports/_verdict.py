@@ -243,8 +243,7 @@ def _pace(report: Report) -> Iterator[str]:
     for item in report.health:
         if item.id == "host-ahead" and report.steps.host_us and report.steps.device_us:
             host, device = _words.time(report.steps.host_us), _words.time(report.steps.device_us)
-            yield f"The host issues a step every {host}, the GPU completes one every {device}; the step time is that "
-            "of the GPU."
+            yield f"The host issues a step every {host}, the GPU completes one every {device}; the GPU's time counts."
             return
 
 

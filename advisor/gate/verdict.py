@@ -96,8 +96,9 @@ def of_clocks(pairs: Sequence[Pair], mode: Mode) -> list[Statement]:
     held = sum(pair.held for pair in pairs)
     if not held or mode == "lockstep":
         return []
-    text = f"thermal or power throttling reduced a clock during {held} of {len(pairs)} pairs, and base and head did "
-    "not alternate"
+    text = (
+        f"thermal or power throttling reduced a clock during {held} of {len(pairs)} pairs, and sides did not alternate"
+    )
     return [("inconclusive", text)]
 
 

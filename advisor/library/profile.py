@@ -75,8 +75,7 @@ class Profile:
         if by == "profile":
             raise UsageError("another advisor.profile is active in this process; exit its block first")
         if by == "run":
-            self._missing = f"{_NO_REPORT}: `advisor run` already profiles this process, so this block is part of "
-            "that profile"
+            self._missing = f"{_NO_REPORT}: `advisor run` already profiles this process, and this block with it"
             _say(self._missing)
             return self
         self._header = {"command": _command(), "environment": secrets.allowed(os.environ), "exit_status": None}

@@ -153,8 +153,7 @@ def _message(
     span = f"{low} to {high}" if low != high else f"about {low}"
     said = f"On {_a(other.model)} instead of {_a(here.model)} this step would take {span} (now {duration(now_us)})"
     if step[1] < (1 + _NOTHING) * now_us and least_us > (1 - _NOTHING) * now_us:
-        return f"{said}: it is limited by the host (data loading, launches, waits), so a faster device does not "
-        "shorten it."
+        return f"{said}: it is limited by the host (data loading, launches, waits), so no device shortens it."
     if least_us > 0.5 * step[0] and step[0] < now_us:
         said += f"; {duration(least_us)} of it does not depend on the device"
     near = f"{share * 100:.0f} % of the kernel time is scaled by what limits it, compute or memory bandwidth"

@@ -271,5 +271,4 @@ def _assumptions(job: _Job) -> Iterator[str]:
         )
     single = [kind for kind, cost in job.known.items() if cost.rate.per_byte_us is None]
     if single:
-        yield f"Of {', '.join(single)} only one size occurs: the time may be all latency or all bandwidth, and the "
-        "range covers both."
+        yield f"Of {', '.join(single)} only one size occurs: all latency or all bandwidth; the range covers both."

@@ -40,8 +40,7 @@ def compare(base: Sequence[float], head: Sequence[float], band: Band) -> tuple[N
     if any(math.isfinite(a) and not math.isfinite(b) for a, b in zip(base, head, strict=False)):
         return "outside seeds", "a loss is no longer finite"
     if band.width is None:
-        return "not compared", "the losses of this script do not depend on its seeds, so there is no range to "
-        "compare with"
+        return "not compared", "the losses of this script do not depend on its seeds, so no range is known"
     return ("within seeds" if distance(base, head) <= band.width else "outside seeds"), ""
 
 

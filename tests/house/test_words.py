@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,3 +84,27 @@ def _subparsers(action: argparse.Action) -> list[argparse.ArgumentParser]:
 
 def test_a_banned_word_is_found():
     assert len(list(offences("Each turn computes its mask anew, and nobody reads it."))) == 3
+
+
+def cut_off(source: str) -> Iterator[int]:
+    """Lines of strings that stand alone and are no docstring: the second half of a text, lost without parentheses."""
+    for node in ast.walk(ast.parse(source)):
+        for block in ("body", "orelse", "finalbody"):
+            statements = getattr(node, block, None)
+            if isinstance(statements, list):
+                alone = [isinstance(one, ast.Expr) and _is_text(one.value) for one in statements]
+                yield from (one.lineno for one, is_text in list(zip(statements, alone, strict=True))[1:] if is_text)
+
+
+def _is_text(value: ast.expr) -> bool:
+    return isinstance(value, ast.JoinedStr) or (isinstance(value, ast.Constant) and isinstance(value.value, str))
+
+
+@pytest.mark.parametrize("folder", ["advisor", "reports", "rules"])
+def test_no_text_is_cut_off(folder):
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    assert [f"{path}:{line}" for path in paths for line in cut_off(path.read_text("utf-8"))] == []
+
+
+def test_a_text_that_is_cut_off_is_found():
+    assert list(cut_off('def f():\n    """Its page."""\n    return "half "\n    "of it"\n')) == [4]

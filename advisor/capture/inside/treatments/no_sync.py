@@ -12,8 +12,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from .door import Door
 
-_ONCE = "DistributedDataParallel: each backward pass is followed by an optimizer step, so no gradient "
-"synchronization can be skipped"
+_ONCE = (
+    "DistributedDataParallel: each backward pass is followed by an optimizer step, so no synchronization can be skipped"
+)
 
 
 def apply(_arguments: dict[str, Any], door: Door) -> None:
