@@ -16,7 +16,8 @@ dtype=torch.float32)`, `torch.linspace` instead of `np.linspace`. Remove `torch.
 `model.double()`.
 
 ## When to leave it
-Computations that need more than seven digits: solvers, physics, gradient checks.
+Computations that need more than seven digits: solvers, physics, gradient checks. Where a step factorizes matrices in
+float64 (Cholesky, LU, QR, eigenvalues), as Gaussian processes do for their digits, nothing is said.
 """
 
 from __future__ import annotations
@@ -76,6 +77,17 @@ _ELEMENTWISE_GAIN = constant("fp64_cpu.elementwise_gain").range
 _ELEMENTS = 1 << 14
 _CASTS = ("aten::copy_", "aten::_to_copy", "aten::to")
 _COMPARISONS = ("aten::lt", "aten::le", "aten::gt", "aten::ge", "aten::eq", "aten::ne")
+# Factorizations lose as many digits as the condition number of the matrix has.
+_FACTORS = (
+    "cholesky",
+    "linalg_lu",
+    "linalg_ldl",
+    "linalg_qr",
+    "linalg_eig",
+    "linalg_svd",
+    "linalg_solve",
+    "linalg_inv",
+)
 # Rows whose line is asked for; where these have none, neither have others.
 _TRIED = 8
 
@@ -101,7 +113,7 @@ def check(
     else:
         low_us, high_us = _on_cpu(recorded.trace.events, rows, recorded.nesting, steps.count)
         high_us = max(high_us, low_us)
-    if high_us < min_share * steps.step_us:
+    if high_us < min_share * steps.step_us or _factorizes(recorded):
         return
     settings = record.settings if record else None
     default = settings.default_dtype if settings else None
@@ -153,6 +165,15 @@ def _doubles(recorded: StepOps) -> Ints:
     named = np.array(["double" in text for text in events.dtypes_table], bool)
     ops = ops[named[events.dtypes[ops]]] if len(named) else ops[:0]
     return np.array([row for row in ops.tolist() if _kinds(events, row)["double"]], np.int64)
+
+
+def _factorizes(recorded: StepOps) -> bool:
+    """Whether a profiled step factorizes a matrix in float64."""
+    events = recorded.events
+    rows = np.flatnonzero(
+        events.named(*_FACTORS) & (events.dtypes >= 0) & (recorded.steps.step_of(events.start_ns) >= 0)
+    )
+    return any(_kinds(events, row)["double"] for row in rows.tolist())
 
 
 def _kinds(events: Events, row: int) -> dict[str, int]:
@@ -259,6 +280,18 @@ EXAMPLES = [
     Example(
         "numbers of Python beside tensors in float32",
         draw(_MIXED, us=1000, M=_SCALED, C=_SCALED, S=_SCALED, F=_SCALED),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a Gaussian process, in float64 for the digits of its Cholesky factor",
+        draw(
+            "step [1            ][2            ]\ncpu  [F   ][C ][B  ][F   ][C ][B  ]",
+            us=1000,
+            F=_DOUBLE,
+            B=_DOUBLE,
+            C=Ev("aten::linalg_cholesky_ex", dims=[[512, 512]], dtypes=["double"]),
+        ),
         saves_us=None,
         near_miss=True,
     ),
