@@ -167,8 +167,9 @@ def _message(
     named = device.name if matmuls.on_device else "the CPU"
     kinds = [kind for kind in way.kinds if matmuls.fp32_kinds[kind] >= _NAMED * fp32_us]
     words = " and ".join(_WORDS[kind] for kind in kinds) if matmuls.on_device else "matrix multiplications"
+    take = "takes" if words == _WORDS["attention"] else "take"
     said = (
-        f"{words[:1].upper()}{words[1:]} in fp32 take {time(scale.scaled(fp32_us))} of each step "
+        f"{words[:1].upper()}{words[1:]} in fp32 {take} {time(scale.scaled(fp32_us))} of each step "
         f"({percent(fp32_us / steps.step_us)}), although {named} has hardware for {way.name}"
     )
     if not matmuls.on_device:
