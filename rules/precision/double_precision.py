@@ -16,8 +16,8 @@ dtype=torch.float32)`, `torch.linspace` instead of `np.linspace`. Remove `torch.
 `model.double()`.
 
 ## When to leave it
-Computations that need more than seven digits: solvers, physics, gradient checks. Where a step factorizes matrices in
-float64 (Cholesky, LU, QR, eigenvalues), as Gaussian processes do for their digits, nothing is said.
+Computations that need more than seven digits: solvers, physics, gradient checks. A step that factorizes matrices in
+float64 (Cholesky, LU, QR, eigenvalues), as Gaussian processes do for their digits, is not reported.
 """
 
 from __future__ import annotations
