@@ -85,6 +85,9 @@ FED: list[Op] = [(31, "sin", ()), (32, "cos", ("a",)), (33, "mul", ("b",)), (34,
 READ_OUT: list[Op] = [(31, "tanh", ("-a",)), (32, "sin", ("a",)), (33, "cos", ("b",)), (34, "mul", ("c",))]
 SUMMED: list[Op] = [(31, "sigmoid", ()), (32, "sum", ("a",)), (33, "add", ("b", "-c"))]
 CELLS: list[Op] = [(31, "select", ()), (32, "lstm_cell", ("a", "-b"))]
+# nn.LSTM, called for one time step each: of a sequence that is there, or of what it made itself.
+SEQUENCE: list[Op] = [(31, "slice", ()), (32, "lstm", ("a", "-b"))]
+GENERATED: list[Op] = [(31, "slice", ("-b",)), (32, "lstm", ("a", "-b"))]
 
 
 def share(turn: list[Op], found: Any) -> float:
@@ -92,7 +95,7 @@ def share(turn: list[Op], found: Any) -> float:
     return found.saving.high_us / 1.1 / (TURNS * len(turn) * (OP_US + GAP_US))
 
 
-@pytest.mark.parametrize("turn", [ALONE, SUMMED, CELLS], ids=["alone", "summed", "cells"])
+@pytest.mark.parametrize("turn", [ALONE, SUMMED, CELLS, SEQUENCE], ids=["alone", "summed", "cells", "sequence"])
 def test_turns_that_one_op_can_do_promise_something_for_certain(turn):
     found = finding(turn, waiting(turn, TURNS))
     # All turns in the time of one, of each of its ops.
@@ -129,8 +132,9 @@ def test_numbers_that_were_there_before_the_loop_are_no_reason_to_wait(before, c
     assert ("go through Python" in found.saving.how) != certain
 
 
-def test_a_recurrence_that_no_op_does_is_no_finding():
-    assert finding(RECURRENT, waiting(RECURRENT, TURNS)) is None
+@pytest.mark.parametrize("turn", [RECURRENT, GENERATED], ids=["recurrent", "generated"])
+def test_a_recurrence_that_no_op_does_is_no_finding(turn):
+    assert finding(turn, waiting(turn, TURNS)) is None
 
 
 @pytest.mark.parametrize("turn", [FED, READ_OUT], ids=["before the state", "behind the state"])

@@ -65,7 +65,9 @@ class CallPaths:
             return 2 if at in around or at in ends else 3
 
         every = list(places)
-        kept = {*every[:1], *sorted(every[1:], key=rank)[: MOST_PLACES - 1]}
+        # A loop goes with the line of its body that the rule names first: either may be the one to change.
+        first = 2 if every[:1] and every[0] in heads and every[1:2] and every[1] in own else 1
+        kept = {*every[:first], *sorted(every[first:], key=rank)[: MOST_PLACES - first]}
         return tuple(sources[at] for at in places if at in kept)
 
     def _way(self, source: Source) -> list[Place]:

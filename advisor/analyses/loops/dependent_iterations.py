@@ -40,7 +40,10 @@ _NUMBERS = ("item", "_local_scalar_dense", "is_nonzero")
 # What one op over all turns makes need not be put together.
 _COLLECT = ("cat", "stack")
 # Recurrences for which there is an op over all times.
-_CELLS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
+_CELLS = frozenset(("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"))
+# These ops themselves, called for one time step each. Where no iteration takes its part of a tensor that was there
+# before, the input may be what the previous iteration made, as in generation: no op does that.
+_SEQUENCES = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 # Where fewer than three turns can be done at a time, nobody rewrites a loop for it.
 _MOST_ROUNDS = 1 / 3
 # Loops do not turn equally often in every step; where fewer than half as many turns were observed, it was a step of
@@ -115,7 +118,8 @@ class Chains:
         # What runs once or twice in a step does not turn.
         turning = [key for key in groups if len(groups[key]) * _MOST_ROUNDS > 1]
         stuck = {name for line, name in turning if kept[line, name] == 1.0 and name not in _GATHER}
-        if stuck.issubset(_CELLS):
+        takes_parts = any(name in _VIEWS and kept[line, name] < 1.0 for line, name in turning)
+        if stuck <= (_CELLS | _SEQUENCES if takes_parts else _CELLS):
             once = 1 / max(map(len, groups.values()))
             kept = {key: once if stuck or key[1] in _COLLECT else share for key, share in kept.items()}
         else:

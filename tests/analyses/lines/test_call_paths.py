@@ -66,6 +66,12 @@ def test_of_many_lines_the_loop_and_the_calls_are_kept_and_the_first_stays_first
     assert places(INNER, 5, 6, LOOP, CALLS) == [INNER, LOOP, CALLS, LOSS]
 
 
+def test_a_loop_keeps_the_line_of_its_body_that_the_rule_names_first() -> None:
+    """Two lines that call it are known: the costly line of the body would be the fifth place."""
+    assert places(LOOP, INNER, 50, 60) == [LOOP, INNER, 50, 60]
+    assert places(LOOP, 5, 50, 60)[:2] == [LOOP, 5]
+
+
 def test_a_call_that_the_rule_knows_goes_before_one_that_the_lines_suggest() -> None:
     """Line 4 is called for more than what a finding is about: the rule has seen which call it was."""
     assert places(INNER, 50, 60) == [INNER, 50, 60, LOOP]
