@@ -78,5 +78,5 @@ def test_a_child_of_the_fork_server_that_trains_nothing_is_not(tmp_path: Path, a
     plain = bare(sys.executable, "from_fork_server.py", "work", ahead, cwd=tmp_path)
     wrapped = advised("from_fork_server.py", "work", ahead, cwd=tmp_path)
     assert (wrapped.status, wrapped.out) == (plain.status, plain.out) == (0, b"6\n")
-    assert wrapped.err.startswith(b"advisor: nothing was profiled: no training step was seen")
+    assert wrapped.err.startswith(b"advisor: nothing was profiled: no training step was detected")
     assert not (tmp_path / "advisor-report").exists()

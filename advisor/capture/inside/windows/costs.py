@@ -16,6 +16,9 @@ _MOST_GROWTH_BYTES = 2 << 30
 # A window of numbers takes so much of what is left once it has three steps, which are enough for a median, and leaves
 # what lines and observed steps will take. What a window has cost is known only when it has stopped.
 _ENOUGH_STEPS, _SHARE_OF_NUMBERS = 3, 0.5
+# Within a step its rows count from here on: what fewer cost is known when it is over, and a step that was closed for
+# a backward pass that turns out to be short is lost.
+_MANY_ROWS = 100_000
 # Ranks record so many, however short steps are: a window that has them is not called short.
 _ORDINARY_STEPS = 5
 # So often lines are tried once more where a step filled their window.
@@ -117,9 +120,10 @@ class Costs:
 
         place: in the step. A backward pass that begins will run about twice the ops of the forward pass.
         """
-        if self.budget.affords(self._with_backward(self.growth.most_rows(), place)):
+        if self.growth.most_rows() < _MANY_ROWS:
             return False  # without a look at the memory, which takes longer than a short step
-        return not self.budget.affords(self._with_backward(self.growth.rows(self.closed, place), place))
+        rows = self.growth.rows(self.closed, place)
+        return rows >= _MANY_ROWS and not self.budget.affords(self._with_backward(rows, place))
 
     def _with_backward(self, rows: float, place: str) -> float:
         """So many rows, and those that a backward pass will add which begins at this place."""
