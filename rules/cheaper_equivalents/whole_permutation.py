@@ -35,8 +35,8 @@ _PERMUTATION, _SLICE = "aten::randperm", "aten::slice"
 _TAKES = ("aten::index", "aten::index_select", "aten::embedding")
 _HOW = (
     "low: the permutations without the share that is taken, which is half at most; high: all of their time except the "
+    "draw that replaces them"
 )
-_HOW += "draw that replaces them"
 
 
 def check(

@@ -25,7 +25,8 @@ parameters or experts pays that for every element, and so does the backward pass
 ## How to fix it
 Use one op over a tensor with an additional dimension: broadcasting, `torch.stack` and a batched matrix multiplication,
 `torch.where` instead of `if`, `torch._foreach_*` (or `torch.nn.utils.clip_grad_norm_`, `foreach=True`) for lists of
-parameters, `nn.LSTM` instead of a loop over `nn.LSTMCell`. Read numbers at once with `.tolist()`, and format a
+parameters, one call of `nn.LSTM` for the whole sequence instead of a loop over `nn.LSTMCell` or over calls of `nn.LSTM`
+for one time step each. Read numbers at once with `.tolist()`, and format a
 message only if it will be logged.
 
 In a recurrence, compute what depends only on the input for all time steps before the loop, and what only reads the

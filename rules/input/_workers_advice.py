@@ -18,6 +18,7 @@ _ALL_PARTS = ("input", "forward", "backward", "optimizer", "other_ops", "host")
 _HANDED_OVER = 0.03
 # Starting workers takes many times what a fetch does.
 _FAR_LONGER = 3
+# Of the waiting, in one fetch of several: the others had their batches ready.
 _MOST = 0.75
 
 

@@ -59,6 +59,7 @@ _WITHOUT = (
     *("aten::slow_conv_dilated2d", "aten::slow_conv_dilated3d", "aten::slow_conv_transpose2d"),
     *("aten::slow_conv_transpose3d", "aten::_nnpack_spatial_convolution"),
 )
+# A model may have a few convolutions that oneDNN does not take: where these are most of the time, it is off.
 _MOSTLY = 0.8
 # As many channels as the convolution that the calibration times; of others nothing is known.
 _CHANNELS, _LEAST_FLOPS = 32, constant("onednn.least_operations").value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -67,7 +68,10 @@ def test_every_fourth_script_of_one_process_trains() -> None:
         if "launcher" not in facts
     ]
     scripts = [*scripts, *sorted((FRESH / "healthy").glob("*.py"))][::4]
-    scripts = [path for path in scripts if not _missing(path)]
+    left = {path: names for path in scripts if (names := _missing(path))}
+    if left:
+        warnings.warn(f"left out, as packages of their logs are not installed: {left}", stacklevel=1)
+    scripts = [path for path in scripts if path not in left]
     assert steps_made(scripts, 2) == dict.fromkeys(map(str, scripts), 2)
 
 

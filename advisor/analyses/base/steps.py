@@ -182,19 +182,14 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
         kept = ~_stalls(spans, record.steps)
         stalls_us = tuple(float(us) for us in (spans[~kept, 1] - spans[~kept, 0]) / 1e3)
         spans, labels = spans[kept], tuple(label for label, keep in zip(labels, kept, strict=True) if keep)
-    recorded, far_longer = _windows(spans), np.zeros(len(spans), bool)
-    # Ranks of a job are compared step by step, so there all steps stay; so they do without a device, where other work
-    # of the machine makes steps differ.
-    alone = record is None and (trace.meta.world_size or 1) == 1 and bool(trace.device_work.any())
-    if alone and marks.source != "window":
-        lengths = _lengths_ns(spans, pace)
-        far_longer = _far_longer(lengths)
-    if far_longer.any():
-        stalls_us = tuple((lengths[far_longer] / 1e3).tolist())
+    recorded, lengths = _windows(spans), _lengths_ns(spans, pace)
+    kept = ~_far_longer(lengths) if _is_alone(trace, marks, record) else np.ones(len(spans), bool)
+    if not kept.all():
+        stalls_us = tuple((lengths[~kept] / 1e3).tolist())
         following = np.append(spans[1:, 0], spans[-1, 1])
-        recorded = subtract(recorded, union(spans[far_longer, 0], following[far_longer]))
-        spans, labels = spans[~far_longer], tuple(np.array(labels)[~far_longer].tolist())
-        pace = replace(pace, kept=~far_longer) if pace is not None else None
+        recorded = subtract(recorded, union(spans[~kept, 0], following[~kept]))
+        spans, labels = spans[kept], tuple(np.array(labels)[kept].tolist())
+        pace = replace(pace, kept=kept) if pace is not None else None
     count, host_us = len(spans), total(recorded) / len(spans) / 1e3
     device_us = pace.step_ns / 1e3 if pace is not None and (count > 1 or marks.source != "window") else None
     steps = Steps(
@@ -232,6 +227,15 @@ def _stalls(spans: Intervals, captured: StepTimes) -> Mask:
     most = max(captured.unprofiled_us) / float(np.median(captured.unprofiled_us))
     found: Mask = lengths > _STALL * most * np.median(lengths)
     return found if found.sum() * _FEW <= len(spans) else none
+
+
+def _is_alone(trace: Trace, marks: StepRows, record: RankRecord | None) -> bool:
+    """Whether one far longer step of a trace that capture did not record is told from others by its length.
+
+    Ranks of a job are compared step by step. Without a device, other work of the machine makes steps differ.
+    """
+    one_rank = record is None and (trace.meta.world_size or 1) == 1
+    return one_rank and marks.source != "window" and bool(trace.device_work.any())
 
 
 def _far_longer(lengths: npt.NDArray[np.float64]) -> Mask:
