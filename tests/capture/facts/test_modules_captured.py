@@ -1,8 +1,10 @@
 """Cost by module of real scripts under capture, beside PyTorch's own counters."""
 
+import gzip
 import importlib
 import json
 import runpy
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,20 @@ def table(folder: Path) -> ModuleTable:
     return found
 
 
+def usual_ops(folder: Path) -> tuple[Counter[str], int]:
+    """Ops of the loop's thread, by name, in most profiled steps, and how many steps have just these."""
+    [path] = (file.path for file in record.read(folder / "run.json").ranks[0].files if file.role == "profile")
+    events = json.loads(gzip.decompress((folder / path).read_bytes()))["traceEvents"]
+    ops = [event for event in events if event.get("cat") == "cpu_op"]
+    thread = Counter(op["tid"] for op in ops).most_common(1)[0][0]
+    steps = []
+    for step in (event for event in events if event.get("name", "").startswith("ProfilerStep#")):
+        inside = [op for op in ops if op["tid"] == thread and 0 <= op["ts"] - step["ts"] < step["dur"]]
+        steps.append(frozenset(Counter(op["name"] for op in inside).items()))
+    [(usual, count)] = Counter(steps).most_common(1)
+    return Counter(dict(usual)), count
+
+
 def counted(kind: str) -> dict[str, float]:
     """Operations of one forward by path, as torch.utils.flop_counter counts them."""
     FlopCounterMode = flop_counter.FlopCounterMode  # noqa: N806
@@ -98,7 +114,10 @@ def test_times_lie_within_each_other_and_in_the_step(run, kind: str) -> None:
     profiled = len(rank.record.steps.profiled_us)
     # Before torch 2.4 times are whole microseconds: which of two short ops lies in the other is not always told.
     rounded = not (rank.trace.events.dur_ns % 1000).any()
-    assert 0 < found.steps <= profiled if rounded else found.steps == profiled
+    assert 0 < found.steps <= profiled
+    # A step may be left out for other ops than the rest (a busy machine may record one without some), else none is.
+    usual, alike = usual_ops(run(kind))
+    assert rounded or found.steps >= alike, usual
     assert all(0 < row.forward_own_us <= row.forward_us for row in rows)
     assert all(row.low_us <= row.high_us for row in rows)
     roots = [row for row in rows if row.path in ("Transformer", "Cnn", "Generator", "Critic", "Hostile")]
