@@ -18,7 +18,7 @@ from hypothesis import settings
 settings.register_profile("same-every-time", derandomize=True, deadline=None)
 settings.load_profile("same-every-time")
 
-pytest_plugins = ["bounded_run"]
+pytest_plugins = ["bounded_run", "written_files"]
 
 GOLDEN = Path(__file__).parent / "golden"
 # Holds the sitecustomize of processes that tests start.

@@ -66,11 +66,15 @@ class Profile:
         self._missing = f"{_NO_REPORT}: the profile has not ended; exit the `with` block first"
 
     def __enter__(self) -> Profile:
-        from advisor.capture.inside.hosted import Hosted, taken
-
         if self._temporary is not None:
             raise UsageError("this profile has already been used; call advisor.profile() again")
         self._temporary = tempfile.TemporaryDirectory(prefix="torch-advisor-", ignore_cleanup_errors=True)
+        try:
+            from advisor.capture.inside.hosted import Hosted, taken
+        except (ImportError, OSError) as failure:  # no torch, or one that does not load: the block runs all the same
+            self._missing = f"{_NO_REPORT}: torch could not be imported ({failure}); install it in this environment"
+            _say(self._missing)
+            return self
         by = taken()
         if by == "profile":
             raise UsageError("another advisor.profile is active in this process; exit its block first")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from typing import Any
 import pytest
 import reports_fixtures as fixtures
 from capture_runs import capture
+from written_files import faults as faults_below
+from written_files import plain
 
 from advisor.agents import schemas
 from advisor.api import BACKWARD, FORWARD, NEXT, draw
@@ -42,15 +43,6 @@ DRAWN = """
 def faults(name: str, document: Any) -> list[str]:
     """What a document has that its schema forbids."""
     return [error.message for error in jsonschema.Draft202012Validator(schemas.schema(name)).iter_errors(document)]
-
-
-def plain(value: Any) -> Any:
-    """Values of msgpack as JSON has them: columns in base 64."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def written_gates(folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
@@ -91,6 +83,21 @@ def test_what_is_wrong_is_found() -> None:
     assert len(faults("report", report)) == 2
     assert faults("gate", {"verdict": "maybe"})
     assert faults("run", {"ranks": [{"rank": "first"}]})
+
+
+def test_what_tests_leave_behind_is_looked_through(tmp_path: Path) -> None:
+    report = json.loads(encode(fixtures.canonical()))
+    for name in ("right", "wrong", "made_up"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "right" / "report.json").write_text(json.dumps(report))
+    report["steps"]["count"] = "five"
+    (tmp_path / "wrong" / "report.json").write_text(json.dumps(report))
+    (tmp_path / "made_up" / "report.json").write_text("{}")
+    try:
+        [fault] = faults_below(tmp_path)
+        assert fault.startswith("wrong/report.json: not a valid report: steps.count: 'five' is not of type")
+    finally:
+        (tmp_path / "wrong" / "report.json").unlink()
 
 
 @pytest.mark.torch

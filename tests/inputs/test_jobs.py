@@ -200,7 +200,7 @@ def test_an_unfinished_file_counts_where_the_whole_one_is_absent(tmp_path: Path)
         ("lfs.json", b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
         ("t.pftrace", b"\x0a\x8c\x01\x08\x01\x12" + bytes(64), "protobuf"),
         ("t.sqlite", b"SQLite format 3\x00", "SQLite"),
-        ("report.json", b'{"schema": "torch-advisor/report"}', "stored report"),
+        ("some.json", b'{"schema": "torch-advisor/report"}', "stored report"),
         ("empty.json", b"", "empty file"),
     ],
 )

@@ -203,6 +203,24 @@ show(said=said, html=short._repr_html_(), text=repr(short))
     assert list(tmp_path.iterdir()) == [tmp_path / "block.py"]
 
 
+def test_without_torch_the_block_runs_and_why_there_is_no_report_is_said(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.modules["torch"] = None  # as where it is not installed
+import advisor
+with advisor.profile() as run:
+    print("the block ran")
+print(run)
+"""
+    (tmp_path / "block.py").write_text(code)
+    done = subprocess.run([sys.executable, "block.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    ran, shown = done.stdout.splitlines()
+    why = done.stderr.removeprefix("advisor: ").rstrip()
+    assert ran == "the block ran"
+    assert why.startswith("there is no report: torch could not be imported (")
+    assert shown == f"<advisor.profile: {why}>"
+
+
 @pytest.mark.complete
 def test_a_report_that_fails_is_said_and_the_block_goes_on(tmp_path: Path) -> None:
     code = """
