@@ -1,7 +1,7 @@
 """Holds every report, record and reduced form that tests leave in their folders against the published schemas.
 
-A file counts by the name that the product gives it, where it says of itself that it is one: what a test makes up for its
-purpose has another name, or lacks that. Where one of them is not valid, the session ends with an error.
+A file counts by the name that the product gives it, where it says of itself that it is one: what a test makes up for
+its purpose has another name, or lacks that. Where one of them is not valid, the session ends with an error.
 """
 
 from __future__ import annotations
