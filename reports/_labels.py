@@ -151,5 +151,7 @@ def run_part(name: str) -> Label:
 
 
 def metric(name: str) -> Label:
-    """The words for a metric; an unknown id speaks for itself."""
+    """The words for a metric; an unknown id speaks for itself, and names of operators stay whole."""
+    if name.startswith("op:"):
+        return Label(f"Calls of {_words.one_line(name.removeprefix('op:'))}", "")
     return METRICS.get(name) or Label(_words.one_line(name).replace("_", " "), "")

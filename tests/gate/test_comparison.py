@@ -183,6 +183,21 @@ def test_a_finding_whose_saving_fell_is_changed_and_not_new() -> None:
     assert not found.gone_findings
 
 
+@pytest.mark.parametrize(("after", "most"), [((100.0, 800.0), 0), ((700.0, 10.0), 1)])
+def test_the_finding_whose_saving_changed_most_is_named_first(after: tuple[float, float], most: int) -> None:
+    two = [one for one in canonical().outcomes if one.findings][:2]
+
+    def saving(*high_us: float) -> Report:
+        found = (
+            replace(one, findings=(replace(one.findings[0], saving=Saving(0.0, high, "modelled", "x")),))
+            for one, high in zip(two, high_us, strict=True)
+        )
+        return changed(canonical(), outcomes=tuple(found))
+
+    found = compare(saving(1000.0, 1100.0), saving(*after), NAMES)
+    assert [one.head.rule for one in found.changed_findings] == [two[most].rule, two[1 - most].rule]
+
+
 def save(path: Path, report: Report) -> str:
     path.write_bytes(encode(report))
     return str(path)

@@ -177,3 +177,8 @@ def test_an_unknown_metric_and_part_speak_for_themselves() -> None:
     page = registry.load_reporter("html")(made({"my_part": 1.0}, metrics=metrics))
     assert "my metric" in page
     assert "my part" in page
+
+
+def test_names_of_operators_stay_whole_in_labels() -> None:
+    assert module("_labels").metric("op:aten::_foreach_add_").name == "Calls of aten::_foreach_add_"
+    assert module("_labels").metric("queue_delay").name == "queue delay"

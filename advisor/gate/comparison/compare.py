@@ -45,7 +45,7 @@ def compare(base: Report, head: Report, names: tuple[str, str]) -> Comparison:
         advisory=found.advisory,
         new_findings=found.new_findings,
         gone_findings=found.gone_findings,
-        changed_findings=tuple(_findings_moved(base, head)),
+        changed_findings=tuple(sorted(_findings_moved(base, head), key=lambda pair: -_saving_change_us(pair))),
         notes=(*found.notes, *_notes(a, b, base, head), *_doubts("A", base), *_doubts("B", head)),
         base=names[0],
         head=names[1],
@@ -161,6 +161,11 @@ def _saving_moved(old: Flagged, new: Flagged) -> bool:
     if old.high_us is None or new.high_us is None:
         return old.high_us is not new.high_us
     return abs(new.high_us - old.high_us) > _SAVING_MOVED * max(old.high_us, new.high_us)
+
+
+def _saving_change_us(pair: FindingChange) -> float:
+    """By how much what a finding can save differs; its whole saving where only one side gives a number."""
+    return abs((pair.head.high_us or 0.0) - (pair.base.high_us or 0.0))
 
 
 def _notes(a: Compared, b: Compared, base: Report, head: Report) -> Iterable[str]:
