@@ -20,6 +20,8 @@ from advisor.trying.treatments import treated
 
 # Headers of a unified diff, as `diff -u` and git write them.
 _HEADER = re.compile(r"^(?:---|\+\+\+|rename from|rename to|copy from|copy to) ([^\t\n]+)", re.MULTILINE)
+# A line around a change; editors may have stripped the space of an empty one.
+_CONTEXT = re.compile(r"^(?: |$(?!\Z))", re.MULTILINE)
 _OWN = ("__pycache__",)  # of each copy
 
 
@@ -154,7 +156,9 @@ def _git(folder: Path, diff: str, *options: str) -> str:
     # Without a repository around it git takes names as they are, and leaves out none.
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {"GIT_CEILING_DIRECTORIES": str(folder.parent), "LC_ALL": "C"}
-    words = ["git", "apply", "--whitespace=nowarn", *options, "-"]
+    # As `git diff -U0` writes it, without a line around a change: its numbers alone say where it belongs.
+    bare = [] if _CONTEXT.search(diff) else ["--unidiff-zero"]
+    words = ["git", "apply", "--whitespace=nowarn", *bare, *options, "-"]
     try:
         done = subprocess.run(words, cwd=folder, input=diff.encode(), capture_output=True, check=False, env=env)
     except OSError as failure:

@@ -104,6 +104,18 @@ def test_a_diff_from_the_root_of_a_repository_applies_in_a_folder_of_it(tmp_path
     assert (side.folder.parent / "lib/model.py").read_text() == "WIDTH = 32\n"
 
 
+def test_a_diff_without_lines_around_its_change_applies(tmp_path: Path) -> None:
+    base = project(tmp_path / "user")
+    lines = ["import torch\n", "WIDTH = 64\n", "DEPTH = 2\n", "def f():\n", "    return WIDTH\n"]
+    (base.folder / "lib/model.py").write_text("".join(lines))
+    diff = "--- a/lib/model.py\n+++ b/lib/model.py\n@@ -2 +2 @@\n-WIDTH = 64\n+WIDTH = 32\n"
+    side = Mirrors(tmp_path / "scratch").side(base, [patch(diff)])
+    lines[1] = "WIDTH = 32\n"
+    assert (side.folder / "lib/model.py").read_text() == "".join(lines)
+    with pytest.raises(PatchError, match="patch failed"):
+        place(diff.replace("-WIDTH = 64", "-WIDTH = 63"), base)
+
+
 def test_patches_that_change_the_same_line_do_not_apply_together(tmp_path: Path) -> None:
     with pytest.raises(PatchError, match="do not apply together"):
         Mirrors(tmp_path / "scratch").side(project(tmp_path / "user"), [patch(DIFF, OTHER)])
