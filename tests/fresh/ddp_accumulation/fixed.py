@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.nn.parallel import DistributedDataParallel as DDP  # noqa: N817
+from torch.nn.parallel import DistributedDataParallel as DDP
 
 batch_size, block_size, gradient_accumulation_steps = 4, 32, 4
 max_iters, log_interval, learning_rate = 130, 25, 1e-3
