@@ -47,6 +47,7 @@ from advisor.analyses.dataflow.observed_ops import ObservedOps, dispatched
 from advisor.analyses.dataflow.observed_steps import ObservedSteps
 from advisor.analyses.dataflow.readers import Readers
 from advisor.analyses.dataflow.reused import Reused
+from advisor.analyses.dataflow.side_results import SideResults
 from advisor.analyses.dataflow.unread import Unread
 from advisor.analyses.lines.call_sites import CallSites
 from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
@@ -332,6 +333,7 @@ __all__ = [
     "Series",
     "Settings",
     "Severity",
+    "SideResults",
     "SideThread",
     "SideThreads",
     "SlowerLine",

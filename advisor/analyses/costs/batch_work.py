@@ -133,13 +133,14 @@ def _calls(host: Host) -> Iterator[_Calls]:
 def work_us(host: Host, batch: int) -> tuple[float, float]:
     """Time of the ops of a step that grows with the batch: (at the slow rates, at the fast ones), µs per step.
 
-    Slow: products at the lowest rate of a core, but never longer than they took beyond being called; of other ops on
-    the batch all of that; ops that come once per sample. Fast: work at the highest rates alone.
+    Slow: products at the lowest rate of a core, but never longer than they took beyond being called; of products that
+    do not show the batch, and of other ops on it, all of that; ops that come once per sample. Fast: work at the highest
+    rates alone.
     Raises Missing where products took far longer than their work explains: then the machine was busy with something
     else, and what looks like fixed cost is waiting for a core.
     """
     calls = list(_calls(host))
-    sizes = _batch_sizes(batch, [shape for one in calls for shape in one.inputs]) | _ragged_sizes(host)
+    sizes = _growing_sizes(host, batch, calls) | _ragged_sizes(host)
     samples = batch * host.steps.count
     slow_us = fast_us = taken_us = explained_us = 0.0
     for one in calls:
@@ -158,12 +159,25 @@ def work_us(host: Host, batch: int) -> tuple[float, float]:
                 fast_us += inside / host.gbs[1] / 1e3
         elif number >= samples and number % samples == 0:
             slow_us += took_us
+        elif flops(one.name, inputs):
+            # Of a product without the batch among its sizes nobody knows that samples were not joined in it.
+            slow_us += max(took_us - number * _SMALL_OP_US, 0.0)
     if taken_us * host.scale.factor > _BUSY * explained_us > 0:
         raise Missing(
             f"matrix products took {taken_us * host.scale.factor / explained_us:.0f} times as long as their work "
             "explains: the machine was busy with other work; run again when it is idle"
         )
     return slow_us / host.steps.count, fast_us / host.steps.count
+
+
+def _growing_sizes(host: Host, batch: int, calls: list[_Calls]) -> set[int]:
+    """Sizes of a dimension that grow with the batch, or with several batches that were joined to one.
+
+    Two views of each image, or a chosen and a rejected answer, make a batch of 8 one of 16 for the model.
+    """
+    seen = [shape for one in calls for shape in one.inputs]
+    joined = batch_of_shapes(host.trace, host.ops) or batch
+    return _batch_sizes(batch, seen) | (_batch_sizes(joined, seen) if joined % batch == 0 else set())
 
 
 def _batch_sizes(batch: int, seen: list[Shape]) -> set[int]:
@@ -192,7 +206,7 @@ def _ragged_sizes(host: Host) -> set[int]:
 def once_per_sample(host: Host, batch: int) -> float:
     """Share of the ops' time in ops without the batch among their sizes that come once, or n times, for each sample."""
     calls = list(_calls(host))
-    sizes = _batch_sizes(batch, [shape for one in calls for shape in one.inputs])
+    sizes = _growing_sizes(host, batch, calls)
     numbers: Counter[str] = Counter()
     times: dict[str, float] = {}
     for one in calls:

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 from advisor.analyses.dataflow import (
     data_dependencies,
+    diagonals,
     frozen_features,
+    outward_results,
     partial_sorts,
+    penalties,
     repeated_values,
     sparse_products,
     static_messages,
@@ -55,6 +58,10 @@ def judged(observed: ObservedSteps) -> JudgedOps:
     stored = [unread_rows.storages(ops) for ops in steps]
     unread = unread_rows.judge([unread_rows.unread(*one) for one in zip(steps, stored, strict=True)], names)
     in_part = partial_sorts.judge([partial_sorts.partly_read(*one) for one in zip(steps, stored, strict=True)], names)
+    pairs = diagonals.judge([diagonals.find(*one) for one in zip(steps, stored, strict=True)], names)
+    parameters = {one for one in known if one[1] in observed.asking}
+    squares = [penalties.find(ops, parameters, one) for ops, one in zip(steps, stored, strict=True)]
+    outward = outward_results.find(steps, stored)
     return JudgedOps(
         names=list(index),
         ops=[index[name] for name in found.ops],
@@ -63,6 +70,10 @@ def judged(observed: ObservedSteps) -> JudgedOps:
         unread=[(one.op, one.reader, one.read) for one in unread],
         waits=data_dependencies.waits(steps[-1]),
         sorted=[(one.op, one.read, one.of) for one in in_part],
+        diagonals=[(one.op, one.reader, one.of) for one in pairs],
+        penalties=[list(one.ops) for one in penalties.judge(squares, names)],
+        leaving=list(outward.leaving),
+        onward=list(outward.onward),
         casts=found.casts,
         messages=list(static_messages.find(steps[-1], observed.resting)),
         features=_features(observed, known, still),

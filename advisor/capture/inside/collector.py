@@ -116,9 +116,12 @@ class Collector:
 
     def record(self, trained: set[int]) -> dict[str, Any]:
         """The part of the rank's record that was gathered here. trained: serials of iterators that fed a backward."""
-        used = [one for one in self.loaders if one["serials"] & trained] or self.loaders
+        used = [one for one in self.loaders if one["serials"] & trained]
+        others = [one for one in self.loaders if used and one not in used]
+        used = used or self.loaders
         times, alone = self.board.read(), len(used)
         return {
+            "evaluation_loaders": [{**one["facts"], **self._numbers(one["facts"])} for one in others],
             "loaders": [
                 {**one["facts"], **fetch_times(one["facts"], times, alone), **self._drawn(alone)}
                 | {"iterators": len(one["serials"] & trained), **self._numbers(one["facts"])}

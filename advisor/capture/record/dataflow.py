@@ -72,6 +72,11 @@ class JudgedOps(msgspec.Struct, frozen=True):
     messages     (gather, scaling, scatter): rows that are gathered, scaled and added up by indices and numbers that the
                  script held for many steps and that nothing wrote; nothing else reads what lies between
     sorted       (sort, how many of its elements from one end on are read, how many it sorts): where not all are read
+    diagonals    (op that works on pairs, the op that takes the diagonal of what came of it, pairs of each): all that
+                 reads its result
+    penalties    ops that square a whole parameter and sum that, first the one that reads it
+    leaving      ops whose results leave the step in another way than as one number, or may; None: nobody looked
+    onward       (op, the op that reads its one number in the next step)
     """
 
     names: list[str] = []
@@ -81,6 +86,10 @@ class JudgedOps(msgspec.Struct, frozen=True):
     unread: list[tuple[int, int, float]] = []
     waits: list[list[int]] = []
     sorted: list[tuple[int, int, int]] = []
+    diagonals: list[tuple[int, int, int]] = []
+    penalties: list[list[int]] = []
+    leaving: list[int] | None = None
+    onward: list[tuple[int, int]] = []
     casts: list[tuple[int, int, int, int]] = []
     messages: list[tuple[int, int, int]] = []
     features: Features | None = None  # None: there are none, or nobody looked

@@ -74,6 +74,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     steps: StepTimes = StepTimes()
     settings: Settings = Settings()
     loaders: list[Loader] = []
+    evaluation_loaders: list[Loader] = []  # whose batches no backward pass was for, beside those that trained
     optimizers: list[Optimizer] = []
     devices: list[dict[str, Any]] = []
     compile: dict[str, Any] | None = None  # counters; graph_breaks, recompiles with reasons
