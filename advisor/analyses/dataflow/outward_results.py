@@ -21,7 +21,10 @@ _DECIDES = frozenset(f"aten::{name}" for name in ("is_nonzero", "equal", "allclo
 
 @dataclass(frozen=True, slots=True)
 class Outward:
-    """leaving: such ops, by their place in the last step; onward: (op, the op that reads its number a step later)."""
+    """leaving: such ops, by their place in the last step; onward: (op, the op that reads its result a step later).
+
+    Steps that begin with a backward pass have the results of their forward pass read in the next one.
+    """
 
     leaving: tuple[int, ...]
     onward: tuple[tuple[int, int], ...]
@@ -32,7 +35,8 @@ def find(steps: Sequence[Sequence[Op]], stored: Sequence[unread_rows.Storages]) 
     before, last = steps[-2], steps[-1]
     (earlier, at_earlier), (made, place) = stored[-2], stored[-1]
     leaving = {place[at] for at in (*_writers(last, made), *(at for at, _ in _left(last, made, numbers=False)))}
-    kept = {(ref.tensor, ref.storage): at_earlier[at] for at, ref in _left(before, earlier, numbers=True)}
+    refs = ((one.at, ref) for one in earlier for ref in (one.ref, *one.views.values()))
+    kept = {(ref.tensor, ref.storage): at_earlier[at] for at, ref in refs if before[at].place == "loop"}
     if _names(before) != _names(last):
         # Which op of the last step an earlier one is, is not known: every number that is left may come back.
         leaving |= {place[at] for at, _ in _left(last, made, numbers=True)}

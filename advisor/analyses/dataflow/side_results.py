@@ -48,7 +48,7 @@ class SideResults:
         found = []
         for here, rows in zip(known, observed.places, strict=True):
             needed = _needed(~here | live, seen.leaving, reads, seen.onward)
-            found.append(rows[_of_the_step(needed, live, reads)])
+            found.append(rows[_of_the_step(needed, live, reads, seen.onward)])
         rows = np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
         return cls(rows[~events.exactly("aten::item")[rows]])
 
@@ -68,11 +68,14 @@ def _needed(needed: Mask, leaving: Sequence[int], reads: list[list[int]], onward
     return needed
 
 
-def _of_the_step(needed: Mask, live: Mask, reads: list[list[int]]) -> Mask:
+def _of_the_step(needed: Mask, live: Mask, reads: list[list[int]], onward: Iterable[tuple[int, int]]) -> Mask:
     """Of the ops that nothing needs, those that read what the forward pass made, and what works for these alone."""
     found = np.zeros(len(reads), bool)
     readers: list[list[int]] = [[] for _ in reads]
-    for at, sources in enumerate(reads):
+    carried: list[list[int]] = [[] for _ in reads]
+    for source, reader in onward:
+        carried[reader].append(source)
+    for at, sources in enumerate(a + b for a, b in zip(reads, carried, strict=True)):
         found[at] = not needed[at] and bool((live[sources] | found[sources]).any())
         for source in sources:
             readers[source].append(at)

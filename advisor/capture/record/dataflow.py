@@ -76,7 +76,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
                  reads its result
     penalties    ops that square a whole parameter and sum that, first the one that reads it
     leaving      ops whose results leave the step in another way than as one number, or may; None: nobody looked
-    onward       (op, the op that reads its one number in the next step)
+    onward       (op, the op that reads its result in the next step)
     """
 
     names: list[str] = []
