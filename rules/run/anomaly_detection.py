@@ -50,6 +50,8 @@ _CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::item", "aten::any")
 # Ops that only look at a tensor differently: without a stack trace to store, one takes a few µs.
 _VIEWS = ("aten::t", "aten::transpose", "aten::view", "aten::permute", "aten::select", "aten::unsqueeze", "aten::slice")
 _VIEW_US = constant("calls.view_us").value
+# Of ops that work on data, too, the shortest tenth: what these take beyond being called is storing a stack trace.
+_SHORTEST, _OP_US = 0.1, constant("calls.recorded_op_us").value
 # Ops within ops share a sequence number; more of them are ops that recorded no node.
 _MOST_NESTED = 6
 
@@ -99,7 +101,11 @@ def _costs(ops: StepOps) -> tuple[float, float]:
     known, which, times = np.unique(events.sequence[made], return_inverse=True, return_counts=True)
     recorded = np.flatnonzero(made)[(times <= _MOST_NESTED)[which]]
     views = recorded[events.exactly(*_VIEWS)[recorded]]
-    each_us = float(np.median(nesting.self_ns[views])) / 1e3 - _VIEW_US if len(views) else 0.0
+    if len(views):
+        each_us = float(np.median(nesting.self_ns[views])) / 1e3 - _VIEW_US
+    else:  # a script without views: the shortest of its ops
+        outer = recorded[nesting.outermost[recorded]]
+        each_us = float(np.quantile(events.dur_ns[outer], _SHORTEST)) / 1e3 - _OP_US if len(outer) else 0.0
     return ops.us(checks), max(each_us, 0.0) * len(known) / ops.steps.count
 
 
