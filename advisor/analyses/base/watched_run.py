@@ -34,6 +34,9 @@ _LOGGERS = (
     *("logging", "tqdm", "rich", "loguru", "tensorboard", "tensorboardX", "wandb", "mlflow", "neptune", "comet_ml"),
     *("clearml", "aim", "visdom", "sacred", "matplotlib", "seaborn", "plotly", "PIL", "imageio", "csv", "json"),
 )
+_OF_DATASETS = ("__getitem__", "__getitems__")
+# Modules that prepare samples run forward passes, too, which are none of a model.
+_TRANSFORMS = "transforms"
 # Work that is told by what is on the stack, wherever that is.
 _NAMED = {"save": "checkpoints", "workers": "worker_restarts", "first_batch": "worker_restarts"}
 # What only a training step runs, however long other work on the machine holds it up there.
@@ -233,7 +236,9 @@ def _logging(run: RunTimes) -> set[Group]:
     of_loggers: dict[Group, int] = defaultdict(int)
     for one in run.samples:
         all_hits[_group(one)] += one.hits
-        of_loggers[_group(one)] += one.hits if one.package in _LOGGERS else 0
+        # Pictures that a dataset decodes are its samples.
+        logs = one.package in _LOGGERS and one.inner[2] not in _OF_DATASETS
+        of_loggers[_group(one)] += one.hits if logs else 0
     return {group for group, hits in of_loggers.items() if hits and hits >= _LOGS * all_hits[group]}
 
 
@@ -264,6 +269,10 @@ def _of_gap(one: RunSamples, groups: _Groups) -> str:
     return "epoch_end" if "epoch_end" in one.marks or _group(one) in groups.steps else "other"
 
 
+def _runs_model(one: RunSamples) -> bool:
+    return "forward" in one.marks and one.package != _TRANSFORMS
+
+
 def _training_forwards(spans: Iterable[_Span]) -> Iterator[Source]:
     """Statements at which a model runs, and no evaluation does."""
     groups: dict[Group, list[_Span]] = defaultdict(list)
@@ -271,7 +280,7 @@ def _training_forwards(spans: Iterable[_Span]) -> Iterator[Source]:
         if span.samples is not None and span.part in ("other", "logging", "epoch_end"):
             groups[_group(span.samples)].append(span)
     for group, mine in groups.items():
-        if any(span.samples and "forward" in span.samples.marks for span in mine):
+        if any(span.samples and _runs_model(span.samples) for span in mine):
             yield _line(group, mine).source
 
 

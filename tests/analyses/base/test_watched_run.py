@@ -133,6 +133,19 @@ def test_a_line_that_waits_for_a_device_is_training() -> None:
     assert "logging" in watched(draws, device="cuda").loop
 
 
+def test_pictures_that_a_dataset_decodes_between_epochs_are_no_log() -> None:
+    """Labels read from every sample, through transforms that are modules: neither a log nor a model that runs."""
+    reads = {"inner": ("train.py", 53, "__getitem__"), "line": 92, "block": 92}
+    decoded = sample("between", 92, 30, "epoch_end", package="PIL") | reads
+    cropped = sample("between", 92, 30, "epoch_end", "forward", package="transforms") | reads
+    run = watched(decoded, cropped)
+    assert "logging" not in run.loop
+    assert run.loop["epoch_end"].lines[0].source.line == 92
+    assert not run.forwards
+    drawn = watched(sample("between", 92, 30, "epoch_end", package="PIL"))
+    assert "logging" in drawn.loop
+
+
 @pytest.mark.parametrize("mean", [0.1, 0.7, 3.0])
 def test_visits_too_short_to_be_sampled_are_counted(mean: float) -> None:
     """Independent: 400 visits, each sampled by chance, `mean` times on average."""
