@@ -42,10 +42,11 @@ from advisor.api import (
     Source,
     constant,
     draw,
+    duration,
 )
 
 from ..shared._places import place
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 from ._padding import PaddedBatch, came_padded, on_positions_us, padded_here
 
 CONFIRMED = "measured pair on a CPU: a small transformer, padded to 256 against padded to the longest sample"
@@ -100,7 +101,7 @@ def check(
         message=(
             f"Batches whose longest sample has {count(longest)} tokens are padded to {count(length)}{place(where)}: "
             f"{percent(empty)} of the positions that the model computes are padding beyond the longest sample, in "
-            f"{time(scale.scaled(concerned_us))} of forward and backward pass per step."
+            f"{duration(scale.scaled(concerned_us))} of forward and backward pass per step."
         ),
         saving=scale.saving(
             low_us,

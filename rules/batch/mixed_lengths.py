@@ -41,10 +41,11 @@ from advisor.api import (
     Source,
     constant,
     draw,
+    duration,
 )
 
 from ..shared._places import made_at
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 from ._padding import numbers
 
 # What an op takes whatever its size, recorded.
@@ -76,7 +77,7 @@ def check(
             f"{percent(empty)} of the positions of a batch are padding: {count(len(batches))} batches of "
             f"{count(len(batches[0].lengths))} samples have lengths from {count(min(_all(batches)))} to "
             f"{count(max(_all(batches)))} in them. Sorted by length, the same samples take {percent(goes)} fewer "
-            f"positions, of {time(price.scale.scaled(concerned_us))} of forward and backward pass per step."
+            f"positions, of {duration(price.scale.scaled(concerned_us))} of forward and backward pass per step."
         ),
         saving=price.scale.saving(
             goes * least_us,

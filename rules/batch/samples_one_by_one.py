@@ -39,11 +39,12 @@ from advisor.api import (
     Price,
     Saving,
     draw,
+    duration,
 )
 
 from ..shared._loop_saving import loop_saving
 from ..shared._places import place
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 _FIX = Fix(
     "Stack the samples, and call the model once for all of them",
@@ -75,8 +76,8 @@ def check(
 
 def _finding(one: CalledModel, saving: Saving, price: Price) -> Finding:
     us, backward_us = one.place.us, one.place.backward_us
-    said = f"{time(price.scale.scaled(us))} of each step ({percent(us / price.ops.steps.step_us)})"
-    behind = f", and {time(price.scale.scaled(backward_us))} in the backward pass" if backward_us else ""
+    said = f"{duration(price.scale.scaled(us))} of each step ({percent(us / price.ops.steps.step_us)})"
+    behind = f", and {duration(price.scale.scaled(backward_us))} in the backward pass" if backward_us else ""
     return Finding(
         message=(
             f"A loop{place(one.where[0])} calls `{one.loop.op}` {count(one.loop.turns)} times a step, one call "

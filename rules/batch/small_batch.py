@@ -44,11 +44,12 @@ from advisor.api import (
     Scale,
     Training,
     draw,
+    duration,
     host_collectives,
 )
 
 from ..shared._places import batch_size_at
-from ..shared._words import count, percent, plural, time
+from ..shared._words import count, percent, plural
 from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
 
 CONFIRMED = "measured pair: a small CNN on two cores, batch size 4 against the suggested batch size"
@@ -93,11 +94,11 @@ def check(
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
     yield Finding(
         message=(
-            f"A step of {time(scale.step_us)} trains on {plural(batch, 'sample')}"
-            f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, and {least} to {most} of it "
-            f"is fixed cost: batch_size={target} should give {_per_second(slow)} to {_per_second(fast)} "
-            f"samples/s instead of {_per_second(now)}"
-            f"{'' if memory_known else ', if the memory of the device allows'}."
+            f"A step of {duration(scale.step_us)} trains on "
+            f"{plural(batch, 'sample')}{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, and "
+            f"{least} to {most} of it is fixed cost: batch_size={target} should give {_per_second(slow)} to "
+            f"{_per_second(fast)} samples/s instead of "
+            f"{_per_second(now)}{'' if memory_known else ', if the memory of the device allows'}."
         ),
         saving=Saving(
             min(low_us, scale.step_us),

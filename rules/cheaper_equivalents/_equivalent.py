@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Finding, Fix, Lines, Price, Saving, Severity, Source, dataclass, edits, less_by, total
+from advisor.api import Finding, Fix, Lines, Price, Saving, Severity, Source, dataclass, duration, edits, less_by, total
 
 from ..shared._places import first_line, place
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 Ints = npt.NDArray[np.int64]
 # Rows, or spans of the loop's thread (absolute ns), and the least and the most share of their time that goes; below
@@ -103,7 +103,7 @@ def worth(price: Price, lines: Lines | None, one: Equivalent, min_share: float) 
     if (saving.high_us if saving else scale.scaled(spent_us)) < min_share * scale.step_us:
         return None
     where = first_line(lines, one.parts[0][0] if one.shown is None else one.shown) if lines else None
-    took, share = time(scale.scaled(spent_us)), percent(spent_us / price.ops.steps.step_us)
+    took, share = duration(scale.scaled(spent_us)), percent(spent_us / price.ops.steps.step_us)
     on_device: Severity = "medium" if one.timed_on_device else "low"
     at_most = one.at_most or (on_device if price.on_device else "high")
     return Worth(saving, place(where), (took, share), spent_us, where, claims, at_most)

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import FORWARD, Drawing, Ev, Example, Finding, Fix, Lines, Price
+from advisor.api import FORWARD, Drawing, Ev, Example, Finding, Fix, Lines, Price, data_size
 
-from ..shared._words import plural, size
+from ..shared._words import plural
 from ._equivalent import Equivalent, rows_of, worth
 from ._examples import op, two_steps
 from ._joined_buffers import joined_buffers
@@ -60,8 +60,8 @@ def check(
         )
         if known := worth(price, lines, one, min_share):
             yield known.finding(
-                f"A tensor of {' x '.join(f'{one:,}' for one in buffer.shape)} numbers is copied whole{known.at} "
-                f"to insert {plural(buffer.new, 'row')}, {size(buffer.moved_bytes)} in all: {known.spent}.",
+                f"A tensor of {' x '.join(f'{one:,}' for one in buffer.shape)} numbers is copied whole{known.at} to "
+                f"insert {plural(buffer.new, 'row')}, {data_size(buffer.moved_bytes)} in all: {known.spent}.",
                 {"rows": buffer.shape[0], "new_rows": buffer.new, "copy_us": known.spent_us},
                 _FIX,
             )

@@ -43,6 +43,7 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
+    duration,
     edits,
     intersect,
     subtract,
@@ -50,7 +51,7 @@ from advisor.api import (
     union,
 )
 
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 CONFIRMED = "measured pair on a CPU: thirty layers compiled one by one against the whole model, which saved 22 and 24 %"
 
@@ -100,7 +101,7 @@ def check(
     yield Finding(
         message=(
             f"Compiled code runs in {count(pieces)} regions a step: guard checks and the Python between regions take "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         facts={"pieces": pieces, "wrapper_us": spent_us},

@@ -41,10 +41,11 @@ from advisor.api import (
     Settings,
     Treatment,
     draw,
+    duration,
     starts_in,
 )
 
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 # What Inductor makes one loop of: by the op's name without `aten::` and the underscore of what works in place.
 _FUSED = frozenset(
@@ -102,8 +103,8 @@ def check(
     yield Finding(
         message=(
             f"{count(len(rows) / steps.count)} elementwise ops, reductions and normalizations of the forward and "
-            f"backward pass take {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}), "
-            "one after another."
+            f"backward pass take {duration(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)}), one after another."
         ),
         facts={
             "fusable_us": spent_us,

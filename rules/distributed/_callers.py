@@ -20,11 +20,13 @@ from advisor.api import (
     Price,
     RankRecord,
     Source,
+    data_size,
     dataclass,
+    duration,
 )
 
 from ..shared._places import often, place, set_at
-from ..shared._words import count, percent, size, time
+from ..shared._words import count, percent
 
 # DistributedDataParallel's own: buckets of 25 MiB, after a first one of 1 MiB.
 _BUCKET_BYTES = 25 << 20
@@ -65,9 +67,9 @@ def small_buckets(
     title = "Leave `bucket_cap_mb` at its default of 25" if set_small else "Reduce gradients in larger buckets"
     return Finding(
         message=(
-            f"DistributedDataParallel reduces gradients {often(reducer.calls)}, {size(reducer.bytes / reducer.calls)} "
-            f"at a time, where {count(needed)} buckets of its default size would do; each takes "
-            f"{_range(rate)} in addition to its transfer."
+            f"DistributedDataParallel reduces gradients {often(reducer.calls)}, "
+            f"{data_size(reducer.bytes / reducer.calls)} at a time, where {count(needed)} buckets of its default size "
+            f"would do; each takes {_range(rate)} in addition to its transfer."
         ),
         saving=saving,
         where=set_at(record.settings if record else None, "ddp"),
@@ -98,8 +100,8 @@ def of_script(price: Price, callers: Callers, lines: Lines | None, min_share: fl
         yield Finding(
             message=(
                 f"`{found.op}` runs {often(calls)}{place(found.where)}, in addition to the reductions of "
-                f"DistributedDataParallel: the training loop only waits for it for {time(scale.scaled(exposed_us))} of "
-                f"each step ({percent(exposed_us / steps.step_us)})."
+                "DistributedDataParallel: the training loop only waits for it for "
+                f"{duration(scale.scaled(exposed_us))} of each step ({percent(exposed_us / steps.step_us)})."
             ),
             saving=saving,
             where=_with_callers((found.where,) if found.where else (), price, lines),
@@ -181,7 +183,7 @@ def _span_us(price: Price, share: CallerTime) -> float:
 
 
 def _range(rate: CollectiveRate) -> str:
-    low, high = (time(us) for us in rate.latency_us)
+    low, high = (duration(us) for us in rate.latency_us)
     return f"{low} to {high}" if rate.latency_us[0] > 0 else f"up to {high}"
 
 

@@ -22,10 +22,10 @@ from advisor.api import (
     Saving,
     Trace,
     dataclass,
+    duration,
     edits,
 )
 
-from ..shared._words import time
 from ._collectives import MANY, fewer_bytes
 from ._parallel_kinds import message
 
@@ -148,8 +148,8 @@ def _late_us(price: Price, side: Side) -> float:
 
 def _late(price: Price, late_us: float) -> str:
     return (
-        f" Some take far longer than others of their size: {time(price.scale.scaled(late_us))} of it is waiting for a "
-        "rank that joins late."
+        f" Some take far longer than others of their size: {duration(price.scale.scaled(late_us))} of it is waiting "
+        "for a rank that joins late."
     )
 
 

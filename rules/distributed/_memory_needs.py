@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import RankRecord, dataclass
-
-from ..shared._words import size
+from advisor.api import RankRecord, data_size, dataclass
 
 # Numbers that an optimizer keeps for each parameter, as its documentation says: (fewest, most). SGD keeps one with
 # momentum and none without, RMSprop up to three.
@@ -43,8 +41,8 @@ class Needs:
     def said(self) -> str:
         """The sum in words."""
         return (
-            f"parameters {size(self.parameters)} + gradients {size(self.gradients)} + {self.name}'s state "
-            f"{size(self.optimizer)}"
+            f"parameters {data_size(self.parameters)} + gradients {data_size(self.gradients)} + {self.name}'s state "
+            f"{data_size(self.optimizer)}"
         )
 
 

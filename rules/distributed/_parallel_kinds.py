@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.api import (
-    Finding,
-    Fix,
-    KindOfTalk,
-    Library,
-    Price,
-    RankRecord,
-    Saving,
-    edits,
-)
+from advisor.api import Finding, Fix, KindOfTalk, Library, Price, RankRecord, Saving, data_size, duration, edits
 
-from ..shared._words import count, percent, size, time
+from ..shared._words import count, percent
 from ._libraries import ACCUMULATE_FSDP2, KEEP_PARAMETERS, NO_BUFFERS, exchange_fix, sharded_fix
 
 # What else is said of these kinds. How the stages of a pipeline fill and drain is a rule's of its own, which needs the
@@ -187,11 +178,11 @@ def message(
     """
     on_device, said_us, share = price.on_device, price.scale.scaled(exposed_us), exposed_us / price.ops.steps.step_us
     who = "the GPU only communicates" if on_device else "the training loop only communicates"
-    amount = f" of {size(bytes_)}" if bytes_ is not None and on_device else ""
+    amount = f" of {data_size(bytes_)}" if bytes_ is not None and on_device else ""
     hidden = 1 - exposed_us / total_us if total_us else 0.0
     beside = "none" if hidden < 0.01 else percent(hidden)
     collectives = "1 collective" if calls == 1 else f"{count(calls)} collectives"
     return (
-        f"For {time(said_us)} of each step ({percent(share)}) {who}{what}: {collectives} a step{amount}{asked}, "
+        f"For {duration(said_us)} of each step ({percent(share)}) {who}{what}: {collectives} a step{amount}{asked}, "
         f"with {beside} of their time overlapped with computation."
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 
-from advisor.api import Fix, Ranks, Source, dataclass
+from advisor.api import Fix, Ranks, Source, dataclass, duration
 
-from ..shared._words import count, time
+from ..shared._words import count
 
 # Parts of the breakdown, by what a late rank has more of.
 CAUSES = {
@@ -57,7 +57,7 @@ def cause_of(ranks: Ranks, position: int) -> Cause:
         return Cause("mixed", max(all_us, 0.0), "several parts of its step take longer", (), computing)
     paused_us = _paused_us(ranks, position)
     if name in ("host", "work", "input", "update") and paused_us >= _MAIN * us:
-        return Cause("gc", us, f"Python's garbage collector pauses it {time(paused_us)} a step longer")
+        return Cause("gc", us, f"Python's garbage collector pauses it {duration(paused_us)} a step longer")
     where = ranks.lines_of(position, part)[:3]
     ratio = work_ratio(ranks, position)
     if ratio is not None and ratio >= MORE_WORK and _longer(ranks, position, CAUSES[name]) <= _AS_MUCH * ratio:
@@ -74,7 +74,7 @@ def plain_us(ranks: Ranks, us: float, python_us: float) -> float:
 
 
 def _said(ranks: Ranks, position: int, name: str, us: float, python_us: float) -> str:
-    longer = time(plain_us(ranks, us, python_us))
+    longer = duration(plain_us(ranks, us, python_us))
     if name != "work":
         return f"its {_NAMES[name]} takes {longer} more"
     ratio = work_ratio(ranks, position)

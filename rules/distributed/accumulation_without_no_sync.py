@@ -54,13 +54,14 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
+    duration,
     subtract,
     total,
     union,
 )
 
 from ..shared._side_effect_factors import BESIDES
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 CONFIRMED = "measured pair on a CPU: eight passes per update, two ranks, with and without no_sync()"
 
@@ -96,7 +97,7 @@ def check(
     yield Finding(
         message=(
             f"Gradients are accumulated over {count(needless.per_update)} passes per update, and each pass reduces "
-            f"them over the ranks: for {time(scale.scaled(exposed_us))} of each step "
+            f"them over the ranks: for {duration(scale.scaled(exposed_us))} of each step "
             f"({percent(breakdown.share(part))}) nothing else happens."
         ),
         saving=_saving(scale, needless.share * low_us, needless.share * high_us, breakdown.on_device),

@@ -35,11 +35,12 @@ from advisor.api import (
     Steps,
     Treatment,
     draw,
+    duration,
     edits,
 )
 
 from ..shared._places import set_at
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 
 # Not confirmed: of seven networks on a CPU, four perceptrons became 3 to 9 % faster with views, the others did not.
 _COPY = "reducer::copy_bucket_to_grad"
@@ -66,7 +67,7 @@ def check(
     yield Finding(
         message=(
             f"DistributedDataParallel copies {plural(len(rows) / steps.count, 'gradient')} a step back out of its "
-            f"buckets: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"buckets: {duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=set_at(settings, "ddp"),

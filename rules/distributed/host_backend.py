@@ -40,6 +40,7 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
+    duration,
     host_collectives,
     intersect,
     subtract,
@@ -48,7 +49,7 @@ from advisor.api import (
 )
 
 from ..shared._places import often
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 
 def check(
@@ -73,9 +74,8 @@ def check(
         return
     yield Finding(
         message=(
-            f"A CPU backend exchanges tensors between ranks {often(calls)}: for "
-            f"{time(scale.scaled(waited_us))} of each step ({percent(waited_us / steps.step_us)}) the GPU computes "
-            "nothing."
+            f"A CPU backend exchanges tensors between ranks {often(calls)}: for {duration(scale.scaled(waited_us))} of "
+            f"each step ({percent(waited_us / steps.step_us)}) the GPU computes nothing."
         ),
         saving=scale.saving(
             0.0,

@@ -43,13 +43,14 @@ from advisor.api import (
     Price,
     Settings,
     draw,
+    duration,
     edits,
     intersect,
     total,
     union,
 )
 
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 # A kernel at the head of an idle stream begins so soon after its launch; one that waits for others begins later.
 _AT_ONCE_NS = 50_000
@@ -82,8 +83,8 @@ def check(
     saving = price.saving([], [edits.move(rows)], (), how, model_us=hidden_us, bound_us=exposed_us)
     yield Finding(
         message=(
-            f"For {time(scale.scaled(exposed_us))} of each step ({percent(exposed_us / steps.step_us)}) the GPU waits "
-            f"for all-gathers, {count(len(rows) / steps.count)} a step, and {late[0]}."
+            f"For {duration(scale.scaled(exposed_us))} of each step ({percent(exposed_us / steps.step_us)}) the GPU "
+            f"waits for all-gathers, {count(len(rows) / steps.count)} a step, and {late[0]}."
         ),
         saving=saving,
         facts={

@@ -40,10 +40,12 @@ from advisor.api import (
     Missing,
     Price,
     RankRecord,
+    data_size,
     draw,
+    duration,
 )
 
-from ..shared._words import count, percent, size, time
+from ..shared._words import count, percent
 from ._memory_needs import Needs, largest_unit, needs
 
 # After a change so much of the memory may be taken: the allocator needs the rest for what it cannot join.
@@ -94,8 +96,9 @@ def _sharded(record: RankRecord, known: Needs, many: int) -> Finding:
     left, what = (optimizer_left, "the optimizer's state") if enough else (all_left, "all of it")
     return Finding(
         message=(
-            f"{size(known.peak)} of {size(known.capacity)} are used, {size(known.state)} of it replicated on every "
-            f"device ({known.said()}): with {what} sharded over {many} devices it would be {size(left)}."
+            f"{data_size(known.peak)} of {data_size(known.capacity)} are used, {data_size(known.state)} of it "
+            f"replicated on every device ({known.said()}): with {what} sharded over {many} devices it would be "
+            f"{data_size(left)}."
         ),
         facts=_facts(known, many) | {"optimizer_sharded_peak_bytes": optimizer_left, "sharded_peak_bytes": all_left},
         fix=_ZERO if enough else _FSDP,
@@ -106,7 +109,7 @@ def _replicated(known: Needs, many: int, share: float) -> Finding:
     return Finding(
         message=(
             f"1 of {many} visible devices computes and is busy for {percent(share)} of the step: the state of "
-            f"{size(known.state)} ({known.said()}) and a batch fit on each, so data parallelism is suitable."
+            f"{data_size(known.state)} ({known.said()}) and a batch fit on each, so data parallelism is suitable."
         ),
         facts=_facts(known, many) | {"busy_share": share},
         fix=_DDP,
@@ -126,9 +129,9 @@ def _needless_sharding(record: RankRecord, known: Needs, price: Price, min_expos
         return
     yield Finding(
         message=(
-            f"Parameters are resharded after the forward pass; for {time(scale.scaled(exposed_us))} of each step "
-            f"({percent(share)}) the GPU only communicates; kept for the backward pass, they take {size(kept)} more, "
-            f"{size(known.peak + kept)} of {size(known.capacity)}."
+            f"Parameters are resharded after the forward pass; for {duration(scale.scaled(exposed_us))} of each step "
+            f"({percent(share)}) the GPU only communicates; kept for the backward pass, they take {data_size(kept)} "
+            f"more, {data_size(known.peak + kept)} of {data_size(known.capacity)}."
         ),
         saving=scale.saving(0.0, exposed_us * _SPARED, "high: two instead of three equal messages per layer"),
         facts=_facts(known, record.world_size) | {"kept_bytes": kept, "exposed_us": exposed_us},

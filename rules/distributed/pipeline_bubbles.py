@@ -42,9 +42,10 @@ from advisor.api import (
     Saving,
     dataclass,
     draw,
+    duration,
 )
 
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 _PASSED_ON = ("send", "recv", "send_recv")
 # Passing on is what most communication of a stage is; other ways to split a model send to single ranks now and then.
@@ -136,9 +137,9 @@ def _unequal(ranks: Ranks, pipeline: _Pipeline, waited_us: float | None) -> Find
     number = ranks.ranks[pipeline.slowest]
     return Finding(
         message=(
-            f"The stage of rank {number} computes for {time(ranks.scale.scaled(most_us))} of each step, "
+            f"The stage of rank {number} computes for {duration(ranks.scale.scaled(most_us))} of each step, "
             f"{count(most_us / mean_us)} times the mean of the {pipeline.stages} stages, and the others wait for it"
-            + (f", {time(ranks.scale.scaled(waited_us))} for the data it sends." if waited_us else ".")
+            + (f", {duration(ranks.scale.scaled(waited_us))} for the data it sends." if waited_us else ".")
         ),
         saving=_saving(
             ranks,

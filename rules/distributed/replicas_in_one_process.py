@@ -39,12 +39,13 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
+    duration,
     intersect,
     total,
     union,
 )
 
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 # The autograd functions of torch/nn/parallel, and the nodes that they leave in the backward pass.
 _OPS = ("Broadcast", "Scatter", "Gather", "ReduceAddCoalesced")
@@ -74,7 +75,7 @@ def check(
     yield Finding(
         message=(
             f"One process computes on {devices} GPUs with DataParallel: broadcasting the model, scattering batches and "
-            f"gathering results takes the host {time(scale.scaled(handed_us))} of each step "
+            f"gathering results takes the host {duration(scale.scaled(handed_us))} of each step "
             f"({percent(handed_us / steps.step_us)})."
         ),
         facts={

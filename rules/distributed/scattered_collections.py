@@ -37,9 +37,10 @@ from advisor.api import (
     Saving,
     constant,
     draw,
+    duration,
 )
 
-from ..shared._words import percent, time
+from ..shared._words import percent
 from ._stragglers import COLLECT_TOGETHER
 
 # Not confirmed: its pair was measured once, on a busy machine: 15 % [2, 26].
@@ -73,9 +74,9 @@ def check(
     low_us = _SURE * min(max(min(lost_us, apart_us) - together_us, 0.0) / mean_us, 1.0) * step_us
     yield Finding(
         message=(
-            f"{len(known)} ranks collect garbage at different steps: an average step takes {time(lost_us)} longer than "
-            f"an ordinary one ({percent(lost_us / mean_us)}), the sum of the pauses of all ranks "
-            f"({time(apart_us)} a step); with pauses at the same steps it would be {time(together_us)}."
+            f"{len(known)} ranks collect garbage at different steps: an average step takes {duration(lost_us)} longer "
+            f"than an ordinary one ({percent(lost_us / mean_us)}), the sum of the pauses of all ranks "
+            f"({duration(apart_us)} a step); with pauses at the same steps it would be {duration(together_us)}."
         ),
         saving=Saving(
             min(low_us, high_us), high_us, "measured", "the pauses of all ranks, without those of the longest"

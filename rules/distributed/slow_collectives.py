@@ -43,9 +43,10 @@ from advisor.api import (
     Ranks,
     dataclass,
     draw,
+    duration,
 )
 
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 # With fewer of a kind nobody knows what is usual.
 _FEWEST = 6
@@ -69,7 +70,7 @@ def check(
     yield Finding(
         message=(
             f"{worst.slow} of {worst.of} collectives ({worst.kind}) of one size take up to {count(round(worst.times))} "
-            f"times as long as usual with no rank late: {time(scale.scaled(extra_us))} of each step on average "
+            f"times as long as usual with no rank late: {duration(scale.scaled(extra_us))} of each step on average "
             f"({percent(extra_us / ranks.step_us)})."
         ),
         saving=scale.saving(0.0, extra_us, "high: all of this kind as fast as usual; low: the network is shared"),

@@ -42,10 +42,11 @@ from advisor.api import (
     constant,
     dataclass,
     draw,
+    duration,
 )
 
 from ..shared._side_effect_factors import BESIDES
-from ..shared._words import percent, time
+from ..shared._words import percent
 from ._stragglers import Cause, cause_of, fix_of, plain_us
 
 CONFIRMED = "real trace: DLRM on eight V100s, where one rank comes last to five of eight collectives"
@@ -98,8 +99,8 @@ def check(
     waits_us = plain_us(ranks, sure_us, cause.python_us)
     yield Finding(
         message=(
-            f"Rank {number} is last {late.often}, and each other rank waits for it, at least "
-            f"{time(waits_us)} of each step ({percent(_share(ranks, waits_us))}): {cause.said}."
+            f"Rank {number} is last {late.often}, and each other rank waits for it, at least {duration(waits_us)} of "
+            f"each step ({percent(_share(ranks, waits_us))}): {cause.said}."
         ),
         saving=_saving(ranks, cause, 0.0 if late.few else sure_us - uncertain_us, most_us),
         where=cause.where,

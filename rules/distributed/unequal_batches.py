@@ -26,20 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import (
-    BACKWARD,
-    GLOO,
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Missing,
-    Ranks,
-    draw,
-)
+from advisor.api import BACKWARD, GLOO, Drawing, Ev, Example, Finding, Fix, Missing, Ranks, draw, duration
 
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 from ._exchanges import uneven
 
 CONFIRMED = "measured pair on a CPU: two ranks with batches of unequal and of equal size"
@@ -89,8 +78,8 @@ def check(
     who = f"rank {ranks.ranks[slowest]}" if steady else "a rank that varies from step to step"
     yield Finding(
         message=(
-            f"Ranks get unequal batches: the largest in a step, on {who}, has {count(times)} times the mean work, "
-            f"and a rank waits {time(ranks.scale.scaled(by_waiting_us))} of each step on average "
+            f"Ranks get unequal batches: the largest in a step, on {who}, has {count(times)} times the mean work, and "
+            f"a rank waits {duration(ranks.scale.scaled(by_waiting_us))} of each step on average "
             f"({percent(min(by_waiting_us / ranks.step_us, 1.0))})."
         ),
         saving=ranks.scale.saving(

@@ -36,10 +36,11 @@ from advisor.api import (
     Steps,
     Treatment,
     draw,
+    duration,
 )
 
 from ..shared._places import often, set_at
-from ..shared._words import count, time
+from ..shared._words import count
 
 CONFIRMED = "measured pair on a CPU: two ranks, a deep and narrow network, with and without the search"
 
@@ -65,8 +66,8 @@ def check(
     yield Finding(
         message=(
             f"DistributedDataParallel searches for unused parameters {often(search.passes)}, and all "
-            f"{count(search.parameters)} are used: {time(scale.scaled(search.search_us))} of each step, and "
-            f"{time(scale.scaled(search.told_us))} for the all-reduce of its result."
+            f"{count(search.parameters)} are used: {duration(scale.scaled(search.search_us))} of each step, and "
+            f"{duration(scale.scaled(search.told_us))} for the all-reduce of its result."
         ),
         saving=scale.saving(
             min(max(search.told_us - search.spread_us, 0.0), high_us),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from advisor.api import Block, Finding, Fix, Price, RankRecord, Source
+from advisor.api import Block, Finding, Fix, Price, RankRecord, Source, duration
 
-from ..shared._words import count, time
+from ..shared._words import count
 
 _PACKAGE = "multiprocessing"
 _FIX = Fix(
@@ -41,7 +41,7 @@ def as_messages(found: Finding, place: Block, price: Price, record: RankRecord |
     )
     return replace(
         found,
-        message=f"{message}: {count(vitals.children)} of them work {time(work_us)} together in that time.",
+        message=f"{message}: {count(vitals.children)} of them work {duration(work_us)} together in that time.",
         saving=saving,
         where=where,
         facts={**found.facts, "children": vitals.children, "children_us": work_us},

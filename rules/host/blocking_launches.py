@@ -38,10 +38,11 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
+    duration,
 )
 
 from ..shared._places import set_at
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 # Fewer kernels say too little: a short kernel may end before its launch returns.
 _KERNELS = 20
@@ -73,7 +74,7 @@ def check(
     yield Finding(
         message=(
             f"{percent(share)} of the kernel launches return only after their kernel has finished, as with "
-            f"CUDA_LAUNCH_BLOCKING=1: the host spends {time(in_calls_us)} of each profiled step in launches, and "
+            f"CUDA_LAUNCH_BLOCKING=1: the host spends {duration(in_calls_us)} of each profiled step in launches, and "
             f"nothing overlaps."
         ),
         # What the host could do meanwhile, and what would then overlap, only a run without the variable tells.

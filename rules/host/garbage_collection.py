@@ -38,10 +38,11 @@ from advisor.api import (
     Source,
     Treatment,
     draw,
+    duration,
 )
 
 from ..shared._places import often
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 CONFIRMED = "measured on a CPU: gc.collect() after each step, and automatic full collections every 50 steps"
 
@@ -80,9 +81,9 @@ def check(
     pause_us, per_step = sum(pauses) / steps, len(pauses) / steps
     yield Finding(
         message=(
-            f"Python's garbage collector runs {often(per_step)} and pauses the training loop for {time(pause_us)} per "
-            f"step ({percent(min(pause_us / mean_us, 1.0))} of the mean step); the longest pause takes "
-            f"{time(max(pauses))}."
+            f"Python's garbage collector runs {often(per_step)} and pauses the training loop for {duration(pause_us)} "
+            f"per step ({percent(min(pause_us / mean_us, 1.0))} of the mean step); the longest pause takes "
+            f"{duration(max(pauses))}."
         ),
         # A share of the mean step is what the training gains, whether or not an ordinary step has a pause.
         saving=Saving(

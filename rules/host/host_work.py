@@ -50,11 +50,12 @@ from advisor.api import (
     SideThreads,
     Steps,
     draw,
+    duration,
 )
 
 from ..shared._rising_steps import end_of_rise
 from ..shared._side_effect_factors import BESIDES
-from ..shared._words import percent, time
+from ..shared._words import percent
 from ._gc_time import collected_us
 from ._messages import as_messages
 from ._periodic_python import now_and_then, python_ns
@@ -150,7 +151,7 @@ def _finding(
     place: Block, us: float, saving: Saving, rare: float | None, grows: bool, steps: Steps, scale: Scale
 ) -> Finding:
     share = percent(min(us / steps.step_us, 1.0))
-    taken, often = f"{time(scale.scaled(us))} of each step ({share})", " at"
+    taken, often = f"{duration(scale.scaled(us))} of each step ({share})", " at"
     if rare is not None:
         few = "a few of the steps" + (f" (one in {scale.every})" if scale.every else "")
         # The one step whose lines were recorded may not be one of those: then the line is the one beside it.
@@ -167,7 +168,7 @@ def _finding(
 
 
 def _nameless(us: float, steps: Steps, scale: Scale) -> Finding:
-    taken = f"{time(scale.scaled(us))} of each step ({percent(us / steps.step_us)})"
+    taken = f"{duration(scale.scaled(us))} of each step ({percent(us / steps.step_us)})"
     return Finding(
         message=f"Python code between ops takes {taken}; capture with `advisor run` to see which lines.",
         saving=scale.saving(0.0, us, "all of it, if the work can leave the loop or become tensor ops; else nothing"),

@@ -47,6 +47,7 @@ from advisor.api import (
     Source,
     Steps,
     draw,
+    duration,
     edits,
     host_collectives,
     intersect,
@@ -54,7 +55,7 @@ from advisor.api import (
 )
 
 from ..shared._allocator import allocator_calls
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
 
@@ -155,7 +156,8 @@ def _named(group: IdleGroup, saving: Saving, fix: Fix, step_us: float, scale: Sc
     what = _what(group.where, group.host)
     return Finding(
         message=(
-            f"The GPU is idle {time(idle_us)} of each step ({percent(group.us / step_us)}) while the host runs {what}."
+            f"The GPU is idle {duration(idle_us)} of each step ({percent(group.us / step_us)}) while the host runs "
+            f"{what}."
         ),
         saving=saving,
         where=(group.where,) if group.where else (),
@@ -216,7 +218,7 @@ def _in_one_step(idle: GpuIdle, steps: Steps) -> Finding | None:
     idle_us = float(per_step[longest]) / 1e3
     return Finding(
         message=(
-            f"The GPU is idle {time(idle_us)} in one of the {steps.count} recorded steps, {steps.labels[longest]}, "
+            f"The GPU is idle {duration(idle_us)} in one of the {steps.count} recorded steps, {steps.labels[longest]}, "
             "and hardly in the others: something held this step up, such as garbage collection, a checkpoint or an "
             "evaluation; capture with `advisor run` to see what."
         ),
@@ -230,7 +232,7 @@ def _rest(rest_us: float, idle: GpuIdle, breakdown: Breakdown, step_us: float, s
     unknown_us = breakdown.us("idle_unknown") - idle.nobodys_us
     idle_us = sum(item.us for item in breakdown.items if item.id.startswith("idle_"))
     largest = next(iter(idle.top("idle_unknown" if unknown_us > rest_us / 2 else "idle_host", 1)), None)
-    seen = f"{time(scale.scaled(rest_us))} of each step ({percent(rest_us / step_us)})"
+    seen = f"{duration(scale.scaled(rest_us))} of each step ({percent(rest_us / step_us)})"
     if unknown_us > rest_us / 2:
         why = "and the trace does not show why: it has no host events there"
     elif largest and largest.where:

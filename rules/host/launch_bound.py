@@ -42,13 +42,14 @@ from advisor.api import (
     Trace,
     Treatment,
     draw,
+    duration,
     edits,
     intersect,
     total,
     union,
 )
 
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 # From this share on it is the backward pass alone that is slow to launch: it has two thirds of the kernels elsewhere.
 _MOSTLY = 0.8
@@ -78,9 +79,9 @@ def check(
     places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
     yield Finding(
         message=(
-            f"The GPU waits {time(scale.scaled(idle_us))} of each step ({percent(share)}) for its next launch: a step "
-            f"has {count(launches.per_step)} launches of kernels with a median duration of {time(launches.kernel_us)}, "
-            f"{percent(launches.short_share)} of them under 10 µs{_mostly(backward)}."
+            f"The GPU waits {duration(scale.scaled(idle_us))} of each step ({percent(share)}) for its next launch: a "
+            f"step has {count(launches.per_step)} launches of kernels with a median duration of "
+            f"{duration(launches.kernel_us)}, {percent(launches.short_share)} of them under 10 µs{_mostly(backward)}."
         ),
         saving=saving,
         where=places,

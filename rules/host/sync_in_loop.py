@@ -50,6 +50,7 @@ from advisor.api import (
     SyncSite,
     Treatment,
     draw,
+    duration,
     edits,
     host_collectives,
     intersect,
@@ -59,7 +60,7 @@ from advisor.api import (
 )
 
 from ..shared._allocator import allocator_calls
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 
 def check(
@@ -145,9 +146,10 @@ def _finding(site: SyncSite, cost_us: float, saving: Saving, price: Price, *, la
     times = "once" if site.calls == 1 else f"{count(site.calls)} times"
     waits = f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step"
     then = (
-        f", {time(scale.scaled(site.us))} in all, and launch nothing meanwhile: what it does next leaves the GPU idle."
+        f", {duration(scale.scaled(site.us))} in all, and launch nothing meanwhile: what it does next leaves the GPU "
+        "idle."
         if later
-        else f"; the GPU is then idle for {time(scale.scaled(site.idle_after_us))} of each step "
+        else f"; the GPU is then idle for {duration(scale.scaled(site.idle_after_us))} of each step "
         f"({percent(site.idle_after_us / steps.step_us)})."
     )
     return Finding(

@@ -48,11 +48,12 @@ from advisor.api import (
     Treatment,
     constant,
     draw,
+    duration,
 )
 
 from ..shared._batches import respawned
 from ..shared._places import set_at
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 
 CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 to 256, two threads against one"
 
@@ -195,9 +196,9 @@ def _message(use: ThreadUse, median_us: float, mean_us: float, p90_us: float) ->
     workers = f" and {plural(use.workers, 'loader worker')}" if use.workers else ""
     ranks = f" on each of {use.ranks} ranks" if use.ranks > 1 else ""
     said = f"{plural(use.threads, 'thread')}{workers}{ranks} share {plural(use.cores, 'core')}"
-    uneven = f"one step in ten takes more than {time(p90_us)}, the median {time(median_us)}"
+    uneven = f"one step in ten takes more than {duration(p90_us)}, the median {duration(median_us)}"
     if mean_us >= 1.1 * median_us:
-        uneven += f", the mean {time(mean_us)}"
+        uneven += f", the mean {duration(mean_us)}"
     return f"{said}: {uneven}."
 
 

@@ -35,10 +35,11 @@ from advisor.api import (
     Treatment,
     constant,
     draw,
+    duration,
 )
 
 from ..shared._places import set_at
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 
 CONFIRMED = "measured pair on a CPU: two large layers with one thread against two"
 
@@ -69,9 +70,8 @@ def check(
     yield Finding(
         message=(
             f"{plural(use.threads, 'thread')}{' per rank' if use.ranks > 1 else ''} on {plural(use.cores, 'core')}: "
-            f"matrix multiplications and convolutions "
-            f"take {time(scale.scaled(shared_us))} of each step ({percent(shared_us / steps.step_us)}), "
-            f"and {plural(usable, 'core')} could share the work."
+            f"matrix multiplications and convolutions take {duration(scale.scaled(shared_us))} of each step "
+            f"({percent(shared_us / steps.step_us)}), and {plural(usable, 'core')} could share the work."
         ),
         saving=price.long_ops(
             (min(least_us, most_us), most_us),

@@ -16,11 +16,11 @@ from advisor.api import (
     Undilated,
     callers_above,
     dataclass,
+    duration,
     refill_us,
 )
 
 from ..shared._places import place
-from ..shared._words import time
 
 # Python that nobody can avoid stays below this share of the step, line by line, in scripts without a fault.
 _MATERIAL = 0.10
@@ -55,7 +55,7 @@ class CostlyLines:
     @property
     def said(self) -> str:
         """', up to 1.2 ms at train.py:25 and 1.1 ms at train.py:26'."""
-        parts = [f"{time(us)}{place(at)}" for at, us in zip(self.sources, self.us, strict=True)]
+        parts = [f"{duration(us)}{place(at)}" for at, us in zip(self.sources, self.us, strict=True)]
         return ", up to " + " and ".join(parts)
 
     @property

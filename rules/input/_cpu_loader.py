@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, RankRecord, Saving, Treatment, constant, refill_us
+from advisor.api import Finding, Fix, RankRecord, Saving, Treatment, constant, duration, refill_us
 
 from ..shared._batches import Batch, respawned
-from ..shared._words import count, loader_call, percent, plural, time
+from ..shared._words import count, loader_call, percent, plural
 from ._loader import Seen, keep_workers
 from ._workers import without_core_us
 from ._workers_advice import beside_the_step
@@ -63,8 +63,8 @@ def _prepared(seen: Seen, made: Batch, saving: Saving) -> Finding:
     what = "collating its samples" if together else "preparing its samples one by one in Python"
     said = (
         f", which it loads itself (num_workers=0): {what} takes "
-        f"{time(made.collate_us if together else made.sample_us)}{seen.costly.said if seen.costly else ''}; a batch of "
-        f"prepared samples takes {time(made.floor_us[0])} to {time(made.floor_us[1])}."
+        f"{duration(made.collate_us if together else made.sample_us)}{seen.costly.said if seen.costly else ''}; a "
+        f"batch of prepared samples takes {duration(made.floor_us[0])} to {duration(made.floor_us[1])}."
     )
     return seen.finding(
         seen.waits_for(made.us, min(made.us / seen.step_us, 1.0), said),
@@ -103,7 +103,7 @@ def _needless(seen: Seen, made: Batch, waited: tuple[float, float]) -> Finding |
     how = "low: the wait minus the time to load the batch in the loop; high: on a free core, with all steps as fast "
     how += "as the fastest 10 % or none waiting for a core"
     said = (
-        f" from {plural(seen.workers or 0, 'worker')}, although loading it takes only {time(made.us)}: passing it "
+        f" from {plural(seen.workers or 0, 'worker')}, although loading it takes only {duration(made.us)}: passing it "
         "between processes costs more than loading it."
     )
     return seen.finding(

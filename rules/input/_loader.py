@@ -18,11 +18,12 @@ from advisor.api import (
     Treatment,
     Undilated,
     dataclass,
+    duration,
 )
 
 from ..shared._batches import Batch, batch
 from ..shared._places import workers_at
-from ..shared._words import loader_call, percent, time
+from ..shared._words import loader_call, percent
 from ._costly_lines import CostlyLines, costly_lines
 
 
@@ -92,7 +93,7 @@ class Seen:
     def waits_for(self, us: float, share: float, ending: str) -> str:
         """'The training loop waits 1.2 ms of each step (5 %) for the next batch' and what follows."""
         who = "The GPU" if self.on_device else "The training loop"
-        return f"{who} waits {time(us)} of each step ({percent(share)}) for the next batch{ending}"
+        return f"{who} waits {duration(us)} of each step ({percent(share)}) for the next batch{ending}"
 
     def finding(
         self,

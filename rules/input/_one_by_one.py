@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, Loader, refill_us
+from advisor.api import Finding, Fix, Loader, duration, refill_us
 
 from ..shared._batches import Batch
-from ..shared._words import count, loader_call, plural, time
+from ..shared._words import count, loader_call, plural
 from ._loader import Seen
 
 # Every loader of tensors takes them one by one, and at once it is a loop of one's own making: for less than a fifth of
@@ -25,7 +25,7 @@ def advice(seen: Seen, made: Batch) -> Finding | None:
     how += "plus what the small tensors evict from the caches"
     said = (
         f", which it loads itself (num_workers=0): {plural(facts.batch_size or 1, 'sample')} are taken from memory one "
-        f"by one and stacked again; indexing all of them at once takes {time(least)} to {time(most)}."
+        f"by one and stacked again; indexing all of them at once takes {duration(least)} to {duration(most)}."
     )
     return seen.finding(
         seen.waits_for(made.us, min(made.us / step_us, 1.0), said),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant, dataclass, refill_us
+from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant, dataclass, duration, refill_us
 
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 from ._loader import Seen
 
 # An index that is drawn with all others of an epoch at once.
@@ -104,7 +104,7 @@ def _finding(found: Drawing, seen: Seen, facts: Loader) -> Finding:
         how += "; low: nothing, if they depend on the model or take as long when drawn at once"
     return Finding(
         message=(
-            f"Drawing the indices of the next batch takes {time(found.us)} of each step "
+            f"Drawing the indices of the next batch takes {duration(found.us)} of each step "
             f"({percent(found.us / seen.step_us)}) in the training process{beside}: {who} draws them {when}."
         ),
         saving=seen.price.of_us(*found.range_us, how),

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.api import Finding, Fix, Saving, Treatment, overlap_of_each
+from advisor.api import Finding, Fix, Saving, Treatment, duration, overlap_of_each
 
-from ..shared._words import loader_call, plural, time
+from ..shared._words import loader_call, plural
 from . import _workers
 from ._loader import Seen, keep_workers
 
@@ -87,7 +87,7 @@ def _fix(seen: Seen, wanted: int | None, free: int | None) -> Fix:
 def _ending(seen: Seen, stall: bool, ready: bool) -> str:
     """What follows '... waits for the next batch'."""
     if stall:
-        return f"; most of it is a single fetch of {time(seen.waits.longest_us)}, as at the start of an epoch."
+        return f"; most of it is a single fetch of {duration(seen.waits.longest_us)}, as at the start of an epoch."
     lines, workers = seen.costly.said if seen.costly else "", seen.workers
     if workers == 0:
         return f": batches are loaded in the training process itself (num_workers=0){lines}."

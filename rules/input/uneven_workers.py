@@ -39,9 +39,10 @@ from advisor.api import (
     Scale,
     Steps,
     draw,
+    duration,
 )
 
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 
 def check(
@@ -68,9 +69,9 @@ def check(
     even = 1 - statistics.mean(workers) / slowest
     yield Finding(
         message=(
-            f"One of {count(len(workers))} loader workers takes {time(slowest)} for a batch and the others about "
-            f"{time(typical)}: since batches are returned in order, the loop waits {time(scale.scaled(wait_us))} of "
-            f"each step ({percent(wait_us / steps.step_us)}) for them."
+            f"One of {count(len(workers))} loader workers takes {duration(slowest)} for a batch and the others about "
+            f"{duration(typical)}: since batches are returned in order, the loop waits "
+            f"{duration(scale.scaled(wait_us))} of each step ({percent(wait_us / steps.step_us)}) for them."
         ),
         saving=scale.saving(
             0.0,

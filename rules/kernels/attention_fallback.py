@@ -39,10 +39,11 @@ from advisor.api import (
     Steps,
     backward_of,
     draw,
+    duration,
 )
 
 from ..shared._places import often, place
-from ..shared._words import percent, time
+from ..shared._words import percent
 from ._attention_cost import cost_of_plain, fused
 
 CONFIRMED = "measured pairs on a CPU: attention of six shapes, with and without dropout"
@@ -84,8 +85,8 @@ def check(
             return
     yield Finding(
         message=(
-            f"Attention falls back to its unfused implementation {often(len(rows) / steps.count)}{place(where)}"
-            f"{why}: {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"Attention falls back to its unfused implementation {often(len(rows) / steps.count)}{place(where)}{why}: "
+            f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),

@@ -43,10 +43,11 @@ from advisor.api import (
     Steps,
     WorkGroup,
     draw,
+    duration,
 )
 
 from ..shared._roofline import WELL_MADE, idle_kernels, saved_us, scaled, shape_words
-from ..shared._words import count, percent, plural, time
+from ..shared._words import count, percent, plural
 
 # A trace of an MI300X holds the fault (batch normalisation in 64 blocks for 304 multiprocessors, 2 % of the memory's
 # rate), but its steps wait for communication, so that the replay gives back 1.3 % and the rule stays silent.
@@ -83,7 +84,7 @@ def check(
     yield Finding(
         message=(
             f"Kernels with fewer thread blocks than the device's {count(processors)} multiprocessors take "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}): "
+            f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}): "
             f"{shape_words(worst[0])} runs in {plural(blocks, 'block')} and reaches {percent(worst[0].reached)} of "
             "what the device can do."
         ),

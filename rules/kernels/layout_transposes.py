@@ -40,10 +40,11 @@ from advisor.api import (
     StepOps,
     Treatment,
     draw,
+    duration,
     edits,
 )
 
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 
 CONFIRMED = "real traces: ResNet in bf16 on an MI300X, 314 transposes a step; in fp32 on V100s, next to none"
 
@@ -77,8 +78,8 @@ def check(
     of_work = spent_us / busy.us
     yield Finding(
         message=(
-            f"Each step runs {plural(len(rows) / steps.count, 'kernel')} only to convert between channels-first "
-            f"and channels-last: {time(scale.scaled(spent_us))} of it, {percent(of_work)} of the device's work."
+            f"Each step runs {plural(len(rows) / steps.count, 'kernel')} only to convert between channels-first and "
+            f"channels-last: {duration(scale.scaled(spent_us))} of it, {percent(of_work)} of the device's work."
         ),
         saving=saving,
         facts={"transposes": len(rows) / steps.count, "transpose_us": spent_us},

@@ -38,10 +38,11 @@ from advisor.api import (
     Steps,
     WorkGroup,
     draw,
+    duration,
 )
 
 from ..shared._roofline import LEAST_US, WELL_MADE, odd_size, saved_us, scaled, shape_words, spent_us
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 CONFIRMED = "real trace: a video transformer with 3,137 tokens on an H100, on kernels whose names say align1"
 
@@ -80,7 +81,7 @@ def check(
         message=(
             f"Rows of {_listed(sizes)} numbers are not aligned for tensor cores or wide loads: {shape_words(worst)} "
             f"reaches {percent(worst.reached)} of what the device can do, and such kernels take "
-            f"{time(scale.scaled(taken_us))} of each step ({percent(taken_us / steps.step_us)})."
+            f"{duration(scale.scaled(taken_us))} of each step ({percent(taken_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),

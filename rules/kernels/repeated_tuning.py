@@ -43,11 +43,12 @@ from advisor.api import (
     Trace,
     Treatment,
     draw,
+    duration,
     edits,
 )
 
 from ..shared._places import set_at
-from ..shared._words import count, percent, plural, time
+from ..shared._words import count, percent, plural
 
 Ints = npt.NDArray[np.int64]
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
@@ -88,7 +89,7 @@ def check(
             "cudnn.benchmark is on, and times algorithms for new shapes of "
             f"{plural(len(tried) / steps.count, 'convolution')} a step, with "
             f"{plural(round(len(mine) / len(tried)), 'kernel')} instead of {count(usual)}: "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=set_at(settings, "cudnn_benchmark") + ((where,) if where else ()),

@@ -44,10 +44,11 @@ from advisor.api import (
     WorkGroup,
     constant,
     draw,
+    duration,
 )
 
 from ..shared._roofline import FAR, WELL_MADE, idle_kernels, odd_size, saved_us, scaled, shape_words, spent_us
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 
 # Kernels below this are mostly start and end.
 _LEAST_US = constant("device.short_kernel_us").value
@@ -85,9 +86,9 @@ def check(
     others = f" and {plural(len(slow) - 1, 'other call')}" if len(slow) > 1 else ""
     yield Finding(
         message=(
-            f"{shape_words(worst)}{others} {'take' if others else 'takes'} {time(scale.scaled(taken_us))} of each step "
-            f"({percent(taken_us / steps.step_us)}) and reach{'' if others else 'es'} {percent(worst.reached)} of what "
-            f"the device's {limit} allows{_because(worst)}."
+            f"{shape_words(worst)}{others} {'take' if others else 'takes'} {duration(scale.scaled(taken_us))} of each "
+            f"step ({percent(taken_us / steps.step_us)}) and reach{'' if others else 'es'} {percent(worst.reached)} of "
+            f"what the device's {limit} allows{_because(worst)}."
         ),
         saving=saving,
         where=(where,) if where else (),

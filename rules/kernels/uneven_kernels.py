@@ -45,6 +45,7 @@ from advisor.api import (
     alike,
     dataclass,
     draw,
+    duration,
     intersect,
     is_communication,
     total,
@@ -52,7 +53,7 @@ from advisor.api import (
 )
 
 from ..shared._roofline import scaled
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 Ints = npt.NDArray[np.int64]
 # Fewer calls say little about what is usual; shorter kernels are mostly start and end.
@@ -101,9 +102,9 @@ def check(
     longest_us = float(events.dur_ns[worst.rows].max()) / 1e3
     yield Finding(
         message=(
-            f"Equal calls differ in time: {events.text(int(worst.rows[0]))[:60]} takes {time(worst.usual_ns / 1e3)} "
-            f"in the median and up to {time(longest_us)}; slow calls add {time(scale.scaled(excess_us))} to each step "
-            f"({percent(excess_us / steps.step_us)}){beside}."
+            f"Equal calls differ in time: {events.text(int(worst.rows[0]))[:60]} takes "
+            f"{duration(worst.usual_ns / 1e3)} in the median and up to {duration(longest_us)}; slow calls add "
+            f"{duration(scale.scaled(excess_us))} to each step ({percent(excess_us / steps.step_us)}){beside}."
         ),
         saving=saving,
         facts={"slow_calls": len(rows) / steps.count, "excess_us": excess_us, "usual_us": worst.usual_ns / 1e3},

@@ -48,11 +48,12 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
+    duration,
     shapes,
 )
 
 from ..shared._places import often
-from ..shared._words import percent, time
+from ..shared._words import percent
 from ._attention_cost import SOFTMAX, cost_of, fused
 
 Ints = npt.NDArray[np.int64]
@@ -92,7 +93,7 @@ def check(
     yield Finding(
         message=(
             f"Attention runs op by op {often(number)}: matrix multiplications, mask and softmax take "
-            f"{time(scale.scaled(cost.forward_us))} of each step ({percent(cost.forward_us / steps.step_us)})"
+            f"{duration(scale.scaled(cost.forward_us))} of each step ({percent(cost.forward_us / steps.step_us)})"
             f"{' in the forward pass alone' if cost.backward_us else ''}."
         ),
         saving=saving,

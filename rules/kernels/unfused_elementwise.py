@@ -43,11 +43,12 @@ from advisor.api import (
     Trace,
     Treatment,
     draw,
+    duration,
     edits,
 )
 
 from ..shared._op_loops import op_loops
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 CONFIRMED = "real traces: Qwen generation on an H100, 60 % of its work in such kernels; ResNets and others far below"
 
@@ -84,8 +85,8 @@ def check(
     yield Finding(
         message=(
             f"{count(kernels / steps.count)} elementwise and reduction kernels a step run in sequences of "
-            f"{count(kernels / runs)} on average: {percent(spent_us / busy.us)} of the "
-            f"device's work, {time(scale.scaled(spent_us))} of each step."
+            f"{count(kernels / runs)} on average: {percent(spent_us / busy.us)} of the device's work, "
+            f"{duration(scale.scaled(spent_us))} of each step."
         ),
         saving=saving,
         facts={"kernels": kernels / steps.count, "runs": runs / steps.count, "runs_us": spent_us},

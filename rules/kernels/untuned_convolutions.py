@@ -38,10 +38,11 @@ from advisor.api import (
     StepOps,
     Treatment,
     draw,
+    duration,
 )
 
 from ..shared._places import set_at
-from ..shared._words import count, percent, plural, time
+from ..shared._words import count, percent, plural
 
 _CONVOLUTIONS = ("aten::cudnn_convolution", "aten::convolution_backward", "aten::convolution")
 
@@ -71,7 +72,7 @@ def check(
     yield Finding(
         message=(
             f"Convolutions of {plural(shapes, 'shape')}, identical in each of {count(steps.count)} steps, take "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(share)} of the device's work), and "
+            f"{duration(scale.scaled(spent_us))} of each step ({percent(share)} of the device's work), and "
             "cudnn.benchmark is off."
         ),
         # Which algorithm is fastest only the device itself tells.

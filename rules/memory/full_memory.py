@@ -37,11 +37,12 @@ from advisor.api import (
     PeakMemory,
     RankRecord,
     Trace,
+    data_size,
     draw,
 )
 
 from ..shared._allocator import EXPANDABLE, expandable
-from ..shared._words import percent, size
+from ..shared._words import percent
 
 # A state of a quarter of the peak is worth shrinking: 8 bits instead of 32 give back three quarters of it.
 _LARGE_STATE = 0.25
@@ -67,12 +68,12 @@ def check(
     if full < min_full and (not in_pieces or grows):
         return
     parts = _parts(memory, record)
-    held = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
+    held = ", ".join(f"{name} {data_size(value)}" for name, value in parts.items())
     state = parts.get("the optimizer's state", 0.0)
     yield Finding(
         message=(
-            f"At the peak {percent(full)} of the device's {size(device.memory_bytes)} are reserved, "
-            f"{size(memory.bytes)} of it by tensors{': ' + held if held else ''}."
+            f"At the peak {percent(full)} of the device's {data_size(device.memory_bytes)} are reserved, "
+            f"{data_size(memory.bytes)} of it by tensors{': ' + held if held else ''}."
         ),
         # What the room is worth depends on what is done with it.
         saving=None,

@@ -37,11 +37,12 @@ from advisor.api import (
     Missing,
     RankRecord,
     Source,
+    data_size,
     draw,
 )
 
 from ..shared._places import place
-from ..shared._words import count, plural, size
+from ..shared._words import count, plural
 
 CONFIRMED = (
     "measured pair on a CPU: a score of each batch kept with its graph against detached; 0.8 MB a step against none"
@@ -82,7 +83,7 @@ def _kept(kept: KeptGraphs, trend: MemoryTrend | None) -> Finding:
     where = Source(kept.file, kept.line, kept.function) if kept.file else None
     name = f"`{kept.name}`" if kept.name else "a variable of the script"
     how = f"{name} sums losses with their graphs" if kept.summed else f"{name} holds losses with their graphs"
-    held = f", each with {size(kept.held_bytes)} saved for a backward pass" if kept.held_bytes else ""
+    held = f", each with {data_size(kept.held_bytes)} saved for a backward pass" if kept.held_bytes else ""
     grown = f" {_growth(trend)}." if trend else ""
     of_steps = plural(kept.steps or kept.losses, "step")
     return Finding(
@@ -101,8 +102,8 @@ def _kept(kept: KeptGraphs, trend: MemoryTrend | None) -> Finding:
 def _growth(trend: MemoryTrend) -> str:
     what = "Device memory" if trend.on_device else "Memory of the process"
     return (
-        f"{what} grows by {size(trend.bytes_per_step)} with every step, by {size(trend.grown_bytes)} in "
-        f"{count(trend.steps)} steps to {size(trend.now_bytes)}"
+        f"{what} grows by {data_size(trend.bytes_per_step)} with every step, by {data_size(trend.grown_bytes)} in "
+        f"{count(trend.steps)} steps to {data_size(trend.now_bytes)}"
     )
 
 

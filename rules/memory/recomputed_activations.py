@@ -44,6 +44,7 @@ from advisor.api import (
     Steps,
     Trace,
     constant,
+    data_size,
     draw,
     edits,
     intersect,
@@ -54,7 +55,7 @@ from advisor.api import (
 
 from ..shared._places import set_at
 from ..shared._side_effect_factors import BESIDES_MUCH
-from ..shared._words import each_step, size
+from ..shared._words import each_step
 
 CONFIRMED = "real trace: ResNet with checkpointed blocks on an MI300X; measured pair on a CPU"
 
@@ -200,7 +201,7 @@ def _time_us(ops: StepOps, again: npt.NDArray[np.bool_]) -> float:
 def _room(memory: PeakMemory | None, device: Device) -> str:
     if memory is None or device.memory_bytes is None:
         return ", which is not needed if memory would suffice"
-    return f", although the peak of {size(memory.bytes)} leaves room in {size(device.memory_bytes)}"
+    return f", although the peak of {data_size(memory.bytes)} leaves room in {data_size(device.memory_bytes)}"
 
 
 _EVALUATE = Ev(f"{AUTOGRAD_NODE}: AddmmBackward0", launches="")

@@ -33,11 +33,12 @@ from advisor.api import (
     Price,
     UnfollowedForwards,
     draw,
+    duration,
     is_network,
 )
 
 from ..shared._places import often, place
-from ..shared._words import percent, time
+from ..shared._words import percent
 from ._unused_records import places_of, unused_runs
 
 CONFIRMED = "measured pair on a CPU: a validation every 5 steps, with and without no_grad"
@@ -67,7 +68,7 @@ def check(
     yield Finding(
         message=(
             f"Forward ops whose graph no backward pass uses run {often(len(runs) / steps.count)}"
-            f"{place(next(iter(where), None))}: {time(scale.scaled(spent_us))} of an average step "
+            f"{place(next(iter(where), None))}: {duration(scale.scaled(spent_us))} of an average step "
             f"({percent(spent_us / steps.step_us)}), and all their results stay in memory."
         ),
         saving=None if price.on_device else on_cpu,

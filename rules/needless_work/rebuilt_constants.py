@@ -35,10 +35,11 @@ from advisor.api import (
     Reused,
     UnfollowedForwards,
     draw,
+    duration,
 )
 
 from ..shared._places import place
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 from ._same_result import owned, reuse
 
 CONFIRMED = "measured pair on a CPU: the rays of all pixels of a camera, computed in each step against once"
@@ -71,7 +72,7 @@ def check(
     yield Finding(
         message=(
             f"Each step runs {plural(per_step, 'op')}{place(next(iter(work.where), None))} whose results depend only "
-            f"on Python numbers and on tensors that never change: {time(price.scale.scaled(work.us))} of it "
+            f"on Python numbers and on tensors that never change: {duration(price.scale.scaled(work.us))} of it "
             f"({percent(work.us / price.ops.steps.step_us)})."
         ),
         saving=work.saving,

@@ -49,12 +49,13 @@ from advisor.api import (
     Reused,
     Saving,
     constant,
+    data_size,
     draw,
     less_by,
 )
 
 from ..shared._places import place
-from ..shared._words import count, each_step, size
+from ..shared._words import count, each_step
 from ._same_result import reuse
 
 CONFIRMED = "measured pair on a CPU: a frozen backbone that runs in each of ten epochs against once"
@@ -97,9 +98,9 @@ def check(
         return
     yield Finding(
         message=(
-            f"Frozen layers compute features of the same {count(samples)} samples "
-            f"{count(round(passes))} times{place(next(iter(work.where), None))}: {each_step(price, work.us)}. "
-            f"Stored, the features take {size(samples * seen.kept_bytes)}."
+            f"Frozen layers compute features of the same {count(samples)} samples {count(round(passes))} "
+            f"times{place(next(iter(work.where), None))}: {each_step(price, work.us)}. Stored, the features take "
+            f"{data_size(samples * seen.kept_bytes)}."
         ),
         saving=work.saving,
         where=work.where,

@@ -48,11 +48,12 @@ from advisor.api import (
     Source,
     UnfollowedForwards,
     draw,
+    duration,
     loop_around,
 )
 
 from ..shared._places import place
-from ..shared._words import each_step, plural, time
+from ..shared._words import each_step, plural
 from ._same_result import Reuse, owned, reuse
 
 CONFIRMED = "measured pairs on a CPU: an encoder that runs twice on a batch, a weight that is built at each time step"
@@ -77,7 +78,7 @@ def check(
     if not work.is_material(price, min_share, _SURE):
         return
     message, fix = _kind(price, work, place(next(iter(work.where), None)))
-    behind = f", and {time(price.scale.scaled(work.backward_us))} in the backward pass" if work.backward_us else ""
+    behind = f", and {duration(price.scale.scaled(work.backward_us))} in the backward pass" if work.backward_us else ""
     yield Finding(
         message=f"{message}: {each_step(price, work.us)}{behind}.",
         saving=work.saving,

@@ -42,6 +42,7 @@ from advisor.api import (
     Price,
     StateReads,
     calm,
+    data_size,
     draw,
     edits,
     starts_in,
@@ -52,7 +53,7 @@ from advisor.api import (
 
 from ..shared._device_waits import to_host, waiting_us
 from ..shared._places import often, place
-from ..shared._words import each_step, size
+from ..shared._words import each_step
 
 CONFIRMED = "measured pair on a CPU: a deep copy of the state after each step against one at the end of the epoch"
 
@@ -103,8 +104,8 @@ def check(
     each = sum(run.copied_bytes for run in runs) / len(runs)
     yield Finding(
         message=(
-            f"All weights are copied {often(len(runs) / steps.count)}{place(where)}, {size(each)} each "
-            f"time: {each_step(price, spent_us)}."
+            f"All weights are copied {often(len(runs) / steps.count)}{place(where)}, {data_size(each)} each time: "
+            f"{each_step(price, spent_us)}."
         ),
         saving=saving,
         where=(where,) if where else (),

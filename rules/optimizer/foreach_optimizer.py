@@ -43,11 +43,12 @@ from advisor.api import (
     Treatment,
     dataclass,
     draw,
+    duration,
     edits,
 )
 
 from ..shared._places import made_at
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 # How often each op of an update goes through lists as long as the parameters: those that it reads and the one that it
 # writes. Adam adds a number to the root (`add_`), SGD adds lists.
@@ -97,8 +98,8 @@ def check(
     yield Finding(
         message=(
             f"{work.name} updates parameters with {count(len(update.ops) / steps.count)} foreach ops a step, which go "
-            f"through memory {1 / kept:.1f} times as often as a fused update: {time(scale.scaled(spent_us))} of the "
-            f"device's work in each step ({percent(spent_us / steps.step_us)})."
+            f"through memory {1 / kept:.1f} times as often as a fused update: {duration(scale.scaled(spent_us))} of "
+            f"the device's work in each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(*made_at(known), *((work.where,) if work.where else ())),

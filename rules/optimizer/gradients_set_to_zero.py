@@ -44,13 +44,14 @@ from advisor.api import (
     Treatment,
     constant,
     draw,
+    duration,
     edits,
     intersect,
     total,
     union,
 )
 
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 
 CONFIRMED = "measured pair on a CPU: set_to_none=False against the default, a wide network"
 
@@ -84,8 +85,8 @@ def check(
     where = lines.where_op(int(np.flatnonzero(calls)[0])) if lines else None
     yield Finding(
         message=(
-            f"zero_grad fills the gradients with zeros: {time(scale.scaled(fill_us))} of each step "
-            f"({percent(fill_us / steps.step_us)}), and adding to them takes another {time(scale.scaled(add_us))}."
+            f"zero_grad fills the gradients with zeros: {duration(scale.scaled(fill_us))} of each step "
+            f"({percent(fill_us / steps.step_us)}), and adding to them takes another {duration(scale.scaled(add_us))}."
         ),
         # Few long ops, which the profiler hardly slows.
         saving=price.long_ops(
@@ -128,9 +129,9 @@ def _on_device(
     yield Finding(
         message=(
             f"zero_grad fills the gradients with zeros in {plural(len(fills) / steps.count, 'op')} a step: "
-            f"{time(scale.scaled(host_us))} of the host's time ({percent(host_us / steps.step_us)}) and "
-            f"{time(scale.scaled(fill_us))} of the device's, and adding to them takes another "
-            f"{time(scale.scaled(add_us))} there."
+            f"{duration(scale.scaled(host_us))} of the host's time ({percent(host_us / steps.step_us)}) and "
+            f"{duration(scale.scaled(fill_us))} of the device's, and adding to them takes another "
+            f"{duration(scale.scaled(add_us))} there."
         ),
         saving=saving,
         where=(where,) if where else (),

@@ -44,11 +44,12 @@ from advisor.api import (
     Treatment,
     constant,
     draw,
+    duration,
 )
 
 from ..shared._listed import as_lists
 from ..shared._places import made_at
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 from ._fused_steps import kept_share
 from .foreach_optimizer import FUSED, kept_passes
 
@@ -105,7 +106,7 @@ def check(
     yield Finding(
         message=(
             f"{work.name or 'The optimizer'} updates {tensors} one by one, in {count(work.ops)} ops a step: "
-            f"{time(scale.scaled(work.us))} of the host's time in each step ({percent(work.us / steps.step_us)})"
+            f"{duration(scale.scaled(work.us))} of the host's time in each step ({percent(work.us / steps.step_us)})"
             f"{_of_device(price, work)}."
         ),
         saving=saving,
@@ -123,8 +124,8 @@ def _of_device(price: Price, work: OptimizerWork) -> str:
     if not work.kernels or work.device_us is None:
         return ""
     each_us = work.device_us / work.kernels
-    spent = time(price.scale.scaled(work.device_us * price.ops.longer))
-    return f", and {spent} of the device's, in {count(work.kernels)} kernels of {time(each_us)} on average"
+    spent = duration(price.scale.scaled(work.device_us * price.ops.longer))
+    return f", and {spent} of the device's, in {count(work.kernels)} kernels of {duration(each_us)} on average"
 
 
 def _saved(

@@ -50,12 +50,13 @@ from advisor.api import (
     dims_of,
     draw,
     dtypes_of,
+    duration,
     shapes,
     sizes,
 )
 
 from ..shared._places import first_line, set_at
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 
 CONFIRMED = "measured pair on a CPU: float64 as the default dtype against float32"
 
@@ -123,7 +124,7 @@ def check(
     first = first_line(lines, _brings(recorded, rows)) if len(rows) and not chosen else None
     yield Finding(
         message=(
-            f"{what} in float64 take {time(scale.scaled(double_us))} of each step "
+            f"{what} in float64 take {duration(scale.scaled(double_us))} of each step "
             f"({percent(double_us / steps.step_us)}){chosen}{held}."
         ),
         saving=scale.saving(

@@ -55,10 +55,11 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
+    duration,
     edits,
 )
 
-from ..shared._words import percent, time
+from ..shared._words import percent
 from ._cpu_bf16 import attention_us, forbidden, on_cpu, where
 from ._formats import Way, faster
 
@@ -169,7 +170,7 @@ def _message(
     words = " and ".join(_WORDS[kind] for kind in kinds) if matmuls.on_device else "matrix multiplications"
     take = "takes" if words == _WORDS["attention"] else "take"
     said = (
-        f"{words[:1].upper()}{words[1:]} in fp32 {take} {time(scale.scaled(fp32_us))} of each step "
+        f"{words[:1].upper()}{words[1:]} in fp32 {take} {duration(scale.scaled(fp32_us))} of each step "
         f"({percent(fp32_us / steps.step_us)}), although {named} has hardware for {way.name}"
     )
     if not matmuls.on_device:

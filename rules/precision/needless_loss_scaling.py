@@ -43,11 +43,12 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
+    duration,
     edits,
 )
 
 from ..shared._places import first_line, place
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 _SCALING = ("aten::_amp_foreach_non_finite_check_and_unscale_", "aten::_amp_update_scale_")
 
@@ -79,9 +80,9 @@ def check(
     where = first_line(lines, rows)
     yield Finding(
         message=(
-            f"Autocast runs in bf16, whose range needs no loss scaling, but GradScaler unscales and checks all "
-            f"gradients{place(where)}: {time(scale.scaled(work_us))} "
-            f"{taken} ({percent(work_us / steps.step_us)} of its time)."
+            "Autocast runs in bf16, whose range needs no loss scaling, but GradScaler unscales and checks all "
+            f"gradients{place(where)}: {duration(scale.scaled(work_us))} {taken} ({percent(work_us / steps.step_us)} "
+            "of its time)."
         ),
         saving=saving,
         where=(where,) if where else (),

@@ -44,15 +44,17 @@ from advisor.api import (
     StepOps,
     Steps,
     backward_of,
+    data_size,
     dims_of,
     draw,
     dtypes_of,
+    duration,
     edits,
     sizes,
 )
 
 from ..shared._places import often
-from ..shared._words import percent, size, time
+from ..shared._words import percent
 
 Ints = npt.NDArray[np.int64]
 # Vocabularies of language models; classes of pictures are fewer.
@@ -86,8 +88,8 @@ def check(
     where = lines.where_op(int(rows[0])) if lines else None
     yield Finding(
         message=(
-            f"Logits of {shape[-1]:,} classes are copied to fp32 {often(len(rows) / steps.count)} "
-            f"({size(held)} each): {time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"Logits of {shape[-1]:,} classes are copied to fp32 {often(len(rows) / steps.count)} ({data_size(held)} "
+            f"each): {duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=(where,) if where else (),

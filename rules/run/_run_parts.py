@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, RunPart, Saving, Severity, Source, WatchedRun
-
-from ..shared._words import time
+from advisor.api import Finding, Fix, RunPart, Saving, Severity, Source, WatchedRun, duration
 
 # The line to change, that which it stands before, what repeats it, and where the time passes.
 _MOST_PLACES = 4
@@ -63,4 +61,4 @@ def finding_of(
 
 def watched(run: WatchedRun) -> str:
     """What the shares are of: 'the watched 240 s after the first step'."""
-    return f"the {time(run.loop_us)} recorded after the first step"
+    return f"the {duration(run.loop_us)} recorded after the first step"

@@ -37,11 +37,12 @@ from advisor.api import (
     Treatment,
     constant,
     draw,
+    duration,
 )
 
 from ..shared._places import set_at
 from ..shared._side_effect_factors import BESIDES
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 CONFIRMED = "measured pair on a CPU: twelve residual blocks with and without anomaly detection"
 
@@ -74,8 +75,8 @@ def check(record: RankRecord, price: Price) -> Iterator[Finding]:
     told = f": {percent((saving.low_us + saving.high_us) / 2 / scale.step_us)} of their time" if saving else ""
     yield Finding(
         message=(
-            f"Anomaly detection was on in these steps of {time(scale.step_us)}: each op stores a stack trace and each "
-            f"gradient is checked for invalid numbers{told}."
+            f"Anomaly detection was on in these steps of {duration(scale.step_us)}: each op stores a stack trace and "
+            f"each gradient is checked for invalid numbers{told}."
         ),
         saving=saving,
         where=set_at(record.settings, "anomaly_detection"),

@@ -39,10 +39,11 @@ from advisor.api import (
     StepOps,
     Treatment,
     draw,
+    duration,
 )
 
 from ..shared._places import set_at
-from ..shared._words import percent, time
+from ..shared._words import percent
 
 _CONVOLUTIONS = (
     "aten::cudnn_convolution",
@@ -84,8 +85,8 @@ def check(
     switch = "use_deterministic_algorithms(True)" if settings.deterministic else "cudnn.deterministic = True"
     yield Finding(
         message=(
-            f"`{switch}` is set, and {time(scale.scaled(spent_us))} of each step ({percent(share)} of the "
-            "device's work) is in ops whose fastest algorithms it rules out."
+            f"`{switch}` is set, and {duration(scale.scaled(spent_us))} of each step ({percent(share)} of the device's "
+            "work) is in ops whose fastest algorithms it rules out."
         ),
         # Which algorithms would run, and how fast, only the device tells.
         saving=None,

@@ -46,6 +46,7 @@ from advisor.api import (
     WatchedRun,
     constant,
     draw,
+    duration,
     edits,
     total,
     where_read,
@@ -53,7 +54,7 @@ from advisor.api import (
 
 from ..shared._device_waits import to_host, waiting_us
 from ..shared._places import often, place
-from ..shared._words import percent, time
+from ..shared._words import percent
 from ._rhythm import Rhythm, rhythm
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
@@ -99,7 +100,7 @@ def _in_run(run: WatchedRun | None, min_share: float) -> Iterator[Finding]:
         run,
         part,
         f"Checkpoints{place(where[0] if where else None)} take {percent(part.us / run.loop_us)} of {watched(run)}: "
-        f"{time(part.us / part.times)} each, {often(part.times / run.steps)} ({each_hour(part.us / run.loop_us)}).",
+        f"{duration(part.us / part.times)} each, {often(part.times / run.steps)} ({each_hour(part.us / run.loop_us)}).",
         saving_of(run, part, _FEWER, 1.0, how),
         _SELDOM,
         "medium",  # how much work may be lost is the user's to say
@@ -151,7 +152,8 @@ def _in_steps(
     yield Finding(
         message=(
             f"The whole state is read {often(len(runs) / steps.count)}{place(where)} and then processed for "
-            f"{time(each_us)}, as for a checkpoint: {time(share * mean_us)} of an average step ({percent(share)})."
+            f"{duration(each_us)}, as for a checkpoint: {duration(share * mean_us)} of an average step "
+            f"({percent(share)})."
         ),
         saving=saving,
         where=(where,) if where else (),

@@ -24,10 +24,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, WatchedRun, draw
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, WatchedRun, draw, duration
 
 from ..shared._places import place
-from ..shared._words import count, percent, plural, time
+from ..shared._words import count, percent, plural
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 # Rounded up to a number that people choose: 1, 2 or 5 times a power of ten.
@@ -59,7 +59,7 @@ def check(
         run,
         part,
         f"Evaluation{place(where[0] if where else None)} takes {percent(part.us / run.loop_us)} of {watched(run)}: "
-        f"{time(each_us)} each time, {often}; every {plural(interval, 'epoch' if by_epoch else 'step')}, that "
+        f"{duration(each_us)} each time, {often}; every {plural(interval, 'epoch' if by_epoch else 'step')}, that "
         f"would save {percent(saved)} of the run, {each_hour(saved)}.",
         saving_of(run, part, 1 - kept, 1 - kept, "the time of evaluations between training steps, at that interval"),
         _fix(interval, max(round(every), 1), by_epoch),

@@ -35,11 +35,12 @@ from advisor.api import (
     Scale,
     StepDrift,
     draw,
+    duration,
 )
 
 from ..shared._places import place
 from ..shared._rising_steps import rise_of
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 # Of the step that stands for the script: it may be as short as the first ones, and then there is nothing to gain in it.
 _LEAST = 0.03
@@ -73,10 +74,10 @@ def _drifted(drift: StepDrift) -> Finding:
     reached = f", called{place(first.loop)}" if first.loop else ""
     return Finding(
         message=(
-            f"Steps took {time(drift.early_us)} in the first third of {count(drift.steps)} steps "
-            f"and {time(drift.late_us)} in the last quarter; that began after about step {count(drift.began)}. Most of "
-            f"the added time is spent{place(first.source)}{reached}: {time(first.early_us)} a step before, "
-            f"{time(first.late_us)} since."
+            f"Steps took {duration(drift.early_us)} in the first third of {count(drift.steps)} steps and "
+            f"{duration(drift.late_us)} in the last quarter; that began after about step {count(drift.began)}. Most of "
+            f"the added time is spent{place(first.source)}{reached}: {duration(first.early_us)} a step before, "
+            f"{duration(first.late_us)} since."
         ),
         saving=Saving(
             part * more_us,
@@ -105,7 +106,7 @@ def _risen(rise: tuple[float, float], steps: int, scale: Scale) -> Finding:
     return Finding(
         message=(
             f"Steps take {percent(last / first - 1)} longer at the end than at the start of {steps} steps without the "
-            f"profiler, {time(last)} and {time(first)}, and rise throughout the run."
+            f"profiler, {duration(last)} and {duration(first)}, and rise throughout the run."
         ),
         saving=Saving(
             0.0,

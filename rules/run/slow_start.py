@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Missing, RankRecord, draw
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Missing, RankRecord, draw, duration
 
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 
 def check(
@@ -39,8 +39,8 @@ def check(
         return
     yield Finding(
         message=(
-            f"The first of {count(record.steps.count)} steps ended {time(start_us)} after the start of the process: "
-            f"{percent(start_us / whole_us)} of the run's {time(whole_us)} had passed."
+            f"The first of {count(record.steps.count)} steps ended {duration(start_us)} after the start of the "
+            f"process: {percent(start_us / whole_us)} of the run's {duration(whole_us)} had passed."
         ),
         # It is no part of a step: what it is worth depends on how often the script is started.
         saving=None,

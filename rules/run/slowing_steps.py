@@ -42,13 +42,14 @@ from advisor.api import (
     Trace,
     constant,
     draw,
+    duration,
     total,
     union,
 )
 
 from ..shared._places import place
 from ..shared._rising_steps import grown_by_times, grown_in_rounds
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 CONFIRMED = "measured pair on a CPU: a statistic over all outputs so far in each step against one at the end"
 
@@ -140,9 +141,9 @@ def _grown(
     does, of = ("runs more often", "calls") if growing.calls else ("processes more", "numbers")
     return Finding(
         message=(
-            f"`{growing.names[0]}`{place(where[0] if where else None)} {does} with every step: "
-            f"{count(growing.last)} {of} in the last profiled step, {count(per_step)} more each time, which takes "
-            f"{time(scale.scaled(spent_us))} of the step by now ({percent(spent_us / steps.step_us)})."
+            f"`{growing.names[0]}`{place(where[0] if where else None)} {does} with every step: {count(growing.last)} "
+            f"{of} in the last profiled step, {count(per_step)} more each time, which takes "
+            f"{duration(scale.scaled(spent_us))} of the step by now ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         where=where,

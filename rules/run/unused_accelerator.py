@@ -21,9 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import BACKWARD, FORWARD, GEMM, Device, Example, Finding, Fix, Missing, RankRecord, Scale, draw
-
-from ..shared._words import time
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Device,
+    Example,
+    Finding,
+    Fix,
+    Missing,
+    RankRecord,
+    Scale,
+    draw,
+    duration,
+)
 
 
 def check(record: RankRecord, device: Device, scale: Scale) -> Iterator[Finding]:
@@ -36,7 +47,7 @@ def check(record: RankRecord, device: Device, scale: Scale) -> Iterator[Finding]
         return
     name = settings.accelerator_name or "an accelerator"
     yield Finding(
-        message=f"{name} is usable, but the model trains on the CPU, at {time(scale.step_us)} a step.",
+        message=f"{name} is usable, but the model trains on the CPU, at {duration(scale.step_us)} a step.",
         facts={"accelerator": settings.accelerator_name, "model_device": settings.model_device},
         fix=Fix(
             "Move the model and each batch to the accelerator",

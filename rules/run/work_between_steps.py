@@ -24,10 +24,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RunPart, WatchedRun, draw
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RunPart, WatchedRun, draw, duration
 
 from ..shared._places import place
-from ..shared._words import percent, time
+from ..shared._words import percent
 from ._run_parts import each_hour, finding_of, is_known, watched
 
 _WHAT = {"logging": "Logging", "epoch_end": "Work at the end of an epoch", "other": "Work between training steps"}
@@ -49,7 +49,7 @@ def check(
             continue
         line = part.lines[0]
         below = f", most of it{place(line.inner)}" if line.inner else ""
-        often = f", {time(part.us / part.times)} each time" if part.times else ""
+        often = f", {duration(part.us / part.times)} each time" if part.times else ""
         yield finding_of(
             run,
             part,

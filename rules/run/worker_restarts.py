@@ -24,10 +24,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RankRecord, Source, WatchedRun, draw
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RankRecord, Source, WatchedRun, draw, duration
 
 from ..shared._places import place, workers_at
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 
@@ -47,7 +47,7 @@ def check(
         run,
         part,
         f"Workers of a DataLoader are started {plural(run.restarts, 'time')}{place(where[0] if where else None)}, "
-        f"{time(part.us / run.restarts)} each: {percent(part.us / run.loop_us)} of {watched(run)} "
+        f"{duration(part.us / run.restarts)} each: {percent(part.us / run.loop_us)} of {watched(run)} "
         f"({each_hour(part.us / run.loop_us)}).",
         saving_of(run, part, run.started_us / part.us, 1.0, how),
         Fix(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Loader, Price, Ranks, data_size, duration
-
-time = duration  # 3.42 µs, 2.4 ms, 1,800 s
-size = data_size  # 512 B, 19 MB
+from advisor.api import Loader, Price, Ranks, duration
 
 
 def percent(share: float) -> str:
@@ -16,7 +13,7 @@ def percent(share: float) -> str:
 def each_step(of: Price | Ranks, us: float) -> str:
     """Recorded µs per step in time of the un-profiled one: '1.2 ms of each step (5 %)'."""
     step_us = of.step_us if isinstance(of, Ranks) else of.ops.steps.step_us
-    return f"{time(of.scale.scaled(us))} of each step ({percent(us / step_us)})"
+    return f"{duration(of.scale.scaled(us))} of each step ({percent(us / step_us)})"
 
 
 def count(number: float) -> str:

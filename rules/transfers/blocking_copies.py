@@ -47,12 +47,14 @@ from advisor.api import (
     Saving,
     Scale,
     Steps,
+    data_size,
     draw,
+    duration,
     edits,
     overlap_of_each,
 )
 
-from ..shared._words import count, each_step, size, time
+from ..shared._words import count, each_step
 
 # Copies up to 64 KB take about as long as the launch itself; waiting for them is a matter of syncs, not of copying.
 _SMALL_BYTES = 64 << 10
@@ -116,7 +118,7 @@ def _in_line(copies: Copies, price: Price, least_us: float) -> Finding | None:
     number = "1 copy" if calls == 1 else f"{count(calls)} copies"
     return Finding(
         message=(
-            f"{size(moved)} a step are copied to the GPU from pinned memory, in {number} on the stream of the "
+            f"{data_size(moved)} a step are copied to the GPU from pinned memory, in {number} on the stream of the "
             f"computation: for {each_step(price, exposed_us)} no kernel runs meanwhile."
         ),
         saving=saving,
@@ -146,13 +148,12 @@ def _ours(site: CopySite) -> bool:
 def _finding(site: CopySite, cost_us: float, saving: Saving, price: Price) -> Finding:
     blocked_us = site.blocked_us * price.ops.longer
     way = "to" if site.to_device else "from"
-    amount = f" of {size(site.bytes)}" if site.bytes is not None else ""
+    amount = f" of {data_size(site.bytes)}" if site.bytes is not None else ""
     number = "A copy" if site.calls == 1 else f"{count(site.calls)} copies"
     return Finding(
         message=(
             f"{number}{amount} {way} the GPU a step (`{site.op}`): the host waits "
-            f"{time(price.scale.scaled(blocked_us))}, and for {each_step(price, cost_us)} "
-            "no kernel runs."
+            f"{duration(price.scale.scaled(blocked_us))}, and for {each_step(price, cost_us)} no kernel runs."
         ),
         saving=saving,
         where=(site.where,) if site.where else (),

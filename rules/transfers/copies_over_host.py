@@ -37,11 +37,12 @@ from advisor.api import (
     Finding,
     Fix,
     Price,
+    data_size,
     draw,
 )
 
 from ..shared._places import often
-from ..shared._words import each_step, size
+from ..shared._words import each_step
 
 # Losses and flags go over the host on purpose.
 _LEAST_BYTES = 64 << 10
@@ -67,7 +68,7 @@ def check(
     moved = sum(int(events.bytes[second]) for _, second in pairs) / steps.count
     yield Finding(
         message=(
-            f"{size(moved / many)} are copied {often(many)} from one GPU to the host and from there to another: "
+            f"{data_size(moved / many)} are copied {often(many)} from one GPU to the host and from there to another: "
             f"the second copy takes {each_step(price, spent_us)}."
         ),
         saving=scale.saving(0.0, spent_us, "low: the copies overlap with other work; high: one of the two is gone"),

@@ -40,6 +40,7 @@ from advisor.api import (
     Price,
     Source,
     draw,
+    duration,
     edits,
     subtract,
     total,
@@ -47,7 +48,7 @@ from advisor.api import (
 )
 
 from ..shared._places import often, place
-from ..shared._words import count, percent, time
+from ..shared._words import count, percent
 
 CONFIRMED = "real traces: Qwen on an H100 and segment-anything on an A100, whose copies the raw rows show as well"
 
@@ -88,7 +89,8 @@ def check(
     yield Finding(
         message=(
             f"Tensors are copied within the GPU {often(len(rows) / steps.count)}{after}{place(where)}: for "
-            f"{time(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}) it does nothing else."
+            f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}) it does nothing "
+            "else."
         ),
         saving=saving,
         where=(where,) if where else (),

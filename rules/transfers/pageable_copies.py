@@ -45,12 +45,13 @@ from advisor.api import (
     Price,
     Scale,
     Steps,
+    data_size,
     draw,
     edits,
 )
 
 from ..shared._places import made_at
-from ..shared._words import count, each_step, loader_call, size
+from ..shared._words import count, each_step, loader_call
 
 CONFIRMED = "real traces: ResNet-50 on a V100, every batch of 19 MB from pageable memory"
 
@@ -86,9 +87,9 @@ def check(
     fix = _fix(facts, _without_workers(price, facts))
     yield Finding(
         message=(
-            f"{size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in {count(calls)} "
-            f"{'copy' if calls == 1 else 'copies'} at {size(rate)}/s; "
-            f"for {each_step(price, exposed_us)} the GPU does nothing else."
+            f"{data_size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in "
+            f"{count(calls)} {'copy' if calls == 1 else 'copies'} at {data_size(rate)}/s; for "
+            f"{each_step(price, exposed_us)} the GPU does nothing else."
         ),
         saving=saving,
         where=(*(made_at(facts) if "DataLoader(" in fix.after else ()), *(one.where for one in sites if one.where))[:3],

@@ -23,23 +23,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import (
-    FORWARD,
-    GEMM,
-    Category,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    GpuBusy,
-    Lines,
-    Price,
-    draw,
-)
+from advisor.api import FORWARD, GEMM, Category, Ev, Example, Finding, Fix, GpuBusy, Lines, Price, draw, duration
 
 from ..shared._driver_calls import KEPT, driver_calls
 from ..shared._places import place
-from ..shared._words import percent, plural, time
+from ..shared._words import percent, plural
 
 _CALLS = ("HostAlloc", "MallocHost", "HostMalloc", "FreeHost", "HostFree", "HostRegister", "HostUnregister")
 
@@ -58,9 +46,8 @@ def check(
     if found is None:
         return
     yield found.finding(
-        f"Pinned memory is allocated or freed in {plural(len(rows) / steps.count, 'call')} a step"
-        f"{place(found.where)}, for which the loop waits {time(price.scale.scaled(found.us))} "
-        f"({percent(found.us / steps.step_us)}).",
+        f"Pinned memory is allocated or freed in {plural(len(rows) / steps.count, 'call')} a step{place(found.where)}, "
+        f"for which the loop waits {duration(price.scale.scaled(found.us))} ({percent(found.us / steps.step_us)}).",
         {"calls": len(rows) / steps.count},
         Fix(
             "Set `pin_memory=True` on the DataLoader instead of calling `pin_memory()`",

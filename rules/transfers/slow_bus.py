@@ -40,12 +40,13 @@ from advisor.api import (
     Missing,
     Price,
     constant,
+    data_size,
     draw,
     edits,
     lookup,
 )
 
-from ..shared._words import each_step, percent, size
+from ..shared._words import each_step, percent
 
 # Smaller copies are mostly start and end.
 _LARGE = 1 << 20
@@ -82,7 +83,7 @@ def check(
         return
     yield Finding(
         message=(
-            f"Copies from pinned memory move {size(moved / steps.count)} a step at {moved / spent_ns:.3g} GB/s, "
+            f"Copies from pinned memory move {data_size(moved / steps.count)} a step at {moved / spent_ns:.3g} GB/s, "
             f"{percent(rate)} of the bandwidth of the link of the {hardware.model}, and take "
             f"{each_step(price, spent_us)}."
         ),

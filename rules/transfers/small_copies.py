@@ -39,7 +39,9 @@ from advisor.api import (
     Source,
     StepOps,
     Trace,
+    data_size,
     draw,
+    duration,
     edits,
     subtract,
     total,
@@ -47,7 +49,7 @@ from advisor.api import (
 )
 
 from ..shared._places import place
-from ..shared._words import count, percent, size, time
+from ..shared._words import count, percent
 
 # Copies up to 64 KB take about as long as their launch, whatever their size.
 _SMALL_BYTES = 64 << 10
@@ -77,8 +79,8 @@ def check(
             continue
         yield Finding(
             message=(
-                f"{count(len(outer) / steps.count)} copies of at most {size(_SMALL_BYTES)} to the GPU in each step"
-                f"{place(where)}: launching them takes the host {time(scale.scaled(spent_us))} "
+                f"{count(len(outer) / steps.count)} copies of at most {data_size(_SMALL_BYTES)} to the GPU in each step"
+                f"{place(where)}: launching them takes the host {duration(scale.scaled(spent_us))} "
                 f"({percent(spent_us / steps.step_us)})."
             ),
             saving=saving,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from advisor.api import duration
 from advisor.rules.batch.small_batch import _per_second
-from advisor.rules.shared._words import plural, time
+from advisor.rules.shared._words import plural
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ from advisor.rules.shared._words import plural, time
     ],
 )
 def test_durations(us: float, said: str) -> None:
-    assert time(us) == said
+    assert duration(us) == said
 
 
 @pytest.mark.parametrize(("number", "said"), [(1.0, "1 op"), (2.0, "2 ops"), (0.5, "0.5 ops"), (1465, "1,465 ops")])
