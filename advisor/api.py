@@ -58,7 +58,7 @@ from advisor.analyses.loops.loops import Loop
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.copies import Copies, CopySite
 from advisor.analyses.step.counters import Counters
-from advisor.analyses.step.deprofiled import Stretch, Undilated, together
+from advisor.analyses.step.deprofiled import Deprofiled, Stretch, together
 from advisor.analyses.step.gpu_idle import Gap, GpuIdle, IdleGroup
 from advisor.analyses.step.host_gaps import HostGaps
 from advisor.analyses.step.input_wait import InputWaits
@@ -233,6 +233,7 @@ __all__ = [
     "Copies",
     "CopySite",
     "Counters",
+    "Deprofiled",
     "DetailedRank",
     "Device",
     "Drawing",
@@ -357,7 +358,6 @@ __all__ = [
     "Treatment",
     "Trial",
     "Tried",
-    "Undilated",
     "Unfollowed",
     "UnfollowedForwards",
     "Unread",

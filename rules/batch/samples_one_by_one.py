@@ -70,7 +70,7 @@ def check(
         goes = one.place.less(turn.stays)
         if (goes.beyond_us or 0.0) > max_work * (goes.us + goes.backward_us):
             continue  # long enough to be whole batches
-        if goes.share(price.undilated)[1] >= min_share:
+        if goes.share(price.deprofiled)[1] >= min_share:
             yield _finding(one, loop_saving(one.place, one.loop, turn, price), price)
 
 

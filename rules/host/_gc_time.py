@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import RankRecord, Steps, Undilated
+from advisor.api import Deprofiled, RankRecord, Steps
 
 from ._periodic_python import python_ns
 
@@ -12,7 +12,7 @@ from ._periodic_python import python_ns
 _PAUSED = 2.0
 
 
-def collected_us(record: RankRecord | None, undilated: Undilated, steps: Steps) -> float:
+def collected_us(record: RankRecord | None, deprofiled: Deprofiled, steps: Steps) -> float:
     """Pauses of the garbage collector per profiled step, µs; nothing where they were not recorded.
 
     Short ones are in every step alike. Those longer than what a step has of Python came in a few steps, of which the
@@ -20,7 +20,7 @@ def collected_us(record: RankRecord | None, undilated: Undilated, steps: Steps) 
     """
     if record is None or not record.gc_pauses_us or not record.steps.unprofiled_us:
         return 0.0
-    each_us = np.array(python_ns(undilated.python, steps)) / 1e3
+    each_us = np.array(python_ns(deprofiled.python, steps)) / 1e3
     excess_us = each_us - float(np.median(each_us))
     pauses_us = np.array(record.gc_pauses_us)
     long = pauses_us > _PAUSED * float(np.median(each_us))

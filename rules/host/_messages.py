@@ -30,7 +30,7 @@ def as_messages(found: Finding, place: Block, price: Price, record: RankRecord |
         return replace(found, message=f"{message}.", where=where, fix=_FIX)
     work_us = vitals.children_cpu_us / vitals.timed_steps
     step_us = price.scale.step_us
-    whole = price.undilated.share(place.whole(price.undilated))
+    whole = price.deprofiled.share(place.whole(price.deprofiled))
     # What the processes do, messages included, takes no longer here.
     low_us, high_us = max(whole[0] * step_us - work_us, 0.0), found.saving.high_us if found.saving else 0.0
     saving = price.of_us(

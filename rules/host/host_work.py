@@ -85,23 +85,23 @@ def check(
     # Beside an accelerator, known or not, the loop may do without loss what the device hides.
     if price.on_device or price.ops.device.kind != "none":
         return
-    steps, breakdown, scale, undilated = price.ops.steps, price.breakdown, price.scale, price.undilated
-    rare, once_us = now_and_then(undilated.python, steps, scale.every, kept_waiting(record, scale))
-    host_us = min(breakdown.us("host"), undilated.python_us) - once_us
+    steps, breakdown, scale, deprofiled = price.ops.steps, price.breakdown, price.scale, price.deprofiled
+    rare, once_us = now_and_then(deprofiled.python, steps, scale.every, kept_waiting(record, scale))
+    host_us = min(breakdown.us("host"), deprofiled.python_us) - once_us
     without_core_us = without_core(record, threads) * steps.step_us
     # Pauses of the garbage collector are Python too, and the rule garbage-collection owns them.
-    bound_us = max(host_us - collected_us(record, undilated, steps) - without_core_us, 0.0)
+    bound_us = max(host_us - collected_us(record, deprofiled, steps) - without_core_us, 0.0)
     if bound_us < min_share * steps.step_us:
         return
-    end_us = end_of_rise(python_ns(undilated.python, steps), record) if record else None
+    end_us = end_of_rise(python_ns(deprofiled.python, steps), record) if record else None
     found = False
     named_us = places.python_us if places else 0.0
     cut = record is not None and any(_CUT in note for note in record.notes)
     for index, place in enumerate(places.python if places else ()):
         # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
-        nameless_us = max(undilated.python_us - named_us, 0.0) if cut and index == 0 else 0.0
-        grown_us = end_us if place.python_us + nameless_us >= _MOST * undilated.python_us else None
-        here = rare.of(place, lines, undilated.python, steps) if rare is not None else None
+        nameless_us = max(deprofiled.python_us - named_us, 0.0) if cut and index == 0 else 0.0
+        grown_us = end_us if place.python_us + nameless_us >= _MOST * deprofiled.python_us else None
+        here = rare.of(place, lines, deprofiled.python, steps) if rare is not None else None
         saving = _saving(place, nameless_us, price, here, grown_us)
         few = len(rare.longer) / steps.count if rare is not None and here is not None else 1.0
         worth_us = sum(line.us for line in place.lines if _is_work(line, few)) + nameless_us - without_core_us
@@ -129,9 +129,9 @@ def _saving(place: Block, nameless_us: float, price: Price, rare: float | None, 
     """rare: the part of what makes some steps long that is this place's; None where it is in every step.
 
     end_us: what a step takes at the end of the run, where it is this place that makes steps longer and longer."""
-    undilated, scale = price.undilated, price.scale
-    nameless = undilated.in_part("rest", nameless_us, python_us=nameless_us)
-    low, high = undilated.share(place.whole(undilated) + nameless)
+    deprofiled, scale = price.deprofiled, price.scale
+    nameless = deprofiled.in_part("rest", nameless_us, python_us=nameless_us)
+    low, high = deprofiled.share(place.whole(deprofiled) + nameless)
     slowed = high - low
     how = "high: all of these lines and what they evict from the caches; low: three tenths of it remain as tensor ops"
     times = scale.unprofiled

@@ -78,7 +78,7 @@ def _saving(price: Price, share: float, theirs: int) -> Saving:
     """From the wait itself, less what NumPy may take longer alone, to the fastest of the timed steps."""
     scale = price.scale
     mean_us = max(scale.unprofiled.mean or 0.0, scale.step_us)
-    low_us = max(share * scale.step_us - (theirs - 1) * price.undilated.python_us, 0.0)
+    low_us = max(share * scale.step_us - (theirs - 1) * price.deprofiled.python_us, 0.0)
     high_us = max(mean_us - (scale.unprofiled.p10 or mean_us), low_us)
     how = (
         "low: the wait for a core, minus the most that NumPy can take longer on one thread; high: every step as fast "

@@ -114,7 +114,7 @@ def check(
     for (place, loop), turn in zip(places.ops, turns.of, strict=True):
         if _grows(place, growing, lines):
             continue  # what is called once more with each step is to be called once: slowing-steps says so
-        if place.less(turn.stays).share(price.undilated)[1] >= min_share:
+        if place.less(turn.stays).share(price.deprofiled)[1] >= min_share:
             yield _finding(place, loop, turn, price, sites.of_lines(place.where))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from advisor.api import (
+    Deprofiled,
     Fix,
     InputWaits,
     LineCosts,
@@ -13,7 +14,6 @@ from advisor.api import (
     Saving,
     Scale,
     Source,
-    Undilated,
     callers_above,
     dataclass,
     duration,
@@ -76,7 +76,7 @@ class CostlyLines:
 
 
 def costly_lines(
-    costs: LineCosts | None, waits: InputWaits, facts: Loader | None, undilated: Undilated, scale: Scale
+    costs: LineCosts | None, waits: InputWaits, facts: Loader | None, deprofiled: Deprofiled, scale: Scale
 ) -> CostlyLines | None:
     """The lines of samples and batches that are worth a change, most expensive first; None where there are none.
 
@@ -90,7 +90,7 @@ def costly_lines(
     # What no line is known for is shared out in proportion.
     times = max(waits.us / known_us, 1.0)
     own = {
-        at: undilated.us(undilated.in_part("fetch", line.parts["input"] * times, line.rows * times))[1]
+        at: deprofiled.us(deprofiled.in_part("fetch", line.parts["input"] * times, line.rows * times))[1]
         for at, line in lines.items()
     }
     roots = {_at(line) for line in waits.asked_at}
@@ -98,7 +98,7 @@ def costly_lines(
     found = _material(own, called, _MATERIAL * scale.step_us)
     kept = [(us, lines[at].source) for at, us in found.items() if _is_own(lines[at].source, roots, facts)]
     kept.sort(key=lambda one: -one[0])
-    _, fetch_us = undilated.us(undilated.in_part("fetch", waits.us, sum(line.rows for line in lines.values())))
+    _, fetch_us = deprofiled.us(deprofiled.in_part("fetch", waits.us, sum(line.rows for line in lines.values())))
     if not kept:
         return None
     lowest = [_lowest(_at(source), own, called, set(found)) for _, source in kept]

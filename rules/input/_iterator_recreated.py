@@ -40,7 +40,7 @@ def advice(seen: Seen, least: float) -> Finding | None:
     drawn_us = min(_drawing_us(loader) * line.visits, step_us)
     if drawn_us + line.python_us < least * step_us:
         return None
-    _, own_us = price.undilated.us(price.undilated.in_part("fetch", line.parts.get("input", 0.0), line.rows))
+    _, own_us = price.deprofiled.us(price.deprofiled.in_part("fetch", line.parts.get("input", 0.0), line.rows))
     most_us = max(own_us, drawn_us) + line.python_us
     how = "low: the time to draw these indices; high: the whole time of the line except for loading samples in the "
     how += "script's own code, plus what it evicts from the caches"
@@ -66,7 +66,7 @@ def advice(seen: Seen, least: float) -> Finding | None:
 def _of_workers(seen: Seen, loader: Loader, line: LineCost, least: float) -> Finding | None:
     """The advice where each of these iterators starts workers of its own; None where that costs little."""
     price, step_us = seen.price, seen.price.scale.step_us
-    low_us, high_us = price.undilated.us(line.work)
+    low_us, high_us = price.deprofiled.us(line.work)
     waited_us = price.scale.scaled(line.parts.get("input", 0.0))
     low_us = min(low_us, price.scale.scaled(line.python_us))
     if low_us < least * step_us:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from advisor.api import (
+    Deprofiled,
     Finding,
     Fix,
     InputWaits,
@@ -16,7 +17,6 @@ from advisor.api import (
     Saving,
     Source,
     Treatment,
-    Undilated,
     dataclass,
     duration,
 )
@@ -67,12 +67,12 @@ class Seen:
         seen = cls(price, waits, costs, facts, record, wait_us, share, workers)
         if price.on_device:
             return replace(seen, where=(waits.where,) if waits.where else ())
-        undilated = price.undilated
-        costly = costly_lines(costs, waits, facts, undilated, price.scale) if workers == 0 else None
+        deprofiled = price.deprofiled
+        costly = costly_lines(costs, waits, facts, deprofiled, price.scale) if workers == 0 else None
         made = batch(facts, waits, price.ops.trace, price.ops.nesting)
         if costly and made is not None:
             costly = costly.within(made.us)
-        where = where_of(costs, waits, workers, undilated, costly, facts)
+        where = where_of(costs, waits, workers, deprofiled, costly, facts)
         return replace(seen, made=made, costly=costly, where=where)
 
     @property
@@ -141,7 +141,7 @@ def where_of(
     costs: LineCosts | None,
     waits: InputWaits,
     workers: int | None,
-    undilated: Undilated,
+    deprofiled: Deprofiled,
     costly: CostlyLines | None = None,
     facts: Loader | None = None,
 ) -> tuple[Source, ...]:
@@ -151,7 +151,7 @@ def where_of(
     """
     inside = [*costly.sources, *costly.below] if costly else []
     if costs and workers == 0 and not inside:
-        row_us = next((part.row_us for part in undilated.parts if part.name == "fetch"), 0.0)
+        row_us = next((part.row_us for part in deprofiled.parts if part.name == "fetch"), 0.0)
         own = [line for line in costs.lines if not line.source.file.startswith("<") and line.parts.get("input")]
         most = max(own, key=lambda line: line.parts["input"] - line.rows * row_us, default=None)
         inside = [most.source] if most else []

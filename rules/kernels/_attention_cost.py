@@ -70,10 +70,10 @@ def fused(cost: Cost, price: Price, claims: Sequence[str], found: Sequence[Ints]
     inside = min(price.measured_us(claims) / max(cost.forward_us + cost.backward_us, 1e-9), 1.0)
     if price.on_device:
         return _fused_on_device(cost, price, claims, found, inside)
-    undilated = price.undilated
+    deprofiled = price.deprofiled
     ends = [
-        undilated.share(
-            undilated.in_part("rest", ahead_us * inside) + undilated.in_part("backward", behind_us * inside)
+        deprofiled.share(
+            deprofiled.in_part("rest", ahead_us * inside) + deprofiled.in_part("backward", behind_us * inside)
         )
         for ahead_us, behind_us in (cost.least, cost.most)
     ]

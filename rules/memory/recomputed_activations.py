@@ -106,10 +106,10 @@ def check(
     least_us = _AT_LEAST * spent_us if fits else 0.0
     saving = price.saving([gone] if fits else [], [gone], claims, how, model_us=(least_us, spent_us))
     if fits and not price.on_device:
-        undilated = price.undilated
+        deprofiled = price.deprofiled
         # Checkpointing also packs and unpacks what each op saves, which lies in no span of its own.
-        low = undilated.share(undilated.in_part("backward", spent_us))
-        high = undilated.share(undilated.in_part("backward", spent_us, python_us=spent_us))
+        low = deprofiled.share(deprofiled.in_part("backward", spent_us))
+        high = deprofiled.share(deprofiled.in_part("backward", spent_us, python_us=spent_us))
         most = min(max(saving.high_us, high[1] * scale.step_us * BESIDES_MUCH), scale.step_us)
         saving = replace(saving, low_us=min(saving.low_us, low[0] * scale.step_us, most), high_us=most)
     full = memory is not None and device.memory_bytes is not None and memory.bytes > _MEMORY_USED * device.memory_bytes

@@ -217,7 +217,7 @@ def _undisturbed(price: Price, ops: Ints, rows: Ints) -> Range:
         return 0.0, 0.0
     alike = np.flatnonzero(kind == np.bincount(kind[numbers > 0]).argmax())
     ends = []
-    for row_us in (price.undilated.most_row_us, 0.0):
+    for row_us in (price.deprofiled.most_row_us, 0.0):
         every_us, mine_us = (_shortest_us(recorded, one, alike, row_us) for one in (ops, rows))
         ends.append(float((numbers > 0).mean()) * min(mine_us / every_us, 1.0) if every_us else 0.0)
     return ends[0], ends[1]

@@ -95,7 +95,7 @@ def check(
         saving = scale.saving(low_us, high_us, how)
         # Capture timed this part without the profiler; the step as a whole tells it a second time.
         # The profiler makes nothing faster: where this part seems to have been, the steps were others.
-        least_us, most_us = price.undilated.us(price.undilated.in_part("optimizer", work.us, work.ops))
+        least_us, most_us = price.deprofiled.us(price.deprofiled.in_part("optimizer", work.us, work.ops))
         low_us, high_us = min(least_us, work.us) * low, min(most_us, work.us) * high
         saving = replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
     # On a CPU both ends were measured; on a device the lower one only says that the launches may be hidden.

@@ -63,13 +63,13 @@ def check(record: RankRecord, price: Price) -> Iterator[Finding]:
         raise Missing("capture could not see whether anomaly detection was on")
     if not on:
         return
-    scale, undilated = price.scale, price.undilated
+    scale, deprofiled = price.scale, price.deprofiled
     checks_us, stored_us = _costs(price.ops)
     saving = None
     if checks_us and not price.on_device:
         # Stack traces and checks are work of their own, which the profiler does not make longer.
-        spent = undilated.in_part("backward", checks_us, python_us=checks_us)
-        least, most = undilated.share(spent + undilated.in_part("rest", stored_us, python_us=stored_us))
+        spent = deprofiled.in_part("backward", checks_us, python_us=checks_us)
+        least, most = deprofiled.share(spent + deprofiled.in_part("rest", stored_us, python_us=stored_us))
         how = "the checks in the backward pass, and for each op the time of a view op here beyond a few µs"
         saving = price.shares((least + most) / 2, most, how, times=BESIDES)
     told = f": {percent((saving.low_us + saving.high_us) / 2 / scale.step_us)} of their time" if saving else ""

@@ -28,11 +28,11 @@ _VISIBLE = 0.1
 
 def loop_saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Saving:
     """The saving. turn: of the loop, at this place."""
-    undilated = price.undilated
+    deprofiled = price.deprofiled
     goes = place.less(turn.stays)
-    low, high = goes.share(undilated)
+    low, high = goes.share(deprofiled)
     # Long ops are not made longer by the profiler: their time is that of the real step.
-    beyond = (goes.beyond_us or 0.0) / undilated.plain_us
+    beyond = (goes.beyond_us or 0.0) / deprofiled.plain_us
     least = min(low * (1 - MOST_KEPT), max(low - beyond, 0.0))
     stays = 1 - goes.us / place.us if place.us else 0.0
     how = [_HIGH if stays < _VISIBLE else _HIGH_PARTLY.format(stays=percent(stays)), _LOW]

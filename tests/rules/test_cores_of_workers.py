@@ -59,10 +59,10 @@ def costs(*lines: tuple[int, float, float]) -> Any:
     ],
 )
 def test_a_line_of_many_small_ops_is_as_long_as_it_is_without_the_profiler(row_us: float, expected: int) -> None:
-    undilated: Any = SimpleNamespace(parts=[SimpleNamespace(name="fetch", row_us=row_us)])
+    deprofiled: Any = SimpleNamespace(parts=[SimpleNamespace(name="fetch", row_us=row_us)])
     waits: Any = SimpleNamespace(where=Source("train.py", 71, "train"), asked_at=())
     recorded = costs((46, 1_050.0, 600.0), (40, 960.0, 0.0), (39, 850.0, 0.0))
-    found = loader.where_of(recorded, waits, 0, undilated)
+    found = loader.where_of(recorded, waits, 0, deprofiled)
     assert [one.line for one in found] == [expected, 71]
     # With workers the dataset's lines run elsewhere: only the loop's own is known.
-    assert [one.line for one in loader.where_of(recorded, waits, 2, undilated)] == [71]
+    assert [one.line for one in loader.where_of(recorded, waits, 2, deprofiled)] == [71]

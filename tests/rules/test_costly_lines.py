@@ -18,7 +18,7 @@ LOOP = ("train.py", 50)
 SCALE: Any = SimpleNamespace(step_us=10_000.0)
 
 
-class Undilated:
+class Deprofiled:
     """The profiler added a microsecond for each row, and nothing else."""
 
     def in_part(self, name: str, us: float, rows: float = 0.0) -> tuple[float, float]:
@@ -46,7 +46,7 @@ def costs(*lines: tuple[int, float, float, int | None]) -> Any:
 
 def found(lines: Any, fetch_us: float, facts: Loader | None = None) -> dict[int, float]:
     waits = SimpleNamespace(us=fetch_us, asked_at=(Source(*LOOP),))
-    known = costly.costly_lines(lines, waits, facts, Undilated(), SCALE)
+    known = costly.costly_lines(lines, waits, facts, Deprofiled(), SCALE)
     return {at.line: us for at, us in zip(known.sources, known.us, strict=True)} if known else {}
 
 
@@ -74,10 +74,10 @@ def test_a_material_line_of_a_function_is_named_and_its_caller_is_not() -> None:
 def test_of_what_a_line_calls_the_costliest_line_is_named_too() -> None:
     lines = costs((24, 100.0, 0.0, 50), (31, 700.0, 0.0, 24), (32, 800.0, 0.0, 24), (50, 0.1, 0.0, None))
     waits = SimpleNamespace(us=1_600.1, where=Source(*LOOP), asked_at=(Source(*LOOP),))
-    known = costly.costly_lines(lines, waits, None, Undilated(), SCALE)
-    assert [at.line for at in loader.where_of(lines, waits, 0, Undilated(), known)] == [24, 32, 50]
+    known = costly.costly_lines(lines, waits, None, Deprofiled(), SCALE)
+    assert [at.line for at in loader.where_of(lines, waits, 0, Deprofiled(), known)] == [24, 32, 50]
     alone = costs((25, 3_000.0, 0.0, 50), (31, 100.0, 0.0, 25), (50, 0.1, 0.0, None))
-    assert costly.costly_lines(alone, waits, None, Undilated(), SCALE).below == ()
+    assert costly.costly_lines(alone, waits, None, Deprofiled(), SCALE).below == ()
 
 
 def test_a_recursion_ends() -> None:
@@ -117,6 +117,6 @@ def test_costly_lines_stand_first_and_once() -> None:
     known = costly.CostlyLines((Source("train.py", 25, "f"), Source("train.py", 26, "f")), (3_000.0, 2_000.0), 6_000.0)
     waits = SimpleNamespace(where=Source(*LOOP), asked_at=(Source(*LOOP),))
     lines = costs((25, 3_000.0, 0.0, 50), (26, 2_000.0, 0.0, 50))
-    assert [at.line for at in loader.where_of(lines, waits, 0, Undilated(), known)] == [25, 26, 50]
+    assert [at.line for at in loader.where_of(lines, waits, 0, Deprofiled(), known)] == [25, 26, 50]
     same = SimpleNamespace(where=Source("train.py", 25, "<listcomp>"), asked_at=())
-    assert [at.line for at in loader.where_of(lines, same, 0, Undilated(), known)] == [25, 26]
+    assert [at.line for at in loader.where_of(lines, same, 0, Deprofiled(), known)] == [25, 26]

@@ -15,7 +15,7 @@ anew: Any = import_module("advisor.rules.input._iterator_recreated")
 
 SCALE: Any = SimpleNamespace(step_us=10_000.0, scaled=lambda us: us)
 # Recording doubled nothing: what was recorded is what it takes.
-UNDILATED: Any = SimpleNamespace(in_part=lambda name, us, rows: us, us=lambda us: (us, us))
+DEPROFILED: Any = SimpleNamespace(in_part=lambda name, us, rows: us, us=lambda us: (us, us))
 
 
 def loader(**changes: Any) -> Loader:
@@ -52,7 +52,7 @@ LINES = costs((47, 100.0, 20.0), (48, 4_400.0, 800.0), (60, 5_000.0, 0.0))
 
 
 def seen(record: RankRecord | None, lines: Any) -> Any:
-    price = Price(None, None, SCALE, UNDILATED, None, None)  # type: ignore[arg-type]
+    price = Price(None, None, SCALE, DEPROFILED, None, None)  # type: ignore[arg-type]
     return SimpleNamespace(price=price, record=record, costs=lines, waits=WAITS)
 
 

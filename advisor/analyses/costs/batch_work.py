@@ -14,7 +14,7 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCosts
-from advisor.analyses.step.deprofiled import Undilated
+from advisor.analyses.step.deprofiled import Deprofiled
 from advisor.analyses.work.op_work import NUMBER_BYTES, Shape, flops, has_batch, shapes, traffic
 from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
@@ -89,10 +89,10 @@ class Written:
     us: float
 
     @classmethod
-    def compute(cls, undilated: Undilated, lines: LineCosts | None) -> Written:
+    def compute(cls, deprofiled: Deprofiled, lines: LineCosts | None) -> Written:
         """From the lines where they were recorded, else from the gaps between ops."""
         if lines is None:
-            return cls(undilated.python_us)
+            return cls(deprofiled.python_us)
         loops = sum(line.us - line.python_us for line in lines.lines if line.visits >= _TURNS)
         # A line that mostly calls ops has long gaps between them where a step is short: those come once a step.
         python = sum(line.python_us for line in lines.lines if line.python_us >= _MOSTLY * line.us)

@@ -13,7 +13,7 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.analyses.step.deprofiled import Stretch, Undilated
+from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.analyses.step.phases import backward_rows
 from advisor.analyses.work.op_payload import beyond_calls
 from advisor.computed import Missing
@@ -102,7 +102,7 @@ class LineCosts:
         steps: Steps,
         lines: Lines,
         breakdown: Breakdown,
-        undilated: Undilated,
+        deprofiled: Deprofiled,
         nesting: Nesting,
         links: Links,
     ) -> LineCosts:
@@ -119,14 +119,14 @@ class LineCosts:
         node_line = _node_lines(trace, links, op_line)
         columns = {
             "us": places.spent_us(steps.window),
-            "python_us": places.spent_us(undilated.python),
+            "python_us": places.spent_us(deprofiled.python),
             "rows": places.counted(op_line, _rows(trace, links, op_line)),
             "visits": places.visits(lines),
             **_backward(trace, steps, nesting, links, breakdown, node_line, places),
         }
         beyond_us = _beyond(trace, steps, nesting, links, op_line, node_line, places)
         parts = {part: places.spent_us(of) for part, of in breakdown.intervals.items()}
-        work = _work(trace, links, breakdown, undilated, op_line, places)
+        work = _work(trace, links, breakdown, deprofiled, op_line, places)
         callers = _callers(lines, places.index)
         order = np.lexsort((np.arange(places.count), -columns["us"]))
         found = tuple(
@@ -210,7 +210,7 @@ def _rows(trace: Trace, links: Links, op_line: Ints) -> Mask:
 
 
 def _work(
-    trace: Trace, links: Links, breakdown: Breakdown, undilated: Undilated, op_line: Ints, places: _Places
+    trace: Trace, links: Links, breakdown: Breakdown, deprofiled: Deprofiled, op_line: Ints, places: _Places
 ) -> list[tuple[Floats, Floats, Floats]]:
     """For each part of the step what every place took of it, its rows and its Python; waiting for a loader left out."""
     fetching = breakdown.intervals["input"]
@@ -218,10 +218,10 @@ def _work(
     return [
         (
             places.spent_us(subtract(part.spans, fetching)),
-            places.counted(op_line, working & (undilated.part_of == index)),
-            places.spent_us(intersect(part.spans, undilated.python)),
+            places.counted(op_line, working & (deprofiled.part_of == index)),
+            places.spent_us(intersect(part.spans, deprofiled.python)),
         )
-        for index, part in enumerate(undilated.parts)
+        for index, part in enumerate(deprofiled.parts)
     ]
 
 

@@ -13,7 +13,7 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.scale import before_the_window
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.module_calls import ModuleCalls
-from advisor.analyses.step.deprofiled import Stretch, Undilated
+from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.analyses.step.phases import backward_rows
 from advisor.analyses.step.step_parts import BACKWARD, PartOf
 from advisor.analyses.work.forward_flops import counted_rows, operations
@@ -56,7 +56,7 @@ class ModuleCosts:
         calls: ModuleCalls,
         links: Links,
         nesting: Nesting,
-        undilated: Undilated | None,
+        deprofiled: Deprofiled | None,
         record: RankRecord | None,
     ) -> ModuleCosts:
         """Costs of this rank. Missing where no module is known to have run."""
@@ -79,7 +79,7 @@ class ModuleCosts:
             calls,
             whole=whole,
             own=own,
-            plain_us=_plain(work, _typical_parts(work, undilated, record), backward) if undilated and timed else None,
+            plain_us=_plain(work, _typical_parts(work, deprofiled, record), backward) if deprofiled and timed else None,
             step_us=float(work.typical_step(np.asarray(steps.profiled_us)[None, :])[0]),
         )
 
@@ -254,10 +254,10 @@ def _made_by(events: Events, forward_ops: Mask, nodes: Ints, chain: Ints) -> Int
     return found
 
 
-def _typical_parts(work: _Work, undilated: Undilated, record: RankRecord | None) -> Undilated:
+def _typical_parts(work: _Work, deprofiled: Deprofiled, record: RankRecord | None) -> Deprofiled:
     """The mapping to un-profiled time for typical steps, where the given one is for the mean of all."""
     spans, parts, python = work.steps.spans, [], []
-    for part, python_us in zip(undilated.parts, undilated.python_of, strict=True):
+    for part, python_us in zip(deprofiled.parts, deprofiled.python_of, strict=True):
         lengths: Floats = overlap_of_each(spans[:, 0], spans[:, 1], part.spans) / 1e3
         recorded_us = float(work.typical_step(lengths[None, :])[0])
         ratio = part.plain_us / part.recorded_us if part.recorded_us else 1.0
@@ -265,7 +265,7 @@ def _typical_parts(work: _Work, undilated: Undilated, record: RankRecord | None)
             ratio = _typical_ratio(record.steps, part.name) or ratio
         parts.append(replace(part, recorded_us=recorded_us, plain_us=recorded_us * ratio))
         python.append(min(python_us, recorded_us))
-    return replace(undilated, parts=tuple(parts), python_of=tuple(python))
+    return replace(deprofiled, parts=tuple(parts), python_of=tuple(python))
 
 
 def _typical_ratio(steps: StepTimes, part: str) -> float | None:
@@ -276,19 +276,19 @@ def _typical_ratio(steps: StepTimes, part: str) -> float | None:
     return float(np.median(before_the_window(plain, steps)) / np.median(recorded))
 
 
-def _plain(work: _Work, undilated: Undilated, backward: Floats | None) -> tuple[Floats, Floats]:
+def _plain(work: _Work, deprofiled: Deprofiled, backward: Floats | None) -> tuple[Floats, Floats]:
     """(low, high) µs of forward and backward without the profiler, by module."""
-    calls, parts = work.calls, undilated.parts
+    calls, parts = work.calls, deprofiled.parts
     us, rows, python = [], [], []
     at = next((index for index, part in enumerate(parts) if part.name == BACKWARD or len(parts) == 1), 0)
     for index, part in enumerate(parts):
-        of_part, of_rows = work.in_spans(part.spans), work.rows_by_part(undilated.part_of, index)
+        of_part, of_rows = work.in_spans(part.spans), work.rows_by_part(deprofiled.part_of, index)
         if index == at and backward is not None:
             of_part, of_rows = of_part + backward, of_rows + work.rows_of_backward()
         us.append(_rolled_up(calls, of_part))
         rows.append(_rolled_up(calls, of_rows))
-        python.append(_rolled_up(calls, work.in_spans(intersect(part.spans, undilated.python))))
-    ends = [undilated.us(Stretch(_at(us, i), _at(rows, i), _at(python, i))) for i in range(len(calls.paths))]
+        python.append(_rolled_up(calls, work.in_spans(intersect(part.spans, deprofiled.python))))
+    ends = [deprofiled.us(Stretch(_at(us, i), _at(rows, i), _at(python, i))) for i in range(len(calls.paths))]
     return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
 
 

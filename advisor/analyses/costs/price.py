@@ -12,7 +12,7 @@ from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.costs.added_work import AddedWork
 from advisor.analyses.costs.replay import Replay, replayed_or
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.analyses.step.deprofiled import Undilated
+from advisor.analyses.step.deprofiled import Deprofiled
 from advisor.constants import constant
 from advisor.model import Basis, Saving
 from advisor.replay.edits import Edit
@@ -47,7 +47,7 @@ class Price:
     ops: StepOps
     breakdown: Breakdown
     scale: Scale
-    undilated: Undilated
+    deprofiled: Deprofiled
     added: AddedWork
     replay: Replay | None
 
@@ -83,7 +83,7 @@ class Price:
         """(low, high) share of the un-profiled step that the loop's thread spends in these spans (absolute ns)."""
         events, steps = self.ops.events, self.ops.steps
         inside = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & starts_in(events.start_ns, spans)
-        return self.undilated.share(self.undilated.stretch(spans, events.start_ns[inside], steps))
+        return self.deprofiled.share(self.deprofiled.stretch(spans, events.start_ns[inside], steps))
 
     def saving(
         self,
@@ -190,7 +190,7 @@ class Price:
     @property
     def _slower(self) -> float:
         """How many times longer the recorded step is than the un-profiled one, 1 where that is not known."""
-        known = self.undilated
+        known = self.deprofiled
         return max(known.recorded_us / known.plain_us, 1.0) if known.plain_us else 1.0
 
     def _spans_of(self, rows: Ints) -> Intervals:
@@ -250,12 +250,12 @@ class Price:
         ops: StepOps,
         breakdown: Breakdown,
         scale: Scale,
-        undilated: Undilated,
+        deprofiled: Deprofiled,
         added: AddedWork,
         replay: Replay | None,
     ) -> Price:
         """The prices of a trace."""
-        return cls(ops, breakdown, scale, undilated, added, replay)
+        return cls(ops, breakdown, scale, deprofiled, added, replay)
 
 
 def less_by(saving: Saving, instead_us: Range) -> Saving:

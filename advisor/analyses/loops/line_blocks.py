@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.analyses.costs.line_costs import LineCost
-from advisor.analyses.step.deprofiled import Stretch, Undilated, together
+from advisor.analyses.step.deprofiled import Deprofiled, Stretch, together
 from advisor.constants import constant
 from advisor.model import Source
 
@@ -78,9 +78,9 @@ class Block:
         """Whether it spends its time in long stretches of Python, not in ops and what calling them costs."""
         return _is_python(self.python_us, self.us)
 
-    def whole(self, undilated: Undilated) -> Stretch:
+    def whole(self, deprofiled: Deprofiled) -> Stretch:
         """The work of the lines and of the backward pass that they cause."""
-        return _at_most(undilated, self.work + undilated.in_part("backward", self.backward_us, self.backward_rows))
+        return _at_most(deprofiled, self.work + deprofiled.in_part("backward", self.backward_us, self.backward_rows))
 
     def less(self, stays: Mapping[Source, float]) -> Block:
         """The place without that share of each line. Lines that nothing is said of keep what the others do together."""
@@ -91,9 +91,9 @@ class Block:
             return self
         return block(line.times(1 - stays.get(line.source, mean)) for line in self.lines)
 
-    def share(self, undilated: Undilated) -> tuple[float, float]:
+    def share(self, deprofiled: Deprofiled) -> tuple[float, float]:
         """(low, high) share of the un-profiled step that this place takes."""
-        return undilated.share(self.whole(undilated))
+        return deprofiled.share(self.whole(deprofiled))
 
 
 def loops_around(above: Sequence[LineCost], calls: float) -> list[LineCost]:
@@ -114,9 +114,9 @@ def loops_around(above: Sequence[LineCost], calls: float) -> list[LineCost]:
     return [line for line, _ in found]
 
 
-def _at_most(undilated: Undilated, work: Stretch) -> Stretch:
+def _at_most(deprofiled: Deprofiled, work: Stretch) -> Stretch:
     """The work with no part longer than it was recorded: a backward pass within a line was counted for two."""
-    parts = zip(undilated.parts, work.us, strict=True)
+    parts = zip(deprofiled.parts, work.us, strict=True)
     shares = [min(part.recorded_us / us, 1.0) if us else 1.0 for part, us in parts]
 
     def cut(of: tuple[float, ...]) -> tuple[float, ...]:

@@ -38,7 +38,7 @@ from advisor.analyses.loops.loops import (
     picks,
 )
 from advisor.analyses.loops.model_loops import ModelLoop, ModelLoops
-from advisor.analyses.step.deprofiled import Stretch, Undilated
+from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.capture.record import RankRecord
 from advisor.model import Source
 from advisor.trace.events import Trace
@@ -84,14 +84,14 @@ class LoopPlaces:
         step_ops: StepOps,
         costs: LineCosts,
         called: LineOps,
-        undilated: Undilated,
+        deprofiled: Deprofiled,
         record: RankRecord | None,
         models: ModelLoops | None,
     ) -> LoopPlaces:
         """The places of this rank. Missing where costs of lines are."""
         trace, steps, nesting, rows = step_ops.trace, step_ops.steps, step_ops.nesting, called.rows
         ops = [
-            (_without_passes(place, loop, trace, steps, nesting, costs, undilated), loop)
+            (_without_passes(place, loop, trace, steps, nesting, costs, deprofiled), loop)
             for place, loop in _of_ops(trace, steps, costs, rows, _weights(record))
         ]
         found = [_of_model(one, trace, steps, costs, rows) for one in (models.of if models is not None else ())]
@@ -191,7 +191,7 @@ def _of_ops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: i
 
 
 def _without_passes(
-    place: Block, loop: Loop, trace: Trace, steps: Steps, nesting: Nesting, costs: LineCosts, undilated: Undilated
+    place: Block, loop: Loop, trace: Trace, steps: Steps, nesting: Nesting, costs: LineCosts, deprofiled: Deprofiled
 ) -> Block:
     """The place without the backward passes that a line of it runs in few of the turns, as the head of a loop does.
 
@@ -205,13 +205,13 @@ def _without_passes(
     for line in place.lines:
         often = called[index[line.source]] / steps.count
         few = 0 < often < TURNS and not in_most_turns(often, loop.turns)
-        kept.append(_without_backward(line, undilated) if few else line)
+        kept.append(_without_backward(line, deprofiled) if few else line)
     return block(kept)
 
 
-def _without_backward(line: LineCost, undilated: Undilated) -> LineCost:
+def _without_backward(line: LineCost, deprofiled: Deprofiled) -> LineCost:
     """The line without its time in the autograd engine."""
-    here = [part.name == "backward" for part in undilated.parts]
+    here = [part.name == "backward" for part in deprofiled.parts]
     work = Stretch(
         *(
             tuple(0.0 if there else one for one, there in zip(column, here, strict=True))

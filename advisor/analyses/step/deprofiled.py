@@ -39,7 +39,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Undilated:
+class Deprofiled:
     """How recorded time maps to un-profiled time where some work is slowed more by the profiler than other work.
 
     Capture timed the parts of the step with and without the profiler, so that what it added to each is known. Within a
@@ -112,7 +112,7 @@ class Undilated:
     @classmethod
     def compute(
         cls, trace: Trace, steps: Steps, parts: StepParts, gaps: HostGaps, phases: Phases, calibration: Calibration
-    ) -> Undilated:
+    ) -> Deprofiled:
         """The mapping for this trace."""
         # While the loop's thread waits for autograd's own, that one's ops are no Python; beside a device nobody asks.
         python = EMPTY

@@ -81,7 +81,7 @@ def _equivalent(price: Price, table: Table, numbers: int, width: int, names: lis
     """Sparse gradients of a table of so many numbers; what these take instead is known of some optimizers, on a CPU."""
     known = bool(names) and all(name in _CALL_US for name in names) and not price.on_device
     # Giving so much memory back takes the loop time in no op, and less while the profiler keeps its own memory there.
-    rest = [part.plain_us - part.recorded_us for part in price.undilated.parts if part.name == "rest"]
+    rest = [part.plain_us - part.recorded_us for part in price.deprofiled.parts if part.name == "rest"]
     least = 1.0 if known else min((_LEAST.get(name, 0.0) for name in names), default=0.0)
     return Equivalent(
         parts=((rows_of(*sorted(table.rows)), least, 1.0), *_of_lists(table, least)),

@@ -8,7 +8,7 @@ from advisor.analyses.base.scale import Scale, before_the_window
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.analyses.step.deprofiled import Undilated
+from advisor.analyses.step.deprofiled import Deprofiled
 from advisor.api import BACKWARD, FORWARD, Ev, draw
 from advisor.capture.record import StepTimes
 from advisor.computed import Computed, Missing
@@ -136,14 +136,14 @@ def all_of(mapping, us, rows=0.0, python_us=0.0):
 
 def test_without_a_slower_profiled_step_shares_are_what_was_recorded():
     known = drawn(STEPS, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD)
-    mapping = known.get(Undilated)
+    mapping = known.get(Deprofiled)
     assert all_of(mapping, mapping.recorded_us / 4) == pytest.approx((0.25, 0.25))
 
 
 def test_python_keeps_its_length_where_the_profiler_slowed_the_ops():
     # 2,400 µs recorded, 1,800 without the profiler: 600 were added to 1,500 µs of ops, or to each of their rows.
     known = drawn(STEPS, timed(1800.0), P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD)
-    mapping = known.get(Undilated)
+    mapping = known.get(Deprofiled)
     assert mapping.plain_us == pytest.approx(1800, rel=0.01)
     python = mapping.python_us
     assert all_of(mapping, python, python_us=python) == pytest.approx((python / 1800, python / 1800), rel=0.01)
@@ -156,7 +156,7 @@ def test_rows_explain_no_more_than_recording_them_costs_on_the_machine_of_the_ru
         known = drawn(
             STEPS, timed(1800.0) | {"calibration": calibration}, F=Ev("aten::mul", times=40), P=FORWARD, B=BACKWARD
         )
-        mapping = known.get(Undilated)
+        mapping = known.get(Deprofiled)
         return mapping.most_row_us, all_of(mapping, 500, 40)
 
     assert many(None)[0] == 3.0
@@ -168,7 +168,7 @@ def test_rows_explain_no_more_than_recording_them_costs_on_the_machine_of_the_ru
 
 def test_ops_give_up_most_where_most_of_them_are_recorded():
     known = drawn(STEPS, timed(1800.0), F=Ev("aten::mul", times=40), P=FORWARD, B=BACKWARD)
-    mapping = known.get(Undilated)
+    mapping = known.get(Deprofiled)
     many, few = all_of(mapping, 500, 40), all_of(mapping, 500, 1)
     assert many[0] < few[0]
     assert many[1] == pytest.approx(500 / mapping.recorded_us, rel=0.01)
@@ -176,7 +176,7 @@ def test_ops_give_up_most_where_most_of_them_are_recorded():
 
 @pytest.mark.parametrize("us", [600.0, 1800.0, 2300.0, 5000.0])
 def test_shares_stay_between_nothing_and_all(us):
-    mapping = drawn(STEPS, timed(us), P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD).get(Undilated)
+    mapping = drawn(STEPS, timed(us), P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD).get(Deprofiled)
     for part in (0.0, 100.0, mapping.recorded_us):
         for python in (0.0, part):
             low, high = all_of(mapping, part, mapping.rows, python)
@@ -203,7 +203,7 @@ def test_each_part_is_brought_to_what_it_took_without_the_profiler():
     facts = measured(0.0, 300.0, 0.0, 1500.0, {"backward": 3.0})
     back = Ev("autograd::engine::evaluate_function: MulBackward0")
     known = drawn(STEPS, facts, P=FORWARD, F=FORWARD, B=back)
-    mapping = known.get(Undilated)
+    mapping = known.get(Deprofiled)
     assert mapping.plain_us == pytest.approx(1800, rel=0.01)
     assert mapping.us(mapping.in_part("backward", 450.0))[0] == pytest.approx(150, rel=0.02)
     assert mapping.us(mapping.in_part("rest", 600.0)) == pytest.approx((600, 600), rel=0.02)
@@ -217,7 +217,7 @@ def test_rows_explain_no_more_than_recording_them_costs():
     facts = measured(0.0, 300.0, 0.0, 1500.0, {"backward": 3.0})
     back = Ev("autograd::engine::evaluate_function: MulBackward0")
     known = drawn(STEPS, facts, P=FORWARD, F=FORWARD, B=back)
-    mapping = known.get(Undilated)
+    mapping = known.get(Deprofiled)
     [backward] = [part for part in mapping.parts if part.name == "backward"]
     assert backward.row_us > 100
     low, high = mapping.us(mapping.in_part("backward", 450.0, 0.0))
@@ -237,7 +237,7 @@ def test_work_is_told_by_the_part_it_lies_in():
     facts = measured(0.0, 300.0, 0.0, 1500.0, {})
     back = Ev("autograd::engine::evaluate_function: MulBackward0")
     known = drawn(STEPS, facts, P=FORWARD, F=FORWARD, B=back)
-    mapping, steps = known.get(Undilated), known.get(Steps)
+    mapping, steps = known.get(Deprofiled), known.get(Steps)
     events = known.get(Trace).events
     starts = events.start_ns[events.of(Category.CPU_OP)]
     whole = mapping.stretch(steps.window, starts, steps)

@@ -140,6 +140,6 @@ def test_what_an_interrupted_step_adds_is_no_part_of_an_undisturbed_one() -> Non
     known = computed(Example("steps", drawn, None, facts=facts))
     reused, price = known.get(Reused), known.get(Price)
     work = reuse(price, reused, None, reused.again, reused.first)
-    row_us = price.undilated.most_row_us
+    row_us = price.deprofiled.most_row_us
     assert work.undisturbed == pytest.approx(((400 - row_us) / (1300 - 2 * row_us), 400 / 1300))
     assert work.saving.high_us / price.scale.step_us > 0.5
