@@ -51,7 +51,7 @@ from advisor.analyses.dataflow.side_results import SideResults
 from advisor.analyses.dataflow.unread import Unread
 from advisor.analyses.lines.call_sites import CallSites
 from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
-from advisor.analyses.loops.line_blocks import MOST_KEPT, TURNS, Block
+from advisor.analyses.loops.line_blocks import LOOP_ITERATIONS, MOST_KEPT, Block
 from advisor.analyses.loops.loop_dependencies import LoopDependencies, LoopDependency
 from advisor.analyses.loops.loop_places import CalledModel, LoopPlaces, loop_around
 from advisor.analyses.loops.loops import Loop
@@ -182,6 +182,10 @@ from advisor.trace.events import Category, Events, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, starts_in, subtract, total, union
 from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 
+# Former names, for packs that import them.
+TURNS = LOOP_ITERATIONS
+Undilated = Deprofiled
+
 __all__ = [
     "ALLREDUCE",
     "AUTOGRAD_NODE",
@@ -195,6 +199,7 @@ __all__ = [
     "H2D_PAGEABLE",
     "H2D_PINNED",
     "ITEM",
+    "LOOP_ITERATIONS",
     "MOST_KEPT",
     "NCCL",
     "NEXT",
@@ -205,7 +210,6 @@ __all__ = [
     "SYNC",
     "TO",
     "TO_BLOCKING",
-    "TURNS",
     "VERSION",
     "ZERO_GRAD",
     "AtRanks",

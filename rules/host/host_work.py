@@ -32,8 +32,8 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
+    LOOP_ITERATIONS,
     MOST_KEPT,
-    TURNS,
     Block,
     CallSites,
     Ev,
@@ -111,7 +111,7 @@ def check(
             found_here = _finding(place, us, saving, here, grown_us is not None, steps, scale)
             found_here = as_messages(found_here, place, price, record)
             called = CallSites.compute(price.ops.trace, lines).of_lines(place.where)
-            heads = place.heads if place.lines[0].visits >= TURNS else ()
+            heads = place.heads if place.lines[0].visits >= LOOP_ITERATIONS else ()
             yield replace(found_here, where=tuple(dict.fromkeys((*heads, *found_here.where, *called))))
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, steps, scale)
@@ -122,7 +122,7 @@ def _is_work(line: LineCost, few: float) -> bool:
 
     few: the share of the steps in which it ran.
     """
-    return line.inner or line.visits >= few * TURNS or line.python_us >= _SOMEBODYS_US * line.visits
+    return line.inner or line.visits >= few * LOOP_ITERATIONS or line.python_us >= _SOMEBODYS_US * line.visits
 
 
 def _saving(place: Block, nameless_us: float, price: Price, rare: float | None, end_us: float | None) -> Saving:

@@ -88,6 +88,7 @@ def test_a_pack_may_sort_its_rules_into_families(site: Path, trace: Path) -> Non
     done = advisor(site, "analyze", str(trace), "--format", "json")
     outcomes = {outcome["rule"]: outcome for outcome in json.loads(done.stdout)["outcomes"]}
     assert outcomes["local-disk"]["status"] == "clear"
+    assert outcomes["network-disk"]["status"] == "clear", "a rule that is written with former names of advisor.api"
     assert outcomes["absent"]["status"] == "error"
     assert "the package acme.rules.absent failed to load" in outcomes["absent"]["reason"]
 

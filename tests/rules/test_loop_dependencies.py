@@ -12,7 +12,7 @@ from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
 from advisor.trace.read.load import read_bytes
 
-TURNS, OP_US, GAP_US = 20, 6.0, 1.0
+ITERATIONS, OP_US, GAP_US = 20, 6.0, 1.0
 # (line, op, places of the turn's ops that it waits for: of this turn, or with a minus of the turn before)
 Op = tuple[int, str, tuple[str, ...]]
 
@@ -57,7 +57,7 @@ def waiting(turn: list[Op], turns: int) -> JudgedOps:
     return JudgedOps(names=known, ops=[known.index(name) for name in names], waits=waits)
 
 
-def finding(turn: list[Op], seen: JudgedOps | None, turns: int = TURNS, nodes: str = "") -> Any:
+def finding(turn: list[Op], seen: JudgedOps | None, turns: int = ITERATIONS, nodes: str = "") -> Any:
     """What the rule says of three profiled steps and one whose lines were recorded; None where nothing."""
     rows = rows_of(turn, turns, nodes)
     length = max(one["ts"] + one["dur"] for one in rows) + 1
@@ -92,28 +92,28 @@ GENERATED: list[Op] = [(31, "slice", ("-b",)), (32, "lstm", ("a", "-b"))]
 
 def share(turn: list[Op], found: Any) -> float:
     """The high end as a share of what the loop takes, without what rules add for the caches."""
-    return found.saving.high_us / 1.1 / (TURNS * len(turn) * (OP_US + GAP_US))
+    return found.saving.high_us / 1.1 / (ITERATIONS * len(turn) * (OP_US + GAP_US))
 
 
 @pytest.mark.parametrize("turn", [ALONE, SUMMED, CELLS, SEQUENCE], ids=["alone", "summed", "cells", "sequence"])
 def test_turns_that_one_op_can_do_promise_something_for_certain(turn):
-    found = finding(turn, waiting(turn, TURNS))
+    found = finding(turn, waiting(turn, ITERATIONS))
     # All turns in the time of one, of each of its ops.
-    assert share(turn, found) == pytest.approx(1 - 1 / TURNS, rel=0.02)
+    assert share(turn, found) == pytest.approx(1 - 1 / ITERATIONS, rel=0.02)
     assert found.saving.low_us > 0
 
 
 def test_what_puts_the_results_of_turns_together_goes_with_them():
     turn: list[Op] = [(31, "select", ()), (32, "sigmoid", ("a",)), (33, "stack", ("b",))]
-    seen = waiting(turn, TURNS)
+    seen = waiting(turn, ITERATIONS)
     # One for all turns, as a list that is stacked behind the loop, and others that wait for the one before.
     waits = [[1, 3] if at % 3 == 2 and at > 2 else one for at, one in enumerate(seen.waits)]
     found = finding(turn, JudgedOps(names=seen.names, ops=seen.ops, waits=waits))
-    assert share(turn, found) == pytest.approx(1 - 1 / TURNS, rel=0.02)
+    assert share(turn, found) == pytest.approx(1 - 1 / ITERATIONS, rel=0.02)
 
 
 def test_one_op_behind_a_loop_of_cells_is_no_recurrence():
-    seen = waiting(CELLS, TURNS)
+    seen = waiting(CELLS, ITERATIONS)
     after: list[Op] = [*CELLS, (33, "mean", ())]
     # In the first turn only: what runs once a step, on a line that the loop's turns are next to.
     ops = [*seen.ops[:2], len(seen.names), *seen.ops[2:]]
@@ -127,20 +127,20 @@ def test_one_op_behind_a_loop_of_cells_is_no_recurrence():
 def test_numbers_that_were_there_before_the_loop_are_no_reason_to_wait(before, certain):
     """A turn reads a number of a tensor, or of what it made; Python makes a tensor that the turn computes with."""
     turn: list[Op] = [(31, before, ()), (32, "item", ("a",)), (33, "lift_fresh", ()), (34, "mul", ("c",))]
-    found = finding(turn, waiting(turn, TURNS))
+    found = finding(turn, waiting(turn, ITERATIONS))
     assert (found.saving.low_us > 0) == certain
     assert ("go through Python" in found.saving.how) != certain
 
 
 @pytest.mark.parametrize("turn", [RECURRENT, GENERATED], ids=["recurrent", "generated"])
 def test_a_recurrence_that_no_op_does_is_no_finding(turn):
-    assert finding(turn, waiting(turn, TURNS)) is None
+    assert finding(turn, waiting(turn, ITERATIONS)) is None
 
 
 @pytest.mark.parametrize("turn", [FED, READ_OUT], ids=["before the state", "behind the state"])
 def test_what_needs_no_turn_before_or_no_turn_behind_can_leave_a_recurrence(turn):
-    found = finding(turn, waiting(turn, TURNS))
-    assert share(turn, found) == pytest.approx(0.75 * (1 - 1 / TURNS), rel=0.02)
+    found = finding(turn, waiting(turn, ITERATIONS))
+    assert share(turn, found) == pytest.approx(0.75 * (1 - 1 / ITERATIONS), rel=0.02)
     # A quarter waits for the state, and of the rest one turn's time remains.
     assert "29 % of the loop depends" in found.saving.how
 
@@ -148,41 +148,41 @@ def test_what_needs_no_turn_before_or_no_turn_behind_can_leave_a_recurrence(turn
 def test_a_loop_in_a_loop_of_which_only_the_outer_one_is_a_recurrence():
     # Four times five turns: each five need the last of the five before.
     inner: list[Op] = [(31, "exp", ()), (32, "log", ("a",))]
-    seen = waiting(inner, TURNS)
+    seen = waiting(inner, ITERATIONS)
     waits = [
-        ([1] if at % 2 else [] if at < 10 else [(at % 10) + 1]) for at in range(2 * TURNS)
+        ([1] if at % 2 else [] if at < 10 else [(at % 10) + 1]) for at in range(2 * ITERATIONS)
     ]  # the first of each turn needs the last op of the five turns before
     found = finding(inner, JudgedOps(names=seen.names, ops=seen.ops, waits=waits))
-    assert share(inner, found) == pytest.approx(1 - 4 / TURNS, rel=0.02)
+    assert share(inner, found) == pytest.approx(1 - 4 / ITERATIONS, rel=0.02)
 
 
 def test_steps_of_other_lengths_than_the_observed_one_are_told_by_what_surrounds_an_op():
-    found = finding(RECURRENT, waiting(RECURRENT, TURNS - 3))
+    found = finding(RECURRENT, waiting(RECURRENT, ITERATIONS - 3))
     assert found is None
 
 
 def test_an_observed_step_of_another_kind_leaves_it_open():
     """One that calls the same lines a few times: the loop may be that of every tenth step."""
-    found = finding(RECURRENT, waiting(RECURRENT, TURNS // 4))
+    found = finding(RECURRENT, waiting(RECURRENT, ITERATIONS // 4))
     assert found.saving.low_us == 0
     assert "was not recorded" in found.saving.how
 
 
 def test_what_is_computed_again_beside_a_recurrence_is_another_rules():
-    seen = waiting(FED, TURNS)
+    seen = waiting(FED, ITERATIONS)
     again = [(at, at % len(FED)) for at in range(len(FED), len(seen.ops)) if at % len(FED) < 3]
     assert finding(FED, JudgedOps(names=seen.names, ops=seen.ops, waits=seen.waits, again=again)) is None
 
 
 def test_one_op_over_all_turns_computes_nothing_again():
-    seen = waiting(ALONE, TURNS)
+    seen = waiting(ALONE, ITERATIONS)
     again = [(at, at % len(ALONE)) for at in range(len(ALONE), len(seen.ops))]
     found = finding(ALONE, JudgedOps(names=seen.names, ops=seen.ops, waits=seen.waits, again=again))
-    assert share(ALONE, found) == pytest.approx(1 - 1 / TURNS, rel=0.02)
+    assert share(ALONE, found) == pytest.approx(1 - 1 / ITERATIONS, rel=0.02)
 
 
 def test_tensors_that_cannot_be_told_apart_leave_it_open():
-    seen = waiting(RECURRENT, TURNS)
+    seen = waiting(RECURRENT, ITERATIONS)
     found = finding(RECURRENT, JudgedOps(names=seen.names, ops=seen.ops, waits=[[], [0], *seen.waits[2:]]))
     assert found.saving.low_us == 0
 
@@ -190,7 +190,7 @@ def test_tensors_that_cannot_be_told_apart_leave_it_open():
 @pytest.mark.parametrize(("nodes", "certain"), [("same", False), ("own", True)])
 def test_backward_passes_through_one_forward_pass_promise_nothing_for_certain(nodes, certain):
     """As rows of a Jacobian; a sample that has a forward pass of its own becomes one of a batch."""
-    found = finding(ALONE, waiting(ALONE, TURNS), nodes=nodes)
+    found = finding(ALONE, waiting(ALONE, ITERATIONS), nodes=nodes)
     assert (found.saving.low_us > 0) == certain
     assert ("vmap" in found.saving.how) != certain
 

@@ -13,7 +13,7 @@ from advisor.engine.registry import load_rules
 from advisor.trace.events import Trace
 from advisor.trace.read.load import read_bytes
 
-TURNS, PYTHON_US, OP_US, GAP_US = 20, 40.0, 6.0, 1.0
+ITERATIONS, PYTHON_US, OP_US, GAP_US = 20, 40.0, 6.0, 1.0
 
 
 def row(name: str, start: float, dur: float, cat: str = "user_annotation") -> dict[str, Any]:
@@ -58,7 +58,7 @@ def python_then_ops(ops: int, called: bool) -> Computed:
     around = line(30, 0, turn_us if called else PYTHON_US, "prepare")
     inner = line(60, PYTHON_US, ops * (OP_US + GAP_US), "forward")
     calls = [row(f"aten::op{k}", PYTHON_US + k * (OP_US + GAP_US), OP_US, "cpu_op") for k in range(ops)]
-    return computed(step([around, inner, *calls], turn_us, TURNS))
+    return computed(step([around, inner, *calls], turn_us, ITERATIONS))
 
 
 @pytest.mark.parametrize(("ops", "owner"), [(12, "tensor-loop"), (2, "host-work")])
@@ -80,11 +80,15 @@ def test_a_backward_pass_in_the_head_of_a_loop_is_no_part_of_its_turns(each):
     turn_us = 1 + OP_US + GAP_US
     if each:
         turn = [line(30, 0, 100, "step"), node, *({**one, "ts": one["ts"] + 100} for one in turn)]
-        rows = step(turn, 100 + turn_us, TURNS)
+        rows = step(turn, 100 + turn_us, ITERATIONS)
     else:
-        rows = [line(30, 0, 100, "step"), node, *({**one, "ts": one["ts"] + 100} for one in step(turn, turn_us, TURNS))]
+        rows = [
+            line(30, 0, 100, "step"),
+            node,
+            *({**one, "ts": one["ts"] + 100} for one in step(turn, turn_us, ITERATIONS)),
+        ]
     [finding] = apply(load_rules().by_id()["tensor-loop"], computed(rows), {}).findings
-    expected = TURNS * (turn_us + 100 * each)
+    expected = ITERATIONS * (turn_us + 100 * each)
     assert finding.facts["loop_us"] == pytest.approx(expected, abs=2 * OP_US)
 
 
@@ -94,11 +98,11 @@ def test_a_turn_may_call_one_op_many_times_but_no_layers(often, found):
     names = [often] * 5 + ["aten::narrow"]
     calls = [row(name, k * (OP_US + GAP_US), OP_US, "cpu_op") for k, name in enumerate(names)]
     turn_us = len(calls) * (OP_US + GAP_US)
-    known = computed(step([line(31, 0, turn_us, "cut"), *calls], turn_us, TURNS))
+    known = computed(step([line(31, 0, turn_us, "cut"), *calls], turn_us, ITERATIONS))
     assert said(known) == found
     if found:
         [finding] = apply(load_rules().by_id()["tensor-loop"], known, {}).findings
-        assert f"`narrow` {TURNS} times a step" in finding.message
+        assert f"`narrow` {ITERATIONS} times a step" in finding.message
 
 
 def read_by_one_visit(name: str, steps_with: str) -> Computed:
@@ -133,9 +137,11 @@ def test_a_librarys_loop_is_the_users_where_it_reads_numbers_in_each_step(name, 
 @pytest.mark.parametrize(("second", "certain"), [("aten::nonzero", False), ("aten::neg", True)])
 def test_a_loop_that_picks_its_elements_by_a_mask_promises_nothing_for_certain(second, certain):
     calls = [row("aten::eq", 0, 6, "cpu_op"), row(second, 8, 6, "cpu_op"), row("aten::index", 16, 6, "cpu_op")]
-    known = computed(step([line(31, 0, 24, "forward"), *calls], 24, TURNS))
+    known = computed(step([line(31, 0, 24, "forward"), *calls], 24, ITERATIONS))
     names = ["aten::eq", second, "aten::index"]
-    seen = JudgedOps(names=[*names, "aten::mm"], ops=[0, 1, 2] * TURNS + [3], waits=[[], [1], [1]] * TURNS + [[]])
+    seen = JudgedOps(
+        names=[*names, "aten::mm"], ops=[0, 1, 2] * ITERATIONS + [3], waits=[[], [1], [1]] * ITERATIONS + [[]]
+    )
     known = Computed(trace=known.get(Trace), lines=known.get(LinesTrace), record=RankRecord(reused=seen))
     (finding,) = apply(load_rules().by_id()["tensor-loop"], known, {}).findings
     assert (finding.saving.low_us > 0) == certain

@@ -56,6 +56,11 @@ class Price:
         """Whether the step is split by what a device does, not by what the loop does."""
         return self.breakdown.on_device
 
+    @property
+    def undilated(self) -> Deprofiled:
+        """`deprofiled` by its former name, for packs that use it."""
+        return self.deprofiled
+
     def claims(self, *on_host: str) -> tuple[str, ...]:
         """The parts of the breakdown that work on tensors is part of: on a device its computation, else these."""
         return ("compute",) if self.on_device else on_host

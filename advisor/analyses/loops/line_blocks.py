@@ -12,8 +12,8 @@ from advisor.model import Source
 
 # What takes the place of a loop, as ops over all elements, took up to three tenths of it in most measured rewrites.
 MOST_KEPT = constant("share.loop_kept").value
-# A loop of fewer turns may be the layers of a model, or a few calls.
-TURNS = 16
+# A loop of fewer iterations may be the layers of a model, or a few calls.
+LOOP_ITERATIONS = 16
 # A line and the next but one are one place: between them stands a bracket, an `else`, a line that costs nothing.
 NEAR = 2
 # More than the three most expensive lines is a profile, not advice.
@@ -171,7 +171,7 @@ def with_callers(groups: list[list[LineCost]]) -> list[list[LineCost]]:
     for index, group in enumerate(groups):
         called: dict[int, float] = {}
         for line in group:
-            caller = home.get(line.called_from) if line.called_from and line.visits >= TURNS else None
+            caller = home.get(line.called_from) if line.called_from and line.visits >= LOOP_ITERATIONS else None
             if caller is not None and caller != index:
                 called[caller] = called.get(caller, 0.0) + line.us
         most = max(called, key=called.__getitem__, default=None)

@@ -14,9 +14,9 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCost, LineCosts, callers_above
 from advisor.analyses.dataflow.backward_passes import BackwardPasses
 from advisor.analyses.loops.line_blocks import (
+    LOOP_ITERATIONS,
     MORE_OFTEN,
     NEAR,
-    TURNS,
     Block,
     block,
     blocks,
@@ -204,7 +204,7 @@ def _without_passes(
     kept = []
     for line in place.lines:
         often = called[index[line.source]] / steps.count
-        few = 0 < often < TURNS and not in_most_turns(often, loop.turns)
+        few = 0 < often < LOOP_ITERATIONS and not in_most_turns(often, loop.turns)
         kept.append(_without_backward(line, deprofiled) if few else line)
     return block(kept)
 
@@ -245,7 +245,7 @@ def _around(costs: LineCosts, loops: Mapping[int, Loop]) -> Iterator[LineCost]:
             continue  # it turns inside a library
         line = costs.lines[index]
         # A comprehension in a loop turns more often than the lines around it.
-        often = line.visits if line.inner and line.visits >= TURNS else loop.turns
+        often = line.visits if line.inner and line.visits >= LOOP_ITERATIONS else loop.turns
         turns[line.source.file] = min(often, turns.get(line.source.file, often))
     for index, line in enumerate(costs.lines):
         often = turns.get(line.source.file, 0.0)

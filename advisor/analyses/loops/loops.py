@@ -13,7 +13,7 @@ import numpy.typing as npt
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCost, LineCosts
 from advisor.analyses.dataflow.backward_passes import NODE
-from advisor.analyses.loops.line_blocks import TURNS, is_python
+from advisor.analyses.loops.line_blocks import LOOP_ITERATIONS, is_python
 from advisor.analyses.work.op_work import shapes
 from advisor.constants import constant
 from advisor.trace.events import Trace
@@ -69,10 +69,10 @@ def loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, layers: Mapp
         calls = {name: often / steps.count for name, often in Counter(events.name[called].tolist()).most_common()}
         name, turns, written = _turns(cost, calls, weighted)
         read = 0.0 if written else _numbers_read(trace, steps, cost, np.array(called))
-        if max(turns, read) < TURNS or is_python(cost) or mean_us > SHORT_OP_US:
+        if max(turns, read) < LOOP_ITERATIONS or is_python(cost) or mean_us > SHORT_OP_US:
             continue
         op = events.names[name].removeprefix("aten::")
-        if read >= TURNS:
+        if read >= LOOP_ITERATIONS:
             found[line] = Loop(read, "item", weighted, reads=True)
         elif written or _sees_one(trace, np.array(called)):
             found[line] = Loop(turns, op, weighted, network=not written)
@@ -95,7 +95,7 @@ def _turns(cost: LineCost, calls: Mapping[int, float], weighted: float) -> tuple
     # A turn that looks up three elements has another op that it runs once; a part of a model has weights.
     once = min(calls, key=lambda op: abs(calls[op] - cost.visits))
     alike = in_most_turns(calls[once], cost.visits) and in_most_turns(cost.visits, calls[once])
-    return (once, turns, True) if alike and turns >= TURNS and not weighted else (most, turns, False)
+    return (once, turns, True) if alike and turns >= LOOP_ITERATIONS and not weighted else (most, turns, False)
 
 
 def in_most_turns(times: float, turns: float) -> bool:
@@ -112,7 +112,7 @@ def _numbers_read(trace: Trace, steps: Steps, cost: LineCost, rows: Ints) -> flo
     read = rows[[events.text(row) in _READ for row in rows.tolist()]]
     step = steps.step_of(events.start_ns[read])
     numbers = float(np.median(np.bincount(step[step >= 0], minlength=steps.count)))
-    return 0.0 if cost.parts.get("backward") or numbers < TURNS * cost.visits else numbers
+    return 0.0 if cost.parts.get("backward") or numbers < LOOP_ITERATIONS * cost.visits else numbers
 
 
 def picks(trace: Trace, steps: Steps, costs: LineCosts, lines: set[int], turns: float) -> bool:
