@@ -60,7 +60,7 @@ from advisor.api import (
     union,
 )
 
-from ..shared._side_effect_factors import BESIDES
+from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._words import count, percent
 
 CONFIRMED = "measured pair on a CPU: eight passes per update, two ranks, with and without no_sync()"
@@ -91,7 +91,7 @@ def check(
     else:
         low_us, high_us = _on_host(trace, steps, copies, exposed_us, host_side)
         # Bytes that are sent and copied on the host push the model's out of its caches.
-        high_us = min(high_us * BESIDES, steps.step_us)
+        high_us = min(high_us * SIDE_EFFECTS, steps.step_us)
     if needless.share * high_us < min_share * steps.step_us:
         return
     yield Finding(

@@ -45,7 +45,7 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._side_effect_factors import BESIDES
+from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._words import percent
 from ._stragglers import Cause, cause_of, fix_of, plain_us
 
@@ -122,7 +122,7 @@ def _saving(ranks: Ranks, cause: Cause, low_us: float, high_us: float) -> Saving
     low_us, high_us = (plain_us(ranks, max(us, 0.0), cause.python_us) for us in (low_us, high_us))
     if cause.id == "host" and not ranks.on_device:
         # As host-work counts it on one rank: what the Python pushes out of the caches goes with it.
-        high_us = min(high_us * BESIDES, scale.step_us)
+        high_us = min(high_us * SIDE_EFFECTS, scale.step_us)
         how += "; high: plus what its Python evicts from the caches"
     return replace(scale.saving(0.0, 0.0, how), low_us=low_us, high_us=high_us)
 

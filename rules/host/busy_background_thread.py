@@ -42,7 +42,7 @@ from advisor.api import (
 )
 
 from ..shared._places import place
-from ..shared._side_effect_factors import BESIDES_MUCH
+from ..shared._side_effect_factors import THREAD_SIDE_EFFECTS
 from ..shared._words import percent, plural
 
 CONFIRMED = "measured pair on a CPU: a progress display that polls without a pause against one that sleeps"
@@ -95,10 +95,10 @@ def _saving(busy: float, threads: SideThreads, record: RankRecord, device: Devic
     crowded = bool(cores) and threads.cores_used >= (cores or 0) - _FREE_CORES
     workers = any(loader.num_workers for loader in record.loaders)
     if crowded:
-        low, high = _SURE * taken, BESIDES_MUCH * (taken + threads.waiting_share)
+        low, high = _SURE * taken, THREAD_SIDE_EFFECTS * (taken + threads.waiting_share)
         how = "low: half of the thread's share of CPU time; high: all of it plus the loop's waiting; all cores are busy"
     else:
-        high = min(threads.waiting_share, BESIDES_MUCH * taken)
+        high = min(threads.waiting_share, THREAD_SIDE_EFFECTS * taken)
         # The loop waits for workers and for a device, too.
         low = 0.0 if workers or device.kind != "none" else _SURE * high
         how = "the loop's waiting, as far as the thread's CPU time explains it: half of it to all of it"

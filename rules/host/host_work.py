@@ -54,7 +54,7 @@ from advisor.api import (
 )
 
 from ..shared._rising_steps import end_of_rise
-from ..shared._side_effect_factors import BESIDES
+from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._words import percent
 from ._gc_time import collected_us
 from ._messages import as_messages
@@ -140,7 +140,7 @@ def _saving(place: Block, nameless_us: float, price: Price, rare: float | None, 
         tail, spread = (rare * max(1 - us / times.mean, 0.0) for us in (times.median, times.p10))
         low, high = min(max(low, tail), spread), max(high, spread)
         how = "the mean step minus the median, and minus the fastest 10 %: it runs only in some of the steps"
-    high = min(max(high, low) * BESIDES, 1.0)
+    high = min(max(high, low) * SIDE_EFFECTS, 1.0)
     if end_us is not None and end_us > scale.step_us:
         high = 1 - (1 - high) * scale.step_us / end_us
         how = "low: three tenths of these lines remain as tensor ops; high: their time at the end of the run so far"

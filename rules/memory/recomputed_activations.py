@@ -54,7 +54,7 @@ from advisor.api import (
 )
 
 from ..shared._places import set_at
-from ..shared._side_effect_factors import BESIDES_MUCH
+from ..shared._side_effect_factors import THREAD_SIDE_EFFECTS
 from ..shared._words import each_step
 
 CONFIRMED = "real trace: ResNet with checkpointed blocks on an MI300X; measured pair on a CPU"
@@ -110,7 +110,7 @@ def check(
         # Checkpointing also packs and unpacks what each op saves, which lies in no span of its own.
         low = deprofiled.share(deprofiled.in_part("backward", spent_us))
         high = deprofiled.share(deprofiled.in_part("backward", spent_us, python_us=spent_us))
-        most = min(max(saving.high_us, high[1] * scale.step_us * BESIDES_MUCH), scale.step_us)
+        most = min(max(saving.high_us, high[1] * scale.step_us * THREAD_SIDE_EFFECTS), scale.step_us)
         saving = replace(saving, low_us=min(saving.low_us, low[0] * scale.step_us, most), high_us=most)
     full = memory is not None and device.memory_bytes is not None and memory.bytes > _MEMORY_USED * device.memory_bytes
     if full or saving.high_us < min_share * scale.step_us:

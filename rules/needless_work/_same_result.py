@@ -31,7 +31,7 @@ from advisor.api import (
     union,
 )
 
-from ..shared._side_effect_factors import BESIDES
+from ..shared._side_effect_factors import SIDE_EFFECTS
 from ._recorded_by import RecordedBy
 
 Ints = npt.NDArray[np.int64]
@@ -150,7 +150,7 @@ def _saving(price: Price, rows: Ints, sure: Intervals, wide: Intervals, claims: 
     how = "low: the time of these ops and of their part of the backward pass; high: plus the time between them, and "
     how += "what they evict from the caches"
     # Where the profiler slowed ops more than what lies between them, the wider spans may come out as the shorter ones.
-    return price.divided([edits.remove_time(sure)], [edits.remove_time(wide)], claims, how, times=BESIDES)
+    return price.divided([edits.remove_time(sure)], [edits.remove_time(wide)], claims, how, times=SIDE_EFFECTS)
 
 
 def _called(recorded: StepOps, reused: Reused, rows: Ints, casts: Ints) -> tuple[Ints, Intervals]:

@@ -41,7 +41,7 @@ from advisor.api import (
 )
 
 from ..shared._places import set_at
-from ..shared._side_effect_factors import BESIDES
+from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._words import percent
 
 CONFIRMED = "measured pair on a CPU: twelve residual blocks with and without anomaly detection"
@@ -71,7 +71,7 @@ def check(record: RankRecord, price: Price) -> Iterator[Finding]:
         spent = deprofiled.in_part("backward", checks_us, python_us=checks_us)
         least, most = deprofiled.share(spent + deprofiled.in_part("rest", stored_us, python_us=stored_us))
         how = "the checks in the backward pass, and for each op the time of a view op here beyond a few µs"
-        saving = price.shares((least + most) / 2, most, how, times=BESIDES)
+        saving = price.shares((least + most) / 2, most, how, times=SIDE_EFFECTS)
     told = f": {percent((saving.low_us + saving.high_us) / 2 / scale.step_us)} of their time" if saving else ""
     yield Finding(
         message=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.api import MOST_KEPT, Block, Loop, LoopDependency, Price, Saving
 
-from ._side_effect_factors import BESIDES
+from ._side_effect_factors import SIDE_EFFECTS
 from ._words import percent
 
 _HIGH = "high: all iterations, their backward pass and what they evict from the caches, in the time of one"
@@ -41,7 +41,7 @@ def loop_saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) ->
     known = 1.0 if turn.known else 1 - 1 / loop.turns
     # A range from nothing is as wide as its high end, whatever the profiler did.
     slowed = high - low if least else 0.0
-    return price.shares(least, high * known, "; ".join(how), times=BESIDES, slowed=slowed)
+    return price.shares(least, high * known, "; ".join(how), times=SIDE_EFFECTS, slowed=slowed)
 
 
 def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
