@@ -1,22 +1,22 @@
 """Batches mix short and long samples.
 
 ## What it looks at
-The lengths of the samples of eight batches, as `advisor run` reads them after the profiled window: from a tensor of
-lengths in the batch, or from a mask. Each batch is filled up to its longest sample. The same samples are put into
-batches again, sorted by length, and the positions of both are compared.
+The lengths of the samples in eight batches, which `advisor run` reads after the profiled window, from a tensor of
+lengths in the batch or from a mask. Each batch is padded to its longest sample. The same samples are put into batches
+sorted by length, and the numbers of positions are compared.
 
 ## Why it costs time
-A model computes every position of a batch, padding included. Where one long sample stands among short ones, most of
-the batch is padding, whose results are discarded.
+A model computes every position of a batch, padding included. Where one long sample is batched with short ones, most of
+the batch is padding, and its results are discarded.
 
 ## How to fix it
-Put samples of similar length into a batch: shuffle, take pools of many batches, sort each pool by length, cut it into
-batches and shuffle those. Or limit a batch by its positions instead of its samples. Samplers for it are in most
-libraries (`group_by_length` in Hugging Face's `TrainingArguments`, bucket samplers in speech toolkits).
+Batch samples of similar length: shuffle, take pools of many batches, sort each pool by length, split it into batches,
+and shuffle those. Or limit the positions of a batch instead of its samples. Most libraries have samplers for this
+(`group_by_length` in Hugging Face's `TrainingArguments`, bucket samplers in speech toolkits).
 
 ## When to leave it
-Which samples meet in a batch changes the training a little: batch statistics and the noise of its gradients. Losses
-that compare the samples of a batch with each other may need random ones.
+Which samples share a batch changes the training a little: batch statistics and gradient noise. Losses that compare the
+samples of a batch with each other may need random batches.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check(
     settings: Settings | None,
     record: RankRecord,
     *,
-    min_share: float = 0.1,  # of the step: batches are made in another way, so the gain has to be worth it
+    min_share: float = 0.1,  # of the step: batches are composed differently, so the gain has to be worth it
 ) -> Iterator[Finding]:
     batches = [one for one in record.sample_lengths if len(one.lengths) > 1]
     if len(batches) < _FEWEST or (settings is not None and settings.compiled):
@@ -74,17 +74,17 @@ def check(
     where = tuple(_made_at(record))
     yield Finding(
         message=(
-            f"{percent(empty)} of the positions of a batch are padding: {count(len(batches))} batches of "
-            f"{count(len(batches[0].lengths))} samples have lengths from {count(min(_all(batches)))} to "
-            f"{count(max(_all(batches)))} in them. Sorted by length, the same samples take {percent(goes)} fewer "
-            f"positions, of {duration(price.scale.scaled(concerned_us))} of forward and backward pass per step."
+            f"{percent(empty)} of the positions of a batch are padding: in {count(len(batches))} batches of "
+            f"{count(len(batches[0].lengths))} samples, lengths range from {count(min(_all(batches)))} to "
+            f"{count(max(_all(batches)))}. Sorted by length, the same samples take {percent(goes)} fewer positions; "
+            f"forward and backward pass take {duration(price.scale.scaled(concerned_us))} per step."
         ),
         saving=price.scale.saving(
             goes * least_us,
             empty * concerned_us,
             "low: ops on tensors whose size changes from step to step shrink as these batches do when they are sorted, "
-            "except for the fixed cost of a call; high: forward and backward pass shrink, and no padding is left, "
-            "which pools of more batches come near",
+            "except for the fixed cost of a call; high: all of forward and backward pass shrinks, and no padding is "
+            "left, which larger pools come close to",
         ),
         where=where,
         facts={"empty_share": empty, "goes_share": goes, "batches": len(batches)},
@@ -95,7 +95,7 @@ def check(
 
 
 _SORTED = Fix(
-    "Put samples of similar length into a batch",
+    "Batch samples of similar length",
     "semantics",
     "loader = DataLoader(data, batch_size=16, shuffle=True, collate_fn=pad)",
     "batches = []  # made in every epoch\n"

@@ -1,21 +1,21 @@
 """Convolutions on a CPU run without oneDNN.
 
 ## What it looks at
-Convolutions in fp32 on ranks without a device: whether `torch.backends.mkldnn.enabled` was off in the profiled window,
-as capture recorded it, and what ran for them. Where that was not recorded, only what ran counts.
+fp32 convolutions on ranks without an accelerator: whether `torch.backends.mkldnn.enabled` was off in the profiled
+window, and which ops ran for them. If the setting was not recorded, only the ops decide.
 
 ## Why it costs time
-oneDNN has kernels for the vector units of the CPU and uses all threads. Without it a convolution is a matrix product
-on a copy of the input that is as many times larger as the kernel has points, and a dilated one is computed sample by
-sample.
+oneDNN has kernels for the vector units of the CPU and uses all threads. Without it, a convolution is a matrix product
+on an unfolded copy of the input, which is as many times larger as a kernel has elements (9 times for 3 x 3), and a
+dilated convolution is computed sample by sample.
 
 ## How to fix it
 Remove `torch.backends.mkldnn.enabled = False`, or the `torch.backends.mkldnn.flags(enabled=False)` around the model.
 Such lines are often a workaround for one op that fails: keep `flags(enabled=False)` around that op alone.
 
 ## When to leave it
-Where results must be those of the other kernels to the last digit. Convolutions of a single small image, for which
-PyTorch itself takes other kernels.
+Where results must match those of the other kernels exactly. Convolutions of a single small image, for which PyTorch
+chooses other kernels itself.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def check(
     lines: Lines | None,
     record: RankRecord | None,
     *,
-    min_share: float = 0.1,  # of the step in such convolutions: what oneDNN gains is a part of this
+    min_share: float = 0.1,  # of the step in such convolutions: oneDNN saves only a part of it
 ) -> Iterator[Finding]:
     settings = record.settings if record else None
     enabled = settings.onednn_enabled if settings else None
@@ -92,7 +92,7 @@ def check(
     first = first_line(lines, rows[np.argsort(-price.ops.events.dur_ns[rows])][:_TRIED])
     yield Finding(
         message=f"Convolutions in fp32 take {took}, and "
-        + ("`torch.backends.mkldnn.enabled` is off." if off else "run without oneDNN, as if it were turned off."),
+        + ("`torch.backends.mkldnn.enabled` is off." if off else "run without oneDNN, as if it were disabled."),
         saving=saving,
         where=set_at(settings, "onednn_enabled") + ((first,) if first else ()),
         facts={"convolutions_us": spent_us, "onednn_enabled": enabled},
@@ -211,13 +211,13 @@ EXAMPLES = [
         says=("`torch.backends.mkldnn.enabled` is off",),
     ),
     Example(
-        "it ran without oneDNN, and nobody recorded the switch",
+        "it ran without oneDNN, and the setting was not recorded",
         draw(_LANE, us=5000, C=_forward(), B=_backward(), W=_inner()),
         saves_us="unknown",
-        says=("as if it were turned off",),
+        says=("as if it were disabled",),
     ),
     Example(
-        "a single image, for which torch takes its own kernels",
+        "a single image, for which torch chooses its own kernels",
         draw(_LANE, us=5000, C=_forward(batch=1), B=_backward(), W=_inner(1)),
         saves_us=None,
         near_miss=True,

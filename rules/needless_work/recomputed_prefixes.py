@@ -1,22 +1,22 @@
-"""Earlier positions of a sequence are computed again for each new one.
+"""Earlier positions of a sequence are recomputed for each new one.
 
 ## What it looks at
-Calls of a recurrent layer, or of attention with `is_causal=True`, within a step: each on a sequence that is longer by
-as much as `torch.cat` appended to it since the call before. What each call takes, over the length of its sequence,
-says what a position costs. Shapes are needed (`record_shapes=True`; `advisor run` records them).
+Calls of a recurrent layer, or of attention with `is_causal=True`, within a step: each on a sequence that is longer than
+that of the previous call by what `torch.cat` has appended since. How the duration of a call grows with the length of
+its sequence gives the cost of a position. Shapes are needed (`record_shapes=True`; `advisor run` records them).
 
 ## Why it costs time
-In such layers a position depends on earlier ones alone: what was computed for these comes out the same in every call.
-To build T positions one by one from whole prefixes takes T² / 2 positions instead of T.
+In such layers a position depends only on earlier ones, so each call computes the same results for these as the
+previous call did. Generating T positions one by one from whole prefixes computes about T² / 2 positions instead of T.
 
 ## How to fix it
-Give a recurrent layer the new position and the state that the call before returned:
-`logits, state = policy(tokens[:, -1:], state)`. For attention keep the keys and values of earlier positions and append
-those of the new one to them (a KV cache, `use_cache=True` in Hugging Face's `generate`).
+Pass a recurrent layer only the new position and the state that the previous call returned:
+`logits, state = policy(tokens[:, -1:], state)`. For attention, keep the keys and values of earlier positions and append
+those of the new one (a KV cache, `use_cache=True` in Hugging Face's `generate`).
 
 ## When to leave it
-Layers that see later positions too, such as a bidirectional LSTM or normalization over positions. Sequences of a few
-positions. Results differ in their last digits.
+Layers that also see later positions, such as a bidirectional LSTM or normalization over positions. Sequences of only a
+few positions. Results differ by rounding.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def check(
     price: Price,
     lines: Lines | None,
     *,
-    min_share: float = 0.05,  # of the step: a state has to be carried from call to call
+    min_share: float = 0.05,  # of the step: the state has to be passed from call to call, which less does not justify
 ) -> Iterator[Finding]:
-    # Beside a device the host's time of a call says nothing about its length.
+    # With a device, the host's time of a call does not depend on the length of its sequence.
     if price.on_device:
         return
     found = list(prefixes(price.ops))
@@ -56,8 +56,8 @@ def check(
         [edits.scale(rows, most) for rows, _, most in kept],
         [edits.scale(rows, least) for rows, least, _ in kept],
         _CLAIMS,
-        "the time of these calls by the length of their sequences, a line through all of them, less what the added "
-        "positions take by it; low, high: two standard errors of its slope",
+        "a line fitted to the duration of these calls by sequence length: all of it goes but the time of the added "
+        "positions; low, high: two standard errors of its slope",
     )
     if saving.high_us < min_share * price.scale.step_us:
         return
@@ -66,16 +66,16 @@ def check(
     where = tuple(dict.fromkeys(_where(price, lines, found)))
     yield Finding(
         message=(
-            f"{count(len(loop.lengths) + 1)} calls{place(where[0] if where else None)} compute sequences of "
-            f"{count(loop.lengths[0] - loop.added)} to {count(loop.lengths[-1])} positions, each the one before and "
+            f"{count(len(loop.lengths) + 1)} calls{place(where[0] if where else None)} process sequences of "
+            f"{count(loop.lengths[0] - loop.added)} to {count(loop.lengths[-1])} positions, each the previous one plus "
             f"{count(loop.added)} more: {each_step(price, price.spent_us(rows))}, most of it for positions that "
-            "earlier calls had computed."
+            "earlier calls computed already."
         ),
         saving=saving,
         where=where,
         facts={"calls": len(loop.lengths) + 1, "longest": loop.lengths[-1], "calls_us": price.spent_us(rows)},
         fix=Fix(
-            "Compute the new position alone, with the state of the call before",
+            "Compute only the new position, from the state that the previous call returned",
             "numerics",
             "logits, _ = policy(tokens)\ntokens = torch.cat((tokens, drawn), dim=1)",
             "logits, state = policy(tokens[:, -1:], state)\ntokens = torch.cat((tokens, drawn), dim=1)",

@@ -1,20 +1,21 @@
-"""Evaluation records graphs for a backward pass that never comes.
+"""Evaluation records autograd graphs that no backward pass uses.
 
 ## What it looks at
-Loops over the batches of a DataLoader that nothing is trained on, in the whole run: whether a variable of the loop
-holds another result with a graph (`grad_fn`) after each batch, and how much of the run evaluation takes. Forward
-passes within the profiled steps are the rule evaluation-with-gradients's.
+Loops over a DataLoader without a training step, in the whole run: whether a variable of the loop holds another result
+with a `grad_fn` after each batch, and how much of the run evaluation takes. Forward passes within the profiled steps
+are judged by the rule `evaluation-with-gradients`.
 
 ## Why it costs time
-Where gradients are enabled, each op notes what its backward pass would need, and keeps its inputs. That takes time, and
-memory until the results are dropped: a sum of losses (`total += loss`) keeps the graphs of all batches.
+Where gradients are enabled, autograd records each op and keeps its inputs for a backward pass. That takes time, and
+memory until the results are freed: a sum of losses (`total += loss`) keeps the graphs of all batches.
 `model.eval()` does not change that.
 
 ## How to fix it
-Evaluate under `torch.inference_mode()` or `torch.no_grad()`, as a decorator of the function or around its loop.
+Evaluate under `torch.inference_mode()` or `torch.no_grad()`, as a decorator of the function or as a context around its
+loop.
 
 ## When to leave it
-Evaluations that need gradients: of inputs, for an attack or for forces.
+Evaluations that need gradients with respect to the inputs, such as adversarial attacks or interatomic forces.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def check(
     run: WatchedRun,
     record: RankRecord,
     *,
-    min_share: float = 0.03,  # of the loop, in evaluation: one line to add, of which at most four tenths come back
+    min_share: float = 0.03,  # of the loop, in evaluation: one line to add, which saves at most four tenths of it
 ) -> Iterator[Finding]:
     part, at = run.loop.get("evaluation"), record.evaluation_graph
     if at is None or part is None or not is_known(part, run, min_share):
@@ -44,14 +45,15 @@ def check(
     found = finding_of(
         run,
         part,
-        f"Evaluation records graphs: `{at.name}` at {at.file.rpartition('/')[2]}:{at.line} has one after each batch, "
-        f"and nothing is trained on these. Evaluation takes {percent(part.us / run.loop_us)} of {watched(run)}.",
+        f"Evaluation records autograd graphs: `{at.name}` at {at.file.rpartition('/')[2]}:{at.line} has a `grad_fn` "
+        f"after each batch, and no backward pass follows. Evaluation takes {percent(part.us / run.loop_us)} of "
+        f"{watched(run)}.",
         saving_of(
             run,
             part,
             0.0,
             NO_GRAD_SAVES,
-            "from nothing to the largest share of a forward pass that no_grad saved in eleven models on a CPU",
+            "from 0 to the largest share of a forward pass that `no_grad` saved in eleven models on a CPU",
         ),
         _FIX,
         "medium",

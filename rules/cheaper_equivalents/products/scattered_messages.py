@@ -1,22 +1,23 @@
-"""Messages along edges are gathered and scattered where a sparse product would do.
+"""Graph messages are gathered and scattered where a sparse matrix product would do.
 
 ## What it looks at
-Rows that are taken by indices (`x[source]`), multiplied by a number for each edge, and added up by other indices
-(`index_add`, `scatter_add`), where the observed steps show that indices and numbers are tensors of the script that stay
-the same, and that nothing else reads the messages.
+Rows that are gathered by index (`x[source]`), multiplied by one weight for each edge, and summed by another index
+(`index_add`, `scatter_add`), where the observed steps show that indices and weights are tensors that the script holds
+and does not change, and that nothing else reads the messages.
 
 ## Why it costs time
-The messages are a tensor of edges by columns, usually many times larger than that of the nodes. It is written, read,
-scaled into another one and read again, and the backward pass does the same the other way round. A product with a sparse
-matrix adds each row up where it is read.
+The messages are a tensor with a row for each edge, usually many times larger than that of the nodes. It is written,
+read, scaled into a second one and read again, and the backward pass does the same in reverse. A sparse matrix product
+sums the rows as it reads them, and stores no messages.
 
 ## How to fix it
-Make the matrix once: `torch.sparse_coo_tensor(torch.stack((target, source)), weight, (nodes, nodes)).to_sparse_csr()`,
-and multiply: `torch.sparse.mm(adjacency, x)`. Libraries for graphs take such a matrix in place of the list of edges.
+Create the matrix once,
+`torch.sparse_coo_tensor(torch.stack((target, source)), weight, (nodes, nodes)).to_sparse_csr()`, and multiply:
+`torch.sparse.mm(adjacency, x)`. Graph libraries accept such a matrix in place of the list of edges.
 
 ## When to leave it
-Weights of edges that are trained or computed from the nodes, as in graph attention. Graphs that change in each step.
-Sums in another order differ in their last digits.
+Edge weights that are trained or computed from the nodes, as in graph attention. Graphs that change in each step.
+Results differ by rounding, because sums are computed in another order.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .._examples import node, op, two_steps
 _GOES = constant("share.sparse_messages").range
 # Numbers in the messages from which on that share was measured.
 _LEAST = 640_000
-_HOW = "what a product with a sparse matrix saved of such ops and their backward pass in seven shapes on a CPU"
+_HOW = "share of such ops and their backward pass that a sparse matrix product saved, in seven shapes on a CPU"
 
 
 def check(
@@ -42,7 +43,7 @@ def check(
     lines: Lines | None,
     observed: ObservedOps,
     *,
-    min_share: float = 0.05,  # the edges need another format and other calls, which less does not justify
+    min_share: float = 0.05,  # of the step: edges need another format and other calls, which less does not justify
 ) -> Iterator[Finding]:
     if price.on_device or not observed.seen.messages:
         return
@@ -59,16 +60,16 @@ def check(
         edges, columns = sizes(dims_of(events, int(found[0][2])), 3)[:2]
         times = len(found) / price.ops.steps.count
         yield known.finding(
-            f"{plural(round(times, 1), 'time')} a step{known.at} rows are gathered for {count(edges)} edges, "
-            f"scaled and added up by indices that stay the same, {count(columns)} columns each: {known.spent}, "
-            "backward pass included, where a product with a sparse matrix does the same.",
+            f"{plural(round(times, 1), 'time')} a step{known.at}, rows of {count(columns)} columns are gathered for "
+            f"{count(edges)} edges, scaled, and summed by indices that never change: {known.spent}, backward pass "
+            "included. A sparse matrix product does the same.",
             {"edges": edges, "columns": columns, "messages_us": known.spent_us},
             _FIX,
         )
 
 
 _FIX = Fix(
-    "Multiply by a sparse matrix of the edges",
+    "Multiply by a sparse adjacency matrix",
     "numerics",
     "messages = x[source] * weight[:, None]\nx = torch.zeros_like(x).index_add(0, target, messages)",
     "edges = torch.stack((target, source))\n"
