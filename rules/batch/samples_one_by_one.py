@@ -60,7 +60,7 @@ def check(
     turns: LoopDependencies | None,
     *,
     min_share: float = 0.1,  # a model that takes single samples has to be rewritten: less does not justify that
-    max_work: float = 0.3,  # of the calls' time: ops that work for longer are no calls on single samples
+    max_work: float = 0.3,  # of the calls' time, beyond the cost of calling ops: with more, it is whole batches
 ) -> Iterator[Finding]:
     if places is None or turns is None or price.ops.device.kind != "none":
         return

@@ -63,7 +63,7 @@ def check(
     record: RankRecord | None,
     *,
     min_gain: float = 0.3,  # share of the step, at the low end: the training changes, so the gain has to justify it
-    most_batch: int = 8,  # without a device: 16 or more is usually chosen for the loss
+    most_batch: int = 8,  # without a device: 16 or more is usually chosen for convergence
 ) -> Iterator[Finding]:
     breakdown, scale, device = price.breakdown, price.scale, price.ops.device
     added_up = steps_per_update(work, record)

@@ -44,8 +44,8 @@ def check(
     lines: Lines | None,
     *,
     min_share: float = 0.02,  # one line to change; below 2 % of the step the gain is within the noise between steps
-    most_taken: float = 0.5,  # of the numbers: of more, drawing with replacement repeats many of them
-    min_rate: float = 0.5,  # permutations a step: a rarer one may belong to an epoch, which goes through all of it
+    most_taken: float = 0.5,  # of the numbers: with more, drawing with replacement repeats many of them
+    min_rate: float = 0.5,  # permutations per step: a rarer one may be that of an epoch, which uses all of it
 ) -> Iterator[Finding]:
     found = [one for one in _permutations(price) if one.taken is None or one.taken <= most_taken * one.of]
     calls = len(found) / price.ops.steps.count

@@ -84,7 +84,7 @@ def check(
     settings: Settings | None,
     *,
     min_share: float = 0.35,  # of the step: below it, compiled networks were as often slower as faster (see the page)
-    min_step_us: float = 5_000.0,  # entering compiled code takes 0.2 to 0.5 ms a step: the steps that became slower
+    min_step_us: float = 5_000.0,  # entering compiled code takes 0.2 to 0.5 ms a step, which made shorter steps slower
 ) -> Iterator[Finding]:
     if device.kind != "none" or price.on_device or settings is None or settings.compiled is not False:
         return

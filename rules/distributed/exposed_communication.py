@@ -78,8 +78,8 @@ def check(
     lines: Lines | None,
     *,
     min_share: float = 0.05,  # changing how ranks communicate is work: less than 5 % of the step does not justify it
-    min_line_share: float = 0.03,  # one line to change: below 3 % the gain drowns in the noise between steps
-    min_host_share: float = 0.15,  # two ranks on one host that do all they can still wait for each other for 10 %
+    min_line_share: float = 0.03,  # one line to change: below 3 % the gain is within the noise between steps
+    min_host_share: float = 0.15,  # two ranks on one host wait for each other for 10 % where nothing can be improved
 ) -> Iterator[Finding]:
     steps, breakdown, parallelism = price.ops.steps, price.breakdown, exchanges.parallelism
     least = min_share if breakdown.on_device else min_host_share

@@ -60,10 +60,10 @@ def check(
     device: Device,
     price: Price,
     *,
-    min_taken: float = 0.85,  # above 85 % of the memory a batch of another shape may not fit; below, it is no limit
-    min_freed: float = 0.10,  # less than a tenth of the memory is no larger batch
+    min_taken: float = 0.85,  # of the memory: above, a batch of another shape may not fit; below, it is no limit
+    min_freed: float = 0.10,  # less than a tenth of the memory does not allow a larger batch
     min_exposed: float = 0.10,  # sharding that communicates for less than a tenth of the step costs little
-    min_busy: float = 0.80,  # a device that idles more than a fifth of the step has a nearer limit than itself
+    min_busy: float = 0.80,  # a device that is idle for more than a fifth of the step is limited by something else
 ) -> Iterator[Finding]:
     if not price.on_device:
         raise Missing(device.why)

@@ -58,7 +58,7 @@ def check(
     links: Links,
     scale: Scale,
     *,
-    min_device_share: float = 0.05,  # a device with less of the kernels is not one that trains
+    min_device_share: float = 0.05,  # of the kernels: a device with fewer does not train
 ) -> Iterator[Finding]:
     events = trace.events
     host = events.of(Category.CPU_OP, Category.ANNOTATION)

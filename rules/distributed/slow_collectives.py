@@ -57,9 +57,9 @@ _FEW = 1 / 3
 def check(
     ranks: Ranks,
     *,
-    min_times: float = 3.0,  # three times the median: below, the spread of a shared network is what is seen
-    min_share: float = 0.03,  # what the slow ones take beyond the usual; less is within the spread of the steps
-    min_host_share: float = 0.15,  # on a host a thread without a core looks like a slow network
+    min_times: float = 3.0,  # three times the median: lower ratios are within the spread of a shared network
+    min_share: float = 0.03,  # of the step, beyond the usual time; less is within the spread of the steps
+    min_host_share: float = 0.15,  # on a host, a thread that waits for a core looks like a slow network
 ) -> Iterator[Finding]:
     if not ranks.on_device and _on_one_host(ranks):
         return

@@ -77,7 +77,7 @@ class _Late:
 def check(
     ranks: Ranks,
     *,
-    min_share: float = 0.05,  # less than 5 % of the step is what ranks of equal work differ by from step to step
+    min_share: float = 0.05,  # ranks with equal work differ by up to 5 % of the step, from step to step
     min_host_share: float = 0.15,  # ranks that share a host's cores wait for each other for 10 % without a cause
     min_steps: float = 0.8,  # last in four of five steps: one that is late by chance changes from step to step
 ) -> Iterator[Finding]:

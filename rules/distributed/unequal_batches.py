@@ -45,8 +45,8 @@ _COMPUTING = ("compute", "forward", "backward")
 def check(
     ranks: Ranks,
     *,
-    min_share: float = 0.05,  # less than 5 % of the step is what ranks of equal work differ by from step to step
-    min_host_share: float = 0.10,  # ranks that share a host's cores wait for each other, and arithmetic must tell why
+    min_share: float = 0.05,  # ranks with equal work differ by up to 5 % of the step, from step to step
+    min_host_share: float = 0.10,  # ranks that share a host's cores wait for each other anyway
     min_unequal: float = 0.10,  # batches that differ by less than a tenth matter less than other differences
 ) -> Iterator[Finding]:
     yield from _lengths(ranks)

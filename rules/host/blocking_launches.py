@@ -55,7 +55,7 @@ def check(
     links: Links,
     record: RankRecord | None,
     *,
-    min_blocking: float = 0.9,  # the variable concerns every launch; without it hardly one outlasts its kernel
+    min_blocking: float = 0.9,  # the variable affects every launch; without it, hardly any launch outlasts its kernel
 ) -> Iterator[Finding]:
     events = trace.events
     kernels = np.flatnonzero(events.of(Category.KERNEL) & (links.launch >= 0) & links.inside)

@@ -61,7 +61,7 @@ def check(
     device: Device,
     scale: Scale,
     *,
-    min_share: float = 0.05,  # CPU time of the thread per wall time; what polls ten times a second stays below 1 %
+    min_share: float = 0.05,  # CPU time of the thread over wall time; one that polls ten times a second stays below 1 %
 ) -> Iterator[Finding]:
     own = [one for one in threads.threads if one.source and one.cpu_share >= min_share]
     if not own:

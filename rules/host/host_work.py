@@ -80,7 +80,7 @@ def check(
     threads: SideThreads | None,
     *,
     min_share: float = 0.10,  # every loop has some unavoidable Python; lines of clean scripts stay below 7 %
-    min_spread: float = 0.25,  # well-written scripts have 5 to 12 % of it, and small ones 20 %, over all their lines
+    min_spread: float = 0.25,  # over all lines, well-written scripts have 5 to 12 %, and small ones 20 %
 ) -> Iterator[Finding]:
     # Beside an accelerator, known or not, the loop may do without loss what the device hides.
     if price.on_device or price.ops.device.kind != "none":

@@ -36,7 +36,7 @@ def check(
     price: Price,
     record: RankRecord | None,
     *,
-    min_share: float = 0.1,  # of these steps without a core; on a quiet machine nine of ten scripts have half of it
+    min_share: float = 0.1,  # of the steps, waiting for a core; on an idle machine nine of ten scripts have half of it
 ) -> Iterator[Finding]:
     vitals = record.vitals if record else None
     if record is None or vitals is None or not vitals.timed_us or not vitals.loop_queued_us:

@@ -70,7 +70,7 @@ def check(
     scale: Scale,
     price: Price,
     *,
-    min_share: float = 0.01,  # one moved line; below 1 % of the step the gain cannot be seen
+    min_share: float = 0.01,  # one line to move; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     bound_us = price.measured_us(("idle_sync",))
     for site in syncs.sites:

@@ -90,7 +90,7 @@ def check(
     record: RankRecord | None,
     *,
     min_spread: float = 1.2,  # p90 / median: 1.08 to 1.12 in measured runs with room, 1.26 to 1.76 without
-    min_tail: float = 1.1,  # mean / median: from here on throughput is visibly worse than the typical step
+    min_tail: float = 1.1,  # mean / median: above, throughput is visibly lower than the typical step suggests
 ) -> Iterator[Finding]:
     scale, breakdown = price.scale, price.breakdown
     if use.wanted <= use.cores or use.threads <= 1:

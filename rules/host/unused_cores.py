@@ -55,7 +55,7 @@ def check(
     settings: Settings | None,
     calibration: Calibration,
     *,
-    min_share: float = 0.10,  # of the step in ops long enough to share: below, waking threads costs more
+    min_share: float = 0.10,  # of the step in ops long enough to split over threads; below, waking threads costs more
 ) -> Iterator[Finding]:
     steps, scale = price.ops.steps, price.scale
     usable = use.cores // use.ranks - use.workers

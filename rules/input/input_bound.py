@@ -68,7 +68,7 @@ def check(
     loader: LoaderFacts | None,
     record: RankRecord | None,
     *,
-    min_share: float = 0.005,  # one argument of the loader; 0.8 % is what four workers left in the recorded pair
+    min_share: float = 0.005,  # one argument of the loader; in the recorded pair, four workers left a wait of 0.8 %
     min_gain: float = 0.05,  # without a device: rewriting a dataset is work that less than 5 % does not justify
 ) -> Iterator[Finding]:
     seen = Seen.of(price, waits, costs, loader, record)

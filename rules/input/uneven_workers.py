@@ -52,8 +52,8 @@ def check(
     breakdown: Breakdown,
     scale: Scale,
     *,
-    min_ratio: float = 2.5,  # the slowest against the median of the others; four alike were twice apart on full cores
-    min_share: float = 0.03,  # of the step in waits for batches: else the others' batches hide the slow ones
+    min_ratio: float = 2.5,  # the slowest over the median of the others; equal ones differed by 2 times on busy cores
+    min_share: float = 0.03,  # of the step spent waiting for batches: below, batches of the others hide the slow ones
 ) -> Iterator[Finding]:
     workers = loader.loader.worker_us
     if len(workers) < 2:

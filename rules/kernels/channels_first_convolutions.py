@@ -44,7 +44,7 @@ def check(
     price: Price,
     device: Device,
     *,
-    min_share: float = 0.3,  # of the step in convolutions: of less, what the format gains drowns in the noise
+    min_share: float = 0.3,  # of the step in convolutions: below, the gain of the format is within the noise
 ) -> Iterator[Finding]:
     if device.kind != "none" or price.on_device:
         return

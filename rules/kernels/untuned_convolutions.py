@@ -54,7 +54,7 @@ def check(
     device: Device,
     settings: Settings,
     *,
-    min_share: float = 0.2,  # of the device's work: what benchmarking gains is a part of this, often a small one
+    min_share: float = 0.2,  # of the device's work: benchmarking saves only a part of it, often a small one
 ) -> Iterator[Finding]:
     if settings.cudnn_benchmark is None:
         raise Missing("whether cudnn.benchmark was on was not recorded")

@@ -55,8 +55,8 @@ def check(
     record: RankRecord | None,
     *,
     min_full: float = 0.92,  # of the device memory, reserved at the peak: the driver and libraries need some too
-    min_waste: float = 2.0,  # reserved against allocated at the peak; rounding up stays below a half more
-    min_wasted: float = 0.3,  # of the device's memory reserved, for that ratio to matter
+    min_waste: float = 2.0,  # reserved over allocated at the peak; rounding up of block sizes adds less than half
+    min_wasted: float = 0.3,  # of the device's memory reserved: below, that ratio does not matter
 ) -> Iterator[Finding]:
     if not device.memory_bytes:
         raise Missing("the size of the device's memory is not known from this trace")

@@ -53,9 +53,9 @@ def check(
     record: RankRecord,
     trend: MemoryTrend | None,
     *,
-    min_bytes: float = 500_000,  # a step: 5 GB in ten thousand steps; less is bookkeeping
-    min_total: float = 64e6,  # in all: allocators of the host take and keep tens of megabytes as they settle
-    min_steps: int = 400,  # on the host, cause not known: a healthy script's allocator had settled after 320
+    min_bytes: float = 500_000,  # per step: 5 GB in ten thousand steps; less is bookkeeping
+    min_total: float = 64e6,  # in total: allocators of the host keep tens of megabytes before they settle
+    min_steps: int = 400,  # for host memory of unknown cause: a healthy script's allocator had settled after 320
 ) -> Iterator[Finding]:
     kept = record.kept_graphs
     if kept is None and trend is None:

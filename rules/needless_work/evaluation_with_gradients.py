@@ -52,7 +52,7 @@ def check(
     forwards: UnfollowedForwards,
     sites: CallSites,
     *,
-    min_share: float = 0.05,  # of it at most half is saved; a term of a loss that is only shown takes less
+    min_share: float = 0.05,  # of the step, at most half of which is saved; a loss term that is only logged takes less
 ) -> Iterator[Finding]:
     steps, scale = price.ops.steps, price.scale
     runs = [run for run in forwards.runs if run.repeated < _THE_SAME and is_network(price.ops.events, run)]

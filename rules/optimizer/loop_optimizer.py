@@ -72,7 +72,7 @@ def check(
     facts: OptimizerFacts | None,
     settings: Settings | None,
     *,
-    min_share: float = 0.05,  # plain training loops have it; below 5 % of the step it is not what makes them slow
+    min_share: float = 0.05,  # many training loops have it; below 5 % of the step it is not what makes them slow
 ) -> Iterator[Finding]:
     steps, breakdown, scale = price.ops.steps, price.breakdown, price.scale
     if work.loop is None:

@@ -101,7 +101,7 @@ def check(
     lines: Lines | None,
     record: RankRecord | None,
     *,
-    min_share: float = 0.05,  # of the step: rounding changes, so the gain has to be worth a look at the results
+    min_share: float = 0.05,  # of the step: rounding changes, so the gain has to justify checking the results
 ) -> Iterator[Finding]:
     steps = recorded.steps
     product_us = matmuls.by_precision["fp64"] if matmuls else 0.0

@@ -80,8 +80,8 @@ def check(
     record: RankRecord | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.10,  # of the step: rounding changes, so the gain has to be worth a look at the loss curve
-    max_host_idle: float = 0.10,  # where the device waits more for the host, faster kernels may only wait longer
+    min_share: float = 0.10,  # of the step: rounding changes, so the gain has to justify checking the loss curve
+    max_host_idle: float = 0.10,  # where the device waits more for the host, faster kernels may only make it wait more
 ) -> Iterator[Finding]:
     trace, steps, scale, nesting = price.ops.trace, price.ops.steps, price.scale, price.ops.nesting
     settings = record.settings if record else Settings()

@@ -68,7 +68,7 @@ def check(
     device: Device,
     settings: Settings,
     *,
-    min_share: float = 0.2,  # of the device's work: what other algorithms gain is a part of this
+    min_share: float = 0.2,  # of the device's work: other algorithms save only a part of it
 ) -> Iterator[Finding]:
     if device.kind not in ("cuda", "rocm") or not (settings.deterministic or settings.cudnn_deterministic):
         return

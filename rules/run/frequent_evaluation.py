@@ -38,9 +38,9 @@ _NEAR = 0.1
 def check(
     run: WatchedRun,
     *,
-    min_share: float = 0.1,  # of the loop, for evaluations within an epoch: a twentieth is what the fix leaves
-    min_share_of_epochs: float = 0.25,  # for one an epoch: a validation set of a fifth takes less, and is customary
-    left_share: float = 0.05,  # of the loop, for evaluation at the interval that the fix names
+    min_share: float = 0.1,  # of the loop, for evaluations within an epoch: the fix leaves a twentieth
+    min_share_of_epochs: float = 0.25,  # for one per epoch: a validation set of a fifth, which is common, takes less
+    left_share: float = 0.05,  # of the loop, spent on evaluation at the interval that the fix suggests
 ) -> Iterator[Finding]:
     part = run.loop.get("evaluation")
     if part is None or not part.times or part.times < 2:

@@ -52,7 +52,7 @@ def check(
     record: RankRecord | None,
     scale: Scale,
     *,
-    min_rise: float = 0.2,  # last against first part of the run: less is what machines do by themselves
+    min_rise: float = 0.2,  # last over first part of the run: machines vary by less on their own
     min_explained: float = 0.5,  # of the rise, at lines that rose more than others: else the machine may be slower
 ) -> Iterator[Finding]:
     if growing is not None and len(growing.rows):

@@ -54,7 +54,7 @@ def check(
     record: RankRecord,
     breakdown: Breakdown,
     *,
-    min_share: float = 0.02,  # of the step in the parts that a variable affects; below, a run without it shows noise
+    min_share: float = 0.02,  # of the step in the parts that a variable affects; below, its effect is within the noise
 ) -> Iterator[Finding]:
     shares = {item.id: item.share for item in breakdown.items}
     for one in VARIABLES:

@@ -47,7 +47,7 @@ def check(
     breakdown: Breakdown,
     costs: LineCosts | None,
     *,
-    min_share: float = 0.02,  # of the step on the line that the warning names, where lines know it: else it is noise
+    min_share: float = 0.02,  # of the step on the line that the warning names, where lines were recorded; less is noise
 ) -> Iterator[Finding]:
     shown = f"Of {plural(len(record.warnings), 'warning')} shown, one reports a slow path"
     for one in warned(record):

@@ -41,7 +41,7 @@ _FIXES = {
 def check(
     run: WatchedRun,
     *,
-    min_share: float = 0.1,  # of the loop: what is customary to log and to print takes a hundredth
+    min_share: float = 0.1,  # of the loop: ordinary logging and printing takes a hundredth
 ) -> Iterator[Finding]:
     for kind, what in _WHAT.items():
         part = _without_forwards(run, kind)

@@ -35,8 +35,8 @@ def check(
     run: WatchedRun,
     record: RankRecord,
     *,
-    min_share: float = 0.05,  # one argument to add; below a twentieth of the run it is within what machines vary by
-    max_per_step: float = 0.5,  # restarts: an iterator that is made for each batch is another fault
+    min_share: float = 0.05,  # one argument to add; below 5 % of the run it is within the variation between runs
+    max_per_step: float = 0.5,  # restarts per step: an iterator that is created for each batch is another fault
 ) -> Iterator[Finding]:
     part = run.loop.get("worker_restarts")
     if part is None or not is_known(part, run, min_share) or not 2 <= run.restarts <= max_per_step * run.steps:

@@ -79,7 +79,7 @@ def check(
     scale: Scale,
     price: Price,
     *,
-    min_share: float = 0.01,  # one word in one line; below 1 % of the step the gain cannot be seen
+    min_share: float = 0.01,  # one argument; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     bound_us = min(copies.exposed_us, price.measured_us(("exposed_copy",)))
     for site in copies.blocking:

@@ -63,7 +63,7 @@ def check(
     price: Price,
     loader: LoaderFacts | None,
     *,
-    min_share: float = 0.01,  # two words in two lines; below 1 % of the step the gain cannot be seen
+    min_share: float = 0.01,  # two arguments; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     if copies.h2d_pageable_bytes is None or copies.pageable_us is None:
         raise Missing("this trace does not distinguish pageable from pinned memory; the vendor's profiler omits it")

@@ -58,7 +58,7 @@ def check(
     price: Price,
     device: Device,
     *,
-    max_rate: float = 0.4,  # of the bus: a slot of the generation before gives 0.4 of it (half of 0.8)
+    max_rate: float = 0.4,  # of the bus bandwidth: a slot of the previous generation provides 0.4 of it (half of 0.8)
     min_share: float = 0.03,  # of the step: it needs a change of the machine, not worth it for less
 ) -> Iterator[Finding]:
     if not device.measured:

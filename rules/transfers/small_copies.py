@@ -61,8 +61,8 @@ def check(
     price: Price,
     lines: Lines,
     *,
-    min_copies: int = 8,  # a step at one place; inputs, targets, masks and lengths of a plain batch are fewer
-    min_share: float = 0.02,  # a change of the collate function; below 2 % of the step the gain is not seen
+    min_copies: int = 8,  # per step at one line; inputs, targets, masks and lengths of an ordinary batch are fewer
+    min_share: float = 0.02,  # a change of the collate function; below 2 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     trace, steps, links, scale = price.ops.trace, price.ops.steps, price.ops.links, price.scale
     for where, outer in _groups(price.ops, lines).items():

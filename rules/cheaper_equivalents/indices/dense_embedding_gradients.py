@@ -56,7 +56,7 @@ def check(
     facts: OptimizerFacts | None,
     *,
     min_share: float = 0.03,  # the optimizer may have to change, which less than 3 % of the step does not justify
-    max_touched: float = 0.1,  # a sparse row costs several times a dense one, so above a tenth nothing is sure
+    max_touched: float = 0.1,  # a sparse row costs several times a dense one, so above a tenth no gain is certain
 ) -> Iterator[Finding]:
     names = [one.name for one in facts.optimizers] if facts else _optimizers(price.ops.events.names)
     for (height, width), table in tables_of(price.ops).items():

@@ -70,7 +70,7 @@ def check(
     price: Price,
     lines: Lines | None,
     *,
-    min_tables: int = 8,  # of fewer, one table saves less than it costs to write
+    min_tables: int = 8,  # merging fewer saves less than the change is worth
     min_share: float = 0.03,  # a model's tables to merge: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
     events, steps = price.ops.events, price.ops.steps

@@ -1,4 +1,4 @@
-"""Graph messages are gathered and scattered where a sparse matrix product would do.
+"""Graph messages are gathered and scattered where a sparse product would do.
 
 ## What it looks at
 Rows that are gathered by index (`x[source]`), multiplied by one weight for each edge, and summed by another index
