@@ -72,7 +72,7 @@ def parsed(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Co
     for name, table in tables.items():
         full = f"{above}{name}"
         if not isinstance(table, dict):
-            raise ValueError(f"constants.toml: {full} stands outside a table of a constant")
+            raise ValueError(f"constants.toml: {full} is outside the table of a constant")
         if "what" not in table:
             yield from parsed(table, f"{full}.")
             continue

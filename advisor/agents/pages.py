@@ -119,7 +119,7 @@ def _saving(saving: Saving | None, run_us: float | None, step_us: float | None) 
 
 def _next_step(report: Report, path: Path, found: list[tuple[Outcome, Finding]]) -> str:
     if not found:
-        return "nothing to change was found; read not_judged for what this run could not tell"
+        return "nothing to change was found; not_judged lists what this run could not determine"
     rule = cut(found[0][0].rule, 60)
     return (
         f"apply the first finding's diff (or fix, at its lines), profile the changed script into another folder, and "

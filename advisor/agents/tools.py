@@ -33,10 +33,10 @@ from advisor.model import Trial, Tried
 _ROWS = 8
 _READING_S = 120.0
 _COMPARED = (
-    "two single profiles prove nothing small: for a proof use try before the edit, or "
+    "two single profiles cannot prove a small difference: use try before the edit, or "
     "`advisor gate --base REF -- SCRIPT` after it"
 )
-_NOT_TRIED = "correct what the reason names (a larger budget_s, another rule); else apply the fix, profile, and compare"
+_NOT_TRIED = "fix the reason given (a larger budget_s, another rule); else apply the fix, profile, and compare"
 _DOUBTFUL = "read the notes: step times are doubtful; profile both again when the machine is idle, or use try"
 _PAGE = 6500
 _NO_SCRIPT = "because script begins with an option; begin with the script, -m MODULE, or -- LAUNCHER"
@@ -71,7 +71,7 @@ async def _reported(words: Sequence[str], output: str, limit_s: float, tick: Tic
             cannot_answer=cut(done.why()), next_step="run the script alone to see whether it works, then profile again"
         )
     found = findings(output, 0)
-    note = f"the script ended with status {done.status}; the figures are of the steps before that"
+    note = f"the script ended with status {done.status}; the figures describe the steps before that"
     return found if done.status == 0 else replace(found, notes=[note])
 
 
@@ -142,13 +142,13 @@ async def try_(script: Sequence[str], report: str, only: str, budget_s: float, t
     if _is_option(script[0]):
         return TriedView(cannot_answer=_NO_SCRIPT)
     if report.startswith("-") or only.startswith("-"):
-        return TriedView(cannot_answer="because report and only must be no options")
+        return TriedView(cannot_answer="because report and only must not be options")
     words = ["try", "--report", report, "--budget", f"{budget_s:g}s", *(["--only", only] if only else []), *script]
     file = Path(report) / "report.json" if Path(report).is_dir() else Path(report)
     before = _stamp(file)
     # The budget is of measuring: starting and ending scripts comes on top.
     done = await children.run(words, 2 * budget_s + _READING_S, tick)
-    again = "apply the fix of what was faster; for what was not proven, try again with a larger budget_s"
+    again = "apply the fixes that were faster; for those not proven, try again with a larger budget_s"
     if done.status is None or _stamp(file) == before:
         why = done.why() if done.status != 0 else f"because {cut(done.out.decode('utf-8', 'replace'), 250)}"
         return TriedView(cut(report), cannot_answer=cut(why), next_step=_NOT_TRIED)
@@ -182,7 +182,7 @@ async def gate(base: str, head: str, tick: Tick) -> Gated:
             new_findings=_flags(found.new_findings),
             resolved_findings=_flags(found.gone_findings),
             notes=[cut(note) for note in found.notes[:_ROWS]],
-            next_step="look at what is worse and at new findings, then explain their rules"
+            next_step="check the counters in worse and the new findings, then explain their rules"
             if found.verdict == "regression"
             else "this judges counters; for step time run `advisor gate --base REF -- SCRIPT`",
             cannot_answer=f"because {cut(found.reason)}" if unsure else None,

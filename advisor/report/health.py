@@ -71,8 +71,8 @@ def of_rank(
         if record is None:
             usual = duration(float(np.median(steps.profiled_us)))
             why = (
-                f"where others take {usual}: an evaluation, a checkpoint or the garbage collector may have held it up; "
-                "`advisor run` tells how often that happens, and where"
+                f"where others take {usual}: an evaluation, a checkpoint or the garbage collector may have delayed it; "
+                "`advisor run` measures how often that happens, and where"
             )
         text = f"{which} left out: up to {longest} long, {why}"
         said.append(Health("stalled-steps", "note", text))
@@ -129,8 +129,8 @@ def of_clocks(trace: Trace, links: Links | None) -> tuple[Health, ...]:
         return ()
     text = (
         f"the clocks of host and device differ by at least {duration(float(-delay_us.min()))}: {early.mean():.0%} of "
-        "the device's works start before the calls that launched them; why the device idles, and what the host waits "
-        "for, may be told wrong by as much"
+        "device events start before the calls that launched them; causes of idle time and of waits for the device may "
+        "be wrong by as much"
     ).replace("%", " %", 1)
     return (Health("clocks", "warning", text),)
 

@@ -104,7 +104,7 @@ def check(
             min(low_us, scale.step_us),
             min(high_us, scale.step_us),
             "modelled",
-            f"time of {count(batch)} samples now minus their share of a step of {count(target)}; {split.how}",
+            f"time of {plural(batch, 'sample')} now minus their share of a step of {count(target)}; {split.how}",
         ),
         where=batch_size_at(facts),
         facts={

@@ -109,7 +109,7 @@ def check(
         facts={
             "fusable_us": spent_us,
             "ops": len(rows) / steps.count,
-            "saving": "no number: only a run of the compiled model tells; worth trying",
+            "saving": "not estimated: only a run of the compiled model shows it; worth trying",
         },
         fix=Fix(
             "Try `torch.compile` on the model",

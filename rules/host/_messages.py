@@ -41,7 +41,7 @@ def as_messages(found: Finding, place: Block, price: Price, record: RankRecord |
     )
     return replace(
         found,
-        message=f"{message}: {count(vitals.children)} of them work {duration(work_us)} together in that time.",
+        message=f"{message}: {count(vitals.children)} of them use {duration(work_us)} of CPU time in total meanwhile.",
         saving=saving,
         where=where,
         facts={**found.facts, "children": vitals.children, "children_us": work_us},

@@ -170,7 +170,7 @@ def _named(group: IdleGroup, saving: Saving, fix: Fix, step_us: float, scale: Sc
 def _fix(host: str, reads_back: bool) -> Fix:
     if host in _PINS:
         return Fix(
-            "Pin batches in the loader's thread, beside the step, instead of in the loop",
+            "Pin batches in the loader's thread, concurrently with the step, instead of in the loop",
             "exact",
             "x = x.pin_memory().to(device, non_blocking=True)",
             "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",

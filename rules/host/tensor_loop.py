@@ -144,7 +144,7 @@ def _by_lines(price: Price, lines: Lines) -> tuple[list[DeviceLoop], str]:
     if not lines.available:
         return [], lines.why or _NO_LINES
     if all(source.precision == "function" for source in lines.sources):
-        return [], "the trace names functions, and loops are told by lines; `advisor run` records lines"
+        return [], "the trace names only functions, and loops are detected by their lines; `advisor run` records lines"
     return list(device_loops(price, lines)), ""
 
 

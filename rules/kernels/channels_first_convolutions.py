@@ -37,7 +37,7 @@ _BACKWARD = "aten::convolution_backward"
 # Blocks of oneDNN hold 8 or 16 channels: with fewer there is nothing to arrange.
 _CHANNELS = 8
 _MOSTLY = 0.8
-_NO_NUMBER = "no number: only a run of this network in the other format tells; worth trying"
+_NO_NUMBER = "not estimated: only a run of this network in the other format shows it; worth trying"
 
 
 def check(

@@ -62,7 +62,7 @@ def check(
     if spent_us < min_share * steps.step_us:
         return
     claims = price.claims("forward", "other_ops", "host")
-    how = "from nothing to the largest share of the pass that no_grad saved in eleven models on a CPU"
+    how = "from 0 to the largest share of the pass that `no_grad` saved in eleven models on a CPU"
     on_cpu = scale.saving(0.0, min(spent_us, price.measured_us(claims)) * NO_GRAD_SAVES, how)
     where = places_of(max(runs, key=lambda run: run.end_ns - run.start_ns), sites)
     yield Finding(

@@ -56,8 +56,8 @@ def check(
         [edits.scale(rows, most) for rows, _, most in kept],
         [edits.scale(rows, least) for rows, least, _ in kept],
         _CLAIMS,
-        "a line fitted to the duration of these calls by sequence length: all of it goes but the time of the added "
-        "positions; low, high: two standard errors of its slope",
+        "a line fitted to the duration of these calls by sequence length: the time of all but the added positions; "
+        "low, high: two standard errors of its slope",
     )
     if saving.high_us < min_share * price.scale.step_us:
         return

@@ -130,7 +130,7 @@ def _of_inputs(price: Price, found: Slopes, lines: Lines | None, saving: Saving)
         where=where,
         facts={"calls": len(group), "shared_nodes": found.shared, "repeated_us": spent_us},
         fix=Fix(
-            "Take the gradients of all inputs in one call",
+            "Compute the gradients of all inputs in one call",
             "numerics",
             "u_x, u_y = (torch.autograd.grad(u, each, torch.ones_like(u), create_graph=True)[0] for each in (x, y))",
             "u_x, u_y = torch.autograd.grad(u, (x, y), torch.ones_like(u), create_graph=True)",

@@ -139,7 +139,7 @@ def _message(kind: int, rows: Needless, applied: int, spent: str) -> str:
 
 _FIXES = {
     NEVER: Fix(
-        "Call `requires_grad_(False)` on what is not trained",
+        "Call `requires_grad_(False)` on parameters that are not trained",
         "exact",
         "optimizer = torch.optim.AdamW(model.head.parameters(), ...)",
         "model.backbone.requires_grad_(False)\noptimizer = torch.optim.AdamW(model.head.parameters(), ...)",
@@ -151,7 +151,7 @@ _FIXES = {
         "scores = model(batch.to(device))",
     ),
     ASIDE: Fix(
-        "Ask for the gradient of the input alone",
+        "Compute only the gradient of the input",
         "exact",
         "loss.backward()\ngradient = inputs.grad",
         "(gradient,) = torch.autograd.grad(loss, inputs)",

@@ -89,7 +89,7 @@ def check(
         return
     spent_us = recorded.us(update.kernels)
     bound_us = min(spent_us * (1 - kept), price.measured_us(("compute",)))
-    how = "low: a fused update is not faster here; high: it goes through memory less often, at the same bandwidth"
+    how = "low: a fused update is not faster here; high: it reads and writes memory less often, at the same bandwidth"
     fused = [edits.scale(update.kernels, kept), edits.fuse(update.ops, into=max(round(work.calls * steps.count), 1))]
     saving = price.saving([], fused, ("compute",), how, bound_us=bound_us)
     if saving.high_us < min_share * scale.step_us:

@@ -59,7 +59,7 @@ def check(
         run,
         part,
         f"Evaluation{place(where[0] if where else None)} takes {percent(part.us / run.loop_us)} of {watched(run)}: "
-        f"{duration(each_us)} each time, {often}; every {plural(interval, 'epoch' if by_epoch else 'step')}, that "
+        f"{duration(each_us)} each time, {often}; evaluating every {plural(interval, 'epoch' if by_epoch else 'step')} "
         f"would save {percent(saved)} of the run, {each_hour(saved)}.",
         saving_of(run, part, 1 - kept, 1 - kept, "the time of evaluations between training steps, at that interval"),
         _fix(interval, max(round(every), 1), by_epoch),

@@ -121,7 +121,7 @@ def _risen(rise: tuple[float, float], steps: int, scale: Scale) -> Finding:
 
 
 _AS_AT_FIRST = Fix(
-    "Keep what this line works on from growing with the run",
+    "Keep the data that this line processes from growing with the run",
     "numerics",
     "seen.append(loss.item())\naverage = sum(seen) / len(seen)",
     "total += loss.item()\naverage = total / (step + 1)",
