@@ -1,4 +1,4 @@
-"""The nouns of a report: frozen, slotted, and exactly what report.json holds; a file for each subject.
+"""The types of a report: frozen, slotted, and exactly what report.json holds; a file for each subject.
 
 Every output (page, terminal, SARIF, gate) is a pure function of a `Report`. Names and units here are a contract:
 additive changes only, and a change of meaning raises `VERSION`.

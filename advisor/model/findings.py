@@ -29,9 +29,9 @@ class Treatment:
 class Fix:
     """What to change: lines to copy, and what the change risks.
 
-    exact: same numbers; numerics: results differ by rounding; semantics: the training itself changes.
-    treatment: the same change without an edit, where there is one
-    edit: where there is none, the change as `advisor.fixing.edits` knows it, so that it can be written all the same
+    risk       exact: same numbers; numerics: results differ by rounding; semantics: the training itself changes
+    treatment  the same change without an edit, if there is one
+    edit       if there is none: the change as `advisor.fixing.edits` writes it into the script
     """
 
     title: str
@@ -44,23 +44,21 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to change, as seen in this run.
+    """One thing to change, as found in this run.
 
     A rule sets everything but `severity` (the engine derives it from the step), `measured_us` and `ranks`.
 
-    message      one sentence: what was seen here, with numbers
-    saving       None where no honest number can be computed
+    message      one sentence: what was found in this run, with numbers
+    saving       None if no reliable number can be computed
     where        the user's lines, most expensive first
-    facts        the evidence, name -> value; names carry units (`idle_us`, `h2d_bytes`)
-    recoverable  False when the cause is outside the user's reach (shown, never counted as a saving)
-    claims       breakdown ids whose time this fix would shrink; bounds the saving and the joint saving
-    at_most      the highest severity allowed, when a fact that could excuse the code is unknown
-    measured_us  idle time or wait of the device that was measured, µs per step on the scale of step_time_us, or time
-                 between steps: what the diagnosis rests on, whatever the fix gives back; None where the finding is of
-                 another kind
-    run_us       where what it saves lies between training steps, or in steps long after the profiled ones, and makes
-                 none of these shorter: the time of the run for each training step, of which the saving is a part; None
-                 where it is a part of the step
+    facts        the evidence, name -> value; names end in units (`idle_us`, `h2d_bytes`)
+    recoverable  False if the user cannot change the cause (shown, never counted as a saving)
+    claims       breakdown ids whose time this fix would shrink; limits the saving and the joint saving
+    at_most      the highest severity allowed, if a fact that could justify the code is unknown
+    measured_us  the idle time or wait of the device, or the time between steps, on which the diagnosis is based,
+                 however much the fix saves of it; µs per step on the scale of step_time_us; None for other findings
+    run_us       if the fix shortens the run but not the profiled steps (time between steps, or later steps): the time
+                 of the run per training step, of which the saving is a part; None if the saving is a part of the step
     """
 
     message: str
@@ -79,7 +77,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one rule: found, clear, skipped (`reason` says what to do) or error (one line)."""
+    """The outcome of one rule: found, clear, skipped (`reason` says what to do) or error (one line)."""
 
     rule: str
     status: Status

@@ -9,7 +9,7 @@ from advisor.model.findings import Risk
 
 @dataclass(frozen=True, slots=True)
 class MemoryHolder:
-    """Bytes at the peak of one kind, module or line. note: "others" or "not attributed" where it is no single one."""
+    """Bytes of one kind, module or line at the peak. note: "others" or "not attributed" if it is not a single one."""
 
     name: str
     bytes: int
@@ -18,9 +18,9 @@ class MemoryHolder:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPoint:
-    """Live bytes at an instant, µs from the start of the window.
+    """Live bytes at one time, µs from the start of the window.
 
-    bytes: of weights, optimizer, gradients, activations, temporaries, input and unknown ones, in this order
+    bytes: weights, optimizer state, gradients, activations, temporaries, input and unknown, in this order
     """
 
     us: float
@@ -29,9 +29,9 @@ class MemoryPoint:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRelief:
-    """A change that frees memory: of the peak at most `bytes`, before another moment becomes the peak.
+    """A change that lowers the memory peak by at most `bytes`, after which another time becomes the peak.
 
-    forward_us: what a second forward of the module takes per step, profiled; None where not known or not needed
+    forward_us: duration of a second forward pass of the module per profiled step; None if unknown or not needed
     """
 
     title: str

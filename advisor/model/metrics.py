@@ -23,7 +23,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A count of each whole step of the profiled window, in order: what the gate compares exactly.
+    """A count for each complete step of the profiled window, in order, which the gate compares exactly.
 
     id: a metric id (`cpu_ops`) for a total, or a part of one after a colon (`op:aten::mul`).
     """

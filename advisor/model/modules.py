@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ModuleCost:
-    """What a module of the model costs per step, the modules inside it included; own: outside of them.
+    """Cost of a module per step, including its submodules; own: without them.
 
-    Times are of profiled steps, as the breakdown's; shares are of the profiled step. None is not known: the module's
-    forward was not seen (`calls` is 0), nothing links work to it, or the trace has no shapes.
+    Times are those of profiled steps, as in the breakdown; shares are of the profiled step. None means not known: the
+    module's forward did not run (`calls` is 0), nothing links work to it, or the trace has no shapes.
 
     path        as in the model (`encoder.layers.0.self_attn`); in `folded` rows `encoder.layers.0-11`
-    members     how many modules of one kind this row sums up
-    depth       in `folded` rows: how many of the rows above this one lies in
-    parameters  of the module and those inside it; bytes likewise
-    flops       of its forward per step: matrix products, convolutions and attention
-    forward_us  of the loop's thread;  backward_us: of the autograd nodes that its forward ops made
-    device_us   of the device work that its forward and its backward started; None without a device
-    low_us, high_us  forward and backward without the profiler
+    members     number of modules of one kind that this row sums
+    depth       in `folded` rows: nesting level
+    parameters  of the module and its submodules; bytes likewise
+    flops       of its forward pass per step: matrix products, convolutions and attention
+    forward_us  on the loop's thread;  backward_us: of the autograd nodes that its forward ops recorded
+    device_us   device work launched by its forward and backward pass; None without a device
+    low_us, high_us  forward and backward pass without the profiler
     """
 
     path: str
@@ -47,10 +47,10 @@ class ModuleCost:
 class ModuleTable:
     """Cost by module, of one rank.
 
-    steps     profiled steps that ran the ops of the step whose modules were recorded; all figures are of these
-    why       why nothing is known, where no module has a time
-    rows      every module, in the model's order (of very many the costliest);  left_out: how many more there are
-    folded    the costliest as a tree in which equal neighbours are one row
+    steps     profiled steps with the same ops as the step whose modules were recorded; all figures describe these
+    why       why no module has a time
+    rows      all modules, in the model's order (if there are very many, the costliest);  left_out: number of others
+    folded    the costliest modules as a tree, with equal neighbours merged
     """
 
     rank: int = 0

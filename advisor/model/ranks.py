@@ -1,4 +1,4 @@
-"""The ranks of a job: each by itself, and side by side."""
+"""The ranks of a job: each on its own, and compared."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class RankSummary:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRank:
-    """A rank beside the others of its job, µs per profiled step.
+    """A rank compared with the others of its job, µs per profiled step.
 
-    node        number of its node, counted by lowest rank; None where not known
-    mesh        kind of parallelism (a key of `parallelism.KINDS`) -> place in it; what process groups describe
+    node        number of its node, ordered by lowest rank; None if unknown
+    mesh        kind of parallelism (a key of `parallelism.KINDS`) -> index in it, from process groups
     own_us      the step without exposed communication
-    waits_us    what it only waits for ranks that join a collective or send a message later; None where not known
-    waits_for   the rank that it waits for longest, waits_for_us so long; None where it waits for none
-    awaited_us  what the rank that waits longest for this one waits for it
+    waits_us    time spent waiting for ranks that join a collective or send a message later; None if unknown
+    waits_for   the rank it waits for longest, for waits_for_us; None if it waits for none
+    awaited_us  the longest time that another rank waits for this one
     last_share  share of the matched collectives of its groups that it joins last
-    more        the part of the step, communication left out, in which it is furthest above the median rank: more_us;
-                empty where it is above it in none
+    more        the part of the step, except communication, in which it exceeds the median rank most, by more_us; empty
+                if it exceeds it in none
     """
 
     rank: int
@@ -51,14 +51,14 @@ class ComparedRank:
 
 @dataclass(frozen=True, slots=True)
 class RankGroup:
-    """The ranks at one place of one dimension of a job, µs per profiled step.
+    """The ranks that share one index in one dimension of a job, µs per profiled step.
 
     kind        "node", or a kind of parallelism
-    own_us      median of its ranks' `own_us`;  more_us: against the median of the other groups of this kind
-    waits_us    median of its ranks' `waits_us`; None where not known
-    more        the part in which most of more_us lies; empty where it takes no more than the others
-    stands_out  more_us is a finding's share of the step, and each of its ranks is half as far above
-                the median rank of the others
+    own_us      median of its ranks' `own_us`;  more_us: minus the median of the other groups of this kind
+    waits_us    median of its ranks' `waits_us`; None if unknown
+    more        the part of the step with most of more_us; empty if the group takes no longer than the others
+    stands_out  more_us is large enough for a finding, and each of its ranks exceeds the median rank of the others by
+                at least half of it
     """
 
     kind: str
@@ -73,12 +73,12 @@ class RankGroup:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRanks:
-    """The ranks of a job side by side, over the steps that all of them have.
+    """The ranks of a job compared, over the steps that all of them have.
 
-    step_us       a profiled step of the rank that stands for the job
-    groups        by kind and place, where there are at least two of a kind
-    uncertain_us  how far the clocks of ranks may still be apart; None where no collectives align them
-    why           why it is not known who waits for whom; empty where it is
+    step_us       a profiled step of the reference rank
+    groups        by kind and index, if there are at least two of a kind
+    uncertain_us  remaining difference between the clocks of ranks; None if no collectives align them
+    why           why it is not known which rank waits for which; empty if it is known
     """
 
     step_us: float
@@ -91,9 +91,9 @@ class ComparedRanks:
 
 @dataclass(frozen=True, slots=True)
 class DetailedRank:
-    """A rank in full beside the one that stands for the job: the costliest rows, and of modules the folded tree.
+    """A rank shown in detail, in addition to the reference rank: the costliest rows, and the folded tree of modules.
 
-    why   "others wait for it", "most own work", "least own work", "asked for", or kind and place of a `RankGroup`
+    why   "others wait for it", "most own work", "least own work", "asked for", or kind and index of a `RankGroup`
           ("stages:1"); empty in a job so small that every rank is shown
     """
 

@@ -24,7 +24,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that any output shows. `advisor.report.report_file` reads and writes it as report.json."""
+    """Everything that outputs show. `advisor.report.report_file` reads and writes it as report.json."""
 
     run: RunInfo
     health: tuple[Health, ...]
@@ -40,26 +40,26 @@ class Report:
     ops: tuple[OpRow, ...] = ()
     counters: tuple[Counter, ...] = ()
     lines: tuple[OpRow, ...] = ()  # by the user's line (`train.py:88 train`), on the loop's thread
-    line_marks: dict[str, str] = field(default_factory=dict)  # name of a line -> what tells its text; where recorded
-    what_if: tuple[WhatIf, ...] = ()  # other accelerators that were asked about
-    modules: ModuleTable | None = None  # cost by module; None where the input never told of modules
-    account: RunAccount | None = None  # of the whole run; None where `advisor run` did not watch it
+    line_marks: dict[str, str] = field(default_factory=dict)  # name of a line -> digest of its text, if recorded
+    what_if: tuple[WhatIf, ...] = ()  # requested estimates for other accelerators
+    modules: ModuleTable | None = None  # cost by module; None if no modules were recorded
+    account: RunAccount | None = None  # of the whole run; None if `advisor run` did not time it
     tried: Tried | None = None  # what `advisor try` measured
-    windows: tuple[ProfiledWindow, ...] = ()  # in their order, where there are several; the figures are of the first
-    memory: MemoryPeak | None = None  # what holds memory at the peak; None where memory events were not recorded
-    compared: ComparedRanks | None = None  # several ranks; None where fewer than two can be compared
-    details: tuple[DetailedRank, ...] = ()  # ranks in full besides the one that stands for the job
-    what_if_ranks: WhatIfRanks | None = None  # other numbers of ranks, where they were asked about
+    windows: tuple[ProfiledWindow, ...] = ()  # in order, if there are several; all figures describe the first
+    memory: MemoryPeak | None = None  # what holds memory at the peak; None if memory events were not recorded
+    compared: ComparedRanks | None = None  # several ranks; None if fewer than two can be compared
+    details: tuple[DetailedRank, ...] = ()  # ranks shown in detail in addition to the reference rank
+    what_if_ranks: WhatIfRanks | None = None  # requested estimates for other numbers of ranks
     schema: str = SCHEMA
     version: int = VERSION
 
     @property
     def step_us(self) -> float | None:
-        """What a step takes (`step_time_us`), which savings are parts of; None where it was not measured."""
+        """Duration of a step (`step_time_us`), which savings are parts of; None if it was not measured."""
         metric = self.metrics.get("step_time_us")
         return metric.value if metric and metric.status == "measured" else None
 
     def findings(self) -> list[tuple[Outcome, Finding]]:
-        """All findings of confirmed and unconfirmed rules, as `finding_order` has them."""
+        """All findings of confirmed and unconfirmed rules, in the order of `finding_order`."""
         pairs = [(outcome, finding) for outcome in self.outcomes for finding in outcome.findings]
         return sorted(pairs, key=lambda pair: finding_order(pair[0].rule, pair[1], self.step_us))

@@ -13,11 +13,11 @@ Basis = Literal["replayed", "measured", "modelled", "assumed"]
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Time per step that a fix gives back, in µs on the scale of `step_time_us` (un-profiled where captured).
+    """Time per step that a fix saves, in µs on the scale of `step_time_us` (without the profiler if captured).
 
-    width_us: by how much what this run leaves unknown makes the range wider, µs: `steps` (they do not repeat exactly),
-    `profiler` (which of the ops it slowed), `instead` (what the ops that come instead take). The rest of the width is
-    that of the change itself, and `how` says what it is.
+    width_us: by how many µs unknowns of this run widen the range: `steps` (step times vary), `profiler` (which ops it
+    slowed down), `instead` (the cost of replacement ops). The rest of the width is the uncertainty of the change
+    itself, which `how` describes.
     """
 
     low_us: float
@@ -31,7 +31,7 @@ class Saving:
             raise ValueError(f"a saving needs 0 <= low_us <= high_us, got {self.low_us} and {self.high_us}")
 
     def is_bound(self, step_us: float | None) -> bool:
-        """Whether it only says what a fix saves at most: the low end is less than half a per cent of the step."""
+        """Whether it is only an upper bound: the low end is less than half a per cent of the step."""
         return self.low_us <= 0 or self.low_us < NOTHING_SHARE * (step_us or 0.0)
 
     def wider(self, low_us: float, high_us: float, why: str, by_us: float) -> Saving:
@@ -42,7 +42,7 @@ class Saving:
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """All accepted fixes together; never the sum of the single savings."""
+    """Saving of all accepted fixes together; never the sum of the single savings."""
 
     low_us: float
     high_us: float
@@ -52,7 +52,7 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """Error of the unedited replay against the measured step."""
+    """Error of the unchanged replay relative to the measured step."""
 
     error_share: float
     low_confidence: bool

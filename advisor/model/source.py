@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place in the user's code. `function` precision: the line is where the function starts, not the call."""
+    """A line of the user's code. precision `function`: the line where the function starts, not that of the call."""
 
     file: str
     line: int

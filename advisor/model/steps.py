@@ -21,16 +21,16 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class StepsSummary:
-    """How many steps were seen, how they were told apart, and how long they took.
+    """Number of steps, how they were detected, and how long they took.
 
-    dilation is profiled median / un-profiled median: what the profiler itself costs.
-    repeats is the relative standard deviation of the medians of blocks of five un-profiled steps, at most 0.03: by that
-    share of the step the range of every saving is wider than what was computed. None where not captured.
+    dilation is profiled median / un-profiled median: the overhead of the profiler.
+    repeats is the relative standard deviation of the medians of blocks of five un-profiled steps, at most 0.03; each
+    saving's range is widened by that share of the step. None if not captured.
     series_us holds the un-profiled step times in order (at most 500), else the profiled ones.
     host_us is the median time in which the host issues a profiled step, device_us that in which the device completes
-    one (between the ends of the last work that consecutive steps launched); None where not known.
-    startup_us is what was left out because it is start-up: startup_count leading steps, and calls before them. Where no
-    step without start-up was recorded steady is False, and no figure describes the training.
+    one (between the ends of the last work that consecutive steps launched); None if not known.
+    startup_us is excluded start-up time: startup_count leading steps, and calls before them. If no step without
+    start-up was recorded, steady is False, and no figure describes the training.
     """
 
     count: int = 0

@@ -25,7 +25,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One real step, that of median duration, merged to a drawable number of segments."""
+    """The recorded step of median duration, merged to a drawable number of segments."""
 
     step: str
     dur_us: float

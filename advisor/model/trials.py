@@ -12,13 +12,13 @@ TryVerdict = Literal[
     "faster", "not proven", "slower", "changes training", "no effect", "out of memory", "failed", "not tried"
 ]
 Numbers = Literal["equal", "within seeds", "outside seeds", "not compared"]
-# Whether what the advice names did change: `unknown` where it names nothing that is counted.
+# Whether the counter that the advice predicts changed: `unknown` if it predicts none.
 Mechanism = Literal["moved", "not moved", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Step times of one side, medians over its pairs. samples_per_s: None where no loader's batches were seen."""
+    """Step times of one side, medians over its pairs. samples_per_s: None if no loader's batches were counted."""
 
     median_us: float
     mean_us: float
@@ -28,7 +28,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How often something happens in a step, or its time (`unit` "us"), without and with the change."""
+    """Occurrences per step of an event, or its time (`unit` "us"), without and with the change."""
 
     name: str
     base: float
@@ -38,19 +38,19 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One change that was measured against the script as it is, or why it was not.
+    """One change that was measured against the unchanged script, or why it was not.
 
     gain, low, high      share of the base's step that the change saves (0.2: 20 % less time), with the bounds of its
-                         95 % interval; None where not measured
-    promised_low, _high  the same share as the finding promised it; None where it promised nothing
-    numbers              losses against the base's with the same seeds: bitwise equal; differing by no more than other
-                         seeds make them differ; differing by more; not compared (`why` says why)
-    memory_bytes, base_memory_bytes  peak of the accelerator's allocator, or of the processes on a host
-    work                 samples of a changed step for each of the script's own; where not 1, gain is of a sample
-    mechanism, counters  whether the counter moved that the advice names, and all that were counted and differ
-    first_startup_us     what the start took longer, warm-up included, in the first pair, when nothing was cached;
+                         95 % interval; None if not measured
+    promised_low, _high  the same share as estimated by the finding; None if it had no estimate
+    numbers              losses compared with the base's for the same seeds: bitwise equal; differing no more than
+                         between seeds; differing more; not compared (`why` says why)
+    memory_bytes, base_memory_bytes  peak of the accelerator's allocator, or of the processes on a CPU
+    work                 samples of a changed step per sample of the script's own; if not 1, gain is per sample
+    mechanism, counters  whether the counter that the advice predicts changed, and all counters that differ
+    first_startup_us     additional start-up time, warm-up included, in the first pair, when nothing was cached;
     startup_us           median of the later pairs
-    rules                whose findings ask for the change;  treatments: what was applied, several where tried together
+    rules                rules whose findings suggest the change;  treatments: what was applied, several if combined
     """
 
     title: str
@@ -80,7 +80,7 @@ class Trial:
 
     @property
     def pays_after(self) -> int | None:
-        """Steps after which the longer first start is won back; None where it was not longer, or nothing is won."""
+        """Steps after which the longer first start-up pays off; None if it was not longer, or nothing is saved."""
         if not (self.first_startup_us and self.base and self.gain) or self.gain <= 0 or self.first_startup_us <= 0:
             return None
         # Of a step that does more work, the share of each sample's time.
@@ -91,11 +91,11 @@ class Trial:
 class Tried:
     """What `advisor try` measured on this machine with this script.
 
-    trials         each change alone, in the order of their promises;  together: the proven ones at once, those that
-                   contribute nothing left out
-    contributions  what the set with all proven changes loses without each of them
-    noise          of a pair of base against base, as a share;  repeats: equal seeds give bitwise equal losses
-    error          at most this is the chance that any change is called faster that is not
+    trials         each change alone, in the order of their estimates;  together: the proven ones combined, without
+                   those that contribute nothing
+    contributions  what the combination of all proven changes loses without each of them
+    noise          of pairs of base against base, as a share;  repeats: equal seeds give bitwise equal losses
+    error          upper bound of the probability that any change is reported as faster although it is not
     """
 
     trials: tuple[Trial, ...] = ()

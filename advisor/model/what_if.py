@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What another accelerator would do for the same step, on the scale of step_time_us; None where it is not known.
+    """Estimated time of the same step on another accelerator, on the scale of step_time_us; None if not known.
 
-    low_us, high_us   the range of the step;  host_us: what would be left of it if the device took no time at all
-    known_share       kernel time whose work is known and scaled by the roofline, as a share of all kernel time
-    message           the same in a sentence, or why it cannot be said
+    low_us, high_us   the range of the step;  host_us: what would remain of it if the device took no time
+    known_share       share of kernel time that is scaled by the roofline, because its work is known
+    message           the same as a sentence, or why there is no estimate
     """
 
     device: str
@@ -24,10 +24,10 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class AtRanks:
-    """What a step would take on so many ranks, on the scale of step_time_us; None where it is not known.
+    """Estimated time of a step on a number of ranks, on the scale of step_time_us; None if not known.
 
-    low_us, high_us   the range of the step; high_us None: only that it takes no less than low_us is known
-    low_efficiency, high_efficiency   the step without waiting for communication, as a share of that step
+    low_us, high_us   the range of the step; high_us None: low_us is only a lower bound
+    low_efficiency, high_efficiency   the step without waiting for communication, as a share of the step
     """
 
     ranks: int
@@ -39,9 +39,9 @@ class AtRanks:
 
 @dataclass(frozen=True, slots=True)
 class FittedCollective:
-    """What one kind of collective takes on the measured ranks: latency, and bandwidth in bytes of the whole message.
+    """Latency and bandwidth (in bytes of the whole message) of one kind of collective on the measured ranks.
 
-    collectives  that were looked at;  bytes_per_second: None where no two sizes tell it from the latency
+    collectives  number of collectives in the fit;  bytes_per_second: None if only one size occurs
     """
 
     kind: str
@@ -53,13 +53,13 @@ class FittedCollective:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfRanks:
-    """The same training on other numbers of data-parallel or sharded ranks, each with its batch as it is.
+    """The same training on other numbers of data-parallel or sharded ranks, with the same batch per rank.
 
-    message      one sentence: what was found, or why nothing can be computed; then `rows` is empty
-    ranks        that were measured, step_us and efficiency theirs;  alone_us: their step without waiting for
-                 communication
-    rows         one for each number that was asked about;  fitted: what collectives cost
-    assumptions  sentences that the ranges rest on
+    message      one sentence: the result, or why nothing can be computed; then `rows` is empty
+    ranks        number of measured ranks, with their step_us and efficiency;  alone_us: their step without waiting
+                 for communication
+    rows         one for each requested number;  fitted: the cost of collectives
+    assumptions  assumptions of the ranges, as sentences
     """
 
     message: str

@@ -9,10 +9,10 @@ from advisor.model.source import Source
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """A line of the user's in which a part of the run passed, in µs of the run.
+    """A line of the user's that took a part of the run, in µs of the run.
 
-    inner: where below it most of that; guard: the `if` that lets it happen every so many times (`step % 100 == 0`);
-    loop: what repeats that below it, the outermost.
+    inner: the line of a called function that took most of that; guard: the `if` that runs it every N steps
+    (`step % 100 == 0`); loop: the outermost loop in called functions that repeats it.
     """
 
     source: Source
@@ -24,9 +24,9 @@ class RunLine:
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """A part of the watched run, µs of the run. error_us: the standard error of `us`; times: how often, None: unknown.
+    """A part of the timed run, µs of the run. error_us: the standard error of `us`; times: how often, None: unknown.
 
-    lines: those in which most of it passed, the costliest first.
+    lines: those that took most of it, the costliest first.
     """
 
     id: str
@@ -39,12 +39,12 @@ class RunPart:
 
 @dataclass(frozen=True, slots=True)
 class RunAccount:
-    """Where the time of the run went, as far as it was watched, on one rank.
+    """Where the time of the run went, as far as it was timed, on one rank.
 
-    us      of the run: from the start of the process to the last record, without `ours_us`; the parts sum to it
+    us      duration of the run: from the start of the process to the last record, without `ours_us`; the sum of parts
     steps   training steps in it
-    ours_us of the run under the profiler of capture and in its work between steps
-    sampled how many samples of the loop's stack tell the parts of one stretch from each other
+    ours_us time of the run under capture's profiler and in its own work between steps
+    sampled number of samples of the loop's stack that distinguish the parts
     """
 
     us: float

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What takes another time in a later window than in the first, µs and calls per step without the profiler.
+    """A difference between a later window and the first, µs and calls per step without the profiler.
 
-    kind  part (of the step, by its breakdown id), line (of the user's), op (a kernel where there is a device)
+    kind  part (of the step, by its breakdown id), line (of the user's), op (a kernel if there is a device)
     """
 
     kind: str
@@ -25,10 +25,10 @@ class ProfiledWindow:
     """One of several windows of a run.
 
     at         training iterations before it
-    why        first | every (so many steps) | asked (for) | slower (steps became slower)
-    steps      profiled ones in it
-    step_us    a step without the profiler, just before it: their median; spread_us: their 10 % and 90 % points
-    moved      against the first window, the largest difference of each kind first
+    why        first | every (`--every N`) | asked (requested) | slower (steps became slower)
+    steps      profiled steps in it
+    step_us    median of the un-profiled steps just before it; spread_us: their 10th and 90th percentiles
+    moved      differences from the first window, the largest of each kind first
     """
 
     at: int

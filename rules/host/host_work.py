@@ -240,14 +240,14 @@ EXAMPLES = [
         draw(_STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
         facts=_asks(20_000.0),
         saves_us=(600, 1000),
-        says=("in messages to other processes", "8 of them work 200 µs"),
+        says=("in messages to other processes", "8 of them use 200 µs"),
     ),
     Example(
         "messages to processes that do as much as the loop waits",
         draw(_STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
         facts=_asks(400_000.0),
         saves_us=(0, 1000),
-        says=("8 of them work 4 ms",),
+        says=("8 of them use 4 ms",),
     ),
     Example(
         "one call of a library in a small step",

@@ -15,8 +15,8 @@ can be moved out of such a loop; sums, running maxima and tables that iterations
 
 With a device what counts is how long it waits while the host is in such a loop, in runs of ops of neighboring lines; a
 loop that the device hides costs nothing. Which iterations depend on each other is not observed there. Loops of a few
-elementwise ops or norms over a list of tensors, such as a moving average of the weights, are told by the ops alone;
-their small kernels cost the device time as well.
+elementwise ops or norms over a list of tensors, such as a moving average of the weights, are detected from the ops
+alone; their small kernels cost the device time as well.
 
 ## Why it costs time
 Each op costs a few microseconds of Python and dispatch, regardless of its size. A loop over samples, time steps,
@@ -26,8 +26,7 @@ parameters or experts pays that for every element, and so does the backward pass
 Use one op over a tensor with an additional dimension: broadcasting, `torch.stack` and a batched matrix multiplication,
 `torch.where` instead of `if`, `torch._foreach_*` (or `torch.nn.utils.clip_grad_norm_`, `foreach=True`) for lists of
 parameters, one call of `nn.LSTM` for the whole sequence instead of a loop over `nn.LSTMCell` or over calls of `nn.LSTM`
-for one time step each. Read numbers at once with `.tolist()`, and format a
-message only if it will be logged.
+for one time step each. Read numbers at once with `.tolist()`, and format a message only if it will be logged.
 
 In a recurrence, compute what depends only on the input for all time steps before the loop, and what only reads the
 states after it.
@@ -144,7 +143,7 @@ def _by_lines(price: Price, lines: Lines) -> tuple[list[DeviceLoop], str]:
     if not lines.available:
         return [], lines.why or _NO_LINES
     if all(source.precision == "function" for source in lines.sources):
-        return [], "the trace names only functions, and loops are detected by their lines; `advisor run` records lines"
+        return [], "the trace names functions, and loops are detected by lines; `advisor run` records lines"
     return list(device_loops(price, lines)), ""
 
 

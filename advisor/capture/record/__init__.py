@@ -1,4 +1,4 @@
-"""What capture knows besides the trace: the structs of run.json (schema torch-advisor/run, version 1).
+"""What capture records in addition to the trace: the structs of run.json (schema torch-advisor/run, version 1).
 
 Standard library and msgspec only. `None` and an absent key mean *unknown*, never "off". The child process writes the
 same keys as plain JSON, without importing this package (it must not import msgspec into the user's process).

@@ -6,14 +6,14 @@ import msgspec
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One calibration of the machine, by `advisor.calibration` when the script had ended.
+    """One calibration of the machine, made by `advisor.calibration` after the script had ended.
 
-    torch, threads  version, and torch.get_num_threads() while it measured
-    device          name of the accelerator that it measured, too; empty without one
-    quantities      name -> (low, median, high, number of samples); low and high are the 10 % and 90 % points
+    torch, threads  torch's version, and torch.get_num_threads() during the measurement
+    device          name of the accelerator that was measured as well; empty if there was none
+    quantities      name -> (low, median, high, number of samples); low and high are the 10th and 90th percentiles
     failed          name -> why a quantity was not measured
-    waited          share of its time in which it was ready and had no core; None where the system does not tell
-    seconds         that it took, without importing torch
+    waited          share of the time spent waiting for a CPU core; None where the system does not report it
+    seconds         duration, without importing torch
     """
 
     torch: str = ""

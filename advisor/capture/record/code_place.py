@@ -1,4 +1,4 @@
-"""Lines of the script, and what its text says of them."""
+"""Lines of the script, and the statements around them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class CodePlace(msgspec.Struct, frozen=True):
-    """A line of the script's text."""
+    """A line of the script."""
 
     file: str
     line: int
@@ -14,12 +14,12 @@ class CodePlace(msgspec.Struct, frozen=True):
 
 
 class TextBlock(msgspec.Struct, frozen=True, array_like=True):
-    """A statement of the script's text that decides about lines of its function, as far as its text tells.
+    """A compound statement of the script, as its source text shows it.
 
-    kind: loop: it repeats them;  guard: an `if` with a remainder (`step % 100`);  with: they read what it opened
+    kind: loop: repeats its lines;  guard: an `if` with a remainder (`step % 100`);  with: opens what its lines read
     """
 
     kind: str
     line: int  # of the statement
-    first: int  # of the lines
+    first: int  # line of its body
     last: int

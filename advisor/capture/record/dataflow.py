@@ -1,4 +1,4 @@
-"""What is known of the observed steps."""
+"""What is known about the observed steps."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import msgspec
 
 from advisor.capture.record.tensors import DenseMatrix
 
-# A digit of `Dataflow.held`: the tensor was there when the observed steps ended; it was neither written nor moved; it
-# asked for a gradient then or when it was looked at later; by such a time it was written, moved, freed or
-# an optimizer's.
+# A digit of `Dataflow.held`: the tensor still existed when the observed steps ended; it was neither written nor moved;
+# it required a gradient then or at a later check; by a later check it had been written, moved, freed or given to an
+# optimizer.
 ALIVE, SAME, ASKS, WRITTEN = 1, 2, 4, 8
 
 
 class Dataflow(msgspec.Struct, frozen=True):
-    """What the live process alone knows of the two steps that were observed after the window.
+    """What only the running process knows about the two steps that were observed after the window.
 
-    file      what torch's execution-trace observer wrote, compressed, beside run.json; `read` makes it a path
-    why       why nothing was observed
-    held      for each tensor that the script held and that was marked for the observer, in that order, a hexadecimal
-              digit: the sum of ALIVE, SAME, ASKS and WRITTEN
-    looks     iterators of loaders that began after the observed steps and at which the tensors were looked at
-    calm      Python's, NumPy's and the script's own generators of random numbers stood still in the observed steps
+    file      what torch's execution-trace observer wrote, compressed, next to run.json; `read` makes it a path
+    why       why no steps were observed
+    held      a hexadecimal digit for each tensor that the script held and that was marked for the observer, in that
+              order: the sum of ALIVE, SAME, ASKS and WRITTEN
+    looks     loader iterators created after the observed steps, at which these tensors were checked again
+    calm      no random number generator of Python, NumPy or the script was used in the observed steps
     """
 
     file: str = ""
@@ -32,17 +32,17 @@ class Dataflow(msgspec.Struct, frozen=True):
 
 
 class Features(msgspec.Struct, frozen=True):
-    """What the observed steps compute of each sample by itself with weights that stay.
+    """What the observed steps compute from single samples with weights that do not change.
 
-    ops         those that do, indices into `JudgedOps.ops`
-    samples     in a batch
-    kept_bytes  of one sample: what other ops read of their results
-    read_bytes  of one sample: what no other op reads of what the loader gave
-    layers      how many of the ops are products with weights, convolutions, lookups
-    frozen      none of the weights asks for a gradient
-    begun       looks afterwards, where none of the weights had been written: as an iterator of a loader began, or where
-                no loader feeds the loop, at twice as many steps as the time before
-    chosen_of   samples in the tensor of the script's that the batch was chosen of, at rest as well; 0: a loader gave it
+    ops         the ops that do so, as indices into `JudgedOps.ops`
+    samples     samples in a batch
+    kept_bytes  per sample: results of these ops that other ops read
+    read_bytes  per sample: loader output that no other op reads
+    layers      how many of the ops are matrix products with weights, convolutions or lookups
+    frozen      none of the weights requires a gradient
+    begun       later checks at which none of the weights had been written: when a loader iterator was created, or, if
+                no loader feeds the loop, after twice as many steps as at the previous check
+    chosen_of   samples in the unchanged tensor of the script from which the batch was selected; 0: from a loader
     """
 
     ops: list[int]
@@ -56,26 +56,26 @@ class Features(msgspec.Struct, frozen=True):
 
 
 class JudgedOps(msgspec.Struct, frozen=True):
-    """What is concluded from the observed steps (`advisor/analyses/dataflow/judged_steps.py`).
+    """Conclusions from the observed steps (`advisor/analyses/dataflow/judged_steps.py`).
 
-    Earlier versions kept it in run.json, and examples of rules state it there.
+    Earlier versions stored them in run.json; examples of rules still state them there.
 
-    names, ops   the outermost ops of one step on the loop's thread, in order: indices into names
-    again        (op, the earlier op that made the same result from the same), indices into ops; a negative one is of
-                 the step before, counted from its end
-    constant     ops, none of fetches and optimizers, that read nothing but numbers of the script and tensors that it
-                 held for many steps and that nothing wrote, in the same form in both steps
-    unread       (op that works row by row, the op that takes rows of what came of it, share of the rows it takes):
-                 all that reads its result
-    casts        (op, which of the casts that autocast made for it, an earlier op, which of its casts made the same)
-    waits        for each of ops how far before it those are that wrote what it reads; 0 where not known
-    messages     (gather, scaling, scatter): rows that are gathered, scaled and added up by indices and numbers that the
-                 script held for many steps and that nothing wrote; nothing else reads what lies between
-    sorted       (sort, how many of its elements from one end on are read, how many it sorts): where not all are read
-    diagonals    (op that works on pairs, the op that takes the diagonal of what came of it, pairs of each): all that
-                 reads its result
-    penalties    ops that square a whole parameter and sum that, first the one that reads it
-    leaving      ops whose results leave the step in another way than as one number, or may; None: nobody looked
+    names, ops   the outermost ops of one step on the loop's thread, in order, as indices into names
+    again        (op, the earlier op that computed the same result from the same inputs), as indices into ops; a
+                 negative index counts from the end of the previous step
+    constant     ops, outside of fetches and optimizers, that read only Python numbers and tensors that the script held
+                 for many steps and that nothing wrote, in the same form in both steps
+    unread       (op that computes row by row, the op that selects rows of its result, share of rows selected), if
+                 nothing else reads that result
+    casts        (op, index of a cast that autocast made for it, an earlier op, index of its cast of the same tensor)
+    waits        for each of ops, how many ops earlier its inputs were written; 0 where not known
+    messages     (gather, scaling, scatter): rows gathered, scaled and summed by indices and weights that the script
+                 held for many steps and that nothing wrote; no other op reads the intermediate results
+    sorted       (sort, number of leading or trailing elements that are read, number sorted), if not all are read
+    diagonals    (op that computes something for each pair, the op that takes the diagonal of its result, pairs of each),
+                 if nothing else reads that result
+    penalties    ops that square a whole parameter and sum the squares, the one that reads it first
+    leaving      ops whose results leave the step as more than one number, or may; None: not searched for
     onward       (op, the op that reads its result in the next step)
     """
 
@@ -92,6 +92,6 @@ class JudgedOps(msgspec.Struct, frozen=True):
     onward: list[tuple[int, int]] = []
     casts: list[tuple[int, int, int, int]] = []
     messages: list[tuple[int, int, int]] = []
-    features: Features | None = None  # None: there are none, or nobody looked
+    features: Features | None = None  # None: there are none, or they were not searched for
     why: str = ""  # why nothing is known
-    file: str = ""  # of an earlier version, whose content is not read any longer
+    file: str = ""  # written by an earlier version; no longer read

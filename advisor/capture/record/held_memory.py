@@ -1,4 +1,4 @@
-"""What held memory: graphs that losses keep, and all of it where memory ran out."""
+"""What held memory: graphs that losses keep, and everything when memory ran out."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import msgspec
 
 
 class EvaluationGraph(msgspec.Struct, frozen=True):
-    """A loop over batches that nothing is trained on, whose results have a graph for a backward pass."""
+    """A loop over batches without training, whose results have an autograd graph."""
 
     file: str
-    line: int  # that asks for the batch
+    line: int  # that fetches the batch
     first: int  # where the function begins
     function: str
-    name: str  # of a variable that holds another such result after each batch
+    name: str  # of a variable that holds a new such result after each batch
 
 
 class KeptGraphs(msgspec.Struct, frozen=True):
     """Losses of earlier steps that were still held with their graphs when the window closed, or before it opened."""
 
     losses: int = 0
-    steps: int = 0  # that they are of
-    of_steps: int = 0  # that had been made by then
-    held_bytes: float | None = None  # what the graphs of one step hold besides nodes; None where torch does not tell
-    summed: bool = False  # in one number that each step adds to, not in a list
+    steps: int = 0  # steps that these losses are from
+    of_steps: int = 0  # steps completed by then
+    held_bytes: float | None = None  # by the graphs of one step, nodes excluded; None where torch does not report it
+    summed: bool = False  # in a running sum, not in a list
     name: str = ""  # of the variable; empty where it was not found
     function: str = ""
     file: str = ""
-    line: int = 0
+    line: int = 0  # that adds to it
 
 
 class HeldVariable(msgspec.Struct, frozen=True):
@@ -40,12 +40,12 @@ class HeldVariable(msgspec.Struct, frozen=True):
 class OutOfMemory(msgspec.Struct, frozen=True):
     """The script ended because an allocation failed: where, in which iteration, and what held memory then.
 
-    file, line, function   the user's line that asked for memory; empty and 0 where no code of the user's ran
+    file, line, function   the user's line that requested memory; empty and 0 if no user code was running
     device                 cuda | cpu
-    tried_bytes            that the allocation asked for; None where the exception does not say
+    tried_bytes            size of the failed request; None if the exception does not state it
     resident_bytes         of the process;  allocated_bytes, reserved_bytes: on its current CUDA device
-    weights_bytes, gradients_bytes, state_bytes  that optimizers step and keep, on that device
-    variables              the largest, without weights, gradients and state
+    weights_bytes, gradients_bytes, state_bytes  of parameters that optimizers update, on that device
+    variables              the largest, excluding weights, gradients and optimizer state
     """
 
     step: int = 0

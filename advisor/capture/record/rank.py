@@ -18,10 +18,10 @@ from advisor.capture.record.whole_run import RunTimes
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Switches that no trace holds, as they stood in the profiled window."""
+    """Settings that traces do not contain, as they were in the profiled window."""
 
     matmul_precision: str | None = None  # torch.get_float32_matmul_precision(): highest | high | medium
-    matmul_precision_set: bool | None = None  # the script itself chose it, if only by choosing the default
+    matmul_precision_set: bool | None = None  # set by the script itself, even if to the default
     tf32_matmul: bool | None = None
     tf32_cudnn: bool | None = None
     cudnn_enabled: bool | None = None
@@ -45,17 +45,16 @@ class Settings(msgspec.Struct, frozen=True):
     compiled: bool | None = None
     ddp: dict[str, Any] | None = None  # arguments of DistributedDataParallel
     fsdp: dict[str, Any] | None = None  # arguments of FullyShardedDataParallel or fully_shard; units: how many
-    framework: str | None = None  # that turns the loop: lightning | transformers | accelerate; None: the script itself
+    framework: str | None = None  # that runs the loop: lightning | transformers | accelerate; None: the script itself
     # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
-    # anomaly_detection | ddp (its constructor).  By the text of the script's files, where one line alone says it:
-    # threads (`set_num_threads`) | double (what registers a tensor of the model in float64, else `.double()`, else
-    # float64) | checkpointing | cudnn_benchmark | cudnn_deterministic | onednn_enabled | variables of the environment,
-    # by their names.
+    # anomaly_detection | ddp (its constructor).  From the source text, if exactly one line sets it: threads
+    # (`set_num_threads`) | double (the line that registers a float64 tensor of the model, else `.double()`, else
+    # float64) | checkpointing | cudnn_benchmark | cudnn_deterministic | onednn_enabled | environment variables by name.
     set_at: dict[str, CodePlace] = {}
 
     @classmethod
     def compute(cls, record: RankRecord) -> Settings:
-        """The settings of the analysed rank, for whoever asks for them by type. Missing on a bare trace."""
+        """The settings of the analysed rank. Missing for a trace that was not captured by `advisor run`."""
         return record.settings
 
 
@@ -77,31 +76,31 @@ class RankRecord(msgspec.Struct, frozen=True):
     evaluation_loaders: list[Loader] = []  # whose batches no backward pass was for, beside those that trained
     optimizers: list[Optimizer] = []
     devices: list[dict[str, Any]] = []
-    compile: dict[str, Any] | None = None  # counters; graph_breaks, recompiles with reasons
-    gc_pauses_us: list[float] | None = None  # inside the un-profiled window
+    compile: dict[str, Any] | None = None  # counters; graph_breaks and recompiles with reasons
+    gc_pauses_us: list[float] | None = None  # in the un-profiled steps
     memory: dict[str, int] | None = None  # torch.cuda.memory_stats subset; peak_allocated_bytes …
     # parameters, parameter_bytes, tensors, modules_left_out; modules, each: path, kind, parameters, parameter_bytes,
-    # root (true; left out inside another module), flops (per step, forward and backward; None: not counted)
+    # root (true for outermost modules, else absent), flops (per step, forward and backward; None: not counted)
     model: dict[str, Any] | None = None
     warnings: list[str] = []  # the first few that were shown: file, line, category and text, without secrets
     notes: list[str] = []  # what capture could not do, one sentence each
     vitals: Vitals | None = None
     run: RunTimes | None = None  # None: no training step was seen
-    evaluation_graph: EvaluationGraph | None = None  # the first that was seen
-    kept_graphs: KeptGraphs | None = None  # None: none were found, or nobody looked
-    saves: list[CodePlace] | None = None  # lines of the training loop that write a checkpoint, by its text
-    lookups: list[Lookup] = []  # on a CPU; empty: none were seen, or nobody looked
-    sample_lengths: list[SampleLengths] = []  # of a few batches after the windows
-    batch_lengths: list[Lookup] = []  # the same of a few batches after the windows, as the loader gave them
-    masks: list[Mask] = []  # of 256 to 4,096 tokens; empty: none were seen, or nobody looked
-    loss_labels: list[LossLabels] = []  # of cross entropies; empty: none were seen, or nobody looked
-    environment: dict[str, str] | None = None  # of this process in its window, by the same allow-list
-    dataflow: Dataflow | None = None  # None: nobody looked
-    reused: JudgedOps | None = None  # of an earlier version, or stated by an example
-    sparse_products: list[SparseProduct] = []  # as well
-    calibration: Measured | None = None  # None: none was asked for, or it failed
-    blocks: dict[str, list[TextBlock]] = {}  # of each file of the script that was read; of an earlier version none
-    line_digests: dict[str, str] = {}  # of the same files: four hexadecimal digits for each line
-    user_files: list[str] = []  # files of the user's code (not site-packages), as seen in line records
+    evaluation_graph: EvaluationGraph | None = None  # the first one detected
+    kept_graphs: KeptGraphs | None = None  # None: none found, or not searched for
+    saves: list[CodePlace] | None = None  # lines of the training loop that save a checkpoint, from the source text
+    lookups: list[Lookup] = []  # on a CPU; empty: none occurred, or not recorded
+    sample_lengths: list[SampleLengths] = []  # in a few batches after the windows
+    batch_lengths: list[Lookup] = []  # as `lookups`, in a few batches after the windows, as the loader returned them
+    masks: list[Mask] = []  # of 256 to 4,096 tokens; empty: none occurred, or not recorded
+    loss_labels: list[LossLabels] = []  # of cross entropies; empty: none occurred, or not recorded
+    environment: dict[str, str] | None = None  # of this process in its window, from the same allow-list
+    dataflow: Dataflow | None = None  # None: no steps were observed
+    reused: JudgedOps | None = None  # from an earlier version, or stated by an example
+    sparse_products: list[SparseProduct] = []  # likewise
+    calibration: Measured | None = None  # None: not requested, or it failed
+    blocks: dict[str, list[TextBlock]] = {}  # by file of the script; absent in earlier versions
+    line_digests: dict[str, str] = {}  # by file: four hexadecimal digits per line
+    user_files: list[str] = []  # files of the user's code (not site-packages) in which lines were recorded
     later: list[LaterWindow] = []
-    out_of_memory: OutOfMemory | None = None  # None: the script did not end for want of memory
+    out_of_memory: OutOfMemory | None = None  # None: the script did not run out of memory

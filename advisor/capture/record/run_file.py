@@ -24,7 +24,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     command: list[str] = []
     versions: dict[str, str] = {}
     environment: dict[str, str] = {}  # an allow-list, never the whole environment
-    exit_status: int | None = None  # None while the script still runs
+    exit_status: int | None = None  # None while the script is running
     preflight: list[dict[str, str]] = []  # {id, status, message}
     ranks: list[RankRecord] = []
 
@@ -45,7 +45,7 @@ def read(path: Place) -> RunRecord:
 
 
 def _with_dataflow(folder: Place, rank: RankRecord) -> RankRecord:
-    """The rank's record with the path of its dataflow file, beside run.json: content never leads elsewhere."""
+    """The rank's record with the path of its dataflow file, which is always next to run.json."""
     if rank.dataflow is not None and rank.dataflow.file:
         path = folder / Path(rank.dataflow.file).name
         rank = msgspec.structs.replace(rank, dataflow=msgspec.structs.replace(rank.dataflow, file=os.fspath(path)))

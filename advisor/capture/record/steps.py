@@ -1,4 +1,4 @@
-"""Steps as the hooks timed them, and the windows that were recorded of them."""
+"""Steps as hooks timed them, and the recorded windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class TraceFile(msgspec.Struct, frozen=True):
-    """A trace that capture wrote. role: `profile` gives every number, `lines` only lines."""
+    """A trace that capture wrote. role: all figures are from `profile`, only lines and modules from `lines`."""
 
     path: str
     role: str
@@ -15,21 +15,20 @@ class TraceFile(msgspec.Struct, frozen=True):
 
 
 class StepTimes(msgspec.Struct, frozen=True):
-    """Step times seen by the hooks, µs, in order."""
+    """Step times measured by hooks, µs, in order."""
 
     source: str = "window"  # user | loader | optimizer | backward | window
-    count: int = 0  # training iterations seen in all
+    count: int = 0  # training iterations in total
     eval_count: int = 0
     optimizer_steps: int = 0
     unprofiled_us: list[float] = []
-    timed_before: int | None = None  # so many of them came before the window; the process may be another after it
-    unprofiled_mean_us: float | None = None  # set alone where only the mean could be measured
+    timed_before: int | None = None  # how many of them were before the window
+    unprofiled_mean_us: float | None = None  # set if only the mean could be measured
     profiled_us: list[float] = []
     clock: str = "host"  # host | device | mean
-    # Time of the loop's thread in the fetches (`fetch`), backward passes, optimizer steps (`optimizer`, zero_grad not
-    # included) and all the rest (forward pass, Python, zero_grad) of steps, µs, one number a step; the four sum to it.
-    # Seen by the same listeners in both; only where no device is in use. Steps in which a part did not end are left
-    # out, so the lists may be shorter than those above.
+    # Time of the loop's thread per step in fetches (`fetch`), backward passes (`backward`), optimizer steps (without
+    # zero_grad, `optimizer`) and the rest (forward pass, Python, zero_grad: `rest`), µs; the four sum to the step time.
+    # Only if no device is in use. Steps in which a part did not end are omitted, so these lists may be shorter.
     unprofiled_parts_us: dict[str, list[float]] = {}
     profiled_parts_us: dict[str, list[float]] = {}
 
@@ -38,7 +37,7 @@ class LaterWindow(msgspec.Struct, frozen=True):
     """A window that was recorded after the first one, with the un-profiled steps before it.
 
     at   training iterations before it was due
-    why  every (so many steps) | asked (`advisor attach`, SIGUSR1) | slower (steps became slower)
+    why  every (`--every N`) | asked (requested by `advisor attach` or SIGUSR1) | slower (steps became slower)
     """
 
     at: int

@@ -1,4 +1,4 @@
-"""What tensors of the step with lines held."""
+"""What is recorded about tensors."""
 
 from __future__ import annotations
 
@@ -6,51 +6,51 @@ import msgspec
 
 
 class Mask(msgspec.Struct, frozen=True):
-    """A mask of tokens by tokens, one for all sequences and heads, that a module held in the step with lines."""
+    """An attention mask of tokens by tokens for all sequences and heads, held by a module in the step with lines."""
 
     tokens: int
-    form: str  # seen | hidden | added: it says that each token sees those before it and itself; other: something else
+    form: str  # of a causal mask: seen | hidden (what True means) | added (to the scores); other: not causal
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """A batch of indices: one that an embedding looked up in the step whose lines were recorded, or a loader's."""
+    """A batch of indices, looked up by an embedding in the step with lines, or returned by a loader."""
 
     samples: int
     length: int
-    longest: int  # the longest sample without the padding behind or before it; length where there is none
+    longest: int  # the longest sample without its padding; `length` if there is none
 
 
 class SampleLengths(msgspec.Struct, frozen=True):
-    """A batch of a loader whose samples are filled up to the longest of them."""
+    """A loader's batch whose samples are padded to the longest of them."""
 
-    length: int  # of all of them
-    lengths: list[int]  # of each without what fills it up: by a tensor of lengths in the batch, or by its padding
+    length: int  # padded length
+    lengths: list[int]  # of each sample, from a tensor of lengths in the batch or from its padding
 
 
 class LossLabels(msgspec.Struct, frozen=True):
-    """The labels of a cross entropy in the step whose lines were recorded."""
+    """The labels of a cross entropy in the step with lines."""
 
     labels: int
-    ignored: int  # of them those that `ignore_index` leaves out
+    ignored: int  # labels that `ignore_index` excludes
     classes: int
 
 
 class SparseProduct(msgspec.Struct, frozen=True):
-    """A product of the observed steps whose left matrix is mostly zeros and stays as it is."""
+    """A matrix product of the observed steps whose left matrix is mostly zeros and does not change."""
 
     rows: int
     columns: int
-    width: int  # columns of what it is multiplied with
-    filled: float  # share of its numbers that are not zero
-    sparse_us: float | None = None  # the same product with the matrix in sparse form, on a CPU
-    sparse_backward_us: float | None = None  # and with it turned, as the backward pass takes it
+    width: int  # columns of the right matrix
+    filled: float  # share of nonzero elements
+    sparse_us: float | None = None  # the same product with a sparse matrix, on a CPU
+    sparse_backward_us: float | None = None  # and with its transpose, as in the backward pass
 
 
 class DenseMatrix(msgspec.Struct, frozen=True):
-    """A large matrix that the script held through the observed steps, and whose shape a product of them has."""
+    """A large matrix held during the observed steps, with the shape of the left matrix of one of their products."""
 
-    held: int  # its place in `Dataflow.held`
+    held: int  # index in `Dataflow.held`
     rows: int
     columns: int
     filled: float
-    products: list[SparseProduct] = []  # that were timed with its sparse form: on a CPU, where it is mostly zeros
+    products: list[SparseProduct] = []  # timed with its sparse form, on a CPU, if it is mostly zeros

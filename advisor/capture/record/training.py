@@ -22,30 +22,30 @@ class Loader(msgspec.Struct, frozen=True):
     dataset_size: int | None = None
     collate: str | None = None
     iterable: bool | None = None
-    sample_us: float | None = None  # median time to fetch one sample, where it was reached
+    sample_us: float | None = None  # median time to read one sample, if measured
     collate_us: float | None = None  # median time to collate a batch
-    sample_why: str = ""  # why sample_us is not known
-    worker_us: list[float] = []  # median time to make a batch, of each worker that was reached
-    random_samples: bool | None = None  # random numbers were drawn while samples were read, by any generator
-    sampler: str | None = None  # class of what draws the indices
-    sampler_us: float | None = None  # mean time to draw those of a batch in the loop, un-profiled, the longest left out
+    sample_why: str = ""  # why sample_us is unknown
+    worker_us: list[float] = []  # median time to load a batch, of each measured worker
+    random_samples: bool | None = None  # any random number generator was used while samples were read
+    sampler: str | None = None  # class of the sampler
+    sampler_us: float | None = None  # mean time to draw a batch's indices in un-profiled steps, without the longest
     sampler_median_us: float | None = None
-    sample_from: tuple[str, int, str] | None = None  # file, first line and name of the script's function that reads one
-    collate_from: tuple[str, int, str] | None = None  # and of the one that puts a batch together
-    batches_per_iterator: float | None = None  # drawn from each that was made in un-profiled steps; None: none was
-    sampler_file: str = ""  # of the sampler's code, where it is none of torch's
+    sample_from: tuple[str, int, str] | None = None  # file, first line and name of the script's function for a sample
+    collate_from: tuple[str, int, str] | None = None  # and of its collate function
+    batches_per_iterator: float | None = None  # of those created in un-profiled steps; None: none was created
+    sampler_file: str = ""  # of the sampler's code, unless it is torch's
     sampler_lines: list[list[int]] = []  # first and last line of each of its functions
-    sampler_weighted: list[int] = []  # lines of it that name a function which draws by weight
-    iterators: int | None = None  # of it that gave batches to train on: epochs, where each goes through all samples
-    file: str = ""  # where it was made: the user's innermost line
+    sampler_weighted: list[int] = []  # its lines that name a function for weighted sampling
+    iterators: int | None = None  # that returned training batches: epochs, if each covers all samples
+    file: str = ""  # where it was created: the user's innermost line
     line: int = 0
     function: str = ""
-    batch_size_at: CodePlace | None = None  # where the number stands in the script's text
-    num_workers_at: CodePlace | None = None  # and that of its workers
+    batch_size_at: CodePlace | None = None  # where the script states the number
+    num_workers_at: CodePlace | None = None  # and the number of workers
 
 
 class Optimizer(msgspec.Struct, frozen=True):
-    """An optimizer that stepped."""
+    """An optimizer whose step() was called."""
 
     name: str
     foreach: bool | None = None
@@ -54,8 +54,8 @@ class Optimizer(msgspec.Struct, frozen=True):
     tensors: int | None = None  # parameters with a gradient
     device: str = ""
     dtypes: list[str] = []  # of the parameters
-    state_dtypes: list[str] = []  # of the state, single numbers left out
+    state_dtypes: list[str] = []  # of the state, without single numbers
     state_bytes: int | None = None  # of the state on this rank
-    file: str = ""  # where it was made: the user's innermost line
+    file: str = ""  # where it was created: the user's innermost line
     line: int = 0
     function: str = ""

@@ -1,4 +1,4 @@
-"""The whole run by the clock."""
+"""Times of the whole run."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import msgspec
 
 
 class RunSamples(msgspec.Struct, frozen=True):
-    """Samples of the loop's thread in stretches of one kind, that stood at one place.
+    """Stack samples of the loop's thread at one line, in segments of one kind.
 
     kind                  start | step | long | between | end, as in `RunTimes`
-    file, line, function  the user's line where the stack leaves the way to the training step: in the loop, or in what
-                          a framework calls; empty where no code of the user's was on the stack
-    block                 first line of the largest loop (or `with`) around it that the training step is not in, or its
-                          line; 0 in a function that the way to the training step does not lead through
-    guard                 line of the innermost `if` with a remainder in its test (`step % 100`) around it that the
-                          training step is not in; 0: there is none
-    inner                 file, line and function of the user's innermost line, where it is another
-    loop                  file, line and function of the outermost loop below it, in what that line calls
-    package               whose code that line runs: `matplotlib`, `json` …; empty for its own, and what is written in C
-    marks                 forward | save | fetch | iterator | workers | evaluate | compile | import: known work on the
-                          stack (iterator: one of a DataLoader is made; workers: its workers start or stop);
-                          eval_mode: of a module in evaluation mode; also_trained: which was in training mode before;
-                          untrained: of a batch that no backward pass
-                          followed; epoch_end: after a loader that was trained on had no batch left; first_batch: it is
-                          the first of new workers
-    hits, stretches       how many samples, in how many stretches; no sample: known from the loader that was asked
-                          there; first, last: iterations before the end of such a stretch
+    file, line, function  the user's line at which the stack leaves the path to the training step: in the loop, or in
+                          what a framework calls; empty if no user code was on the stack
+    block                 first line of the outermost loop (or `with`) around it that does not contain the training
+                          step, or the line itself; 0 in a function that is not on the path to the training step
+    guard                 line of the innermost `if` with a remainder in its condition (`step % 100`) around it that
+                          does not contain the training step; 0: there is none
+    inner                 file, line and function of the user's innermost line, if it is a different one
+    loop                  file, line and function of the outermost loop in the functions called from it
+    package               package whose code the line runs: `matplotlib`, `json` …; empty for user code and for C
+    marks                 forward | save | fetch | iterator | workers | evaluate | compile | import: known functions on
+                          the stack (iterator: a DataLoader creates one; workers: its workers start or stop);
+                          eval_mode: a module in evaluation mode; also_trained: that was in training mode before;
+                          untrained: a batch that no backward pass followed; epoch_end: after the loader of the training
+                          was exhausted; first_batch: the first batch of new workers
+    hits, stretches       number of samples, and of segments that contain them; no samples: known from the loader
+    first, last           training iterations before the end of the first and of the last such segment
     """
 
     kind: str
@@ -45,10 +44,10 @@ class RunSamples(msgspec.Struct, frozen=True):
 
 
 class TrendLine(msgspec.Struct, frozen=True):
-    """A line of the user's that was sampled in training steps, the innermost on the stack.
+    """The user's innermost line on the stack, as sampled in training steps.
 
-    loop_file, loop_line  the line of the training loop (or what a framework calls) that it was reached from
-    hits                  samples in each stretch
+    loop_file, loop_line  the line of the training loop (or what a framework calls) that led to it
+    hits                  samples in each segment
     """
 
     file: str
@@ -60,16 +59,16 @@ class TrendLine(msgspec.Struct, frozen=True):
 
 
 class StepTrend(msgspec.Struct, frozen=True):
-    """Training steps over the whole run without the profiler, in stretches of equally many; one entry for each.
+    """Training steps of the whole run without the profiler, in segments of equally many steps; one entry per segment.
 
     first           training iterations before it
     steps           training steps in it
-    usual_us        what an ordinary one took: the median of up to 16 of them, drawn at random
-    spent_us        time in all of them
-    queued_us       of it, in which the loop's thread was ready and had no core; None where the system does not tell
-    resident_bytes  that the process held at its end
-    samples         of the stack, in its training steps
-    lines           where those stood
+    usual_us        duration of an ordinary step: the median of up to 16 of them, drawn at random
+    spent_us        total time of its steps
+    queued_us       of that, time for which the loop's thread waited for a core; None if the system does not report it
+    resident_bytes  of the process at its end
+    samples         stack samples in its training steps
+    lines           lines of these samples
     """
 
     first: list[int] = []
@@ -83,23 +82,22 @@ class StepTrend(msgspec.Struct, frozen=True):
 
 
 class RunTimes(msgspec.Struct, frozen=True):
-    """The whole run by the clock, in stretches between the boundaries of training iterations, and sampled a few times
-    a second.
+    """Times of the whole run, in segments between the boundaries of training iterations, with stack samples.
 
-    Kinds of stretches: start (to the end of the first training step), step (training steps of ordinary length), long
-    (those of more than 1.5 times that), between (without a training step), end (after the last boundary).
+    Kinds of segments: start (to the end of the first training step), step (training steps of ordinary length), long
+    (more than 1.5 times that), between (without a training step), end (after the last boundary).
     """
 
-    before_us: float | None = None  # age of the process when the watch began: torch had just been imported
-    ours_us: float = 0.0  # under the profiler of capture, and in its work at boundaries: in no other sum
+    before_us: float | None = None  # age of the process when timing began, after torch was imported
+    ours_us: float = 0.0  # under capture's profiler and in its own work at boundaries; not part of the other times
     spent_us: dict[str, float] = {}  # time by kind
-    count: dict[str, int] = {}  # stretches by kind
-    usual_us: float = 0.0  # what the long steps would have taken had they been ordinary
-    samples: list[RunSamples] = []  # the places with most of them
+    count: dict[str, int] = {}  # segments by kind
+    usual_us: float = 0.0  # what the long steps would have taken at ordinary length
+    samples: list[RunSamples] = []  # the lines with most of them
     samples_left_out: int = 0
     sampled: int = 0
-    sampling_us: float = 0.0  # CPU time of the thread that samples
-    evaluations: int = 0  # iterators that gave batches which no backward pass followed
-    epochs: int = 0  # times that an iterator which was trained on had no batch left
+    sampling_us: float = 0.0  # CPU time of the sampling thread
+    evaluations: int = 0  # loader iterators whose batches no backward pass followed
+    epochs: int = 0  # times that the loader of the training was exhausted
     restarts: int = 0  # iterators that started workers after the first training step
     trend: StepTrend = StepTrend()
