@@ -140,7 +140,7 @@ def _of_one_thread(name: str, measured: Measured) -> Quantity | None:
     one = _measured(f"core_{name}", measured)
     if one is None or measured.threads == 1:
         return one
-    source = f"{one.source}: one thread, and {measured.threads} times as much, as other work had the cores"
+    source = f"{one.source}: from one thread to {measured.threads} times that, because other work had the cores"
     return Quantity(one.low, one.high * measured.threads, one.unit, source, True)
 
 

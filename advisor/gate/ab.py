@@ -145,7 +145,7 @@ def _notes(result: StepTime, alone: Sequence[Pair], given: Sequence[Pair]) -> li
     if not result.pairs:
         said.append("the comparison was not started: this machine is too noisy; use a quieter one, or counters")
     if result.mean_change is not None and abs((1 + result.mean_change) / (1 + result.change) - 1) > _TAIL:
-        said.append(f"the mean step changed by {result.mean_change:+.1%}: long steps differ, look at the tail")
+        said.append(f"the mean step changed by {result.mean_change:+.1%}: long steps differ, check the tail")
     if result.confirmed is False:
         said.append(
             "the first series of pairs showed a regression near the margin, but a second one did not confirm it"

@@ -10,7 +10,7 @@ from advisor.report.trial_words import details, times
 from advisor.trying.treatments import option
 
 _WIDTH = 80
-_COLUMNS = (18, 14, 24, 14)  # of verdict, promise, measurement and numbers; memory takes the rest
+_COLUMNS = (18, 14, 24, 14)  # of verdict, prediction, measurement and numbers; memory takes the rest
 _NUMBERS: dict[Numbers, str] = {
     "equal": "equal",
     "within seeds": "as by seeds",
@@ -19,7 +19,7 @@ _NUMBERS: dict[Numbers, str] = {
 }
 _MEGA = 1e6
 
-# What earlier promises of rules came to, in a phrase; nothing where there were none.
+# How earlier predictions of rules held, in a phrase; nothing if there were none.
 Earlier = Callable[[Sequence[str]], str]
 
 
@@ -33,7 +33,7 @@ def _lines(tried: Tried, earlier: Earlier) -> Iterator[str]:
     yield from _about(tried, measured)
     if measured:
         yield ""
-        yield _row(("", "promised", "measured [95 %]", "losses", "memory"))
+        yield _row(("", "predicted", "measured [95 %]", "losses", "memory"))
         for trial in measured:
             yield from _trial(trial)
             yield from _wrapped(earlier(trial.rules), "    ")

@@ -99,9 +99,9 @@ def recall(home: Path, where: Where) -> list[Record]:
 
 
 def held(records: Sequence[Record], rules: Iterable[str]) -> str:
-    """How earlier promises of these rules held, in a phrase; nothing without any.
+    """How earlier predictions of these rules held, in a phrase; nothing without any.
 
-    A promise held where the interval of what was measured and the promised range have a value in common.
+    A prediction held if the measured interval and the predicted range overlap.
     """
     kept = more = less = 0
     wanted = set(rules)
@@ -115,7 +115,7 @@ def held(records: Sequence[Record], rules: Iterable[str]) -> str:
     if not kept + more + less:
         return ""
     others = [f"{count} saved {word}" for count, word in ((less, "less"), (more, "more")) if count]
-    return ", ".join([f"earlier on this machine: {kept} of {kept + more + less} promises held", *others])
+    return ", ".join([f"earlier on this machine: {kept} of {kept + more + less} predictions held", *others])
 
 
 def card(tried: Tried, where: Where) -> bytes:

@@ -260,7 +260,7 @@ def test_a_second_session_says_how_the_first_promise_held(
     assert cli.main([*words, "train.py"]) == 0
     assert "earlier" not in capsys.readouterr().out
     assert cli.main([*words, "train.py"]) == 0
-    assert "earlier on this machine: 1 of 1 promises held" in capsys.readouterr().out
+    assert "earlier on this machine: 1 of 1 predictions held" in capsys.readouterr().out
     assert kept.read_text().count("\n") == 2
     assert "train" not in Path("card.json").read_text()
 

@@ -31,7 +31,7 @@ def test_later_promises_say_how_earlier_ones_held(tmp_path: Path) -> None:
     assert history.remember(home, history.records_of(tried((0.9, 0.8, 0.95)), Where("another GPU")))
     known = history.recall(home, HERE)
     assert len(known) == 4
-    said = "earlier on this machine: 2 of 4 promises held, 1 saved less, 1 saved more"
+    said = "earlier on this machine: 2 of 4 predictions held, 1 saved less, 1 saved more"
     assert history.held(known, ["input-bound"]) == said
     assert history.held(known, ["other-rule"]) == ""
 
