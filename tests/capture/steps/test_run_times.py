@@ -152,7 +152,7 @@ def test_an_instruction_without_a_line_is_where_its_function_begins() -> None:
 
 
 def test_the_loop_around_a_place_is_its_block(tmp_path: Path) -> None:
-    from advisor.capture.inside.steps.run_totals import block_of, blocks_of, parsed
+    from advisor.capture.inside.steps.statements import block_of, of_file
 
     text = "for x in a:\n    step(x)\n    if x:\n        for y in b:\n            look(y)\n            count(y)\n"
     ast.parse(text)
@@ -164,13 +164,13 @@ def test_the_loop_around_a_place_is_its_block(tmp_path: Path) -> None:
     found = []
     for line, step_line in ((6, 2), (5, 2), (2, 2), (6, 0)):
         Here.line, Here.step_line = line, step_line  # type: ignore[attr-defined]
-        found.append(block_of(Here, blocks_of(parsed(Here.source))))  # type: ignore[arg-type]
+        found.append(block_of(Here, of_file(Here.source).blocks))  # type: ignore[arg-type]
     assert found == [4, 4, 2, 0]
 
 
 def test_the_if_that_says_how_often_is_the_guard(tmp_path: Path) -> None:
     """Not one that asks something else, not one that the training step is in as well, and not its `else`."""
-    from advisor.capture.inside.steps.run_totals import guard_of, guards_of, parsed
+    from advisor.capture.inside.steps.statements import guard_of, of_file
 
     lines = (
         "if x % 2:",
@@ -183,7 +183,7 @@ def test_the_if_that_says_how_often_is_the_guard(tmp_path: Path) -> None:
         "            count(y)",
     )
     (tmp_path / "loop.py").write_text("\n".join(lines) + "\n")
-    guards = guards_of(parsed(str(tmp_path / "loop.py")))
+    guards = of_file(str(tmp_path / "loop.py")).guards
 
     class Here:
         line = step_line = 0

@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..steps.run_totals import counts
+from ..steps.statements import among, body_of
 from .script_text import ScriptText
 
 Block = tuple[str, int, int, int]  # kind, line of the statement, first and last of the lines: `record.TextBlock`
 
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_WITHS = (ast.With, ast.AsyncWith)
 # Of one file: a file of 10,000 lines has some hundred.
 _MOST_BLOCKS = 1000
 
@@ -27,18 +25,14 @@ def blocks(text: ScriptText) -> dict[str, list[Block]]:
 
 
 def _of(node: ast.AST) -> Iterator[Block]:
-    if isinstance(node, _LOOPS):
-        yield "loop", node.lineno, *_span(node.body)
-    elif isinstance(node, ast.If) and counts(node.test):
-        yield "guard", node.lineno, *_span(node.body)
-    elif isinstance(node, _WITHS):
-        given = {one.id for item in node.items if item.optional_vars for one in _names(item.optional_vars, ast.Store)}
-        reads = (one.lineno for statement in node.body for one in _names(statement, ast.Load) if one.id in given)
-        yield from (("with", node.lineno, line, line) for line in sorted(set(reads)))
-
-
-def _span(body: list[ast.stmt]) -> tuple[int, int]:
-    return body[0].lineno, max(one.end_lineno or one.lineno for one in body)
+    for kind, statement in among((node,)):
+        if not isinstance(statement, (ast.With, ast.AsyncWith)):
+            yield kind, statement.lineno, *body_of(statement)
+            continue
+        variables = (item.optional_vars for item in statement.items if item.optional_vars)
+        given = {one.id for variable in variables for one in _names(variable, ast.Store)}
+        reads = (one.lineno for each in statement.body for one in _names(each, ast.Load) if one.id in given)
+        yield from ((kind, statement.lineno, line, line) for line in sorted(set(reads)))
 
 
 def _names(node: ast.AST, use: type[ast.expr_context]) -> Iterator[ast.Name]:

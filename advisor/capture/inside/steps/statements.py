@@ -1,0 +1,85 @@
+"""Loops, periodic conditions and `with` statements in the text of a file, and which of them are around a line."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from .stack_samples import Place
+
+Statement = ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.If
+Span = tuple[int, int]  # first and last line
+
+
+class Statements(NamedTuple):
+    """Those of one file, from their first line: loops and guards to the end of their body, blocks to their own end."""
+
+    loops: list[Span]
+    guards: list[Span]
+    blocks: list[Span]  # loops and `with` statements
+
+
+NONE = Statements([], [], [])
+
+
+def among(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, Statement]]:
+    """(kind, statement) of these nodes: `loop`, `with`, or `guard`, an `if` with a remainder (`step % 100`)."""
+    for node in nodes:
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            yield "loop", node
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            yield "with", node
+        elif isinstance(node, ast.If) and _has_remainder(node.test):
+            yield "guard", node
+
+
+def body_of(statement: Statement) -> Span:
+    """The lines of its body, without an `else`."""
+    return statement.body[0].lineno, max(one.end_lineno or one.lineno for one in statement.body)
+
+
+def of_file(source: str) -> Statements:
+    """The statements of a file as it was when Python read it; none if it is not Python's, or was changed since."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(source)))
+    except (SyntaxError, ValueError):
+        return NONE
+    found = Statements([], [], [])
+    for kind, node in among(ast.walk(tree)):
+        if kind != "with":
+            (found.loops if kind == "loop" else found.guards).append((node.lineno, body_of(node)[1]))
+        if kind != "guard":
+            found.blocks.append((node.lineno, node.end_lineno or node.lineno))
+    return found
+
+
+def loop_of(place: Place, known: Mapping[str, Statements]) -> tuple[str, int, str]:
+    """File, line and function of the outermost loop below a place, in what that calls; empty where there is none."""
+    for source, file, line, function in place.way if place.step_line else ():
+        if around := [first for first, last in known.get(source, NONE).loops if first < line <= last]:
+            return file, min(around), function
+    return "", 0, ""
+
+
+def block_of(place: Place, blocks: Iterable[Span]) -> int:
+    """The first line of the largest block around a place that the training step is not in; else its line.
+
+    0 in a function that the way to the training step does not lead through.
+    """
+    return min(_around(place, blocks), default=place.line) if place.step_line else 0
+
+
+def guard_of(place: Place, guards: Iterable[Span]) -> int:
+    """The line of the innermost guard around a place that the training step is not in; 0: there is none."""
+    return max(_around(place, guards), default=0) if place.step_line else 0
+
+
+def _around(place: Place, spans: Iterable[Span]) -> list[int]:
+    """First lines of those that hold the place and not the training step."""
+    return [first for first, last in spans if first <= place.line <= last and not first <= place.step_line <= last]
+
+
+def _has_remainder(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))
