@@ -105,7 +105,7 @@ def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device, record: 
     said = f"the profiler made steps {times:.1f} times as long"
     if row_us > _most_row_us(record) or (times > _DISTURBED and not device.measured):
         text = (
-            f"{said}, more than recording {rows:,.0f} rows on the host explains ({row_us:.1f} µs each): shares "
+            f"{said}, more than recording {rows:,.0f} events on the host explains ({row_us:.1f} µs each): shares "
             "describe the profiled steps, and other processes may have run at the same time; run again on an idle "
             "machine"
         )
@@ -113,7 +113,7 @@ def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device, record: 
         return
     shares = "; the times of kernels and copies are used as recorded, and only waits for the host are corrected"
     text = (
-        f"{said}: recording {rows:,.0f} rows on the host took {row_us:.1f} µs each{shares if device.measured else ''}"
+        f"{said}: recording {rows:,.0f} events on the host took {row_us:.1f} µs each{shares if device.measured else ''}"
     )
     yield Health("dilation", "note", text)
 

@@ -81,7 +81,7 @@ def _of(known: Computed) -> dict[str, Health]:
 def test_what_the_profiler_added_is_stated_with_its_cause() -> None:
     said = _of(_on_gpu(200, 1088, 640, 622))["dilation"]
     assert said.status == "note"
-    assert "1.7 times as long: recording 200 rows on the host took 2.2 µs each" in said.message
+    assert "1.7 times as long: recording 200 events on the host took 2.2 µs each" in said.message
     assert "machine" not in said.message
     assert "dilation" not in _of(_on_gpu(200, 700, 640, 622))
 
@@ -89,7 +89,7 @@ def test_what_the_profiler_added_is_stated_with_its_cause() -> None:
 def test_what_rows_do_not_explain_is_a_warning() -> None:
     said = _of(_on_gpu(20, 1088, 640, 622))["dilation"]
     assert said.status == "warning"
-    assert "20 rows on the host explains (22.4 µs each)" in said.message
+    assert "20 events on the host explains (22.4 µs each)" in said.message
 
 
 def test_a_step_that_the_device_limits_is_so_whatever_the_profiler_added() -> None:
@@ -130,7 +130,7 @@ def test_rows_cost_what_this_machine_was_measured_to_take() -> None:
     record = RankRecord(steps=StepTimes(unprofiled_us=[640.0] * 20), calibration=measured)
     said = _of(Computed(trace=known.get(Trace), record=record))["dilation"]
     assert said.status == "note"
-    assert "recording 40 rows on the host took 11.2 µs each" in said.message
+    assert "recording 40 events on the host took 11.2 µs each" in said.message
 
 
 @pytest.mark.parametrize("one_launch", [True, False])

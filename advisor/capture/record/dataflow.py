@@ -72,7 +72,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     messages     (gather, scaling, scatter): rows gathered, scaled and summed by indices and weights that the script
                  held for many steps and that nothing wrote; no other op reads the intermediate results
     sorted       (sort, number of leading or trailing elements that are read, number sorted), if not all are read
-    diagonals    (op that computes something for each pair, the op that takes the diagonal of its result, pairs of each),
+    diagonals    (op that computes one result per pair, the op that takes the diagonal of it, pairs of each),
                  if nothing else reads that result
     penalties    ops that square a whole parameter and sum the squares, the one that reads it first
     leaving      ops whose results leave the step as more than one number, or may; None: not searched for
