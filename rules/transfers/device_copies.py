@@ -50,7 +50,7 @@ from advisor.api import (
 from ..shared._places import often, place
 from ..shared._words import count, percent
 
-CONFIRMED = "real traces: Qwen on an H100 and segment-anything on an A100, whose copies the raw rows show as well"
+CONFIRMED = "real traces: Qwen on an H100 and segment-anything on an A100, whose copies the raw events show as well"
 
 Ints = npt.NDArray[np.int64]
 

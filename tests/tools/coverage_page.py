@@ -1,4 +1,4 @@
-"""The page docs/coverage.md, made of docs/coverage.toml and of what the rules say of themselves.
+"""The page docs/coverage.md, generated from docs/coverage.toml and the rules.
 
 python tests/tools/coverage_page.py           prints the page
 python tests/tools/coverage_page.py --renew   writes it
@@ -18,7 +18,7 @@ DATA = ROOT / "docs" / "coverage.toml"
 PAGE = ROOT / "docs" / "coverage.md"
 
 Row = Mapping[str, Any]
-REAL, PAIR, DRAWN = "real trace", "measured pair", "drawn only"
+REAL, PAIR, DRAWN = "real trace", "measured pair", "synthetic only"
 WHY = {
     "yet": "not yet",
     "outside": "in no trace",
@@ -41,7 +41,7 @@ def confirmations() -> dict[str, str]:
 
 
 def confirmation(confirmed: str) -> str:
-    """A rule's own sentence in two words; without one only drawn examples stand for it."""
+    """A rule's own sentence in two words; without one it has only synthetic examples."""
     if not confirmed:
         return DRAWN
     return REAL if confirmed.lower().startswith("real trace") else PAIR
@@ -72,9 +72,9 @@ def _head() -> str:
     return """# What is covered
 
 What twenty other tools look for (their 191 rules, with duplicates merged and reworded), and what finds it here.
-*Confirmed* refers to the rule, not to each row: a trace that was recorded elsewhere has the fault, or a pair of scripts
-that differ in it was measured. *Drawn only*: the rule is supported by drawn examples only; reports list its findings
-separately, but for waits of the device that were measured, and call their savings unconfirmed. No saving has been
+*Confirmed* refers to the rule, not to each line: a real trace that was recorded elsewhere contains the fault, or a pair
+of scripts that differ in it was measured. *Synthetic only*: the rule has only synthetic examples; reports list its
+findings separately, except for measured waits of the device, and call their savings unconfirmed. No saving has been
 confirmed on a GPU yet.
 
 This page is generated: `python tests/tools/coverage_page.py --renew`.
@@ -85,9 +85,9 @@ def _counts(found: Mapping[str, Any], known: Mapping[str, str]) -> Iterator[str]
     rows = list(found["rows"].values())
     kinds = Counter(kind(row, known) for row in rows)
     part = Counter(kind(row, known) for row in rows if "part" in row)
-    yield f"| of {len(rows)} | rows | of them in part |\n|---|--:|--:|"
+    yield f"| of {len(rows)} rules | number | of them in part |\n|---|--:|--:|"
     yield f"| found by a confirmed rule | {kinds['confirmed']} | {part['confirmed']} |"
-    yield f"| found by a rule supported by drawn examples only | {kinds['unconfirmed']} | {part['unconfirmed']} |"
+    yield f"| found by a rule with synthetic examples only | {kinds['unconfirmed']} | {part['unconfirmed']} |"
     yield f"| shown by a metric, a table, a check or the gate, without a rule | {kinds['report']} | {part['report']} |"
     for why, words in WHY.items():
         yield f"| not covered: {words} | {kinds[why]} | |"
@@ -119,8 +119,8 @@ def _pathologies(found: Mapping[str, Any], known: Mapping[str, str]) -> Iterator
     kinds = Counter(kind(row, known) for row in rows.values())
     yield "## Forty faults of training scripts\n"
     yield (
-        f"{kinds['confirmed']} are found by a confirmed rule, {kinds['unconfirmed']} by one supported by "
-        f"drawn examples only, {kinds['yet']} not yet. Measurements of the "
+        f"{kinds['confirmed']} are found by a confirmed rule, {kinds['unconfirmed']} by one with "
+        f"synthetic examples only, {kinds['yet']} not yet. Measurements of the "
         "pairs are in [accuracy-pairs.md](accuracy-pairs.md).\n"
     )
     yield "| | fault | found by | confirmed by | script in `samples/` |\n|--:|---|---|---|---|"
@@ -137,7 +137,7 @@ def _rules(known: Mapping[str, str]) -> Iterator[str]:
     yield "| rule | confirmed by |\n|---|---|"
     for rule in load_rules().rules:
         if rule.id in known:
-            yield f"| `{rule.id}` | {rule.confirmed or 'drawn examples only: *unconfirmed*'} |"
+            yield f"| `{rule.id}` | {rule.confirmed or 'synthetic examples only: *unconfirmed*'} |"
 
 
 if __name__ == "__main__":
