@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +69,25 @@ def test_a_rule_speaks_the_words_of_the_field(rule):
 @pytest.mark.parametrize("name", DOCS)
 def test_pages_speak_the_words_of_the_field(name):
     assert list(offences((ROOT / name).read_text("utf-8"))) == []
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs" / "schemas").glob("*.json")))
+def test_descriptions_of_fields_speak_the_words_of_the_field(name):
+    told: list[object] = []
+    text = (ROOT / "docs" / "schemas" / name).read_text("utf-8")
+    json.loads(text, object_hook=lambda one: told.append(one.get("description")))
+    texts = [one for one in told if isinstance(one, str)]
+    assert texts
+    assert list(offences("\n".join(texts))) == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "advisor" / "agents").glob("*.*")), ids=lambda path: path.name)
+def test_texts_for_agents_speak_the_words_of_the_field(path):
+    text = path.read_text("utf-8")
+    if path.suffix == ".py":
+        nodes = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
+        text = "\n".join(value for value in nodes if isinstance(value, str))
+    assert list(offences(text)) == []
 
 
 @pytest.mark.parametrize("command", sorted(path.stem for path in (ROOT / "advisor" / "commands").glob("[a-z]*.py")))
