@@ -10,7 +10,7 @@ last used gradient is wasted, and so is the path from a layer that passes no gra
 computed. Within layers whose gradient is passed on, the matrix multiplications that only compute an unused gradient
 count. Then come gradients of tensors that are not parameters, such as a batch with `requires_grad`: they count if no
 op uses a tensor of that shape until the next forward pass. Last come passes that are run for the gradient of such a
-tensor, as an attack's are, and store gradients of parameters beside it which no optimizer applies and no op reads.
+tensor, as in an adversarial attack, and also store gradients of parameters that no optimizer applies and no op reads.
 
 ## Why it costs time
 Leaving parameters out of the optimizer does not stop autograd: it continues through a frozen network down to its first
