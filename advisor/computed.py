@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Missing(Exception):  # noqa: N818 - an outcome, not a fault
-    """An analysis cannot be made from this input; the message says why and what to do about it."""
+    """An analysis cannot be computed from this input; the message says why and what to do."""
 
 
 class Computed:

@@ -20,10 +20,10 @@ _KEYS = {"value", "low", "high", "unit", "what", "how", "n"}
 class Constant:
     """One number, or a range of it.
 
-    low, high  the same where one number is all that is known
+    low, high  equal if it is a single number
     unit       "" for a share or a ratio
     what       the quantity;  how: where it was measured, and how
-    n          measurements behind it; None where today's sources do not say
+    n          number of measurements; None if the source does not state it
     """
 
     name: str

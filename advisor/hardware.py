@@ -25,7 +25,7 @@ class Hardware:
     bandwidth_gbs        peak memory bandwidth in 10^9 bytes per second; None where unknown
     bus_gbs              peak of the link to the host in one direction, 10^9 bytes per second: the device's own side
     peer_gbs             peak of the links to other devices, both directions together (NVLink, Infinity Fabric)
-    model, source        what the row is called, and the vendor's paper that its figures are from; "" where unknown
+    model, source        name of the device, and the vendor's paper with its figures; "" if unknown
     """
 
     vendor: str
@@ -43,7 +43,7 @@ class Hardware:
     source: str = ""
 
     def tflops(self, wanted: str) -> float | None:
-        """Dense peak of matrix work in a format; of one without matrix units here that of fp32. None where unknown."""
+        """Dense peak of matrix work in a format; without matrix units for it, that of fp32. None if unknown."""
         if wanted == "fp8":
             return self.fp8_tflops
         if wanted == "tf32":
@@ -208,7 +208,7 @@ _NVIDIA_NAME = re.compile(r"nvidia|tesla|geforce|quadro|\bgtx\b|\brtx\b|\btitan\
 
 
 def lookup(name: str, capability: tuple[int, int] | None = None) -> Hardware | None:
-    """What the accelerator of that name can do; None where it is unknown.
+    """Peak rates of the accelerator of that name; None if unknown.
 
     The capability decides only for a name that is NVIDIA's own and not in the table: it is a fact of that vendor alone.
     A part of a device has its formats, and no paper states what rates the part has.

@@ -18,7 +18,7 @@ _TOGETHER = ("memory_gbs", "convolution_gflops", "fp32_gflops", "bf16_gflops", "
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A range. source: "measured on the machine of the run, n = …", or where the table has it from."""
+    """A range. source: "measured on the machine of the run, n = …", or the source of the table's value."""
 
     low: float
     high: float
@@ -38,12 +38,12 @@ class Calibration:
     """The machine of a run. `core_…`: of one thread; None: neither measured nor in the table, as without a device.
 
     op_call_us, product_call_us  a call of an elementwise op, and of a matrix product, on a few numbers, in a loop of it
-    op_call_cold_us              a call of an op on a few numbers where other work ran before it
-    small_tensor_us              making a tensor of a few numbers
+    op_call_cold_us              a call of an op on a few numbers after other work
+    small_tensor_us              creating a tensor of a few numbers
     backward_node_us             a node of the backward pass that runs one op on a few numbers
-    profiler_row_us              what recording an op adds to it in a loop of one op
-    profiler_row_cold_us         and where other work ran before it
-    thread_wake_us               what sharing an op among all threads adds to it
+    profiler_row_us              profiler overhead per op in a loop of one op
+    profiler_row_cold_us         and after other work
+    thread_wake_us               overhead of splitting an op over all threads
     all_cores_product_times …    how many times as fast a product of 512 x 512 matrices, or a copy, is on all cores as
                                  on the script's threads, where these are fewer
     core_cache_gbs, core_memory_gbs, memory_gbs   bytes read and written by a copy, 10^9 per second
@@ -51,11 +51,11 @@ class Calibration:
     core_convolution_gflops …    convolution of 8 images with 32 channels and both of its gradients, 10^9 operations
                                  per second
     core_fp32_gflops …           product of 512 x 512 matrices, 10^9 operations per second
-    launch_us                    what the host spends to launch a kernel
+    launch_us                    time of the host to launch a kernel
     h2d_pageable_gbs …           copies of 8 MB between host and device, 10^9 bytes per second
     device_fp32_tflops …         product of 4,096 x 4,096 matrices, 10^12 operations per second
     device_memory_gbs            bytes read and written by a copy on the device, 10^9 per second
-    profiler_device_op_us        what recording an op that launches a kernel adds to the host
+    profiler_device_op_us        profiler overhead on the host per op that launches a kernel
     """
 
     op_call_us: Quantity
@@ -99,12 +99,12 @@ class Calibration:
 
     @classmethod
     def compute(cls, record: RankRecord | None) -> Calibration:
-        """The calibration in the run's record: of the machine of the run, never of the one that analyses."""
+        """The calibration in the run's record: of the machine of the run, never of the one that analyzes it."""
         return cls.of(record.calibration if record else None)
 
     @classmethod
     def of(cls, measured: Measured | None) -> Calibration:
-        """The calibration of a run; None: it has none, and the table's figures are used."""
+        """The calibration of a run; None: it has none, and the table's values are used."""
         found = {field.name: quantity for field in fields(cls) if (quantity := _quantity(field.name, measured))}
         return cls(**found)
 

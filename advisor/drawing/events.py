@@ -10,10 +10,10 @@ from typing import Any
 class Ev:
     """An event of a drawing.
 
-    launches  the device work that an op starts: "kernel", "memcpy", "memset", "collective", "" for none;
-              None lets the name decide
-    blocks    after its launch the op stands in cudaStreamSynchronize until its box ends
-    times     the box holds that many equal events side by side, each filling the share `fill` of its slot
+    launches  the device work that an op launches: "kernel", "memcpy", "memset", "collective", "" for none;
+              None: by its name
+    blocks    after its launch the op waits in cudaStreamSynchronize until its box ends
+    times     the box contains that many equal events one after another, each taking the share `fill` of its slot
     """
 
     name: str

@@ -87,7 +87,7 @@ class _Box:
 
 
 class Drawing(Mapping[str, Any]):
-    """The JSON of a trace file, drawn when it is first looked at. Looking raises DrawingError, one line."""
+    """The JSON of a trace file, drawn at first access, which raises DrawingError (one line) for a wrong drawing."""
 
     def __init__(self, make: Callable[[], Json]) -> None:
         """make: draws it."""

@@ -18,7 +18,7 @@ _NOT_COMPARED = ("files", "model", "run", "dataflow", "reused", "sparse_products
 
 
 class _Talks(msgspec.Struct):
-    """The collectives: columns as `_packed`, texts numbered. took: end - start; asked: start - asked."""
+    """The collectives: packed columns, with numbered strings. took: end - start; asked: start - call."""
 
     start: bytes
     took: bytes
@@ -40,7 +40,7 @@ class _Talks(msgspec.Struct):
 
 
 class PackedFacts(msgspec.Struct):
-    """`RankFacts` with its columns packed; of `exposed` the starts and the lengths."""
+    """`RankFacts` with packed columns; `exposed` as starts and lengths."""
 
     labels: tuple[str, ...]
     starts: bytes

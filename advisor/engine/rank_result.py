@@ -24,9 +24,9 @@ from advisor.ranks.rank_facts import RankFacts
 
 @dataclass(frozen=True, slots=True)
 class RankDetail:
-    """What the report shows of the one rank that stands for the job.
+    """What the report shows of the reference rank.
 
-    modules   of the first ranks alone: where the rank that stands for the job has none, those of the first that has
+    modules   only of the first ranks: if the reference rank has none, those of the first rank that has some are shown
     """
 
     timeline: Timeline | None
@@ -43,10 +43,10 @@ class RankDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFigures:
-    """What a rank's reduced form holds as it is.
+    """What a rank's reduced form contains unpacked.
 
     known_us   breakdown id -> µs on the scale of step_us
-    replayed   what all accepted fixes with a replayed saving give back at once
+    replayed   the joint saving of all accepted fixes with a replayed saving
     """
 
     summary: RankSummary

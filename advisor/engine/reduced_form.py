@@ -36,11 +36,11 @@ _LEVEL = 6
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a reduced form comes from.
+    """The origin of a reduced form.
 
     trace        name of the trace's file, without its folder;  start_ns, end_ns: its first and last time
-    rules        the configuration of rules that was in force, as text
-    run          what is known of the whole job besides its ranks
+    rules        the configuration of rules, as text
+    run          what is known about the whole job, without its ranks
     """
 
     rank: int

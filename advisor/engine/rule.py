@@ -19,17 +19,17 @@ SECTIONS = ("What it looks at", "Why it costs time", "How to fix it", "When to l
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A drawn trace and what the rule must say of it.
+    """A drawn trace and what the rule must report for it.
 
-    saves_us: the range (low, high), µs per step, that both ends of the finding's saving must lie in; None = the rule
-    must stay silent; "unknown" = a finding whose saving is null.
-    facts: what the capture recorded, as in run.json; empty = a bare trace.
-    says: words that must stand in the message.
-    fixes: words that must stand in the fix, its title or its lines.
-    skipped: where the rule cannot judge, words that must stand in its reason. Silence alone proves nothing then.
+    saves_us: the range (low, high), µs per step, that must contain both ends of the finding's saving; None = the rule
+    must find nothing; "unknown" = a finding whose saving is null.
+    facts: what capture recorded, as in run.json; empty = a trace without it.
+    says: words that the message must contain.
+    fixes: words that the fix must contain, in its title or its lines.
+    skipped: if the rule cannot judge, words that its reason must contain. Finding nothing would prove nothing then.
     lines: the drawn trace of a step whose lines were recorded (`advisor:line|file|line|function` and
-    `advisor:module|path|class` rows beside the ops of `trace`).
-    others, other_facts: the traces and facts of the job's further ranks, for rules that ask for `Ranks`.
+    `advisor:module|path|class` events in addition to the ops of `trace`).
+    others, other_facts: the traces and facts of the job's other ranks, for rules that request `Ranks`.
     """
 
     title: str
@@ -49,7 +49,7 @@ class Example:
 class Rule:
     """A loaded rule module.
 
-    family: what the sub-package of its pack that it lies in says of itself, "Data loading"; empty for a flat pack.
+    family: the docstring of its sub-package in the pack, "Data loading"; empty for a flat pack.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Rule:
         }
 
     def threshold_reasons(self) -> dict[str, str]:
-        """Why each threshold has its value: the comment beside the parameter."""
+        """Why each threshold has its value: the comment on the parameter's line."""
         return dict(
             re.findall(r"^\s*(\w+)\s*:[^=\n]+=\s*[^#\n]+#\s*(.+)$", inspect.getsource(self.check), re.MULTILINE)
         )

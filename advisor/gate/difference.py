@@ -21,7 +21,7 @@ MOST_OF_A_KIND = 6
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two reports side by side.
+    """Two reports, compared.
 
     parts: breakdown ids on the scale of the un-profiled step, µs; ops: kernels and ops, µs per step.
     """

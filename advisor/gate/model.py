@@ -1,4 +1,4 @@
-"""The nouns of a gate: what was compared, what came of it, and the one verdict; exactly what its JSON holds."""
+"""The types of a gate's result: what was compared, and the verdict; exactly the content of its JSON."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ EXIT_CODES: dict[Verdict, int] = {
 class Row:
     """One quantity on both sides.
 
-    gated    it takes part in the verdict; otherwise it only informs
-    limit    what it was held against, in words ("exactly 0 more", "at most 2"); empty where nothing was
+    gated    whether it affects the verdict; otherwise it is informational
+    limit    the limit it was compared with, in words ("exactly 0 more", "at most 2"); empty if there is none
     why      the reason of a status that needs one
-    where    `file:line` in the user's code; empty where unknown
+    where    `file:line` in the user's code; empty if unknown
     """
 
     id: str
@@ -46,7 +46,7 @@ class Row:
 
     @property
     def change(self) -> float | None:
-        """head - base; None where a side is unknown."""
+        """head - base; None if a side is unknown."""
         return None if self.base is None or self.head is None else self.head - self.base
 
 
@@ -54,7 +54,7 @@ class Row:
 class Flagged:
     """A finding that one side has and the other has not.
 
-    low_us, high_us  its saving, µs per step; low_us is 0 where that is only a bound; None without a number
+    low_us, high_us  its saving, µs per step; low_us is 0 for an upper bound; None if there is no number
     """
 
     rule: str
@@ -72,8 +72,8 @@ class StepTime:
     change, low, high  effect as a share of the base's step time (0.05 = 5 % slower) and its one-sided bounds
     noise              standard deviation between pairs, as a share
     detectable         the smallest change that this many pairs find with 95 % power
-    further_pairs      how many more pairs would decide; None where decided, 0 where no affordable number would
-    self_test_noise    noise of base against base before the comparison; None where it was not run
+    further_pairs      how many more pairs would decide; None if decided, 0 if no practical number would
+    self_test_noise    noise of base against base before the comparison; None if it was not run
     """
 
     decision: Verdict
@@ -98,7 +98,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One line of the explanation of a change: what moved between the two profiles, in µs per step where known."""
+    """One line of the explanation of a change: what differs between the two profiles, in µs per step if known."""
 
     kind: Literal["counter", "op", "kernel", "line", "part", "finding"]
     name: str
@@ -109,18 +109,18 @@ class Cause:
 
     @property
     def change(self) -> float:
-        """head - base; an absent side counts as nothing, which is what "not there" means for an op or a line."""
+        """head - base; an absent side counts as 0, because an op or a line that is not listed takes no time."""
         return (self.head or 0.0) - (self.base or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that any output of the gate shows.
+    """Everything that outputs of the gate show.
 
-    verdict, reason   the decision and one sentence for it
-    counters          deterministic counts; advisory: times and shares, which never decide here
+    verdict, reason   the decision, and the reason as a sentence
+    counters          deterministic counts; advisory: times and shares, which are informational
     budgets           limits of the configuration
-    notes             what a reader must know to trust this; warnings first
+    notes             what affects the reliability of the result; warnings first
     """
 
     verdict: Verdict

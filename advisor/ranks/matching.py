@@ -21,13 +21,13 @@ _FEWEST = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meetings:
-    """Collectives that the same ranks joined; a row for each of them, a column for each rank.
+    """Matched collectives of the same ranks; a row for each of them, a column for each rank.
 
     ranks    positions of the ranks in the job, in order
     kind     of each meeting;  step: its step, an index into the job's common labels
     place    0 for the first meeting of its step (over all groups of the same ranks), and so on
-    start_ns, end_ns   when each rank came and left, by its own clock
-    sent, received     elements, -1 where unknown;  bytes: of each rank's larger message, -1 where unknown
+    start_ns, end_ns   when each rank joined and left, by its own clock
+    sent, received     elements, -1 if unknown;  bytes: of each rank's larger message, -1 if unknown
     """
 
     ranks: tuple[int, ...]

@@ -21,12 +21,12 @@ _FEWEST_STEPS = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Passes:
-    """Messages from one rank to another, in order: an entry for each send that was matched with its receive.
+    """Messages from one rank to another, in order: an entry for each send matched with its receive.
 
     source, target   positions of the ranks
-    sent_ns, taken_ns   when the send and the receive were asked for;  ended_ns: when the receive ended
-    waited_us    what the target does nothing but wait before the source sends, µs per step: the source is late
-    travels_us   what it does nothing but wait from then on: the message is on its way
+    sent_ns, taken_ns   when send and receive were called;  ended_ns: when the receive ended
+    waited_us    time in which the target only waits before the source sends, µs per step: the source is late
+    travels_us   time in which it only waits from then on: the transfer
     """
 
     source: int

@@ -38,15 +38,15 @@ class LinePart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankFacts:
-    """One rank, reduced: times are its own clock's, per step those of its profiled steps.
+    """One rank, reduced: times are by its own clock, those per step are of its profiled steps.
 
     labels, starts_ns   names and starts of the steps
     parts_us    breakdown id -> µs in each step
     exposed     when it only communicates (exposed_communication, or communication without a device)
     talks       its collectives
-    flops       arithmetic of matrix products and convolutions in each step, as their shapes say; None without shapes
-    lines       where its time goes, by line and part; empty where lines are not known
-    mesh        its place in each dimension of parallelism; empty where process groups do not say
+    flops       FLOPs of matrix products and convolutions in each step, from their shapes; None without shapes
+    lines       where its time goes, by line and part; empty if lines are not known
+    mesh        its index in each dimension of parallelism; empty if process groups do not show it
     """
 
     labels: tuple[str, ...]

@@ -10,7 +10,7 @@ from advisor.trace.meta import Group
 
 @dataclass(frozen=True, slots=True)
 class MeshPlace:
-    """A dimension of the mesh: its kind (a key of `parallelism.KINDS`), the rank's place in it, and its length."""
+    """A dimension of the mesh: its kind (a key of `parallelism.KINDS`), the rank's index in it, and its size."""
 
     kind: str
     index: int

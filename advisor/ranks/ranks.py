@@ -21,12 +21,12 @@ from advisor.trace.intervals import Intervals, intersect, overlap_of_each, union
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiting:
-    """Time in which ranks stand in a collective that another rank has not joined yet, on clocks laid over each other.
+    """Time that ranks wait in a collective for another rank to join, by aligned clocks.
 
     us           (ranks, steps) exposed: while the rank does nothing else
-    late_us      one array for each of the job's `meetings`, shaped like its times: how long before each rank the
-                 first of them came (0 for the first)
-    uncertain_us how far the ranks' clocks may still be apart
+    late_us      one array for each of the job's `meetings`, shaped like its times: how much later than the first rank
+                 each rank joined (0 for the first)
+    uncertain_us remaining difference between the ranks' clocks
     """
 
     us: Floats
@@ -38,15 +38,15 @@ class Waiting:
 class Ranks:
     """The ranks of a job, at least two. Arrays have a row for each rank, in the order of `ranks`; times are profiled.
 
-    ranks      numbers of the ranks;  facts: what is known of each
-    world_size ranks of the job, those that are not here included
-    reference  position of the rank that stands for the job: that of median step time
+    ranks      numbers of the ranks;  facts: what is known about each
+    world_size ranks of the job, including those without a trace
+    reference  position of the reference rank: that of median step time
     steps      names of the steps that all of them have, in order
     parts_us   breakdown id -> (ranks, steps) µs
-    flops      (ranks, steps) arithmetic of each step; None where shapes were not recorded on all ranks
-    meetings   collectives that were matched;  unmatched: steps whose collectives could not be
-    waiting    None where the clocks cannot be laid over each other; `why` says why
-    passes     sends that were matched with their receives, by pair of ranks;  unpassed: pairs that could not be
+    flops      (ranks, steps) FLOPs of each step; None if shapes were not recorded on all ranks
+    meetings   matched collectives;  unmatched: steps whose collectives could not be matched
+    waiting    None if the clocks cannot be aligned; `why` says why
+    passes     sends matched with their receives, by pair of ranks;  unpassed: pairs that could not be matched
     """
 
     missing: ClassVar[str] = "only one rank has a trace; pass the traces of all ranks to compare them"
@@ -67,17 +67,17 @@ class Ranks:
 
     @property
     def whole(self) -> bool:
-        """Whether every rank of the job is here."""
+        """Whether every rank of the job has a trace."""
         return len(self.ranks) >= self.world_size
 
     @property
     def step_us(self) -> float:
-        """A profiled step of the rank that stands for the job, µs."""
+        """A profiled step of the reference rank, µs."""
         return self.facts[self.reference].step_us
 
     @property
     def scale(self) -> Scale:
-        """From profiled time to time of un-profiled steps, for the rank that stands for the job."""
+        """From profiled time to time of un-profiled steps, for the reference rank."""
         return self.facts[self.reference].scale
 
     @property
@@ -87,19 +87,19 @@ class Ranks:
 
     @property
     def waits_us(self) -> float:
-        """What the rank that stands for the job waits for others per un-profiled step, µs; 0 where not known."""
+        """Time that the reference rank waits for others per un-profiled step, µs; 0 if not known."""
         if self.waiting is None or not self.waiting.us.shape[1]:
             return 0.0
         return self.facts[self.reference].scale.scaled(float(self.waiting.us[self.reference].mean()))
 
     def known_waiting(self) -> Waiting:
-        """The waiting. Raises Missing with the reason where it is not known."""
+        """The waiting. Raises Missing with the reason if it is not known."""
         if self.waiting is None:
             raise Missing(self.why)
         return self.waiting
 
     def more_us(self, position: int) -> dict[str, float]:
-        """Breakdown id -> how much longer a rank is in it than the median of the others, µs per step."""
+        """Breakdown id -> how much longer this part is on a rank than the median of the others, µs per step."""
         others = [other for other in range(len(self.ranks)) if other != position]
         mean = {part: us.mean(axis=1) for part, us in self.parts_us.items()}
         return {part: float(us[position] - np.median(us[others])) for part, us in mean.items()}

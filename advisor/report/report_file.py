@@ -29,7 +29,7 @@ class _Head(msgspec.Struct):
 def encode(report: Report) -> bytes:
     """The report as UTF-8 JSON, findings in order, numbers finite.
 
-    Raises ValueError naming the field where the report holds what the contract forbids (NaN where a number must be).
+    Raises ValueError with the name of a field whose value is not allowed (NaN instead of a number).
     """
     first = msgspec.json.encode(_clean(msgspec.to_builtins(ordered(report), enc_hook=plain)))
     try:

@@ -11,7 +11,7 @@ EMPTY: Intervals = np.empty((0, 2), np.int64)
 
 
 def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
-    """The union of intervals given by their ends; empty and inverted ones count for nothing."""
+    """The union of intervals given by their ends; empty and inverted ones are ignored."""
     starts, ends = np.asarray(start, np.int64), np.asarray(end, np.int64)
     keep = ends > starts
     if not keep.all():
@@ -31,12 +31,12 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
 
 
 def total(a: Intervals) -> int:
-    """Length of a set."""
+    """Total length of a set."""
     return int((a[:, 1] - a[:, 0]).sum())
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
-    """What lies in both sets."""
+    """The intersection of both sets."""
     if not len(a) or not len(b):
         return EMPTY
     if len(a) == 1 or len(b) == 1:  # mostly a window
@@ -75,7 +75,7 @@ def merge(a: Intervals, b: Intervals) -> Intervals:
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
-    """What lies in `a` and not in `b`."""
+    """The part of `a` that is not in `b`."""
     if not len(a) or not len(b):
         return a
     edges_start = np.concatenate(([np.iinfo(np.int64).min], b[:, 1]))
@@ -84,7 +84,7 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
 
 
 def starts_in(start_ns: npt.NDArray[np.int64], a: Intervals) -> npt.NDArray[np.bool_]:
-    """Which of these instants lie in an interval; the end of one is outside of it."""
+    """Which of these instants are in an interval, whose end is exclusive."""
     if not len(a):
         return np.zeros(len(start_ns), bool)
     if len(start_ns) > len(a) and (start_ns[1:] >= start_ns[:-1]).all():
@@ -97,7 +97,7 @@ def starts_in(start_ns: npt.NDArray[np.int64], a: Intervals) -> npt.NDArray[np.b
 
 
 def overlap_of_each(start: npt.ArrayLike, end: npt.ArrayLike, b: Intervals) -> npt.NDArray[np.int64]:
-    """For each given interval the length that lies in the set `b`."""
+    """For each given interval the length of its intersection with the set `b`."""
     return _covered(np.asarray(end, np.int64), b) - _covered(np.asarray(start, np.int64), b)
 
 

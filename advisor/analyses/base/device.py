@@ -17,13 +17,13 @@ Kind = Literal["cuda", "rocm", "xpu", "unknown", "foreign", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The device whose work the trace holds.
+    """The device whose work the trace contains.
 
-    kind            cuda | rocm | xpu; unknown: device work without a vendor's mark; foreign: an accelerator whose work
-                    cannot be told apart; none: no device rows
-    name            product name, "" where the trace is silent
-    capability      (major, minor) of an NVIDIA device, None for every other and where unknown
-    multiprocessors, memory_bytes   None where unknown
+    kind            cuda | rocm | xpu; unknown: device work of an unknown vendor; foreign: an accelerator whose work
+                    cannot be distinguished from waiting; none: no device events
+    name            product name, "" if not recorded
+    capability      (major, minor) of an NVIDIA device, else None
+    multiprocessors, memory_bytes   None if unknown
     count           distinct devices with work (not those that were merely visible)
     why             why device metrics are not measured, one sentence; "" if they are
     """
@@ -38,7 +38,7 @@ class Device:
 
     @property
     def measured(self) -> bool:
-        """Whether the trace holds device work that can be accounted for."""
+        """Whether the trace contains device work that can be analyzed."""
         return not self.why
 
     @classmethod

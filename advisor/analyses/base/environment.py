@@ -13,7 +13,7 @@ _OFF = ("", "0", "false", "off", "no", "n")
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Variables as they stood in the rank's process in its window: names of an allow-list alone, never all of them.
+    """Variables of the rank's process during its window: only those on an allow-list.
 
     A name that is not in `values` was not set.
     """
@@ -30,7 +30,7 @@ class Environment:
 
     @classmethod
     def compute(cls, record: RankRecord) -> Environment:
-        """The variables. Missing on a bare trace, and in a record of a capture that did not read them."""
+        """The variables. Missing if they were not captured by `advisor run`."""
         if record.environment is None:
             raise Missing("the environment was not recorded; capture the script with `advisor run`")
         return cls(record.environment)

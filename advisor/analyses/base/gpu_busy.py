@@ -19,12 +19,12 @@ class GpuBusy:
 
     busy       union of all device work in W
     busy_ns    its length
-    share      the share of time with at least one kernel, copy or memset running: busy_ns / |W|, and where the step is
-               known without the profiler, of that: the profiler slows the host, and no work of the device
+    share      the share of time with at least one kernel, copy or memset running: busy_ns / |W|, or of the step without
+               the profiler if that is known: the profiler slows the host, but no work of the device
     us         the same, µs per profiled step
-    longer     share / (busy_ns / |W|): by that the shares of work in W are larger without the profiler; at least 1
-    rest       (1 - share) / (1 - busy_ns / |W|): and those of idle time smaller
-    computing  union of the kernels that are no communication, in W
+    longer     share / (busy_ns / |W|): factor by which shares of work in W are larger without the profiler; at least 1
+    rest       (1 - share) / (1 - busy_ns / |W|): the factor for shares of idle time
+    computing  union of the kernels other than communication, in W
     talking    union of the communication kernels, in W
     copy       union of the memory copies, in W
     memset     union of the memsets, in W
@@ -43,7 +43,7 @@ class GpuBusy:
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, device: Device, scale: Scale) -> GpuBusy:
-        """Busy time. Raises Missing with the device's why where the trace holds no device work."""
+        """Busy time. Raises Missing with the device's why if the trace has no device work."""
         if not device.measured:
             raise Missing(device.why)
         events = trace.events

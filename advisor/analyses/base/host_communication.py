@@ -14,7 +14,7 @@ _ON_HOSTS = ("gloo:", "mpi:")
 
 
 def host_collectives(events: Events) -> Mask:
-    """Collectives that a back end runs on the host, whether tensors lie there or on a device."""
+    """Collectives that a CPU backend runs on the host, whether the tensors are there or on a device."""
     found: Mask = events.of(Category.ANNOTATION) & events.named(*_ON_HOSTS)
     return found
 
@@ -34,7 +34,7 @@ class HostCommunication:
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps) -> HostCommunication:
-        """Host communication; zero where there is none."""
+        """Host communication; zero if there is none."""
         events = trace.events
         rows = events.of(Category.ANNOTATION, Category.CPU_OP) & communication_rows(events)
         spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)

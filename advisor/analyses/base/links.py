@@ -15,9 +15,9 @@ from advisor.trace.events import Ints, Mask, Trace
 class Links:
     """Launches of device work, by correlation (any runtime or driver call; one call may start many kernels).
 
-    launch  row of the call that started each device event, -1 where the trace holds none (and for other rows)
+    launch  index of the call that launched each device event, -1 if the trace has none (and for other events)
     before  device work that was launched before the recording began (`Launched.before`)
-    step    step of every event: device work belongs to that of its launch, else of its start; -1 outside the window
+    step    step of every event: that of its launch for device work, else of its start; -1 outside the window
     inside  which events belong to a step; not to be written to
     """
 
@@ -39,5 +39,5 @@ class Links:
         return cls(launch, launched.before, step, inside)
 
     def per_step(self, rows: Mask, steps: Steps) -> float:
-        """How many of these rows belong to steps, per step."""
+        """How many of these events belong to steps, per step."""
         return float((rows & self.inside).sum()) / steps.count

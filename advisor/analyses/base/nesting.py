@@ -21,12 +21,12 @@ _ROWS_PER_FOUND = 2_000
 class Nesting:
     """The tree of ops, annotations and runtime calls on each thread. All columns have one entry per event.
 
-    parent    the innermost enclosing row of the same thread, -1 where there is none (and for all other categories)
-    self_ns   duration that is in no child, ns
-    outer_op  the outermost op around a row without an annotation in between: what the user's line called; -1 where none
-    outermost which rows are ops that no other op is around in this sense; not to be written to
-    holders   the rows that are the parent of another
-    tree      the rows of the tree by thread, then by start: what lies in a row follows it
+    parent    the innermost enclosing event of the same thread, -1 if there is none (and for all other categories)
+    self_ns   duration outside of children, ns
+    outer_op  the outermost op around an event without an annotation in between: what the user's line called; -1: none
+    outermost which events are ops without an outer op in this sense; read-only
+    holders   the events that are the parent of another
+    tree      the events of the tree by thread, then by start: children follow their parent
     """
 
     parent: Ints
@@ -51,7 +51,7 @@ class Nesting:
         return cls(parent, self_ns, outer_op, outermost, _holders(parent), tree)
 
     def ancestor(self, found: Mask) -> Ints:
-        """For each event the nearest row, itself included, of those in `found`; -1 where there is none."""
+        """For each event the nearest ancestor in `found`, itself included; -1 if there is none."""
         few = np.flatnonzero(found)
         if len(few) * _ROWS_PER_FOUND > len(found):
             return nearest(self.parent, found, self.holders)
@@ -62,7 +62,7 @@ class Nesting:
         return at
 
     def ancestor_of(self, rows: Ints, found: Mask) -> Ints:
-        """The same for some rows only: the nearest row of each; -1 for -1."""
+        """The same for some events only; -1 for -1."""
         at = rows.copy()
         moving = np.flatnonzero(at >= 0)
         while len(moving):

@@ -10,13 +10,13 @@ from advisor.computed import Missing
 
 @dataclass(frozen=True, slots=True)
 class LoaderFacts:
-    """The loader that the training loop iterated (the first one recorded), as `advisor run` saw it."""
+    """The loader that the training loop iterated (the first one recorded), as recorded by `advisor run`."""
 
     loader: Loader
 
     @classmethod
     def compute(cls, record: RankRecord) -> LoaderFacts:
-        """Loader settings. Missing on a bare trace, and where no DataLoader was iterated."""
+        """Loader settings. Missing without `advisor run`, and if no DataLoader was iterated."""
         if not record.loaders:
             raise Missing("no DataLoader was iterated during `advisor run`")
         return cls(record.loaders[0])
@@ -24,13 +24,13 @@ class LoaderFacts:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerFacts:
-    """The optimizers that stepped, as `advisor run` saw them."""
+    """The optimizers whose step() was called, as recorded by `advisor run`."""
 
     optimizers: tuple[Optimizer, ...]
 
     @classmethod
     def compute(cls, record: RankRecord) -> OptimizerFacts:
-        """Optimizer settings. Missing on a bare trace, and where none stepped."""
+        """Optimizer settings. Missing without `advisor run`, and if there were none."""
         if not record.optimizers:
             raise Missing("no optimizer stepped during `advisor run`")
         return cls(tuple(record.optimizers))

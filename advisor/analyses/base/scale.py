@@ -26,13 +26,13 @@ class Scale:
     """What one step takes, and how profiled times map to it.
 
     step_us      value of `step_time_us`: the un-profiled median, else the un-profiled mean, else the profiled median
-    basis_note   which of them it is, for people
+    basis_note   which of them it is, as a phrase
     factor       step_us / (|W| per step): profiled µs of a breakdown times this sum to step_us
-    unprofiled   distribution of un-profiled steps, those before the window where they are enough; all None where not
+    unprofiled   distribution of un-profiled steps, only those before the window if there are enough; all None if not
                  captured
     profiled     distribution of profiled steps
-    repeats      by which share the un-profiled step repeats (`advisor.analyses.base.repeats`); None where not captured
-    every        every so many un-profiled steps one is far longer than most; None where that is not seen
+    repeats      relative variation of un-profiled steps (`advisor.analyses.base.repeats`); None if not captured
+    every        one in so many un-profiled steps is far longer than most; None if there are none
     """
 
     step_us: float
@@ -45,7 +45,7 @@ class Scale:
 
     @property
     def stretched(self) -> float:
-        """How many times longer the profiled step is than the un-profiled one; 1 where that is not known, or not so."""
+        """How many times longer the profiled step is than the un-profiled one; 1 if not known or not longer."""
         known = self.unprofiled.median is not None or self.unprofiled.mean is not None
         return max(1 / self.factor, 1.0) if known and self.factor > 0 else 1.0
 
@@ -54,7 +54,7 @@ class Scale:
         return min(max(profiled_us * self.factor, 0.0), self.step_us)
 
     def saving(self, low_us: float, high_us: float, how: str, basis: Basis = "modelled") -> Saving:
-        """A saving given in profiled µs per step, brought to the scale of step_us and never above the step itself."""
+        """A saving given in profiled µs per step, on the scale of step_us and never more than the step."""
         low, high = self.scaled(low_us), self.scaled(high_us)
         return Saving(min(low, high), max(low, high), basis, how)
 

@@ -44,15 +44,15 @@ class SlowerLine:
 
 @dataclass(frozen=True, slots=True)
 class StepDrift:
-    """Ordinary steps at the beginning and at the end of a run; times without those that passed without a core, µs.
+    """Ordinary steps at the beginning and at the end of a run; times without waits for a core, µs.
 
-    early_us, late_us  median over the stretches of the first third, and of the last quarter
-    mean_us            over all stretches
-    began              training iterations before the slowdown was there to stay
-    steps              training steps that were compared
+    early_us, late_us  median over the segments of the first third, and of the last quarter
+    mean_us            over all segments
+    began              training iterations before the slowdown became permanent
+    steps              number of compared training steps
     lines              those whose share of the step rose, the largest increase first: where the time goes
-    explained          part of the increase that passes at these; 0 where all lines became slower alike, as they do on a
-                       machine that does
+    explained          part of the increase that is spent at these; 0 if all lines became equally slower, as they do if
+                       the machine becomes slower
     error              standard error of `explained`, from the number of samples
     """
 
@@ -67,7 +67,7 @@ class StepDrift:
 
     @classmethod
     def compute(cls, record: RankRecord) -> StepDrift:
-        """The slowdown. Missing where there are too few steps, or where they did not become slower."""
+        """The slowdown. Missing if there are too few steps, or if they did not become slower."""
         trend = record.run.trend if record.run is not None else StepTrend()
         count = len(trend.usual_us) - _WARMING
         if count < _LEAST_STRETCHES or sum(trend.steps[_WARMING:]) < _LEAST_STEPS:

@@ -16,10 +16,10 @@ from advisor.trace.events import Category, Events, Ints, Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepOps:
-    """A trace with what a look at its ops needs: steps, calls inside calls, launches, and the device.
+    """A trace with what analyzing its ops needs: steps, nesting, launches, and the device.
 
-    longer  `GpuBusy.longer`: by that device work counts for more in a profiled step than it was recorded to take, since
-            the profiler stretched the step, and not that work; 1 without device work
+    longer  `GpuBusy.longer`: the factor by which device work counts for more in a profiled step than its recorded time,
+            because the profiler lengthened the step but not that work; 1 without device work
     """
 
     trace: Trace
@@ -31,18 +31,18 @@ class StepOps:
 
     @property
     def events(self) -> Events:
-        """The rows of the trace."""
+        """The events of the trace."""
         return self.trace.events
 
     @property
     def outermost(self) -> Ints:
-        """Rows of the ops of the loop's thread in the profiled steps that no other op is around, in order of start."""
+        """The outermost ops of the loop's thread in the profiled steps, in order of start."""
         mine = self.events.of(Category.CPU_OP) & self.nesting.outermost & self.links.inside
         found: Ints = np.flatnonzero(mine & (self.events.thread == self.steps.main_thread))
         return found
 
     def launched(self, rows: Ints) -> Ints:
-        """Rows of the device work that these host rows, and what is inside them, launched in the profiled steps."""
+        """The device work that these host events, and what is inside them, launched in the profiled steps."""
         chosen = np.zeros(len(self.events), bool)
         chosen[rows] = True
         inside = self.nesting.ancestor(chosen) >= 0
@@ -52,11 +52,11 @@ class StepOps:
         return found
 
     def device_us(self, rows: Ints) -> float:
-        """Device time of what these host rows, and what is inside them, launched, µs per profiled step."""
+        """Device time of what these host events, and what is inside them, launched, µs per profiled step."""
         return self.us(self.launched(rows))
 
     def us(self, rows: Ints) -> float:
-        """Time of these rows themselves, µs per profiled step: as recorded, of device work `longer` times that.
+        """Time of these events themselves, µs per profiled step: as recorded, for device work times `longer`.
 
         So `Scale.scaled` brings both to what they take without the profiler.
         """

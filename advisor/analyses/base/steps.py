@@ -27,33 +27,33 @@ _FEW, _FEW_UNPROFILED = 5, 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Whole steps (the `ProfilerStep#N` rows of the CPU), the windows that they span, and what a step takes.
+    """Complete steps (the `ProfilerStep#N` events of the CPU), the windows that they span, and the step time.
 
     spans        (n, 2) start and end of each step on the host, ns, in order; without start-up
     labels       the name of each step
     recorded     from the start of the first step to the end of the last; steps further apart than a median step
                  belong to separate windows, and this is their union. Without steps: from the start of the first CPU op
                  or device work to the end of the last, as one step. Host work belongs to a step by its start in here
-    window       W, which shares refer to: `recorded`, unless the device lags so far behind the host that this does not
-                 show what it does in a step (`Cadence.window`); then the time of the work that the steps launched
-    step_us      mean time of a step, µs: what the breakdown's µs sum to. The larger of the host's, |recorded| / n, and
-                 the device's, the mean distance between the ends of the last work that consecutive steps launched; the
-                 latter where the host is ahead
-    host_us, device_us   these two; device_us None where steps launch no work, or in a single step
-    is_ahead     the host issues steps faster than the device completes them: device_us is larger by a twentieth, and
-                 when the rows end so much of a step or more is left to do
-    source       what marked the steps: user | loader | optimizer | repetition | window; in a window without marks,
-                 optimizer steps that compute the loss in a closure are steps, and in a trace that capture did not
-                 record all of them, else what the loop's thread repeats
+    window       W, to which shares refer: `recorded`, unless the device lags so far behind the host that this does not
+                 show its work in a step (`Cadence.window`); then the time of the work that the steps launched
+    step_us      mean time of a step, µs: the sum of the breakdown. The larger of the host's, |recorded| / n, and the
+                 device's, the mean distance between the ends of the last work that consecutive steps launched; the
+                 latter if the host is ahead
+    host_us, device_us   these two; device_us None if steps launch no work, or if there is a single step
+    is_ahead     the host issues steps faster than the device completes them: device_us is larger by 5 %, and at least
+                 that much of a step is left to do when the step events end
+    source       how steps were detected: user | loader | optimizer | repetition | window; in a window without marked
+                 steps, optimizer steps that compute the loss in a closure are steps; in a trace that capture did not
+                 record, all optimizer steps, else the sequence of ops that the loop's thread repeats
     count        number of steps, at least 1
-    eval_count   segments without a backward that capture saw; in no training figure
-    cut_off      whether a last `ProfilerStep` row without an op or call in it was left out: it ended as it began
+    eval_count   segments without a backward pass, counted by capture; excluded from training figures
+    cut_off      whether a last `ProfilerStep` event without an op or call in it was excluded
     main_thread  index into `events.threads` of the thread that runs the loop
-    profiled_us  duration of each step, µs: of the rows, or where the device is slower, between the ends of its work
-    startup      what was left out because it is start-up, and whether steps without it remain
-    stalls_us    profiled steps that were left out because nothing of the kind happens without the profiler, or, in a
-                 trace that capture did not record, as they are far longer than all others; µs each
-    starts_ns    starts of all events of the trace: what is asked for again and again, and answered once
+    profiled_us  duration of each step, µs: of its event, or if the device is slower, between the ends of its work
+    startup      what was excluded as start-up, and whether steps without it remain
+    stalls_us    profiled steps that were excluded because no step takes that long without the profiler, or, in a trace
+                 that capture did not record, because they are far longer than all others; µs each
+    starts_ns    starts of all events of the trace, for which `step_of` caches its result
     """
 
     spans: Intervals
@@ -79,7 +79,7 @@ class Steps:
     def usual_us(self) -> tuple[float, float | None]:
         """(host, device): the medians of what host_us and device_us are means of.
 
-        A first step whose launches never waited, or one that was held up, says little of the others.
+        A first step whose launches never waited, or one that was delayed, is not typical.
         """
         host = float(np.median(self.spans[:, 1] - self.spans[:, 0])) / 1e3
         return host, float(np.median(self.profiled_us)) if self.is_ahead else self.device_us
@@ -96,12 +96,12 @@ class Steps:
         return int(order[(len(order) - 1) // 2])
 
     def per_step_us(self, ns: float) -> float:
-        """A total in ns of what all steps did, launched or spent on the host, as µs per step."""
+        """A total over all steps in ns, as µs per step."""
         return ns / self.count / 1e3
 
     @property
     def of_window(self) -> float:
-        """How many steps W is long; `count` where neither the host nor the device is ahead."""
+        """The length of W in steps; `count` if neither the host nor the device is ahead."""
         return self.window_ns / 1e3 / self.step_us
 
     def of_window_us(self, ns: float) -> float:
@@ -109,7 +109,7 @@ class Steps:
         return ns / self.of_window / 1e3
 
     def step_of(self, time_ns: Ints) -> Ints:
-        """The step that each instant belongs to; time between two steps of a window counts to the earlier; else -1."""
+        """The step that each instant belongs to; time between two steps of a window counts for the earlier; else -1."""
         if time_ns is not self.starts_ns:
             return self._step_of(time_ns)
         if not self._of_starts:
@@ -136,7 +136,7 @@ class Steps:
     def compute(cls, trace: Trace, record: RankRecord | None, launched: Launched | None) -> Steps:
         """Steps of a trace. Raises Missing for a trace without CPU ops and device work.
 
-        launched: without it start-up is not looked for, and the device's pace is not.
+        launched: without it, neither start-up nor the device's step time is determined.
         """
         recorded = record.steps if record else StepTimes()
         # The rows are the user's own prof.step() on a bare trace; capture knows what made it step.

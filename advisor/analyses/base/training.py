@@ -11,11 +11,11 @@ from advisor.trace.events import Category, Trace
 class Training:
     """What a trace shows of training, anywhere in it.
 
-    backward   a row of a backward pass
-    optimizer  a row of an optimizer step
+    backward   the trace has an event of a backward pass
+    optimizer  the trace has an event of an optimizer step
 
-    Without both it is inference, or a part of a training step whose other parts lie outside of the recording: nobody
-    knows whether a backward pass follows.
+    Without both it is inference, or a part of a training step whose other parts were not recorded: it is not known
+    whether a backward pass follows.
     """
 
     backward: bool
@@ -23,7 +23,7 @@ class Training:
 
     @property
     def seen(self) -> bool:
-        """Whether anything of it is in the trace."""
+        """Whether the trace has either of them."""
         return self.backward or self.optimizer
 
     @classmethod

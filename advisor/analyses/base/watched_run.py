@@ -60,14 +60,14 @@ Group = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class WatchedRun:
-    """One rank's run by its parts.
+    """The parts of one rank's run.
 
-    loop_us      of the run between the end of the first training step and the last boundary, without `ours_us`
+    loop_us      duration from the end of the first training step to the last boundary, without `ours_us`
     loop         the parts of that; shares are of it
     steps        training steps in it
-    started_us   of `worker_restarts` what passes in starting and stopping workers, without the wait for a first batch
-    epochs       times that a loader which was trained on had no batch left; restarts: new workers for an iterator
-    forwards     lines of parts at which a model runs in training mode
+    started_us   the part of `worker_restarts` in which workers start or stop, without the wait for a first batch
+    epochs       how often the loader of the training was exhausted; restarts: new workers for an iterator
+    forwards     lines of parts at which a model in training mode runs
     """
 
     missing: ClassVar[str] = "the whole run was not recorded; capture it with `advisor run`"
@@ -81,7 +81,7 @@ class WatchedRun:
     forwards: frozenset[Source]
 
     def per_step_us(self, part: str) -> float:
-        """Time of a part of the loop for each training step of it, µs."""
+        """Time of a part of the loop per training step, µs."""
         found = self.loop.get(part)
         return found.us / self.steps if found and self.steps else 0.0
 
@@ -92,7 +92,7 @@ class WatchedRun:
 
     @classmethod
     def compute(cls, record: RankRecord) -> WatchedRun:
-        """Missing where no training step was seen, and for runs recorded by earlier versions."""
+        """Missing if no training step was detected, and for runs recorded by earlier versions."""
         run = record.run
         if run is None or not run.count.get("step", 0) + run.count.get("long", 0):
             raise Missing(cls.missing)

@@ -30,12 +30,12 @@ _APART, _MOST = 2.0, 400
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRate:
-    """What a collective of this rank takes by its size, from those of the window: latency + bytes x per_byte.
+    """Time of a collective of this rank by its size, fitted to those of the window: latency + bytes x per_byte.
 
-    latency_us   (low, high): the middle half of what the collectives take beyond their bytes, µs each; from 0 on where
-                 all are of about one size, of which nothing tells latency and transfer apart
-    per_byte_us  median over all pairs of collectives whose sizes differ twofold (Theil-Sen); None where there are none
-    n            collectives that were looked at
+    latency_us   (low, high): interquartile range of the time beyond transfer, µs each; from 0 if all have about one
+                 size, so that latency and transfer cannot be distinguished
+    per_byte_us  median over all pairs of collectives whose sizes differ twofold (Theil-Sen); None if there are none
+    n            number of collectives in the fit
     """
 
     latency_us: tuple[float, float]
@@ -47,10 +47,10 @@ class CollectiveRate:
 class CallerTime:
     """Collectives of one caller.
 
-    rows, ops    their event rows, and the ops that asked for them, in the same order
+    rows, ops    their events, and the ops that started them, in the same order
     calls        per step;  bytes: per step, 0 for a barrier, None where a size is not known
-    exposed_us   time in which they run and no computation does, and none of the other caller's, µs per step
-    least_us     what they would take per step if each were as short as the shortest tenth of its size: no rank is late
+    exposed_us   time in which they run without computation and without collectives of the other caller, µs per step
+    least_us     time per step if each took as long as the fastest 10 % of its size, with no rank late
     """
 
     rows: Ints
@@ -63,13 +63,13 @@ class CallerTime:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Callers:
-    """Collectives of a rank by who asks for them.
+    """Collectives of a rank by caller.
 
-    reducer  those of DistributedDataParallel's reducer;  script: those that lines of the script ask for, beside it
-    rate     what one takes, None where there are none
+    reducer  those of DistributedDataParallel's reducer;  script: those that lines of the script call in addition
+    rate     the time of one; None if there are none
 
-    Both are None where the training is not distributed by DistributedDataParallel alone, or where its reducer was not
-    seen: then nothing tells gradients that a script reduces by hand from anything else.
+    Both are None if the training is not distributed by DistributedDataParallel alone, or if its reducer was not found:
+    then gradients that a script reduces itself cannot be distinguished from other collectives.
     """
 
     reducer: CallerTime | None

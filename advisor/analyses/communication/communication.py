@@ -23,12 +23,12 @@ class Communication:
     """Communication kernels inside the window W, and the part that no other kernel hides.
 
     rows           which events are communication kernels (all of the trace)
-    union          union of them in W
+    union          union of them in the window W
     exposed        union minus the union of all other kernels: the device only communicates (late ranks included)
-    share, exposed_share   of |W|, without what the profiler added where that is known (`GpuBusy.share`)
+    share, exposed_share   of |W|, without profiler overhead if that is known (`GpuBusy.share`)
     us, exposed_us         µs per step
     calls          communication kernels per step
-    bytes          payload per step, None where the trace does not state message sizes
+    bytes          payload per step; None if the trace does not contain message sizes
     largest        the costliest kernels by name, per step, most expensive first
     """
 

@@ -19,9 +19,9 @@ class Exchanges:
 
     of_device    kernels of collectives; None without a device
     of_host      collectives on the host; None where it has none
-    parallelism  what they are for, by kind; None where it cannot be told
-    needless     reductions that no update needs;  search: what DistributedDataParallel's search for unused parameters
-                 takes;  library: which one distributes the training;  callers: who asks for them
+    parallelism  what they are for, by kind; None if not known
+    needless     reductions that no update needs;  search: the cost of DistributedDataParallel's search for unused
+                 parameters;  library: which one distributes the training;  callers: what calls them
     """
 
     of_device: Communication | None
@@ -43,5 +43,5 @@ class Exchanges:
         library: Library,
         callers: Callers,
     ) -> Exchanges:
-        """The exchanges of a rank. Missing where reductions of several passes cannot be told apart."""
+        """The exchanges of a rank. Missing if reductions of several passes cannot be distinguished."""
         return cls(of_device, of_host, parallelism, needless, search, library, callers)

@@ -37,7 +37,7 @@ _PIPELINED = ("sparse_data_dist",)
 class Library:
     """What distributes the training.
 
-    name       "" where neither the trace nor the record says
+    name       "" if neither the trace nor the record contains it
     tables     embedding tables are looked up with fbgemm's ops, as torchrec's sharded modules do
     pipelined  torchrec exchanges the next batch's indices while this one is computed
     """

@@ -30,20 +30,20 @@ _CLEARS = "Optimizer.zero_grad#"
 class NeedlessReductions:
     """Passes through DistributedDataParallel whose gradients were reduced, and then added to by another pass.
 
-    per_update  backward passes for one update; 1 where each pass is one, where some of several reduce nothing (they
-                stand in `no_sync()`), or where nothing tells
+    per_update  backward passes per update; 1 if each pass has its own update, if some passes reduce nothing (they run
+                in `no_sync()`), or if not known
     """
 
     per_update: float
 
     @property
     def share(self) -> float:
-        """Of all reductions those that no update needs."""
+        """Share of all reductions that no update needs."""
         return 1 - 1 / self.per_update
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, record: RankRecord | None) -> NeedlessReductions:
-        """What the passes of the window did. Needs the shapes of collectives and the rows of the optimizer."""
+        """What the passes of the window did. Needs the shapes of collectives and the optimizer's events."""
         events = trace.events
         passes = _passes(events, steps)
         counted = record is not None and record.steps.optimizer_steps

@@ -28,12 +28,12 @@ _T80 = (3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40, 1.38, 1.37)
 class NeedlessSearch:
     """A search in every pass that found all parameters used; µs of the profiled step.
 
-    parameters  of the model; 0 where nothing is searched for, or not all of them are known to be used
+    parameters  of the model; 0 if there is no search, or if not all of them are known to be used
     passes      searches per step
     search_us   the search, on the loop's thread
-    told_us     how much later the last reduction of a pass ends because ranks tell each other what they found
-    spread_us   how far that mean of the profiled steps is known, either way; all of it from one step
-    telling_us  the reductions that tell it, whole, whatever else goes on meanwhile
+    told_us     how much later the last reduction of a pass ends because ranks exchange what they found
+    spread_us   uncertainty of that mean over the profiled steps, ±; all of it if there is only one step
+    telling_us  total time of the reductions that exchange it, overlapped or not
     """
 
     parameters: int = 0
@@ -45,7 +45,7 @@ class NeedlessSearch:
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps) -> NeedlessSearch:
-        """The search in the window; nothing without rows for each parameter, or with passes cut through."""
+        """The search in the window; none without events for each parameter, or if passes are cut off."""
         events = trace.events
         inside = steps.step_of(events.start_ns) >= 0
         search = events.named(_SEARCH) & inside

@@ -53,14 +53,14 @@ def purpose_of(text: str) -> str:
 class KindOfTalk:
     """Communication of one kind of parallelism.
 
-    kind        a key of KINDS; "data" is also what nothing tells apart: collectives that the script asks for itself;
-                "exchanged": all-to-all of embeddings, or for what the trace does not say; "buffers": DDP's broadcast
-    rows        its event rows
-    us          union of them in W, µs per step;  exposed_us: without computation; kinds side by side count once, to the
-                earlier in KINDS, so that all kinds together are the exposed communication of the breakdown
-    calls       per step;  bytes: payload per step, None where a row does not state it
-    compiled    share of its calls that compiled code asks for;  sums: share of them that are all-reduces
-    ranks       how many ranks it joins, None where the trace does not say
+    kind        a key of KINDS; "data" is also what cannot be distinguished: collectives that the script calls itself;
+                "exchanged": all-to-all of embeddings, or of an unknown purpose; "buffers": DDP's broadcast
+    rows        its events
+    us          union of them in W, µs per step;  exposed_us: without computation; concurrent kinds count once, for the
+                earlier in KINDS, so that the sum of all kinds is the exposed communication of the breakdown
+    calls       per step;  bytes: payload per step, None if an event does not contain it
+    compiled    share of its calls that compiled code makes;  sums: share of them that are all-reduces
+    ranks       number of ranks in it, None if not recorded
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Parallelism:
     """All kinds of parallelism that a rank communicates for.
 
     kinds   those that occur, the most exposed first
-    of_row  kind of each row of `Asked`;  group: the process group of each, None where the trace does not tell which
+    of_row  kind of each row of `Asked`;  group: the process group of each, None if not recorded
     """
 
     kinds: tuple[KindOfTalk, ...]
@@ -97,7 +97,7 @@ class Parallelism:
         nesting: Nesting,
         library: Library,
     ) -> Parallelism:
-        """The kinds of this rank; none where it communicates with nobody."""
+        """The kinds of this rank; none if it does not communicate."""
         events = trace.events
         said = [_said(events, row, op) for row, op in zip(asked.rows.tolist(), asked.op.tolist(), strict=True)]
         of_row = _kinds(trace, asked, nesting, said, library)
@@ -131,7 +131,7 @@ class Parallelism:
         return cls(tuple(sorted(found, key=lambda one: -one.exposed_us)), of_row, group)
 
     def of(self, kind: str) -> KindOfTalk | None:
-        """What is known of one kind; None where it does not occur."""
+        """What is known about one kind; None if it does not occur."""
         return next((one for one in self.kinds if one.kind == kind), None)
 
 

@@ -26,11 +26,11 @@ class BatchSplit:
     """Step time at batch size B as fixed + B × per_sample, as a range, on the scale of `Scale.step_us`.
 
     batch_size      samples per step
-    fixed_us        (low, high): time of a step that stays when the batch grows
-    per_sample_us   (low, high): time that each further sample adds; low goes with the high fixed time
-    loader_known    whether the per-sample time holds what a sample costs the loader's workers
-    how             how the split was made, one sentence
-    sample_bytes    largest tensor of the step, bytes of it that one sample has; 0 on a device, which has no such caches
+    fixed_us        (low, high): time of a step that does not depend on the batch size
+    per_sample_us   (low, high): time that each additional sample takes; low belongs to the high fixed time
+    loader_known    whether the per-sample time includes the cost of a sample in the loader's workers
+    how             how the split was computed, as a sentence
+    sample_bytes    bytes per sample of the step's largest tensor; 0 on a device, which has no such caches
     """
 
     batch_size: int
@@ -54,7 +54,7 @@ class BatchSplit:
         return batch / high * 1e6, batch / low * 1e6
 
     def saving_us(self, batch: int) -> tuple[float, float]:
-        """(low, high) µs that the samples of one present step would take less within a batch of that size."""
+        """(low, high) µs that the samples of one current step would save in a batch of that size."""
         part = self.batch_size / batch
         spared = (self.fixed_us[0] * (1 - part), self.fixed_us[1] * (1 - part))
         return max(0.0, min(spared)), max(0.0, *spared)

@@ -34,17 +34,17 @@ Floats = npt.NDArray[np.float64]
 class LineCost:
     """One line (file and number; a comprehension and its function are the same line), per step.
 
-    us           all of its time on the loop's thread, called lines of the user's excluded
-    work         the same by part of the step, with the rows in it; what it waits for a loader is left out
-    python_us    the part in long stretches of Python
+    us           all of its time on the loop's thread, without other lines of the user's that it calls
+    work         the same by part of the step, with the ops in it, without waits for a loader
+    python_us    the part in long runs of Python
     parts        breakdown id -> µs
     rows         ops recorded in it
     visits       how often it ran
-    inner        part of it is a comprehension or generator, whose turns are no visits
+    inner        part of it is a comprehension or generator, whose iterations are not visits
     backward_us  time of the backward pass that its forward ops cause
     backward_rows  ops recorded in that
-    beyond_us    what its ops, and those of that backward pass, take beyond bare calls; None where not known
-    called_from  file and line that called its function for most of its time; None where not known
+    beyond_us    time of its ops, and of that backward pass, beyond their call overhead; None if not known
+    called_from  file and line that called its function for most of its time; None if not known
     """
 
     source: Source
@@ -106,7 +106,7 @@ class LineCosts:
         nesting: Nesting,
         links: Links,
     ) -> LineCosts:
-        """Costs of this rank. Raises Missing where no lines were recorded, and beside a device."""
+        """Costs of this rank. Raises Missing if no lines were recorded, and with a device."""
         if breakdown.on_device:
             raise Missing(
                 "the time of lines is computed only without a device; with a device, idle-gpu names the lines"

@@ -31,13 +31,13 @@ _REFILLED = constant("memory.refilled_share").value
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Price:
-    """What a step saves when some of its work goes, shrinks or is replaced.
+    """The saving of a step if some of its work is removed, reduced or replaced.
 
     The work is described by edits: `edits.remove(rows)`, `edits.scale(rows, share that stays)`,
-    `edits.remove_time(spans)`, each end of the range by its own. Rows are host rows, which stand for everything inside
-    them and what they launch, or rows of device work. What comes instead is `instead_us`, (least, most) µs of the
-    un-profiled step (calls and copies: `added`), and counts on a CPU only: on a device the launches of a replacement
-    are not what limits it.
+    `edits.remove_time(spans)`, separately for each end of the range. Rows are host events, which include everything
+    inside them and what they launch, or device work. The cost of a replacement is `instead_us`, (least, most) µs of the
+    un-profiled step (calls and copies: `added`), and counts on a CPU only: on a device, launches of a replacement are
+    not the limit.
 
     With a device the dependency graph is replayed; without one the un-profiled time of each part of the step is divided
     among the ops in it. All savings are µs per step on the scale of `step_time_us`. None exceeds what was measured in
@@ -53,7 +53,7 @@ class Price:
 
     @property
     def on_device(self) -> bool:
-        """Whether the step is split by what a device does, not by what the loop does."""
+        """Whether the breakdown of the step is that of a device, not of the loop's thread."""
         return self.breakdown.on_device
 
     @property
@@ -62,7 +62,7 @@ class Price:
         return self.deprofiled
 
     def claims(self, *on_host: str) -> tuple[str, ...]:
-        """The parts of the breakdown that work on tensors is part of: on a device its computation, else these."""
+        """The parts of the breakdown that contain work on tensors: on a device its computation, else these."""
         return ("compute",) if self.on_device else on_host
 
     def measured_us(self, claims: Sequence[str]) -> float:
@@ -70,16 +70,16 @@ class Price:
         return sum(self.breakdown.us(part) for part in claims) if claims else self.ops.steps.step_us
 
     def spent_us(self, rows: Ints) -> float:
-        """Time of these rows, µs per profiled step: of the device work that they are or launch, else their own."""
+        """Time of these events, µs per profiled step: of the device work that they are or launch, else their own."""
         if not self.on_device:
             return self.ops.us(rows)
         of_device = self.ops.trace.device_work[rows]
         return self.ops.us(rows[of_device]) + (self.ops.device_us(rows[~of_device]) if not of_device.all() else 0.0)
 
     def taken_us(self, rows: Ints) -> Range:
-        """(low, high) µs of the un-profiled step that these rows of the loop's thread take, with what is in them.
+        """(low, high) µs of the un-profiled step that these events of the loop's thread take, with nested ones.
 
-        The ends differ by what is not known: whether the profiler slowed them by their time, or by the rows in them.
+        The ends differ because profiler overhead may be proportional to time or to the number of ops.
         """
         low, high = self.share_of(self._spans_of(rows))
         return low * self.scale.step_us, high * self.scale.step_us
@@ -101,10 +101,10 @@ class Price:
         bound_us: float | None = None,
         instead_us: Range = NOTHING,
     ) -> Saving:
-        """From what surely goes (`least`) to what may go (`most`), replayed; modelled where no replay can be trusted.
+        """From what is certainly saved (`least`) to what may be (`most`), replayed; modelled if no replay is trusted.
 
-        model_us: recorded µs per step that go, where that is not the sum of the edited rows' time;  bound_us: what is
-        claimed, where that is less than the parts of the breakdown.
+        model_us: recorded µs per step that are saved, if not the sum of the edited events' time;  bound_us: what is
+        claimed, if less than the parts of the breakdown.
         """
         low_us, high_us = model_us or (self._gone_us(least), self._gone_us(most))
         bound_us = self.measured_us(claims) if bound_us is None else bound_us
@@ -126,10 +126,10 @@ class Price:
         instead_us: Range = NOTHING,
         times: float = 1.0,
     ) -> Saving:
-        """The same, on a CPU from the un-profiled time of the parts of the step that the work lies in.
+        """The same, on a CPU from the un-profiled time of the parts of the step that contain the work.
 
-        For many small ops, which the profiler slows more than others, and for Python. times: the high end holds so many
-        times the work's own time, as measured for what it also does to the rest of the step.
+        For many small ops, which the profiler slows more than others, and for Python. times: a factor for the high end,
+        as measured for side effects on the rest of the step.
         """
         if self.on_device:
             return self.saving(least, most, claims, how)
@@ -148,7 +148,7 @@ class Price:
         basis: Basis = "modelled",
         slowed: float = 0.0,
     ) -> Saving:
-        """The saving of shares of the un-profiled step: no less than nothing, and no more than the step.
+        """The saving of shares of the un-profiled step, limited to the step.
 
         times: as of `divided`;  slowed: by what share the ends differ as it is not known which work the profiler
         slowed.
@@ -158,7 +158,7 @@ class Price:
         return saving.wider(saving.low_us, saving.high_us, "profiler", slowed * step_us)
 
     def of_us(self, low_us: float, high_us: float, how: str, *, basis: Basis = "measured") -> Saving:
-        """The saving of known µs of the un-profiled step: no less than nothing, and no more than the step."""
+        """The saving of known µs of the un-profiled step, limited to the step."""
         most_us = min(max(high_us, 0.0), self.scale.step_us)
         return Saving(max(min(low_us, most_us), 0.0), most_us, basis, how)
 
@@ -171,9 +171,9 @@ class Price:
         instead_us: Range = NOTHING,
         basis: Basis = "modelled",
     ) -> Saving:
-        """The saving of work in ops that are long compared with what recording a row costs, of recorded µs per step.
+        """The saving of work in ops that are long compared with profiler overhead, of recorded µs per step.
 
-        low: the profiler slowed them like the rest of the step; high, on a CPU: not at all, and only other ops.
+        low: the profiler slowed them like the rest of the step; high, on a CPU: it slowed only other ops.
         """
         bound_us = self.measured_us(claims)
         low_us, high_us = (min(us, bound_us) for us in model_us)
@@ -184,7 +184,7 @@ class Price:
         return found if self.on_device else less_by(found, instead_us)
 
     def refilled(self, saving: Saving, work_bytes: float = _CACHE_BYTES, most_us: float = np.inf) -> Saving:
-        """The saving with a high end that holds what work on so many bytes pushes out of the caches.
+        """The saving with a high end that includes what work on so many bytes evicts from the caches.
 
         In un-profiled µs; without a number of bytes the work is known to stream through all of them. Nothing where
         nothing is saved. most_us: no more than this comes back.
@@ -264,14 +264,14 @@ class Price:
 
 
 def less_by(saving: Saving, instead_us: Range) -> Saving:
-    """The saving less what comes in place of the work that goes: (least, most), µs of the un-profiled step."""
+    """The saving minus the cost of a replacement: (least, most), µs of the un-profiled step."""
     least_us, most_us = instead_us
     high_us = max(saving.high_us - least_us, 0.0)
     return saving.wider(min(max(saving.low_us - most_us, 0.0), high_us), high_us, "instead", most_us - least_us)
 
 
 def refill_us(rest_us: float, work_bytes: float = _CACHE_BYTES) -> float:
-    """The most that the rest of a step waits for memory after work on so many bytes, which push it out of the caches.
+    """The most that the rest of a step waits for memory after work on so many bytes, which evicts it from the caches.
 
     In µs; without a number of bytes the work is known to stream through all of them.
     """
@@ -279,7 +279,7 @@ def refill_us(rest_us: float, work_bytes: float = _CACHE_BYTES) -> float:
 
 
 def calm(spans: Intervals) -> Intervals:
-    """The spans, none longer than three times their median: what a burst of other work stretched is cut off."""
+    """The spans, each limited to three times their median, because bursts of other work lengthen some."""
     if len(spans) < 3:
         return spans
     longest = 3 * int(np.median(spans[:, 1] - spans[:, 0]))

@@ -93,11 +93,11 @@ class Part:
 class Replay:
     """The dependency graph of the whole steps of a trace, replayed.
 
-    error_share      largest error of the unedited replay: of the window of the steps, and of the time until all work
+    error_share      largest error of the unchanged replay: of the window of the steps, and of the time until all work
                      that they launched was done; each as a share of the measured value
     start_error_us   median error of the starts of device work, µs; None without device work
     step_us          replayed step in the steady state, profiled µs
-    low_confidence   the error is above 5 %, or there is but one step
+    low_confidence   the error is above 5 %, or there is only one step
     notes            what was inferred because the trace does not state it
     steps            how many steps were replayed
     launching        rows: the outermost ops (else calls) that launch kernels and wait for nothing, of these steps
@@ -120,20 +120,20 @@ class Replay:
 
     @property
     def trusted(self) -> bool:
-        """Whether the unedited replay takes what was measured, within 5 %."""
+        """Whether the unchanged replay takes as long as measured, within 5 %."""
         return self.error_share <= _TRUSTED_ERROR
 
     @property
     def check(self) -> ReplayCheck:
-        """How far the replay can be trusted, as a report holds it."""
+        """How far the replay can be trusted, as stored in a report."""
         return ReplayCheck(self.error_share, self.low_confidence)
 
     def saving(self, *edits: Edit, how: str) -> ReplayedSaving:
-        """What these edits give back together, on the scale of step_time_us; never more than the step.
+        """The saving of these edits together, on the scale of step_time_us; never more than the step.
 
-        The range spans what the profiler may have added to the host's work, widened by the measured error of the
-        replay: nothing, or as much for each recorded row as makes the step the un-profiled one. Where the device's work
-        is known to take as long in a shorter step, in place of nothing as much in proportion to the host's work.
+        The range covers the possible profiler overhead in the host's work, widened by the measured error of the replay:
+        from none to as much per recorded event as explains the un-profiled step. If the device's work is known to take
+        as long in a shorter step, from an overhead in proportion to the host's work instead of none.
         """
         if not edits:
             return ReplayedSaving(0.0, 0.0, "replayed", how)
@@ -146,7 +146,7 @@ class Replay:
         return ReplayedSaving(min(low, 1.0) * step, min(high, 1.0) * step, "replayed", how, edits=edits)
 
     def between(self, low: Sequence[Edit], high: Sequence[Edit], how: str) -> ReplayedSaving:
-        """A saving from what is sure (`low`) to what is possible (`high`); no edits at all save nothing."""
+        """A saving from what is certain (`low`) to what is possible (`high`); without edits it is 0."""
         other = self.saving(*high, how=how)
         one = other if list(low) == list(high) else self.saving(*low, how=how)
         least, most = min(one.low_us, other.low_us), max(one.high_us, other.high_us)
@@ -157,9 +157,9 @@ class Replay:
         return self._after_ns(edits)[0] / 1e3
 
     def steps_after_us(self, edits: Sequence[Edit]) -> tuple[float, float]:
-        """The step with these edits on the scale of step_time_us, least and most; longer than now where they add work.
+        """The step with these edits on the scale of step_time_us, least and most; longer than now if they add work.
 
-        The range is that of `saving`: with the profiler's own cost and without it, widened by the replay's error.
+        The range is that of `saving`: with and without profiler overhead, widened by the replay's error.
         """
         pairs = zip(self.before_ns, self._after_ns(edits), strict=True)
         shares = [after / before for before, after in pairs if before > 0] or [1.0]
@@ -177,7 +177,7 @@ class Replay:
     def compute(
         cls, trace: Trace, steps: Steps, scale: Scale, links: Links, nesting: Nesting, device: Device
     ) -> Replay:
-        """The replay of a trace. Missing for an accelerator whose work cannot be told apart, and without a loop."""
+        """The replay of a trace. Missing for an accelerator whose work cannot be distinguished, and without a loop."""
         if device.kind == "foreign":
             raise Missing(device.why)
         if steps.main_thread < 0:
@@ -256,10 +256,10 @@ def _launching(trace: Trace, graph: Graph, nesting: Nesting) -> Ints:
 def replayed_or(
     modelled: Saving, replay: Replay | None, low: Sequence[Edit], high: Sequence[Edit], how: str, claimed_us: float
 ) -> Saving:
-    """The replayed range where the replay can be trusted, else the modelled one.
+    """The replayed range if the replay can be trusted, else the modelled one.
 
     claimed_us: the parts of the breakdown that the finding claims, on the scale of step_time_us. A replay may find
-    that a fix shortens other parts as well; those have owners of their own, and only the joint saving counts them.
+    that a fix shortens other parts as well; other findings claim those, and only the joint saving counts them.
     """
     if replay is None or replay.low_confidence or not replay.part.holds(high):
         return modelled

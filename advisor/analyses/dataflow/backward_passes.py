@@ -51,7 +51,7 @@ class Pass:
 
 @dataclass(frozen=True, eq=False)
 class BackwardPasses:
-    """The backward passes of the window, in order: `all`, and of a long window `some`, those of twenty steps."""
+    """The backward passes of the window, in order: `all`, and for a long window `some`, those of twenty steps."""
 
     trace: Trace
     steps: Steps
@@ -69,7 +69,7 @@ class BackwardPasses:
         return self.all if len(chosen) == self.steps.count else _passes(self.trace, self.steps, self.nesting, chosen)
 
     def seen(self, find: Callable[[list[Pass]], T]) -> T:
-        """What `find` sees in all passes; where it sees nothing in `some`, as in most loops, that."""
+        """What `find` finds in all passes, or in `some` if it finds nothing there, as in most loops."""
         found = find(self.some)
         return find(self.all) if found and self.some is not self.all else found
 

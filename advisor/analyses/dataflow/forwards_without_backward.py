@@ -56,14 +56,14 @@ _LAYERS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unfollowed:
-    """A run of ops on the loop's thread whose records no backward pass used.
+    """A sequence of ops on the loop's thread whose graph no backward pass used.
 
-    rows        the outermost ops of the run
-    start_ns, end_ns   the run with the Python before, between and after its ops
-    repeated    share of its time in ops, of the same shapes, that a trained forward pass of this step runs too, with
-                the same weights and in the same mode: no optimizer step between them, dropout in both or none; ops
-                that are trained far more often than they run in vain (a solver's stages) repeat no pass
-    where       the user's line, where known
+    rows        the outermost ops of the sequence
+    start_ns, end_ns   of the sequence, with the Python before, between and after its ops
+    repeated    share of its time in ops that a trained forward pass of this step also runs, with the same shapes, with
+                the same weights and in the same mode: no optimizer step between them, dropout in both or neither; ops
+                that are trained far more often than not (a solver's stages) are not repetitions
+    where       the user's line, if known
     """
 
     rows: tuple[int, ...]
@@ -74,29 +74,29 @@ class Unfollowed:
 
 
 def is_network(events: Events, run: Unfollowed) -> bool:
-    """Whether a run has an op that only a network computes; one that is not torch's own may be one."""
+    """Whether a sequence has an op that occurs only in networks, or one that is not torch's own."""
     return any(is_layer(events, row) for row in run.rows if events.sequence[row] >= 0)
 
 
 def is_layer(events: Events, row: int) -> bool:
-    """Whether only a network runs this op; one that is not torch's own may be one of those."""
+    """Whether this op occurs only in networks; an op that is not torch's own may be one of those."""
     return events.text(row).startswith(_LAYERS) or not events.text(row).startswith("aten::")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnfollowedForwards:
-    """Every such run within the window, in order."""
+    """All such sequences within the window, in order."""
 
     runs: tuple[Unfollowed, ...]
 
     @property
     def spans(self) -> Intervals:
-        """(n, 2) their times, ns."""
+        """(n, 2) their spans, ns."""
         return np.array([(run.start_ns, run.end_ns) for run in self.runs], np.int64).reshape(-1, 2)
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, lines: Lines) -> UnfollowedForwards:
-        """The runs. Raises Missing where the trace does not link forward ops with their backward nodes.
+        """The sequences. Raises Missing if the trace does not link forward ops with their backward nodes.
 
         Autograd counts the nodes that it records on a thread; each op carries the count at its start (under no_grad it
         carries none), and each node of the backward pass the number that it was recorded under.
@@ -132,7 +132,7 @@ class UnfollowedForwards:
 
 
 def live_ops(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
-    """The outermost ops of the loop's thread that recorded what some backward pass goes through, by start."""
+    """The outermost ops of the loop's thread whose autograd nodes some backward pass evaluates, by start."""
     events = trace.events
     edges, _, _, live = _edges(events, nesting, steps, events.named(NODE) & (events.sequence >= 0))
     return edges[live]

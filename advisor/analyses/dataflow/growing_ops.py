@@ -25,11 +25,11 @@ _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::lin
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GrowingOps:
-    """Ops of the window whose largest input holds more numbers in each step, by equal amounts; else those called more.
+    """Ops whose largest input grows by equal amounts in each step; else those called more often.
 
     names     their names, by time
-    rows      the rows of these ops that grow, one or more in each step; of calls all of them
-    first, last   numbers in the largest of these inputs in the first and in the last step; of calls those of names[0]
+    rows      the events of these ops that grow, one or more in each step; if calls grow, all of them
+    first, last   elements of the largest of these inputs in the first and last step; or number of calls of names[0]
     calls     whether it is the number of calls that grows
     """
 
@@ -41,7 +41,7 @@ class GrowingOps:
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps) -> GrowingOps:
-        """The ops; none where a matrix product grows too: then it is the batch. Missing without shapes or steps."""
+        """The ops; none if a matrix product grows, too: then the batch grows. Missing without shapes or steps."""
         events = trace.events
         if steps.count < _LEAST_STEPS or len(steps.spans) != steps.count:
             raise Missing("the trace has fewer than five complete steps, too few to see what grows from step to step")

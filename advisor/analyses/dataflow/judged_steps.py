@@ -28,9 +28,9 @@ from advisor.trace.read.kineto import collector_off
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedSteps:
-    """What is known of the observed steps.
+    """What is known about the observed steps.
 
-    seen             what their ops computed, read and left unread; `why` where that is not known
+    seen             what their ops computed, read and left unread; `why` if that is not known
     sparse_products  products with a matrix that is mostly zeros
     """
 
@@ -39,7 +39,7 @@ class JudgedSteps:
 
     @classmethod
     def compute(cls, record: RankRecord, observed: ObservedSteps) -> JudgedSteps:
-        """From what capture wrote down; else as the record states it: examples do, and earlier versions did."""
+        """From the file that capture wrote; else from the record, as in examples and earlier versions."""
         if not observed.steps:
             stated = record.reused if record.dataflow is None else None
             return cls(stated or JudgedOps(why=observed.why), tuple(record.sparse_products))

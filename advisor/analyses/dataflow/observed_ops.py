@@ -23,12 +23,12 @@ _MOST_STEPS = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedOps:
-    """Where the ops of the observed step stand in the profiled ones.
+    """Events of the profiled steps that correspond to the ops of the observed step.
 
     seen    what was observed
     rows    the outermost ops of the loop's thread, in order of start
-    places  for each step (ops of the observed step,) their rows, -1 where one is not known
-    share   of the profiled steps those in which the ops were found
+    places  for each step (ops of the observed step,) their events, -1 if not known
+    share   share of profiled steps in which the ops were found
     """
 
     seen: JudgedOps
@@ -38,7 +38,7 @@ class ObservedOps:
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, judged: JudgedSteps) -> ObservedOps:
-        """The rows. Raises Missing where nobody looked, or what was seen is not what the profiled steps ran."""
+        """The events. Raises Missing if no steps were observed, or if the profiled steps ran different ops."""
         seen = judged.seen
         if not seen.ops:
             raise Missing(seen.why or _NOT_ASKED)
@@ -58,7 +58,7 @@ class ObservedOps:
 
 
 def dispatched(events: Events, steps: Steps) -> Ints:
-    """Dispatched ops of the loop's thread that no other is around, by start."""
+    """Outermost dispatched ops of the loop's thread, by start."""
     ops = events.rows_with(events.names_where(_OP.fullmatch, Category.CPU_OP))
     ops &= events.of(Category.CPU_OP) & (events.thread == steps.main_thread)
     return np.flatnonzero(ops & (parents(events, ops) < 0))

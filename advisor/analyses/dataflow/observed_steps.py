@@ -28,17 +28,17 @@ _DAMAGES = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedSteps:
-    """What two steps ran after the profiled ones: the material of every analysis that asks what an op read.
+    """The ops of two steps after the profiled ones: the basis of every analysis of what ops read.
 
-    steps     the outermost ops of each step in the order in which they ended, those of other threads among them
-    known     (tensor, storage) of what the script held from before the profiled steps to the end of the observed ones
+    steps     the outermost ops of each step in the order in which they ended, including those of other threads
+    known     (tensor, storage) of tensors held by the script from before the profiled to after the observed steps
     still     storages of such tensors that were neither written nor moved meanwhile
-    resting   of these, the ones that stayed so and that no optimizer had whenever they were looked at later
-    looks     how often that was looked at
-    asking    storages of tensors that asked for a gradient, at the end of the observed steps or at one of these looks
-    calm      random numbers were drawn in the observed steps by nothing but ops of torch's, which are among theirs
-    matrices  (storage, what was measured) of large matrices that the script held
-    why       why nothing is known; the steps are none then
+    resting   of these, the ones that were still unchanged, and in no optimizer, at all later checks
+    looks     number of later checks
+    asking    storages of tensors that required a gradient, at the end of the observed steps or at a later check
+    calm      random numbers were drawn in the observed steps only by ops of torch, which are recorded
+    matrices  (storage, measurement) of large matrices held by the script
+    why       why nothing is known; then there are no steps
     """
 
     steps: tuple[list[Op], ...] = ()
@@ -53,7 +53,7 @@ class ObservedSteps:
 
     @classmethod
     def compute(cls, record: RankRecord) -> ObservedSteps:
-        """Reads the file that capture left."""
+        """Reads the file that capture wrote."""
         written = record.dataflow
         if written is None or not written.file:
             return cls(why=(written.why if written is not None else "") or _NOT_RECORDED)

@@ -32,12 +32,12 @@ _VIEWS = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readers:
-    """The readers of each op's result, none of them in the backward pass or an optimizer.
+    """The ops that read each op's result, except in the backward pass and in optimizers.
 
     rows     the outermost ops of the loop's thread, in order of start
-    readers  for each op of the observed step the places of those that read what it made
+    readers  for each op of the observed step the places of the ops that read its result
     at       row -> (which profiled step, place in the observed step)
-    places   for each profiled step the row of each place, -1 where not known
+    places   for each profiled step the event of each place, -1 if not known
     """
 
     rows: Ints
@@ -48,7 +48,7 @@ class Readers:
 
     @classmethod
     def compute(cls, trace: Trace, nesting: Nesting, observed: ObservedOps) -> Readers:
-        """The readers. Missing where nobody looked."""
+        """The readers. Missing if no steps were observed."""
         waits = observed.seen.waits
         if len(waits) != len(observed.seen.ops) or not observed.places:
             raise Missing(
@@ -69,7 +69,7 @@ class Readers:
         return cls(observed.rows, tuple(map(tuple, readers)), at, tuple(places), trace.events)
 
     def of(self, row: int) -> list[int]:
-        """Rows of the ops that read what this one made, views of it left out; empty where they are not known."""
+        """Events of the ops that read this one's result, except views of it; empty if not known."""
         if row not in self.at:
             return []
         step, place = self.at[row]
@@ -83,7 +83,7 @@ class Readers:
         return found
 
     def looks(self, row: int) -> list[int]:
-        """Rows of all ops that read or look at what this one made."""
+        """Events of all ops that read this one's result or make views of it."""
         step, place = self.at.get(row, (0, -1))
         rows = [int(self.places[step][reader]) for reader in self.readers[place]] if place >= 0 else []
         return [one for one in rows if one >= 0]

@@ -14,15 +14,15 @@ from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reused:
-    """Rows of ops on the loop's thread, in the profiled steps that ran the ops of the observed step.
+    """Ops on the loop's thread that compute a known result, in profiled steps with the ops of the observed step.
 
-    ops       the outermost ops of these steps, in order of start; where autocast made casts again, they and the op
-              beside them stand for the call around them
-    again     of them those that computed, from the same values, what `first` had computed
-    first     for each of `again` the row of that earlier op
-    over      whether that op is of the step before; in the first step the same op of that step itself stands for it
-    constant  of them those that read nothing but numbers of the script and tensors that nothing writes
-    share     of the profiled steps those in which the ops were found
+    ops       the outermost ops of these steps, in order of start; if autocast repeated casts, the casts and the op
+              next to them replace the call around them
+    again     those of them that computed, from the same values, what `first` had computed
+    first     for each of `again` that earlier op
+    over      whether that op is of the previous step; in the first step the same op of that step replaces it
+    constant  those of them that read only Python numbers and tensors that nothing writes
+    share     share of profiled steps in which the ops were found
     """
 
     ops: Ints
@@ -34,7 +34,7 @@ class Reused:
 
     @classmethod
     def compute(cls, trace: Trace, observed: ObservedOps, nesting: Nesting) -> Reused:
-        """The rows. Raises Missing where nobody looked, or what was seen is not what the profiled steps ran."""
+        """The ops. Raises Missing if no steps were observed, or if the profiled steps ran different ops."""
         seen = observed.seen
         again = np.asarray(seen.again, np.int64).reshape(-1, 2)
         constant = np.asarray(seen.constant, np.int64)

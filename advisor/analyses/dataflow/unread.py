@@ -13,11 +13,11 @@ from advisor.trace.events import Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unread:
-    """Rows of ops that work on each row of a tensor by itself, of whose results later ops take some rows alone.
+    """Ops that compute each row of a tensor separately, and of whose results later ops read only some rows.
 
     ops      these ops of the profiled steps, in order of start
-    readers  for each of them the op that takes rows of its result, or of what was made of that row by row
-    read     for each of them the share of its rows that is taken
+    readers  for each of them the op that selects rows of its result, or of what was computed from it row by row
+    read     for each of them the share of its rows that is read
     """
 
     ops: Ints
@@ -26,7 +26,7 @@ class Unread:
 
     @classmethod
     def compute(cls, observed: ObservedOps) -> Unread:
-        """The rows. Raises Missing where nobody looked, or what was seen is not what the profiled steps ran."""
+        """The ops. Raises Missing if no steps were observed, or if the profiled steps ran different ops."""
         seen = observed.seen.unread
         pairs = np.array([(op, reader) for op, reader, _ in seen], np.int64).reshape(-1, 2)
         share = np.array([read for *_, read in seen], float)

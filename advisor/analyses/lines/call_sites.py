@@ -24,7 +24,7 @@ class CallSites:
     """Lines of the loop's thread that call each other, with their time in the profiled steps.
 
     sources   a source of each line
-    spent_ns  for each stack of lines the time of the innermost, what that calls excluded
+    spent_ns  for each stack of lines the time of the innermost, without what it calls
     op_stack  for each event the stack that it ran in, None where unknown;  took_ns: how long it took
     """
 
@@ -65,7 +65,7 @@ class CallSites:
         return tuple(self.sources[place] for place in ends if place not in places)
 
     def of_rows(self, rows: Ints, where: Iterable[Source] = ()) -> tuple[Source, ...]:
-        """The outermost line that calls what ran these events, and little else. where: what is named already."""
+        """The outermost line that calls what ran these events, and little else. where: lines reported already."""
         ns: dict[Stack, int] = {}
         for row in rows.tolist():
             if (stack := self.op_stack(row)) is not None:
@@ -74,7 +74,7 @@ class CallSites:
         return tuple(self.sources[place] for place in self._above(ns, set(ns))[-1:] if place not in named)
 
     def where_apart(self, rows: Ints) -> Source | None:
-        """The line that these events came by, where other lines call the same code; None where one way leads there."""
+        """The line that led to these events, if other lines call the same code; None if there is only one path."""
         ns: Counter[Stack] = Counter()
         for row in rows.tolist():
             if (stack := self.op_stack(row)) is not None:

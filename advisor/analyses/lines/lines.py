@@ -22,7 +22,7 @@ _NO_LINES = "neither recorded lines nor Python stacks are in this trace; `adviso
 
 @dataclass(frozen=True, slots=True)
 class LinesTrace:
-    """The second trace of a capture: slower, and only good for lines (`advisor:line|file|line|function` rows)."""
+    """The second trace of a capture: slower, and used only for lines (`advisor:line|file|line|function` events)."""
 
     trace: Trace
 
@@ -50,18 +50,18 @@ def _no_mask() -> Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """Answers which user code ran an event or filled a span of the loop's thread.
+    """Finds which user code ran an event or a span of the loop's thread.
 
-    Sources, best first: the lines trace, aligned with the profiled steps by how their ops follow each other; Python
+    Sources, best first: the lines trace, aligned with the profiled steps by the order of ops; Python
     frames of the trace; `Call stack` arguments of its ops. Frames name a function's first line (precision "function").
 
-    available   whether any source of lines exists;  why   else why not
+    available   whether any source of lines exists;  why: else why not
     sources     the places that occur
-    op_source   for each event the index of its place, -1 where unknown; for autograd's threads the line that called it
-    spans, span_source   the innermost place at each instant of the loop's thread, where known; in order, disjoint
-    entered     for each span whether its line began with it, else it goes on after a call; empty where not known
-    callers     for each place that whose line called it for most of its time, -1 where none; empty where not known
-    stacks, span_stack  places that called each other, the innermost first; of each span the stack; empty likewise
+    op_source   for each event the index of its place, -1 if unknown; for autograd's threads the line that called it
+    spans, span_source   the innermost place at each instant of the loop's thread, if known; in order, disjoint
+    entered     for each span whether its line starts with it, else it continues after a call; empty if not known
+    callers     for each place the place that called it for most of its time, -1 if none; empty if not known
+    stacks, span_stack  stacks of places, the innermost first; for each span its stack; empty likewise
     """
 
     available: bool
@@ -78,12 +78,12 @@ class Lines:
     span_stack: Ints = field(default_factory=_no_rows)
 
     def where_op(self, row: int) -> Source | None:
-        """The user's line that ran this event, None where it is not known."""
+        """The user's line that ran this event, None if not known."""
         index = int(self.op_source[row]) if 0 <= row < len(self.op_source) else -1
         return self.sources[index] if index >= 0 else None
 
     def where_span(self, start_ns: int, end_ns: int) -> Source | None:
-        """The user's line that ran for most of a span of the loop's thread, None where it is not known.
+        """The user's line that ran for most of a span of the loop's thread, None if not known.
 
         Of nested Python frames it is the innermost that covers nearly all of the span.
         """
@@ -93,7 +93,7 @@ class Lines:
         return hot[0].source if hot and hot[0].us * self.steps_count * 2e3 >= end_ns - start_ns else None
 
     def hot(self, intervals: Intervals, n: int = 5) -> tuple[LineTime, ...]:
-        """The lines that ran for most of the given time on the loop's thread; empty where lines are not known."""
+        """The lines that ran for most of the given time on the loop's thread; empty if lines are not known."""
         if not len(self.spans) or not len(intervals):
             return ()
         # Each span cut by the intervals; a line is visited once for each of its spans that is met.

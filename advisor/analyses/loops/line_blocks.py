@@ -27,11 +27,11 @@ _PYTHON = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines of one file, most expensive first; times in profiled µs per step, what they wait for a loader left out.
+    """Lines of one file, most expensive first; times in profiled µs per step, without waits for a loader.
 
-    work         their time and rows by part of the step, what they wait for a loader left out
+    work         their time and ops by part of the step, without waits for a loader
     backward_us  the part of the backward pass that their ops cause; backward_rows: ops recorded in that
-    beyond_us    what these ops take beyond bare calls; None where not known
+    beyond_us    time of these ops beyond their call overhead; None if not known
     calls        how often the function of the most expensive line runs, per step
     """
 
@@ -53,7 +53,7 @@ class Block:
     def heads(self) -> tuple[Source, ...]:
         """The statements of the loops around the most expensive line, the two outermost of them.
 
-        A line above the loop that runs once belongs to the place (`total = 0.0`), and is no statement of it.
+        A line above the loop that runs once belongs to the place (`total = 0.0`), but is not a statement of the loop.
         """
         costly = self.lines[0].source.line
         above = sorted((one for one in self._around if one.source.line < costly), key=lambda one: one.source.line)
@@ -75,11 +75,11 @@ class Block:
 
     @property
     def is_python(self) -> bool:
-        """Whether it spends its time in long stretches of Python, not in ops and what calling them costs."""
+        """Whether it spends its time in long runs of Python, not in ops and their call overhead."""
         return _is_python(self.python_us, self.us)
 
     def whole(self, deprofiled: Deprofiled) -> Stretch:
-        """The work of the lines and of the backward pass that they cause."""
+        """The work of the lines and of the backward pass of their ops."""
         return _at_most(deprofiled, self.work + deprofiled.in_part("backward", self.backward_us, self.backward_rows))
 
     def less(self, stays: Mapping[Source, float]) -> Block:

@@ -15,12 +15,12 @@ from advisor.model import Source
 
 @dataclass(frozen=True, slots=True)
 class LoopDependency:
-    """What is known of the turns of one loop.
+    """What is known about the iterations of one loop.
 
-    known   whether it was seen what each op waits for
-    stays   by line the share of its ops that waits for the turn before; of other lines nothing is known
-    missed  whether ops were observed, but not those of this loop: a rollout, say, that comes once in many steps
-    reads   whether Python is given numbers in most turns and gives the ops tensors: a turn may need what the last read
+    known   whether the inputs of each op were observed
+    stays   for each line the share of its ops that depends on the previous iteration; other lines are unknown
+    missed  whether ops were observed, but not those of this loop, such as a rollout that runs once in many steps
+    reads   whether Python reads numbers in most iterations and passes tensors to ops: an iteration may depend on them
     """
 
     known: bool
@@ -38,7 +38,7 @@ class LoopDependencies:
 
     @classmethod
     def compute(cls, places: LoopPlaces, costs: LineCosts, chains: Chains | None) -> LoopDependencies:
-        """The turns of every loop of this rank. Missing where the places are."""
+        """Dependencies of every loop of this rank. Missing where the places are."""
         index = {line.source: at for at, line in enumerate(costs.lines)}
 
         def of(place: Block, loop: Loop) -> LoopDependency:

@@ -54,7 +54,7 @@ _Functions = dict[tuple[str, str], dict[int, LineCost]]
 
 @dataclass(frozen=True, slots=True)
 class CalledModel:
-    """A loop around calls of a model. where: its statement and the line that calls; place: with all that this runs."""
+    """A loop around calls of a model. where: its statement and the calling line; place: with all lines run in it."""
 
     where: tuple[Source, ...]
     place: Block
@@ -63,14 +63,14 @@ class CalledModel:
 
 @dataclass(frozen=True, slots=True)
 class LoopPlaces:
-    """Places of the user's code that turn many times a step, or stand in Python for long; each has one owner.
+    """Places of the user's code that iterate many times a step, or run Python for long; each belongs to one rule.
 
-    calls   lines that call a model for each sample, with all lines that this runs: samples-one-by-one's
-    ops     other places of short ops, each with its loop of most turns, most expensive first: tensor-loop's
-    python  places of long stretches of Python, most expensive first: host-work's
-    python_us  what all lines spend in long stretches of Python, µs per step
+    calls   lines that call a model for each sample, with all lines that run in it (samples-one-by-one)
+    ops     other places of short ops, each with its loop of most iterations, most expensive first (tensor-loop)
+    python  places with long runs of Python, most expensive first (host-work)
+    python_us  time of all lines in long runs of Python, µs per step
 
-    Where one of these calls the other in each turn, both are one place, of the kind that its time says.
+    If one of these calls the other in each iteration, both are one place, whose kind depends on where its time goes.
     """
 
     ops: tuple[tuple[Block, Loop], ...]
@@ -280,7 +280,7 @@ def enclosing(costs: LineCosts, lines: Sequence[LineCost]) -> Iterator[LineCost]
 
 
 def loop_around(costs: LineCosts, place: Source) -> Source | None:
-    """The statement of the innermost loop that turns around a line, in its function or in those that lead to it.
+    """The statement of the innermost loop around a line, in its function or in those that lead to it.
 
     None where no recorded line of them is one.
     """

@@ -35,7 +35,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A line that turns: how often a step, the op that it calls most often, and calls of ops with weights a step."""
+    """A line in a loop: iterations per step, the op that it calls most often, calls of ops with weights per step."""
 
     turns: float
     op: str

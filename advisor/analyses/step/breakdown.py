@@ -26,10 +26,10 @@ ON_HOST = ("input", "communication", "forward", "backward", "optimizer", "other_
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breakdown:
-    """W split into parts; at each instant the first part that applies has it. Shares sum to 1, µs to `Steps.step_us`.
+    """W split into parts; each instant belongs to the first part that applies. Shares sum to 1, µs to `Steps.step_us`.
 
-    On a device shares are of the step without the profiler where that is known: its work takes as long, its idle time
-    less (`GpuBusy.share`).
+    On a device, shares refer to the step without the profiler if that is known: the device's work takes as long, its
+    idle time is shorter (`GpuBusy.share`).
     on_device   True: the ids of ON_DEVICE (what the device does, why it idles); False: those of ON_HOST (the loop)
     items       one per id, in that order, zero included
     intervals   id -> Intervals; disjoint, their union is W
@@ -44,7 +44,7 @@ class Breakdown:
         return next((item.us for item in self.items if item.id == part), 0.0)
 
     def us_in(self, part: str, spans: Intervals) -> float:
-        """µs per profiled step of what of a part lies in these spans (absolute ns), as in `us`."""
+        """µs per profiled step of the part within these spans (absolute ns), as in `us`."""
         whole = self.intervals.get(part, EMPTY)
         return self.us(part) * total(intersect(whole, spans)) / total(whole) if len(whole) else 0.0
 
@@ -54,7 +54,7 @@ class Breakdown:
 
     @classmethod
     def compute(cls, steps: Steps, busy: GpuBusy | None, idle: GpuIdle | None, phases: Phases) -> Breakdown:
-        """The partition of W: by device where the trace holds device work, else by the main thread's phases."""
+        """The partition of W: by device if the trace has device work, else by the main thread's phases."""
         if busy is None or idle is None:
             on_device, parts = False, _of_host(phases)
         else:

@@ -23,12 +23,12 @@ class CopySite:
     """Host-device copies of one origin, per step.
 
     op          the op that copied (`aten::to`, `aten::copy_` …)
-    calls, bytes, us   per step; us is the copies' time on the device; bytes None where the trace is silent
-    blocked_us  time that the host stood in the copy calls
-    pinned      page-locked host memory; None where the trace does not say
+    calls, bytes, us   per step; us is the copies' time on the device; bytes None if not recorded
+    blocked_us  time that the copy calls blocked the host
+    pinned      page-locked host memory; None if not recorded
     to_device   H2D (True) or D2H (False)
     where       the user's line, where known
-    rows        the copies on the device;  ops_rows: the ops (else calls) on the host that made them
+    rows        the copies on the device;  ops_rows: the ops (else calls) on the host that started them
     """
 
     op: str
@@ -48,13 +48,13 @@ class Copies:
     """Device memory copies in W, per step.
 
     calls               all device memcpy events
-    h2d_bytes, h2d_us   host to device; bytes None where the trace states none
-    h2d_pageable_bytes  those from pageable memory; None where unknown (ROCm does not tell)
+    h2d_bytes, h2d_us   host to device; bytes None if the trace does not contain them
+    h2d_pageable_bytes  those from pageable memory; None if unknown (ROCm does not record it)
     pageable_us, pageable_calls   the same copies' device time and number
     d2h_bytes, d2h_us   device to host
     exposed             copies minus all kernels, in W
     exposed_us          µs per step;  exposed_share: of |W|
-    blocking            host-device copies whose call kept the host until the data had moved, most blocked time first
+    blocking            host-device copies whose call blocked the host until the data was copied, longest first
     """
 
     calls: float

@@ -1,4 +1,4 @@
-"""What a stretch of the loop's thread takes without the profiler, as a range."""
+"""What a part of the loop's thread's work takes without the profiler, as a range."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONG_GAP_NS = int(1e3 * constant("profiler.idle_python_us").value)
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Recorded work per step by part of the step: µs, the ops recorded in it, µs of long stretches of Python."""
+    """Recorded work per step by part of the step: µs, the ops recorded in it, µs of long runs of Python."""
 
     us: tuple[float, ...]
     rows: tuple[float, ...]
@@ -40,20 +40,20 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deprofiled:
-    """How recorded time maps to un-profiled time where some work is slowed more by the profiler than other work.
+    """How recorded time maps to un-profiled time, if the profiler slows some work more than other work.
 
-    Capture timed the parts of the step with and without the profiler, so that what it added to each is known. Within a
-    part that may have gone by the time of its ops or, as far as recording them takes, by their number: the two ends of
-    every range.
+    Capture timed the parts of the step with and without the profiler, so its overhead in each is known. Within a part,
+    the overhead may be proportional to the time of ops or, up to the cost of recording them, to their number: these are
+    the two ends of every range.
 
-    python        stretches of Python, 30 µs or more in no op, fetch, optimizer or communication; empty with a device
+    python        runs of Python of 30 µs or more without an op, fetch, optimizer or communication; empty with a device
     recorded_us   |W| per step
-    plain_us      the same without the profiler; recorded_us where not known
+    plain_us      the same without the profiler; recorded_us if not known
     python_us     µs of `python` per step
     rows          recorded ops per step
     parts         the parts of the step, with and without the profiler
-    most_row_us   what recording a row adds at most: what was added beyond this came otherwise, as by memory that was
-                  fetched again
+    most_row_us   the most that recording one op takes: overhead beyond it has another cause, such as data that was
+                  evicted from the caches
     """
 
     python: Intervals
@@ -95,7 +95,7 @@ class Deprofiled:
         return min(alike, numbered), max(alike, numbered)
 
     def stretch(self, spans: Intervals, starts_ns: Ints, steps: Steps) -> Stretch:
-        """The work that lies in these spans. starts_ns: when the ops of the loop's thread that lie in them start."""
+        """The work within these spans. starts_ns: starts of the ops of the loop's thread in them."""
         return Stretch(
             tuple(steps.per_step_us(total(intersect(spans, part.spans))) for part in self.parts),
             tuple(float(starts_in(starts_ns, part.spans).sum()) / steps.count for part in self.parts),
@@ -154,6 +154,6 @@ def _numbered(part: Part, row_us: float, part_python_us: float, us: float, rows:
 
 
 def together(stretches: Sequence[Stretch]) -> Stretch:
-    """All of these as one; there is at least one."""
+    """The sum of these; there is at least one."""
     first, *others = stretches
     return sum(others, first)

@@ -28,10 +28,10 @@ CAUSES: tuple[Cause, ...] = ("idle_input", "idle_sync", "idle_launch", "idle_hos
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A stretch of device idleness with one cause; a longer gap with several causes is several of these.
+    """An interval of device idle time with one cause; a longer gap with several causes is several of these.
 
     after, before  names of the device work before and after the whole gap, "" at the ends of the trace
-    host           the op, call or function that ran on the host for most of it, "" where none was recorded
+    host           the op, call or function that ran on the host for most of it, "" if none was recorded
     where          the user's code that ran meanwhile
     """
 
@@ -110,26 +110,25 @@ class IdleGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuIdle:
-    """W minus device work, each instant with one cause, decided by evidence in this order:
+    """W minus device work, each instant with one cause, decided in this order:
 
-    idle_input    the loop's thread stands in a fetch from its loader
-    idle_unknown  the next work was queued already when the gap began, or the trace holds no host rows there, or it
-                  lies between the profiler's rows of two steps, where nothing runs but the profiler's own `step()`
+    idle_input    the loop's thread waits in a fetch from its loader
+    idle_unknown  the next work was queued already when the gap began, or the trace has no host events there, or it is
+                  between the profiler's events of two steps, where only the profiler's own `step()` runs
     idle_sync     the queue drained in a blocking host call that really waited; lasts until the next device work, but no
-                  longer than the wait (the host would have been that much ahead), and without stretches of a
-                  millisecond or more in which the host did work of its own
-    idle_host     the host did something else than launching: a collective of a back end that works on the host (the
-                  device waits for it even where a sync does, too), a stretch of 100 µs or more without op or runtime
-                  call, an op of a millisecond or more that launched nothing, a runtime call as long that waits for
-                  nothing
-    idle_launch   everything else: the host was on its way to the next launch, op by op, and nothing was queued
+                  longer than the wait (the host would have been that much ahead), and without intervals of a
+                  millisecond or more in which the host did other work
+    idle_host     the host did something other than launching: a collective of a CPU backend (the device waits for it
+                  even if a sync does, too), an interval of 100 µs or more without op or runtime call, an op of a
+                  millisecond or more that launched nothing, a runtime call of that length that waits for nothing
+    idle_launch   everything else: the host was running ops before the next launch, and nothing was queued
 
-    gaps          one Gap per stretch of one cause, in order (iterate)
+    gaps          one Gap per interval of one cause, in order (iterate)
     intervals     cause -> Intervals; disjoint, their union is W minus busy
     by_cause_us   cause -> µs per step (all five keys)
     nobodys_us    the part of idle_unknown in which the next work was queued already (between two kernels the device
-                  itself needs a µs or two), or that is the profiler's, µs per step: nothing in the script gives it back
-    share         idle time / |W|, without what the profiler added: the metric device_idle_share
+                  itself needs a µs or two), or that is the profiler's, µs per step: no change of the script saves it
+    share         idle time / |W|, without profiler overhead: the metric device_idle_share
     """
 
     gaps: Gaps

@@ -16,12 +16,12 @@ from advisor.trace.intervals import Intervals, subtract, total
 class HostGaps:
     """Time of the loop's thread in W with no op, no fetch, no optimizer span, no backward pass and no runtime call.
 
-    Between two nodes of the backward pass it is the autograd engine that works, not Python.
+    Time between two nodes of the backward pass is that of the autograd engine, not of Python.
 
     spans   that time
     us      µs per step
     share   of |W|
-    top     the user's lines that ran meanwhile, most expensive first; empty where lines are not known
+    top     the user's lines that ran meanwhile, most expensive first; empty if lines are not known
     """
 
     spans: Intervals

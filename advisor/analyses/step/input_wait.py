@@ -20,15 +20,15 @@ class InputWaits:
     """Fetches (`enumerate(DataLoader)#….__next__`) on the loop's thread, in W.
 
     spans           union of the fetches
-    exposed         spans minus device-busy time; equal to spans where there is no device
-    us, exposed_us  µs per step; of exposed without what the profiler added, where a device tells (`GpuBusy.rest`)
+    exposed         spans minus device-busy time; equal to spans without a device
+    us, exposed_us  µs per step; of exposed without profiler overhead, if there is a device (`GpuBusy.rest`)
     share           length of exposed / |W|, corrected likewise: the metric input_wait_share
     loader_class    iterator class that fetched most, "_SingleProcessDataLoaderIter" or "_MultiProcessingDataLoaderIter"
-    single_process  the batches were made in the loop's own process (num_workers=0)
+    single_process  the batches were loaded in the loop's own process (num_workers=0)
     fetches         per step
     longest_us      the longest single fetch
-    where           the user's line that asked for the longest, where known
-    asked_at        the lines that asked for fetches, where known
+    where           the user's line of the longest fetch, if known
+    asked_at        the lines of fetches, if known
     rows            the fetches themselves
     """
 
@@ -47,7 +47,7 @@ class InputWaits:
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, lines: Lines, busy: GpuBusy | None) -> InputWaits:
-        """Waits for input. Raises Missing where the trace holds no fetch row at all: not measured is not zero."""
+        """Waits for input. Raises Missing if the trace has no fetch at all: not measured is not zero."""
         events = trace.events
         fetches = fetch_rows(events) & (events.thread == steps.main_thread)
         if not fetches.any():

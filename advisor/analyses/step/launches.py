@@ -21,11 +21,11 @@ class Launches:
     """Launches and kernels of W, per step.
 
     per_step          host calls that start kernels or graphs
-    launch_us         median host duration of such a call, 0 where there are none
+    launch_us         median host duration of such a call, 0 if there are none
     kernels_per_step  kernels, by the step of their launch, else of their start
     kernel_us         median duration of a kernel
     short_share       share of kernels shorter than 10 µs
-    queue_delay_us    median time from the start of the launch call to the start of its kernel; None where unlinked
+    queue_delay_us    median time from the start of the launch call to the start of its kernel; None if not linked
     graphs            kernels came from graph launches
     """
 

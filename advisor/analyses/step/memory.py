@@ -14,7 +14,7 @@ class PeakMemory:
     """The most device memory that tensors held at once.
 
     bytes      peak of allocated device memory
-    reserved   peak of what the caching allocator held, None where unknown
+    reserved   peak of memory reserved by the caching allocator, None if unknown
     """
 
     bytes: float
@@ -22,7 +22,7 @@ class PeakMemory:
 
     @classmethod
     def compute(cls, trace: Trace, record: RankRecord | None) -> PeakMemory:
-        """Peak memory. Raises Missing where neither the capture nor memory events in the trace tell it."""
+        """Peak memory. Raises Missing if neither capture nor the trace's memory events contain it."""
         recorded = (record.memory or {}) if record else {}
         if "peak_allocated_bytes" in recorded:
             return cls(float(recorded["peak_allocated_bytes"]), recorded.get("peak_reserved_bytes"))

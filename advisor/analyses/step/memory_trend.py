@@ -20,10 +20,10 @@ _INTERVAL_STEPS, _INTERVALS = 8, 3
 
 @dataclass(frozen=True, slots=True)
 class MemoryTrend:
-    """Growth of memory per training step: of the device where it has tensors, else of the process.
+    """Growth of memory per training step: of the device if it has tensors, else of the process.
 
-    bytes_per_step  median over the intervals between readings, each weighted the same; 0 where it does not grow in
-                    all of them at a like rate
+    bytes_per_step  median over the intervals between readings, each with the same weight; 0 if it does not grow in
+                    all of them at a similar rate
     grown_bytes     from the first reading to the last
     steps           iterations between these
     on_device       device memory, else that of the process
@@ -38,7 +38,7 @@ class MemoryTrend:
 
     @classmethod
     def compute(cls, record: RankRecord) -> MemoryTrend:
-        """The trend. Missing where memory was read too seldom to tell."""
+        """The trend. Missing if there are too few readings."""
         readings = record.vitals.memory if record.vitals else []
         device = [(one, one.allocated_bytes) for one in readings if one.allocated_bytes]
         host = [(one, one.resident_bytes) for one in readings if one.resident_bytes]

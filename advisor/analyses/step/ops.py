@@ -22,7 +22,7 @@ _KINDS = {Category.KERNEL: "kernel", Category.MEMCPY: "memcpy", Category.MEMSET:
 class Ops:
     """Ops of W, per step.
 
-    per_step      CPU ops on all threads; None, and `why`, where the recorder does not look at ops
+    per_step      CPU ops on all threads; None, and `why`, if ops were not recorded
     top           CPU ops by self time (time in the op and in none of its children), most expensive first; share of |W|
     kernels       device work by name; share of device-busy time; empty without a device
     """

@@ -27,15 +27,15 @@ _NO_ROW = (
 class OptimizerWork:
     """`Optimizer.step#…` spans in W, per step, without the closures that compute the loss in them.
 
-    name       class that spent most time ("AdamW"), "" where the rows do not say
+    name       class that took most time ("AdamW"), "" if not recorded
     us         time of the host in them (zero_grad excluded)
     calls      optimizer steps per step: the metric optimizer_steps_per_step
     ops        CPU ops inside
     kernels    kernels launched inside, None without device work
     device_us  their device time, None without device work
-    tensors    parameters it updates, from the capture or estimated from the ops; None where neither says
-    loop       one op per parameter (neither `_foreach_` nor `_fused_` ops); None where it cannot be told
-    where      the user's line, where known
+    tensors    parameters it updates, from capture or estimated from the ops; None if not known
+    loop       one op per parameter (neither `_foreach_` nor `_fused_` ops); None if not known
+    where      the user's line, if known
     rows       the ops directly inside the spans
     """
 
@@ -54,7 +54,7 @@ class OptimizerWork:
     def compute(
         cls, trace: Trace, steps: Steps, links: Links, nesting: Nesting, lines: Lines, record: RankRecord | None
     ) -> OptimizerWork:
-        """Optimizer work. Raises Missing where the trace holds no optimizer rows."""
+        """Optimizer work. Raises Missing if the trace has no optimizer events."""
         events = trace.events
         rows = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#")
         if not rows.any():

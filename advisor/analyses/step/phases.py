@@ -17,16 +17,16 @@ from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phases:
-    """What the main thread is doing in W; the first that applies has the instant. The union of all is W.
+    """Phases of the main thread in W; each instant belongs to the first that applies. Their union is W.
 
     input          in a fetch from the loader
     communication  host communication on any thread while no op computes on the main thread
-    optimizer      in `Optimizer.step` or `Optimizer.zero_grad`, Python between their ops included; what a closure
-                   computes within the step is what it would be outside
+    optimizer      in `Optimizer.step` or `Optimizer.zero_grad`, including Python between their ops; what a closure
+                   computes within the step counts as it would outside
     backward       in the autograd engine: from node to node, as long as no other op comes between
-    forward        in ops that the autograd engine follows before the next fetch, optimizer step or step. Steps told by
-                   their optimizer or backward pass end where a backward pass begins: there a step's end lies within the
-                   forward pass and is passed over; what runs without a graph before it (an evaluation) is left out
+    forward        in ops before a backward pass, if no fetch, optimizer step or step boundary is in between. Steps that
+                   are detected by their optimizer or backward pass end where a backward pass begins: such a boundary is
+                   within the forward pass and is ignored; ops without a graph before it (an evaluation) are excluded
     other_ops      in other ops
     host           in no op: Python
     """

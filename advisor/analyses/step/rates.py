@@ -12,7 +12,7 @@ from advisor.analyses.base.scale import Scale
 class Rates:
     """How fast samples are processed.
 
-    samples_per_second   batch size / mean step time (un-profiled where captured); None where the batch size is unknown
+    samples_per_second   batch size / mean step time (un-profiled if captured); None if the batch size is unknown
     why                  reason by name for those that are None
     """
 

@@ -23,13 +23,13 @@ class SideThread:
 
 @dataclass(frozen=True, slots=True)
 class SideThreads:
-    """Python threads beside the loop's, over the un-profiled timing phase; shares are of its wall time.
+    """Python threads other than the loop's, in the un-profiled timing phase; shares are of its wall time.
 
     threads        the busiest first; cpu_share: CPU time of the thread
     loop_share     CPU time of the loop's thread
-    waiting_share  time in which the loop's thread did not run: it waited for the interpreter's lock, for a core, for
-                   threads of ops, for workers or for a device
-    cores_used     CPU time of the whole process: cores that it kept busy on average
+    waiting_share  time in which the loop's thread did not run: it waited for the GIL, for a core, for threads of ops,
+                   for workers or for a device
+    cores_used     CPU time of the whole process: the average number of cores it kept busy
     """
 
     threads: tuple[SideThread, ...]
@@ -39,7 +39,7 @@ class SideThreads:
 
     @classmethod
     def compute(cls, record: RankRecord) -> SideThreads:
-        """Threads of the rank. Missing where the times of threads were not recorded."""
+        """Threads of the rank. Missing if the times of threads were not recorded."""
         vitals = record.vitals
         if vitals is None or vitals.threads is None or vitals.loop_cpu_us is None:
             raise Missing("CPU times of threads were not recorded; capture the script with `advisor run` on Linux")

@@ -43,13 +43,13 @@ _OF_OTHERS = ("Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#
 
 @dataclass(frozen=True, slots=True)
 class StateRead:
-    """One run of ops on the loop's thread that handle tensors as large as the model's weights, all of them.
+    """One sequence of ops on the loop's thread that read tensors of the sizes of all of the model's weights.
 
     start_ns, end_ns   its ops, and the Python between them
-    until_ns           start of whatever comes next: another op, a fetch, the optimizer or the end of the step
-    copied_bytes       what its copies copied; 0 where tensors were only looked at
+    until_ns           start of what follows: another op, a fetch, the optimizer or the end of the step
+    copied_bytes       bytes that its copies copied; 0 if tensors were only read
     row                its first op
-    beside             (first, last) instant of each copy of a tensor that is none of the weights
+    beside             (first, last) instant of each copy of a tensor that is not a weight
     """
 
     start_ns: int
@@ -61,7 +61,7 @@ class StateRead:
 
 
 def where_read(trace: Trace, steps: Steps, lines: Lines, recorded: LinesTrace | None, run: StateRead) -> Source | None:
-    """The user's line that reads the state; None where no step whose lines were recorded had such a read."""
+    """The user's line that reads the state; None if no step with recorded lines had such a read."""
     if recorded is not None:
         theirs = Steps.compute(recorded.trace, None, None)
         most = max(_detached(recorded.trace, theirs, step) for step in range(theirs.count))
@@ -80,10 +80,10 @@ def _detached(trace: Trace, steps: Steps, step: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateReads:
-    """Every such run within the window, in order. parameter_bytes: the weights, if they are 4-byte numbers.
+    """All such sequences within the window, in order. parameter_bytes: of the weights, with 4 bytes per number.
 
-    stored   gradients are stored by a backward pass; else (`torch.autograd.grad`) the weights are what the optimizer
-             writes, and a copy of them may be what the script trains
+    stored   gradients are accumulated by a backward pass; else (`torch.autograd.grad`) the weights are what the
+             optimizer writes, and the script may train a copy of them
     """
 
     runs: tuple[StateRead, ...]
@@ -91,12 +91,12 @@ class StateReads:
     stored: bool = True
 
     def spans(self, runs: list[StateRead]) -> Intervals:
-        """(n, 2) the ops of some runs, ns."""
+        """(n, 2) spans of the ops of some sequences, ns."""
         return np.array([(run.start_ns, run.end_ns) for run in runs], np.int64).reshape(-1, 2)
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, nesting: Nesting) -> StateReads:
-        """The runs. Raises Missing where shapes were not recorded: then nothing tells weights from other tensors."""
+        """The sequences. Raises Missing without shapes, which distinguish weights from other tensors."""
         events = trace.events
         stores = _weights(events, steps)
         weights = stores or _updated(events, nesting, steps)

@@ -28,14 +28,14 @@ _MOST_LINES = 40
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
-    """Counters with one value for each step of W; a count that the trace cannot hold is absent, never zero.
+    """Counters with one value for each step of W; a count that the trace does not contain is absent, never zero.
 
-    counters  totals under the id of their metric where there is one, and parts of a total after a colon:
-              `op:NAME` by op, `sync:FILE FUNCTION OP` by call site. Besides the metrics: `scalar_reads` (aten::item
-              calls that are not the optimizer's own), `compiled_regions` (torch.compile regions entered),
+    counters  totals under the id of their metric if there is one, and parts of a total after a colon:
+              `op:NAME` by op, `sync:FILE FUNCTION OP` by call site. In addition to metrics: `scalar_reads` (aten::item
+              calls outside the optimizer), `compiled_regions` (torch.compile regions entered),
               `collective_bytes`, `graph_breaks` (of the whole run)
     lines     time on the loop's thread by the user's line, µs and visits per step, largest first
-    line_marks  what tells these lines by their text, as far as it was recorded
+    line_marks  digests of the text of these lines, if recorded
     """
 
     counters: tuple[Counter, ...]

@@ -23,11 +23,11 @@ class SyncSite:
 
     op             the op or call that the user wrote (`aten::item`, `aten::copy_`, `cudaDeviceSynchronize` …)
     calls          per step
-    us             time that the host stood in them, µs per step
+    us             time that they blocked the host, µs per step
     idle_after_us  device idle from the drained queue to the next device work, µs per step, as far as it is idle_sync
-    gives_back_us  at most what going without them gives back: of each the smaller of its wait and the idle after it
-    where          the user's line, where known
-    from_user      False for syncs that the framework makes on its own account (profiler, DDP, data loader)
+    gives_back_us  upper bound of the saving without them: of each the smaller of its wait and the idle time after it
+    where          the user's line, if known
+    from_user      False for syncs that the framework makes itself (profiler, DDP, data loader)
     rows           the ops around the blocking calls, or the calls themselves: a blocking copy and the wait for it
     """
 
@@ -45,9 +45,9 @@ class SyncSite:
 class Syncs:
     """Blocking host calls in W, except the profiler's own.
 
-    count   per step, of those that block whatever happens (`Drains.named`)
+    count   per step, of those that always block (`Drains.named`)
     us      time blocked, µs per step
-    sites   by op and line, those with the most idle after them first, then by time blocked
+    sites   by op and line, those with the most idle time after them first, then by time blocked
     """
 
     count: float
@@ -56,7 +56,7 @@ class Syncs:
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, drains: Drains, lines: Lines, idle: GpuIdle | None) -> Syncs:
-        """Syncs of this rank. Raises Missing where the trace holds no runtime calls."""
+        """Syncs of this rank. Raises Missing if the trace has no runtime calls."""
         events = trace.events
         if not events.of(Category.RUNTIME).any():
             raise Missing("the trace has no calls into a device runtime, so blocking calls cannot be counted")

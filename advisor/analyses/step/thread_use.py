@@ -11,14 +11,14 @@ from advisor.computed import Missing
 
 @dataclass(frozen=True, slots=True)
 class ThreadUse:
-    """How many threads want to run at once, and how uneven the steps are.
+    """How many threads compete for cores, and how uneven the steps are.
 
     cores         cores that the process may use
     threads       intra-op threads of the rank's process
     workers       loader workers of one rank
-    ranks         ranks of the job, taken to run on this host
+    ranks         ranks of the job, assumed to run on this host
     wanted        ranks × (threads + workers)
-    mean_to_median, p90_to_median   of un-profiled steps; None where not measured: the tail
+    mean_to_median, p90_to_median   the tail of un-profiled steps; None if not measured
     """
 
     cores: int
@@ -31,7 +31,7 @@ class ThreadUse:
 
     @classmethod
     def compute(cls, record: RankRecord, scale: Scale) -> ThreadUse:
-        """Thread use. Missing on a bare trace, and where cores or threads were not recorded."""
+        """Thread use. Missing if cores or threads were not recorded."""
         cores, threads = record.settings.cores, record.settings.threads
         if not cores or not threads:
             raise Missing("the number of cores or threads was not recorded; capture the script with `advisor run`")

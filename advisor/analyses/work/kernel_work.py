@@ -28,11 +28,11 @@ _MATRIX = ("product", "convolution", "attention")
 class WorkGroup:
     """Calls of one op with the same shapes, types and arguments, and the kernels that they launched.
 
-    op, kind, precision   what it is; precision in the words of `Matmuls`, "" where it does not matter
-    dims, strides, values JSON text as in the trace, "" where it was not recorded
+    op, kind, precision   precision as in `Matmuls`, "" if it does not matter
+    dims, strides, values JSON text as in the trace, "" if not recorded
     flops, bytes          least work of one call
-    least_us              what that takes at the device's peaks, the roofline; per call
-    by_arithmetic         the arithmetic decides least_us, not the memory
+    least_us              its time at the device's peaks, the roofline; per call
+    by_arithmetic         compute-bound: least_us is determined by FLOP/s, not by memory bandwidth
     us, calls             time of the kernels and number of calls, per step
     rows, kernels         rows of the calls and of their kernels
     kernel, blocks        name of the costliest kernel, and its thread blocks (-1: not recorded)
@@ -57,7 +57,7 @@ class WorkGroup:
 
     @property
     def reached(self) -> float:
-        """The share of the device's peak that the kernels reach: least time over time taken; may exceed 1 in caches."""
+        """The share of the device's peak that the kernels reach: least time over time; may exceed 1 in caches."""
         return self.least_us * self.calls / self.us if self.us else 1.0
 
     @property
@@ -68,11 +68,11 @@ class WorkGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelWork:
-    """Kernels whose work is known, by op and shapes. Missing without a device of known rates, and without shapes.
+    """Kernels whose work is known, by op and shapes. Missing without shapes, or without a device of known rates.
 
     groups      costliest first
-    hardware    what the device can do
-    known_us    kernel time per step of all groups;  kernel_us: of all kernels that are not communication
+    hardware    peak rates of the device
+    known_us    kernel time per step of all groups;  kernel_us: of all kernels except communication
     """
 
     groups: tuple[WorkGroup, ...]

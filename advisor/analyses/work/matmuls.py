@@ -49,12 +49,12 @@ class Matmuls:
 
     by_precision   µs per step (all seven keys); kernel time on a device, self time of the ops on a CPU
     us             their sum
-    fp32_kinds     µs per step in fp32 by what it is: product, convolution, attention. The switch of products does not
-                   govern convolutions, and none governs attention
+    fp32_kinds     µs per step in fp32 by kind: product, convolution, attention. The setting for products does not
+                   affect convolutions, and none affects attention
     fp32_rows      the rows of each
-    fp32_share     fp32 without TF32, as a share of device-busy time (of the step on a CPU); None where the precision of
+    fp32_share     fp32 without TF32, as a share of device-busy time (of the step on a CPU); None if the precision of
                    more than a tenth of their time is unknown
-    evidence       dtypes: the ops' recorded input types; names: kernels that state their precision; none
+    evidence       dtypes: the ops' recorded input types; names: kernel names that contain their precision; none
     tf32_known     whether it is certain that no fp32 work ran in TF32 (flags, architecture or kernel name)
     why            why fp32_share is None, else ""
     on_device      device time (True) or CPU time
@@ -83,7 +83,7 @@ class Matmuls:
         settings: Settings | None,
         busy: GpuBusy | None,
     ) -> Matmuls:
-        """Precision of the matrix work. Raises Missing where nothing of the kind ran."""
+        """Precision of the matrix work. Raises Missing if there was none."""
         work = _on_device(trace, nesting, links) if device.measured else _on_host(trace.events)
         inside = np.flatnonzero(links.step[work.rows] >= 0)
         work = replace(work, rows=work.rows[inside], ops=work.ops[inside])

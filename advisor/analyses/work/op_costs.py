@@ -112,7 +112,7 @@ def cost(name: str, made: Call) -> Cost | None:
 
 
 def operations_of(events: Events, row: int) -> float | None:
-    """The least arithmetic of an op's row; None where the op is not known or the trace does not tell."""
+    """The FLOPs of an op at least; None if the op is not known or its shapes are not recorded."""
     if events.dims[row] < 0 or events.dtypes[row] < 0:
         return None
     values = events.values_table[events.values[row]] if events.values[row] >= 0 else ""
@@ -312,7 +312,7 @@ KNOWN = frozenset(_COSTS)
 
 
 def alike(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
-    """A number for each row, the same for rows that are equal in all of these columns of indices (-1: absent)."""
+    """A number for each row, equal for rows that are equal in all of these columns of indices (-1: absent)."""
     narrow = [small(column) for column in columns]
     order = np.lexsort(narrow[::-1])
     new = np.zeros(len(order), bool)

@@ -60,7 +60,7 @@ def _element_counts(dims: Any) -> Iterator[int]:
 def flops(name: str, inputs: list[Shape]) -> float:
     """Floating-point operations of a matrix product, or of a convolution's forward and backward together; else 0.
 
-    The forward op of a convolution does not show the size of its output, so all its work is booked on the backward.
+    The forward op of a convolution does not record the size of its output, so all its work counts for the backward op.
     """
     if name in _FACTORS and len(inputs) > _FACTORS[name][1]:
         left, right = (inputs[i] for i in _FACTORS[name])

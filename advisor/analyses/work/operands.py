@@ -16,12 +16,12 @@ _NODE = "autograd::engine::evaluate_function"
 
 
 def dims_of(events: Events, row: int) -> list[Any]:
-    """`Input Dims` of a row: a list of sizes for each tensor, a list of such lists for each list of tensors."""
+    """`Input Dims` of an event: a list of sizes for each tensor, a list of such lists for each list of tensors."""
     return _parsed(events.dims_table, int(events.dims[row]))
 
 
 def dtypes_of(events: Events, row: int) -> list[Any]:
-    """`Input type` of a row, one text for each input; empty where it was not recorded."""
+    """`Input type` of an event, one string for each input; empty if not recorded."""
     return _parsed(events.dtypes_table, int(events.dtypes[row]))
 
 
@@ -40,21 +40,21 @@ def _list(text: str) -> list[Any]:
 
 
 def sizes(dims: list[Any], position: int) -> tuple[int, ...]:
-    """The shape of the tensor at that position; empty for what is no tensor."""
+    """The shape of the tensor at that position; empty if it is not a tensor."""
     shape = dims[position] if position < len(dims) else []
     plain = isinstance(shape, list) and all(isinstance(size, int) for size in shape)
     return tuple(shape) if plain else ()
 
 
 def shapes_in(dims: Sequence[object]) -> Iterator[str]:
-    """Each shape among these `Input Dims`, those in lists of tensors, too, as text."""
+    """Each shape in these `Input Dims`, including those in lists of tensors, as text."""
     for one in dims:
         lists = isinstance(one, list) and one and isinstance(one[0], list)
         yield from (str(shape) for shape in (one if isinstance(one, list) and lists else [one]))
 
 
 def backward_of(events: Events, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The nodes of the backward pass that ops inside these rows recorded: outermost rows, in order of start."""
+    """The autograd nodes that ops inside these events recorded: the outermost ones, in order of start."""
     inside = np.zeros(len(events), bool)
     for row in rows.tolist():
         # Rows are sorted by start, so what lies inside a row follows it.
@@ -66,7 +66,7 @@ def backward_of(events: Events, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.i
 
 
 def nodes_of(events: Events, ops: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The same for outermost ops alone, some of which recorded nothing: these carry the number of the next that did.
+    """The same for outermost ops only, some of which recorded nothing: these have the number of the next that did.
 
     ops: the outermost ops of the thread, in order of start.
     """

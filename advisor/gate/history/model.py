@@ -20,11 +20,11 @@ class Point:
 class Changed:
     """A change of the level between two commits.
 
-    first, last       the last commit before it and the first after it: neighbours in a step, far apart in a drift
+    first, last       the last commit before it and the first after it: adjacent for a step, apart for a drift
     at                indices of both in the series' points
     before, after     levels;  share: change of the level (0.03 = 3 % more)
-    per_commit        of a drift: mean change from one commit to the next, as a share
-    p                 of random orders of the same results, the share with a change as large
+    per_commit        for a drift: mean change from one commit to the next, as a share
+    p                 p-value of a permutation test: share of random orders with a change as large
     """
 
     kind: Literal["step", "drift"]
@@ -43,9 +43,9 @@ class Changed:
 class Series:
     """One metric of one workload in one environment, in the order of recording.
 
-    noise   standard deviation of neighbours' difference over the square root of two, as a share of the level; None
-            where too few
-    why     why no change was looked for; "" where it was
+    noise   standard deviation of the differences of neighbors over the square root of two, as a share of the level;
+            None if there are too few
+    why     why changes were not searched for; "" if they were
     """
 
     workload: str
@@ -60,7 +60,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All series of a file. exit_code: 1 where the last change of a series is for the worse by more than the margin."""
+    """All series of a file. exit_code: 1 if the last change of a series is a regression beyond the margin."""
 
     name: str
     series: tuple[Series, ...]
