@@ -1,6 +1,6 @@
-"""Torch Advisor: profiles a PyTorch training script as it is and ranks what to change by the time it gives back.
+"""Torch Advisor: profiles unmodified PyTorch training scripts and ranks what to change by the time it saves.
 
-`advisor.load(path)` reads a trace into a `Trace`, `advisor.profile()` profiles a block of code or a notebook's cell;
+`advisor.load(path)` reads a trace into a `Trace`, `advisor.profile()` profiles a block of code or a notebook cell;
 everything else for third parties is in `advisor.api`.
 """
 

@@ -1,4 +1,4 @@
-"""Runs the drawn examples of rules: for the built-in pack and for anybody's.
+"""Runs the drawn examples of rules, of the built-in pack and of any other.
 
 import pytest
 from advisor.testing import check_example, examples
@@ -30,7 +30,7 @@ from advisor.trace.read.load import read_bytes
 
 
 class ExampleError(AssertionError):
-    """A rule does not say of its example what the example claims; the message says both."""
+    """A rule does not report for its example what the example claims; the message states both."""
 
 
 def examples(pack: str | None = None) -> Iterator[tuple[Rule, Example]]:
@@ -43,7 +43,7 @@ def examples(pack: str | None = None) -> Iterator[tuple[Rule, Example]]:
 def computed(example: Example) -> Computed:
     """The example as rules see it: its drawing read by the real reader, with the facts of its run.json.
 
-    An example with `others` is a job: its first trace is rank 0, and `Ranks` is what a rule may ask for, too.
+    An example with `others` is a job: its first trace is rank 0, and a rule may also request `Ranks`.
     """
     if not example.others:
         lines = LinesTrace(_read(example.lines)) if example.lines is not None else None
@@ -63,12 +63,12 @@ def _read(drawing: Mapping[str, Any]) -> Trace:
 
 
 def run_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
-    """What the rule finds in the example; nothing where it skips it."""
+    """What the rule finds in the example; nothing if it is skipped."""
     return _judged(rule, example)[0]
 
 
 def _judged(rule: Rule, example: Example) -> tuple[tuple[Finding, ...], str]:
-    """What the rule finds in the example, and why it skips it, empty where it does not."""
+    """What the rule finds in the example, and why it is skipped; empty if it is not."""
     known = computed(example)
     try:
         return tuple(rule.check(**known.arguments(rule.check))), ""
@@ -77,12 +77,12 @@ def _judged(rule: Rule, example: Example) -> tuple[tuple[Finding, ...], str]:
 
 
 def check_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
-    """Runs the example and returns its findings. Raises ExampleError, one line, where it is not as claimed.
+    """Runs the example and returns its findings. Raises ExampleError, one line, if it is not as claimed.
 
-    saves_us (low, high): there is a finding, and the low and the high end of its saving lie in that range.
+    saves_us (low, high): there is a finding, and the low and the high end of its saving are in that range.
     saves_us "unknown": there is a finding whose saving is null. saves_us None: there is no finding.
-    skipped: the rule cannot judge, and its reason holds these words;  without them it has to judge.
-    says: each of these words stands in the message of one finding;  fixes: in the fix of one.
+    skipped: the rule cannot judge, and its reason contains these words;  without `skipped` it must judge.
+    says: the message of a finding contains each of these words;  fixes: the fix of a finding does.
     """
     where = f"{rule.id}, example '{example.title}'"
     findings, why = _judged(rule, example)
@@ -91,10 +91,10 @@ def check_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
         raise ExampleError(f"{where}: {said}; the example says: skipped={example.skipped!r}")
     if example.saves_us is None:
         if findings:
-            raise ExampleError(f"{where}: should stay silent, says: {findings[0].message}")
+            raise ExampleError(f"{where}: should find nothing, but found: {findings[0].message}")
         return findings
     if not findings:
-        raise ExampleError(f"{where}: should be found, and is not")
+        raise ExampleError(f"{where}: should find something, but found nothing")
     if not any(_as_claimed(finding, example.saves_us) for finding in findings):
         savings = ", ".join(_in_words(finding) for finding in findings)
         raise ExampleError(f"{where}: claims a saving within saves_us={example.saves_us}, got {savings}")

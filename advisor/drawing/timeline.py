@@ -1,4 +1,4 @@
-"""A trace drawn as text: how rules, tests and pages show the traces they speak of.
+"""A trace drawn as text, for examples of rules, tests and documentation.
 
     draw('''
         step   [1                 ][2                 ]
@@ -9,15 +9,15 @@
 Notation
     A lane is a line: `step` (ProfilerSteps), `cpu` (the main thread), `cpu 2` (another thread), `gpu 7` (stream 7).
     Two lines of one name are the same lane: that is how nested events are drawn.
-    A box is an event; its columns are its time, brackets included, `us` microseconds each. Boxes side by side touch.
+    A box is an event; its columns are its time, brackets included, `us` microseconds each. Adjacent boxes touch.
     The word in a box names the event through the keyword arguments: a plain string (the event's name) or an `Ev`.
     The k-th op that launches work on the device is linked to the k-th piece of such work, by order of start:
-    kernels, copies, fills and collectives each in a queue of their own. Of nested ops the innermost launches.
+    kernels, copies, memsets and collectives separately. Of nested ops the innermost one launches.
     `Ev(..., launches="")` is an op without device work.
     A drawing without a `gpu` lane is the trace of a machine without a device.
 
 The result is the JSON of a trace file as PyTorch's profiler writes it; it is read by the same reader as real files.
-It is drawn when it is first looked at: rules hold some five hundred examples, and a command that reads a trace none.
+It is drawn at first access: rules have some five hundred examples, and a command that reads a trace uses none.
 """
 
 from __future__ import annotations

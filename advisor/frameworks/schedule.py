@@ -1,4 +1,4 @@
-"""When to profile inside a loop that somebody else turns: what the callbacks of all frameworks have in common."""
+"""When to profile in the training loop of a framework: what the callbacks of all frameworks have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Schedule:
     """Begins a profile at a step, ends it when it is complete, and begins the next one some epochs later.
 
     at_step: optimizer steps before the first profile. every_n_epochs: epochs from one profile to the next (0: there is
-    one profile). output: a folder that gets a report for each, `step-N`; without it each is printed when it is ready.
+    one profile). output: a folder for the report of each, `step-N`; without it each is printed when it is ready.
     options: those of `advisor.profile`. profiles: those begun so far.
     """
 

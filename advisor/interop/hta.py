@@ -1,13 +1,13 @@
-"""Hands traces to HolisticTraceAnalysis: `trace_analysis(paths)` gives its `TraceAnalysis` on the same data.
+"""Passes traces to HolisticTraceAnalysis: `trace_analysis(paths)` returns its `TraceAnalysis` on the same data.
 
     from advisor.interop.hta import trace_analysis
     analysis = trace_analysis("traces/")            # files, a folder, or loaded traces
     analysis.get_temporal_breakdown(visualize=False)
 
-HTA reads files. Each trace is written for it in today's spelling into a temporary folder, so that it gets the very rows
-that our figures come from: whatever the era, the packing or the damage of the file that they were read from.
-HTA is an extra with an environment of its own: `pip install "torch-advisor[traceinsight]"`, its name from 0.6 on, or
-`torch-advisor[hta]`, its releases before (we ask for pandas < 3 with both).
+HTA reads files. Each trace is written for it in the current format into a temporary folder, so that it reads the same
+events as this package, regardless of the era, compression or damage of the original file.
+HTA is an extra that needs a separate environment: `pip install "torch-advisor[traceinsight]"`, its name from 0.6 on, or
+`torch-advisor[hta]`, its earlier releases (both with pandas < 3).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def trace_analysis(given: Given | Iterable[Given], **options: Any) -> Any:
     """HTA's `TraceAnalysis` of one job.
 
     given: a path, a loaded Trace, or several, one per rank. options: HTA's own (`include_last_profiler_step` …).
-    Raises UsageError where HTA is not installed, InputError where a path holds no trace or two jobs.
+    Raises UsageError if HTA is not installed, InputError if a path has no trace, or two jobs.
     """
     try:
         from hta.trace_analysis import TraceAnalysis

@@ -184,10 +184,10 @@ def test_a_check_reads_as_a_list_of_what_it_needs(rule):
 def test_check_example_tells_a_wrong_claim():
     rule, example = FOUND[0]
     wrong = dataclasses.replace(example, saves_us=None, says=())
-    with pytest.raises(ExampleError, match="should stay silent"):
+    with pytest.raises(ExampleError, match="should find nothing"):
         check_example(rule, wrong)
     silent, quiet = next((rule, example) for rule, example in CASES if example.saves_us is None)
-    with pytest.raises(ExampleError, match="should be found"):
+    with pytest.raises(ExampleError, match="should find something"):
         check_example(silent, dataclasses.replace(quiet, saves_us=(0, 1)))
 
 

@@ -31,11 +31,11 @@ def to_pandas(trace: Trace) -> pd.DataFrame:
     name, category     text; category is one of advisor.trace.events.Category in lower case (cpu_op, kernel, memcpy …)
     pid, tid, thread   text as in the file; `thread` is the thread's name
     device, stream, correlation, external_id, bytes, blocks, sequence, forward_thread, python_id, python_parent
-                       Int64, <NA> where the row does not say; `blocks` are thread blocks of a kernel's grid
+                       Int64, <NA> if not recorded; `blocks` are thread blocks of a kernel's grid
     dims, dtypes, strides, values
-                       JSON text of `Input Dims`, `Input type`, `Input Strides`, `Concrete Inputs`; None where absent
-    stack              `Call stack` as in the file, innermost first; None where absent
-    device_work        bool: the row keeps a device busy (kernel, copy, memset)
+                       JSON text of `Input Dims`, `Input type`, `Input Strides`, `Concrete Inputs`; None if absent
+    stack              `Call stack` as in the file, innermost first; None if absent
+    device_work        bool: the event is work of a device (kernel, copy, memset)
 
     `frame.attrs` holds path, rank, world_size and health.
     """
