@@ -195,6 +195,30 @@ def test_the_if_that_says_how_often_is_the_guard(tmp_path: Path) -> None:
     assert found == [4, 0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "loop"),
+    [
+        ("def labels(data):\n    return [y for _, y in data]\n", 2, 2),
+        ("def labels(data):\n    return list(\n        y\n        for _, y in data\n    )\n", 3, 2),
+        ("def labels(data):\n    for x in data:\n        keep(x)\n", 3, 2),
+        ("def labels(data):\n    return data.labels\n", 2, 0),
+    ],
+)
+def test_what_repeats_a_call_below_a_place_is_its_loop(tmp_path: Path, text: str, line: int, loop: int) -> None:
+    """A comprehension repeats, too."""
+    from advisor.capture.inside.steps.statements import loop_of, of_file
+
+    source = tmp_path / "labels.py"
+    source.write_text(text)
+
+    class Here:
+        step_line = 9
+        way = ((str(source), "labels.py", line, "labels"), (str(source), "labels.py", 99, "read"))
+
+    known = {str(source): of_file(str(source))}
+    assert loop_of(Here, known) == (("labels.py", loop, "labels") if loop else ("", 0, ""))  # type: ignore[arg-type]
+
+
 def test_stretches_are_told_apart_by_their_length() -> None:
     from advisor.capture.inside.steps.run_times import RunTimes
     from advisor.capture.inside.steps.step_trend import StepTrend

@@ -19,9 +19,11 @@ class Statements(NamedTuple):
     loops: list[Span]
     guards: list[Span]
     blocks: list[Span]  # loops and `with` statements
+    comprehensions: list[Span]
 
 
-NONE = Statements([], [], [])
+NONE = Statements([], [], [], [])
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def among(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, Statement]]:
@@ -46,8 +48,11 @@ def of_file(source: str) -> Statements:
         tree = ast.parse("".join(linecache.getlines(source)))
     except (SyntaxError, ValueError):
         return NONE
-    found = Statements([], [], [])
-    for kind, node in among(ast.walk(tree)):
+    found = Statements([], [], [], [])
+    nodes = list(ast.walk(tree))
+    repeating = (one for one in nodes if isinstance(one, _COMPREHENSIONS))
+    found.comprehensions.extend((one.lineno, one.end_lineno or one.lineno) for one in repeating)
+    for kind, node in among(nodes):
         if kind != "with":
             (found.loops if kind == "loop" else found.guards).append((node.lineno, body_of(node)[1]))
         if kind != "guard":
@@ -58,7 +63,10 @@ def of_file(source: str) -> Statements:
 def loop_of(place: Place, known: Mapping[str, Statements]) -> tuple[str, int, str]:
     """File, line and function of the outermost loop below a place, in what that calls; empty where there is none."""
     for source, file, line, function in place.way if place.step_line else ():
-        if around := [first for first, last in known.get(source, NONE).loops if first < line <= last]:
+        here = known.get(source, NONE)
+        around = [first for first, last in here.loops if first < line <= last]
+        around += [first for first, last in here.comprehensions if first <= line <= last]
+        if around:
             return file, min(around), function
     return "", 0, ""
 
