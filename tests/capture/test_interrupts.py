@@ -35,8 +35,9 @@ class Lazy:
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """The handlers of this process, as they were."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
+    """The handlers of this process, as they were; an interrupt's is Python's own meanwhile."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in kept.items():
         signal.signal(number, handler)
