@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from advisor.analyses.base.classify import LAYOUT_TRANSPOSES
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.environment import Environment
 from advisor.analyses.base.gpu_busy import GpuBusy
@@ -199,6 +200,7 @@ __all__ = [
     "H2D_PAGEABLE",
     "H2D_PINNED",
     "ITEM",
+    "LAYOUT_TRANSPOSES",
     "LOOP_ITERATIONS",
     "MOST_KEPT",
     "NCCL",

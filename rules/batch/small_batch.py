@@ -13,7 +13,8 @@ Every step pays its fixed cost once. With a batch of four, four samples share it
 Raise `batch_size` to the suggested value and scale the learning rate with it: for SGD by the same factor (with a few
 epochs of warm-up), for Adam by its square root. The number of epochs stays the same; there are fewer, larger steps. If
 memory runs out, half of the suggested value still gives most of the gain. With gradient accumulation, a larger batch
-and proportionally fewer accumulation steps are the same training.
+and proportionally fewer accumulation steps are the same training. On a device, where a step takes a batch apart and
+runs the model on its parts, run it on the whole batch.
 
 ## When to leave it
 The batch size is part of the method or of a published result. The dataset is small, so that a larger batch leaves
@@ -24,6 +25,7 @@ speed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from advisor.api import (
     BACKWARD,
@@ -35,6 +37,7 @@ from advisor.api import (
     Events,
     Example,
     Finding,
+    Fix,
     Missing,
     OptimizerWork,
     PeakMemory,
@@ -51,6 +54,7 @@ from advisor.api import (
 from ..shared._places import batch_size_at
 from ..shared._words import count, percent, plural
 from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
+from ._parts import passes_over
 
 CONFIRMED = "measured pair: a small CNN on two cores, batch size 4 against the suggested batch size"
 
@@ -75,7 +79,8 @@ def check(
     if breakdown.on_device and price.replay is not None and not price.replay.trusted:
         raise Missing("replaying the unchanged step misses its time by more than 5 %, so its fixed cost is not known")
     facts = record.loaders[0] if record and record.loaders else None
-    target = target_size(split, facts, device, memory, added_up)
+    passes = passes_over(price, batch) if breakdown.on_device else 1
+    target = batch * passes if passes > 1 else target_size(split, facts, device, memory, added_up)
     low_us, high_us = split.saving_us(target)
     # Communication belongs to the rules exposed-communication and host-backend.
     talk_us = scale.scaled(_communication_us(breakdown, price.ops.events)) * (1 - batch / target)
@@ -92,13 +97,20 @@ def check(
     now = batch / mean_us * 1e6
     least, most = (percent(share) for share in _fixed(split, scale))
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
+    trains_on = (
+        f"A step of {duration(scale.step_us)} trains on {plural(batch, 'sample')}"
+        f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, and {least} to {most} of it "
+        f"is fixed cost: batch_size={target} should give {_per_second(slow)} to {_per_second(fast)} "
+        f"samples/s instead of {_per_second(now)}"
+    )
+    taken_apart = (
+        f"A step takes a batch of {target} apart and runs the model {passes} times, on {plural(batch, 'sample')} each: "
+        f"{least} to {most} of it is fixed cost, which a pass over the whole batch has once"
+    )
     yield Finding(
         message=(
-            f"A step of {duration(scale.step_us)} trains on "
-            f"{plural(batch, 'sample')}{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, and "
-            f"{least} to {most} of it is fixed cost: batch_size={target} should give {_per_second(slow)} to "
-            f"{_per_second(fast)} samples/s instead of "
-            f"{_per_second(now)}{'' if memory_known else ', if the memory of the device allows'}."
+            f"{taken_apart if passes > 1 else trains_on}"
+            f"{'' if memory_known else ', if the memory of the device allows'}."
         ),
         saving=Saving(
             min(low_us, scale.step_us),
@@ -115,10 +127,18 @@ def check(
             "fixed_us": list(split.fixed_us),
             "per_sample_us": list(split.per_sample_us),
         },
-        fix=larger_batch(batch, target, facts, optimizer_name(work, record), added_up),
+        fix=_WHOLE if passes > 1 else larger_batch(batch, target, facts, optimizer_name(work, record), added_up),
         claims=_claims(breakdown.on_device),
         at_most="high" if memory_known else "medium",
     )
+
+
+_WHOLE = Fix(
+    "Run the model on the whole batch at once",
+    "numerics",
+    "for sample, target in zip(batch, targets):\n    loss = loss + criterion(model(sample[None]), target[None])",
+    "loss = criterion(model(batch), targets)",
+)
 
 
 def _communication_us(breakdown: Breakdown, events: Events) -> float:
@@ -249,6 +269,34 @@ EXAMPLES = [
         facts=_known(4),
         saves_us=(1300, 2200),
         says=("if the memory of the device allows",),
+    ),
+    Example(
+        "a batch of eight that the loop takes apart, on a GPU that waits for launches",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [X ][F        ]        [O     ] [X ][F        ]        [O     ]
+            cpu 2                 [B     ]                        [B     ]
+            gpu 7      [K        ][L     ]             [K        ][L     ]
+            """,
+            us=100,
+            X=Ev(
+                "aten::select",
+                dims=[[8, 256], [], []],
+                args={"Concrete Inputs": ["", "0", "3"]},
+                times=8,
+                launches="",
+            ),
+            F=replace(_layer(1, 256), times=8),
+            B=_backward(1, 256),
+            O=_OPTIMIZER,
+            K=Ev(ELEMENTWISE.name, "kernel", times=8, fill=0.2),
+            L=Ev(ELEMENTWISE.name, "kernel", fill=0.2),
+        ),
+        facts={"settings": {"cores": 2, "threads": 2}},
+        saves_us=(1300, 2700),
+        says=("takes a batch of 8 apart", "8 times, on 1 sample each"),
+        fixes=("criterion(model(batch), targets)",),
     ),
     Example(
         "a GPU that is busy all the time",

@@ -24,19 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Category, Example, Finding, Fix, Lines, Price, StepOps, backward_of, constant, dims_of, sizes
+from advisor.api import Example, Finding, Fix, Lines, Price, backward_of, constant
 
 from ..shared._places import often
-from ._equivalent import Equivalent, Ints, rows_of, worth
+from ..shared._repeated_heads import repeated_heads
+from ._equivalent import Equivalent, worth
 from ._examples import op, two_steps
 
 CONFIRMED = "measured pair on a CPU: a language model with grouped-query attention; attention alone in ten shapes"
 
-_ATTENTION = "aten::scaled_dot_product_attention"
 # What attention with shared heads saves with the copies before it and the backward pass.
 _SAVED = constant("share.shared_heads").range
-# Calls between the copies and their attention: those of keys and values, rotations, masks, casts.
-_NEAR = 40
 
 _ON_DEVICE = "low: half of the copies, as gradients are still summed; high: all of them and their backward pass"
 _HOW = "the share that enable_gqa=True saved of copies and attention in measurements on a CPU"
@@ -56,7 +54,7 @@ def check(
     min_share: float = 0.02,  # one argument, and two lines less; below 2 % noise between steps hides it
 ) -> Iterator[Finding]:
     events = price.ops.events
-    rows, users, group = _copies(price.ops)
+    rows, users, group = repeated_heads(price.ops)
     if not len(rows):
         return
     copied = np.concatenate((rows, backward_of(events, rows)))
@@ -76,32 +74,6 @@ def check(
             {"copies": calls, "heads_in_group": group, "copies_us": known.spent_us},
             _FIX,
         )
-
-
-def _copies(recorded: StepOps) -> tuple[Ints, Ints, int]:
-    """The outermost ops that repeat keys or values for an attention that follows, those calls, the heads of a group."""
-    events, nesting = recorded.events, recorded.nesting
-    inside = recorded.links.inside & events.of(Category.CPU_OP) & (events.dims >= 0)
-    attention = np.flatnonzero(inside & events.exactly(_ATTENTION))
-    clones = np.flatnonzero(inside & events.exactly("aten::clone"))
-    if not len(attention) or not len(clones):
-        return attention[:0], attention[:0], 0
-    calls = np.flatnonzero(inside & nesting.outermost)
-    found, used, groups = [], [], []
-    for row in clones.tolist():
-        shape = sizes(dims_of(events, row), 0)
-        if len(shape) != 5 or shape[2] < 2:
-            continue
-        call = int(nesting.outer_op[row])
-        after = attention[np.searchsorted(attention, row) :]
-        user = next((one for one in after.tolist() if events.thread[one] == events.thread[row]), -1)
-        if user < 0 or np.searchsorted(calls, user) - np.searchsorted(calls, call) > _NEAR:
-            continue
-        if sizes(dims_of(events, user), 1) == (shape[0], shape[1] * shape[2], *shape[3:]):
-            found.append(call)
-            used.append(user)
-            groups.append(shape[2])
-    return np.unique(rows_of(*found)), np.unique(rows_of(*used)), max(groups, default=0)
 
 
 _LAYERS = "[F  ][R    ][R    ][A  ][B      ]", "     [C   ] [C   ]"

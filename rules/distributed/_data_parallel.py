@@ -121,8 +121,11 @@ def data_finding(
     )
 
 
-# Chosen, not measured: of four collectives of one size and more, what exceeds twice the median is waiting for a rank.
-_LATE, _ENOUGH = 2, 4
+# Two transfers that share a link get half of it each: a collective may take up to twice as long as most of its size
+# beside another group's, or beside a copy to the host. What takes longer waits for a rank.
+_SHARED = 2
+# Of fewer collectives of one size none is usual.
+_ENOUGH = 4
 _FIND_IT = Fix(
     "Find the rank that joins late: record all ranks, and analyse their traces together",
     "exact",
@@ -132,7 +135,7 @@ _FIND_IT = Fix(
 
 
 def _late_us(price: Price, side: Side) -> float:
-    """What collectives of twice the median of their size take more than it: µs per step for a rank that comes late."""
+    """What collectives take that sharing a link does not explain: µs per step for a rank that comes late."""
     events, steps = price.ops.events, price.ops.steps
     rows = side.rows[price.ops.links.inside[side.rows] & (events.collective[side.rows] >= 0)]
     alike: dict[object, list[int]] = {}
@@ -141,7 +144,7 @@ def _late_us(price: Price, side: Side) -> float:
     late_ns = 0.0
     for same in alike.values():
         took = events.dur_ns[same]
-        late = took[took > _LATE * np.median(took)]
+        late = took[took > _SHARED * np.median(took)]
         late_ns += float((late - np.median(took)).sum()) if len(same) >= _ENOUGH else 0.0
     return steps.per_step_us(late_ns) * price.ops.longer
 

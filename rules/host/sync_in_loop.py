@@ -3,7 +3,8 @@
 ## What it looks at
 Calls that block the host until the device has caught up: `.item()`, `float(loss)`, `if tensor:`, `print(tensor)`,
 `.cpu()`, `torch.cuda.synchronize()`. What counts is the time for which the device is then idle, from the moment its
-queue is empty to the next launch; the waiting itself mostly overlaps with work of the device and costs nothing.
+queue is empty to the next launch, and the idle time later in the step that the host, being ahead, would have hidden;
+the waiting itself mostly overlaps with work of the device and costs nothing.
 
 ## Why it costs time
 Without synchronizations the host runs ahead and keeps the device's queue full. A synchronization lets the queue run
@@ -76,12 +77,31 @@ def check(
     for site in syncs.sites:
         cost_us = min(site.gives_back_us, bound_us)
         least_us = min_share * steps.step_us
-        if not site.from_user or max(cost_us, site.us) < least_us:
+        if not site.from_user or max(cost_us, site.us) < least_us or _reads_copies(site, price):
             continue
-        saving = _saving(site, cost_us, busy, price) if cost_us >= least_us else _ahead(site, price)
+        after = _saving(site, cost_us, busy, price) if cost_us >= least_us else None
+        ahead = _ahead(site, price)
+        # Mostly idle time that follows, of a host that is not ahead: all of it is what the waits cost.
+        later = after is None or (ahead is not None and ahead.high_us > 2 * after.high_us)
+        saving = ahead if later else after
         # The wait may only move: to the next sync, or to a device that is busy all the same.
         if saving is not None and saving.high_us >= min_share * scale.step_us:
-            yield _finding(site, cost_us, saving, price, later=cost_us < least_us)
+            yield _finding(site, cost_us, saving, price, later=later)
+
+
+def _reads_copies(site: SyncSite, price: Price) -> bool:
+    """Whether explicit waits are for copies to the host that return before they are done: without, it reads too early.
+
+    Such a copy of most of them lies between the wait and the one before it.
+    """
+    if "Synchronize" not in site.op:
+        return False
+    events, launch = price.ops.events, price.ops.links.launch
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH") & (launch >= 0))
+    copies = copies[events.end_ns[copies] > events.end_ns[launch[copies]]]
+    called_ns = np.sort(events.end_ns[launch[copies]])
+    before = np.searchsorted(called_ns, np.sort(events.start_ns[np.array(site.rows, int)]))
+    return bool(2 * (np.diff(before, prepend=0) > 0).sum() > len(site.rows))
 
 
 def _ahead(site: SyncSite, price: Price) -> Saving | None:
@@ -107,7 +127,8 @@ def _ahead(site: SyncSite, price: Price) -> Saving | None:
     return price.saving([], [without], _IDLE, how, model_us=(0.0, 0.0), bound_us=price.measured_us(_IDLE))
 
 
-_IDLE = ("idle_sync", "idle_launch", "idle_host")
+# A batch, too, is fetched earlier where the host is ahead.
+_IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
 
 
 def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Saving:

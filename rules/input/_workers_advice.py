@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
-from advisor.api import Finding, Fix, Saving, Treatment, duration, overlap_of_each
+from advisor.api import Finding, Fix, Saving, Treatment, constant, duration, overlap_of_each
 
 from ..shared._words import loader_call, plural
 from . import _workers
@@ -14,8 +15,10 @@ from ._loader import Seen, keep_workers
 
 # Workers that have the cores less often leave them to every part of the step.
 _ALL_PARTS = ("input", "forward", "backward", "optimizer", "other_ops", "host")
-# Taking a batch that workers have ready costs time as well. Below this share of the step that may be all there is.
+# Taking a batch that workers have ready costs time as well. Below this share of the step that may be all there is, and
+# so may fetches that are no longer than handing a batch over takes.
 _HANDED_OVER = 0.03
+_HANDED_OVER_NS = 1e3 * constant("loader.cheap_batch_us").value
 # Starting workers takes many times what a fetch does.
 _FAR_LONGER = 3
 # Of the waiting, in one fetch of several: the others had their batches ready.
@@ -25,7 +28,8 @@ _MOST = 0.75
 def beside_the_step(seen: Seen) -> Finding:
     """Workers, or more of them, that make batches beside the step."""
     costly, price = seen.costly, seen.price
-    stall, ready = _single_stall(seen), seen.workers != 0 and seen.share < _HANDED_OVER
+    few = seen.share < _HANDED_OVER
+    stall, ready = _single_stall(seen), seen.workers != 0 and (few or _handed_over(seen))
     wanted, free = _workers.that_keep_up(seen), _workers.free_cores(seen.record)
     claims: tuple[str, ...] = ("idle_input" if seen.on_device else "input",)
     saving: Saving | None = None
@@ -50,6 +54,26 @@ def beside_the_step(seen: Seen) -> Finding:
     return replace(found, at_most="medium" if stall else "low" if ready else "high")
 
 
+def in_time(seen: Seen) -> bool:
+    """Workers make the batches in time: what the loop waits beside a device is to be handed them, and hardly anything.
+
+    There is nothing to change then.
+    """
+    return seen.workers != 0 and seen.share < _HANDED_OVER and _handed_over(seen)
+
+
+def _handed_over(seen: Seen) -> bool:
+    """Most of the wait beside a device is in fetches no longer than handing a batch over takes."""
+    waited_ns = _waited_ns(seen)
+    return seen.on_device and bool(2 * waited_ns[waited_ns <= _HANDED_OVER_NS].sum() > waited_ns.sum())
+
+
+def _waited_ns(seen: Seen) -> npt.NDArray[np.int64]:
+    """What of each fetch no work of the device hides."""
+    events, rows = seen.price.ops.events, list(seen.waits.rows)
+    return overlap_of_each(events.start_ns[rows], events.end_ns[rows], seen.waits.exposed)
+
+
 def _single_stall(seen: Seen) -> bool:
     """Most of the wait is one fetch among several, far longer than they usually are: the start of an epoch."""
     events, rows = seen.price.ops.events, list(seen.waits.rows)
@@ -57,7 +81,7 @@ def _single_stall(seen: Seen) -> bool:
     if seen.price.ops.steps.count < 3 or seen.waits.longest_us <= _FAR_LONGER * usual_us:
         return False
     # Of several long fetches, none is the start of an epoch; what the device's work hides of one is no wait.
-    waited_ns = overlap_of_each(events.start_ns[rows], events.end_ns[rows], seen.waits.exposed)
+    waited_ns = _waited_ns(seen)
     return bool(waited_ns.max() > _MOST * waited_ns.sum())
 
 

@@ -53,7 +53,7 @@ from . import _iterator_recreated, _one_by_one, _sampler
 from ._cpu_loader import on_cpu
 from ._cpu_loader_examples import ON_CPU
 from ._loader import Seen
-from ._workers_advice import beside_the_step
+from ._workers_advice import beside_the_step, in_time
 
 CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4"
 
@@ -94,7 +94,7 @@ def _on_batches(seen: Seen, min_share: float, min_gain: float) -> Finding | None
     # No wait that matters, or batches that the loop makes in less time than it takes to get them from a worker.
     cheap_us = _CHEAP_BATCH_US * max(seen.waits.fetches, 1.0)
     at_once = seen.share < min_share or (seen.workers == 0 and seen.waits.us < cheap_us)
-    return None if at_once else beside_the_step(seen)
+    return None if at_once or in_time(seen) else beside_the_step(seen)
 
 
 _ON_GPU = """
@@ -197,6 +197,13 @@ EXAMPLES = [
         ),
         facts={"settings": {"cores": 16}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
         saves_us=(0, 1100),
+        says=("most are ready in time",),
+    ),
+    Example(
+        "a short step whose batches workers hand over in 0.3 ms each: they are in time",
+        draw(_ON_GPU, us=30, D=NEXT_WORKERS, F=FORWARD, K=GEMM),
+        facts={"settings": {"cores": 16}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
+        saves_us=(0, 330),
         says=("most are ready in time",),
     ),
     Example(

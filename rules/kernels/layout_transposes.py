@@ -28,6 +28,7 @@ import numpy as np
 from advisor.api import (
     FORWARD,
     GEMM,
+    LAYOUT_TRANSPOSES,
     SYNC,
     Device,
     Ev,
@@ -45,11 +46,9 @@ from advisor.api import (
 )
 
 from ..shared._words import percent, plural
+from ._channels_last import slower, with_the_variable
 
 CONFIRMED = "real traces: ResNet in bf16 on an MI300X, 314 transposes a step; in fp32 on V100s, next to none"
-
-_SUGGEST = "PYTORCH_MIOPEN_SUGGEST_NHWC"
-_TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
 
 
 def check(
@@ -62,11 +61,10 @@ def check(
     min_share: float = 0.02,  # two lines to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     steps, scale = recorded.steps, price.scale
-    if "radeon" in device.name.lower():
+    if slower(device):
         return
-    environment = (record.environment if record else None) or {}
-    unset = device.kind == "rocm" and environment.get(_SUGGEST, "") != "1"
-    transposes = recorded.trace.device_work & recorded.events.named(*_TRANSPOSES)
+    variable = with_the_variable(device, record)
+    transposes = recorded.trace.device_work & recorded.events.named(*LAYOUT_TRANSPOSES)
     rows = np.flatnonzero(transposes & recorded.links.inside)
     spent_us = recorded.us(rows)
     if spent_us < min_share * steps.step_us:
@@ -84,12 +82,12 @@ def check(
         saving=saving,
         facts={"transposes": len(rows) / steps.count, "transpose_us": spent_us},
         fix=Fix(
-            "Convert model and images to channels-last" + (f" (with {_SUGGEST}=1 in the environment)" if unset else ""),
+            f"Convert model and images to channels-last{variable}",
             "numerics",
             "model = model.to(device)\nimages = images.to(device)",
             "model = model.to(device, memory_format=torch.channels_last)\n"
             "images = images.to(device, memory_format=torch.channels_last)",
-            None if unset else Treatment("channels_last"),
+            None if variable else Treatment("channels_last"),
         ),
         claims=("compute",),
         at_most="medium",  # how the network runs in the other layout only a measurement tells

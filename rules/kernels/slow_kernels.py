@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from advisor.api import (
     SYNC,
@@ -38,8 +39,7 @@ from advisor.api import (
     KernelWork,
     Lines,
     Price,
-    Scale,
-    Steps,
+    RankRecord,
     Treatment,
     WorkGroup,
     constant,
@@ -49,6 +49,7 @@ from advisor.api import (
 
 from ..shared._roofline import FAR, WELL_MADE, idle_kernels, odd_size, saved_us, scaled, shape_words, spent_us
 from ..shared._words import percent, plural
+from ._channels_last import slower, with_the_variable
 
 # Kernels below this are mostly start and end.
 _LEAST_US = constant("device.short_kernel_us").value
@@ -57,15 +58,15 @@ _LONG = 2048
 
 
 def check(
-    steps: Steps,
-    scale: Scale,
     price: Price,
     device: Device,
     work: KernelWork,
     lines: Lines | None,
+    record: RankRecord | None,
     *,
     min_share: float = 0.03,  # a replacement kernel has to be tried: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
+    steps, scale = price.ops.steps, price.scale
     slow = [
         group for group in work.groups if _is_slow(group) and not len(idle_kernels(price.ops.events, group, device))
     ]
@@ -99,7 +100,7 @@ def check(
             "kernel": worst.kernel,
             "device": work.hardware.model,
         },
-        fix=_fix(slow),
+        fix=_fix(slow, device, record),
         claims=("compute",),
         at_most="medium",  # whether a better kernel exists only a measurement tells
     )
@@ -141,22 +142,24 @@ def _because(group: WorkGroup) -> str:
     return ""
 
 
-_CHANNELS_LAST = Fix(
-    "Run these convolutions in channels-last, and measure the step before and after",
-    "numerics",
-    "model = model.to(device)",
-    "model = model.to(device, memory_format=torch.channels_last)\n"
-    "images = images.to(device, memory_format=torch.channels_last)",
-    Treatment("channels_last"),
-)
+def _channels_last(variable: str) -> Fix:
+    return Fix(
+        f"Run these convolutions in channels-last{variable}, and measure the step before and after",
+        "numerics",
+        "model = model.to(device)",
+        "model = model.to(device, memory_format=torch.channels_last)\n"
+        "images = images.to(device, memory_format=torch.channels_last)",
+        None if variable else Treatment("channels_last"),
+    )
 
 
-def _fix(slow: Sequence[WorkGroup]) -> Fix:
-    if all(_is_depthwise(group) for group in slow):
+def _fix(slow: Sequence[WorkGroup], device: Device, record: RankRecord | None) -> Fix:
+    if all(_is_depthwise(group) for group in slow) and not slower(device):
+        variable = with_the_variable(device, record)
         if all(group.precision in ("fp16", "bf16") for group in slow):
-            return _CHANNELS_LAST
+            return _channels_last(variable)
         return Fix(
-            "Run these convolutions in channels-last and bf16, and measure the step before and after",
+            f"Run these convolutions in channels-last{variable} and bf16, and measure the step before and after",
             "numerics",
             "model = model.to(device)\nout = model(images)",
             "model = model.to(device, memory_format=torch.channels_last)\n"
@@ -213,6 +216,26 @@ EXAMPLES = [
     Example(
         "the same numbers in one group: the arithmetic is 256 times as much, and takes the time",
         _drawn(_depthwise(128, 1), "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc"),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the same behind a transpose of its images, which is the rule layout-transposes'",
+        draw(
+            """
+            step   [1                              ][2                              ]
+            cpu    [A ][S                         ] [A ][S                         ]
+            cpu    [C ]                             [C ]
+            gpu 7    [T                 ][K   ]       [T                 ][K   ]
+            """,
+            us=300,
+            device="A100",
+            A=replace(_depthwise(128, 1), launches=""),
+            C=Ev("aten::cudnn_convolution", launches="kernel", times=2),
+            S=SYNC,
+            T=Ev("void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>", "kernel"),
+            K=Ev("sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc", "kernel"),
+        ),
         saves_us=None,
         near_miss=True,
     ),

@@ -48,6 +48,7 @@ from advisor.api import (
 )
 
 from ..shared._op_loops import op_loops
+from ..shared._repeated_heads import repeated_heads
 from ..shared._words import count, percent
 
 CONFIRMED = "real traces: Qwen generation on an H100, 60 % of its work in such kernels; ResNets and others far below"
@@ -104,9 +105,12 @@ def check(
 
 
 def _one_by_one(price: Price) -> Ints:
-    """Kernels of loops over lists of tensors, which a compiled model does not contain."""
-    found = [price.ops.launched(loop.rows) for loop in op_loops(price)]
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    """Kernels of loops over lists of tensors, which a compiled model does not contain, and copies that repeat heads.
+
+    One of those writes keys, the next values: neither reads what the other wrote.
+    """
+    rows = [loop.rows for loop in op_loops(price)]
+    return np.concatenate([price.ops.launched(one) for one in (*rows, repeated_heads(price.ops)[0])])
 
 
 def _runs(trace: Trace, links: Links, others: Ints) -> tuple[Ints, Ints]:

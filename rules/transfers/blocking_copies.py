@@ -25,8 +25,10 @@ must wait for an event before it reads the result.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -47,6 +49,7 @@ from advisor.api import (
     Saving,
     Scale,
     Steps,
+    constant,
     data_size,
     draw,
     duration,
@@ -71,6 +74,10 @@ _PREFETCH = Fix(
     "        x.record_stream(torch.cuda.current_stream())\n        last = x\n"
     "    if last is not None:\n        yield last\n\nfor x in ahead(loader):\n    train(x)",
 )
+
+# Work that waits for other work starts no later than after an empty stream's launch.
+_AT_ONCE_NS = 1e3 * constant("device.launch_delay_us").range[1]
+_AHEAD = "Copy the next batch a step ahead, before the host waits for anything of this one"
 
 
 def check(
@@ -100,7 +107,7 @@ def _in_line(copies: Copies, price: Price, least_us: float) -> Finding | None:
     mine = events.of(Category.MEMCPY) & events.named("Memcpy HtoD (Pinned") & price.ops.links.inside
     mine &= events.bytes > _SMALL_BYTES
     mine[[row for site in copies.blocking for row in site.rows]] = False
-    rows = np.flatnonzero(mine)
+    rows = _waited_for(price, np.flatnonzero(mine))
     if not len(rows):
         return None
     # Of all that the steps launched: the window of a device that lags behind holds some of their copies only.
@@ -111,22 +118,43 @@ def _in_line(copies: Copies, price: Price, least_us: float) -> Finding | None:
         return None
     how = "low: something else waits as long; high: the next batch is copied while kernels of this step run"
     bound_us = min(exposed_us, price.measured_us(("exposed_copy",)))
-    saving = price.saving([], [edits.move(rows)], ("exposed_copy",), how, bound_us=bound_us)
+    moved_aside = [edits.move(rows)]
+    saving = price.saving([], moved_aside, ("exposed_copy",), how, model_us=(0.0, bound_us), bound_us=bound_us)
     if saving.high_us * steps.step_us < least_us * scale.step_us:
         return None
     moved, calls = float(events.bytes[rows].sum()) / steps.count, len(rows) / steps.count
     number = "1 copy" if calls == 1 else f"{count(calls)} copies"
+    computing = events.stream[events.of(Category.KERNEL) & price.ops.links.inside]
+    aside = not np.isin(events.stream[rows], computing).any()
+    streams = "a stream that the kernels wait for" if aside else "the stream of the computation"
     return Finding(
         message=(
-            f"{data_size(moved)} a step are copied to the GPU from pinned memory, in {number} on the stream of the "
-            f"computation: for {each_step(price, exposed_us)} no kernel runs meanwhile."
+            f"{data_size(moved)} a step are copied to the GPU from pinned memory, in {number} on {streams}: for "
+            f"{each_step(price, exposed_us)} no kernel runs meanwhile."
         ),
         saving=saving,
         facts={"bytes": moved, "exposed_us": exposed_us},
-        fix=_PREFETCH,
+        fix=None if _come_back(price, moved) else replace(_PREFETCH, title=_AHEAD) if aside else _PREFETCH,
         claims=("exposed_copy",),
         at_most="low",  # it blocks nobody: what copying ahead gives back, only a measurement tells
     )
+
+
+def _waited_for(price: Price, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Those of these copies that kernels wait for: on a stream of kernels, or the next kernel starts as they end."""
+    events = price.ops.events
+    kernels = np.flatnonzero(events.of(Category.KERNEL))
+    starts = np.append(events.start_ns[kernels], np.iinfo(np.int64).max)
+    after_ns = starts[np.searchsorted(starts, events.end_ns[rows])] - events.end_ns[rows]
+    in_line = np.isin(events.stream[rows], events.stream[kernels])
+    return rows[in_line | (after_ns <= _AT_ONCE_NS)]
+
+
+def _come_back(price: Price, moved: float) -> bool:
+    """Whether about as much goes to the host first: what comes back is no batch, and cannot be copied ahead."""
+    events = price.ops.events
+    away = events.of(Category.MEMCPY) & events.named("Memcpy DtoH") & price.ops.links.inside & (events.bytes > 0)
+    return 2 * float(events.bytes[away].sum()) > moved * price.ops.steps.count
 
 
 def _saving(site: CopySite, cost_us: float, price: Price) -> Saving:

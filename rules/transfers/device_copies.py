@@ -48,6 +48,7 @@ from advisor.api import (
 )
 
 from ..shared._places import often, place
+from ..shared._repeated_heads import repeated_heads
 from ..shared._words import count, percent
 
 CONFIRMED = "real traces: Qwen on an H100 and segment-anything on an A100, whose copies the raw events show as well"
@@ -68,7 +69,8 @@ def check(
     if not price.on_device:
         return
     events, steps, scale = price.ops.events, price.ops.steps, price.scale
-    rows = _copies(price)
+    # Copies that repeat heads are needed for that, and have a rule of their own.
+    rows = np.setdiff1d(_copies(price), price.ops.launched(repeated_heads(price.ops)[0]))
     if not len(rows):
         return
     others = price.ops.trace.device_work.copy()

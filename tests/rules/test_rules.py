@@ -146,7 +146,8 @@ def test_a_saving_is_bounded_by_the_time_it_claims(rule, example):
 
 @pytest.mark.parametrize(("rule", "example"), FOUND, ids=of_case)
 def test_each_part_of_the_step_has_one_owner(rule, example):
-    if rule.id == "small-batch":  # what it shrinks is the whole fixed part of the step
+    # What the one shrinks is the whole fixed part of the step; after a wait the device idles wherever the host is late.
+    if rule.id in ("small-batch", "sync-in-loop"):
         return
     for finding in said(rule.id, example.title)[0]:
         for part in finding.claims:

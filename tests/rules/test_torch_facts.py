@@ -144,3 +144,27 @@ def test_forward_prefetch_of_the_older_fsdp_is_for_slow_hosts() -> None:
     assert given["forward_prefetch"].default is False
     assert given["backward_prefetch"].default.name == "BACKWARD_PRE"
     assert "only useful for CPU-bound workloads" in " ".join(inspect.getdoc(fsdp).split())
+
+
+@pytest.mark.parametrize(
+    ("context", "frozen", "conversions"),
+    [
+        (torch.enable_grad, False, 1),
+        (torch.enable_grad, True, 2),
+        (torch.no_grad, False, 1),
+        (torch.inference_mode, False, 2),
+    ],
+)
+def test_autocast_keeps_what_it_converts_for_weights_with_a_gradient_alone(
+    context: type, frozen: bool, conversions: int
+) -> None:
+    """repeated-casts: a weight that is used twice in one context, and where its conversions lie."""
+    layer = torch.nn.Linear(16, 16, bias=False).requires_grad_(not frozen)
+    with torch.profiler.profile(record_shapes=True) as profile, context(), torch.autocast("cpu", torch.bfloat16):
+        layer(layer(torch.randn(4, 16)))
+    copies = [row for row in profile.events() if row.name == "aten::copy_" and row.input_shapes[0] == [16, 16]]
+    assert len(copies) == conversions
+    for row in copies:
+        around = [row := row.cpu_parent for _ in range(3)]
+        assert [one.name for one in around] == ["aten::_to_copy", "aten::to", "aten::linear"]
+        assert around[-1].input_shapes[1] == [16, 16]

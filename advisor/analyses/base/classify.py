@@ -37,6 +37,10 @@ _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 _ALLOCATION = re.compile(r"(cuda|hip|cu)(Malloc|MemAlloc)(?!Host)\w*$")
 
 
+# Kernels by which a library of convolutions converts images between channels-first and channels-last.
+LAYOUT_TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
+
+
 def rows_named(events: Events, hit: Callable[[str], object], of: Category) -> Mask:
     """Which events of a category have a name that `hit` accepts; each distinct name is asked once per trace."""
     return events.of(of) & events.rows_with(events.names_where(hit, of))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.analyses.base.classify import communication_rows, rows_named
+from advisor.analyses.base.classify import LAYOUT_TRANSPOSES, communication_rows, rows_named
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -95,6 +95,8 @@ class KernelWork:
             raise Missing("the trace has no shapes; record with record_shapes=True, or capture with `advisor run`")
         kernels = np.flatnonzero(_computing(trace) & links.inside)
         owner = _owners(events, links, nesting, kernels)
+        # What converts an image for a convolution is no part of its work: in the other layout it is not launched.
+        owner = np.where(events.named(*LAYOUT_TRANSPOSES)[kernels], -1, owner)
         maker = _Maker(events, steps, device, settings, hardware)
         groups = sorted(maker.groups(kernels, owner), key=lambda group: (-group.us, group.op, group.dims))
         return cls(
