@@ -1,11 +1,12 @@
-"""All weights of the model are copied within the step.
+"""Weights are copied, or averaged through copies, within the step.
 
 ## What it looks at
 Sequences of copies and clones, outside of the optimizer and the loader, that cover every parameter of the model by its
 shape: deep copies of `state_dict()`, snapshots, a target network that is overwritten. On a device, their work and the
 time for which it waits for them count; copies to the host are reported by the rule frequent-checkpoints. Where
 gradients come from `torch.autograd.grad`, a copy may be what the script trains: then only copies of twice as much,
-with weights that are not trained, count.
+with weights that are not trained, count. On a CPU also weights that are averaged or updated by several ops on each
+tensor (`decay * old + (1 - decay) * new`, copied back), where one op in place goes through memory less often.
 
 ## Why it costs time
 A copy reads and writes every weight, into memory that is newly allocated each time: about as much traffic as the
@@ -52,11 +53,23 @@ from advisor.api import (
 )
 
 from ..shared._device_waits import to_host, waiting_us
-from ..shared._places import often, place
-from ..shared._words import each_step
+from ..shared._places import first_line, often, place
+from ..shared._words import count, each_step
+from ._weight_passes import weight_passes
 
 CONFIRMED = "measured pair on a CPU: a deep copy of the state after each step against one at the end of the epoch"
 
+_PASSES = (
+    "low: one op for each tensor takes its share of the bytes, and a quarter more, as measured; high: at the rate of "
+    "the quickest of these ops, without allocating memory, and what all of them evict from the caches"
+)
+_IN_PLACE = Fix(
+    "Update the tensors in place, each in one op",
+    "numerics",
+    "new = {k: decay * v + (1 - decay) * weights[k] for k, v in ema.state_dict().items()}\nema.load_state_dict(new)",
+    "torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 1 - decay)\n"
+    "# one by one: average.lerp_(p, 1 - decay), p.add_(p.grad, alpha=-lr)",
+)
 # Of the weights' bytes: most of them, and at least as much again of weights that are not trained.
 _MOST_OF, _FAR_MORE = 0.8, 2.0
 
@@ -72,6 +85,15 @@ def check(
 ) -> Iterator[Finding]:
     if not price.on_device and device.kind != "none":
         return
+    yield from _copied(price, lines, recorded, state, min_share)
+    if not price.on_device:
+        yield from _in_passes(price, lines, state, min_share)
+
+
+def _copied(
+    price: Price, lines: Lines, recorded: LinesTrace | None, state: StateReads, min_share: float
+) -> Iterator[Finding]:
+    """Copies of all weights."""
     trace, steps = price.ops.trace, price.ops.steps
     # Most of the weights' bytes: what is smaller is a copy of something else that has as many tensors. Where a copy may
     # be what is trained, as in meta-learning, it is needed; what is copied beside it is not.
@@ -121,6 +143,34 @@ def check(
     )
 
 
+def _in_passes(price: Price, lines: Lines, state: StateReads, min_share: float) -> Iterator[Finding]:
+    """Sums of weights in several ops, each of which goes through memory."""
+    work = weight_passes(price, state)
+    if work is None:
+        return
+    claims = ("other_ops", "host", "forward")
+    least, most = work.stays(price)
+    gone = [[edits.scale_time(work.spans, stays)] for stays in (most, least)]
+    saving = price.refilled(price.divided(*gone, claims, _PASSES))
+    if saving.high_us < min_share * price.scale.step_us:
+        return
+    where = first_line(lines, work.sums)
+    spent_us = min(price.ops.steps.per_step_us(total(work.spans)), price.measured_us(claims))
+    yield Finding(
+        message=(
+            f"Weights are averaged or updated{place(where)} in {count(work.calls)} ops a step that read and write "
+            f"{data_size(4 * work.passes / price.ops.steps.count)}, while one op in place for each tensor reads and "
+            f"writes {data_size(4 * work.needed / price.ops.steps.count)}: {each_step(price, spent_us)}."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"ops": work.calls, "passes_us": spent_us, "needed": work.needed / work.passes},
+        fix=_IN_PLACE,
+        claims=claims,
+        at_most="medium",  # something else may hold the tensors that are made
+    )
+
+
 def _on_device_us(price: Price, spans: Intervals) -> float:
     """Device work that the loop launches in these spans, and the time for which the device waits for it."""
     events, ops = price.ops.events, price.ops.outermost
@@ -140,6 +190,11 @@ _STEPS = """
     step   [1                                     ][2                                     ]
     cpu    [F  ][B       ][O ] [C     ][D ]         [F  ][B       ][O ] [C     ][D ]
     cpu         [S  ][T ]                                [S  ][T ]
+    """
+_AVERAGED = """
+    step   [1                                             ][2                                             ]
+    cpu    [F  ][B       ][O ] [C    ][D    ][E    ][G   ]  [F  ][B       ][O ] [C    ][D    ][E    ][G   ]
+    cpu         [S  ][T ]                                        [S  ][T ]
     """
 _ON_DEVICE = """
     step   [1                                     ][2                                     ]
@@ -190,6 +245,21 @@ EXAMPLES = [
         draw(_STEPS, us=100, C=_clone(64, 800), D=_clone(64), **_REST),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "an average of the weights as new tensors, which are copied back",
+        draw(
+            _AVERAGED,
+            us=100,
+            C=Ev("aten::mul", dims=[[800, 800], []]),
+            D=Ev("aten::mul", dims=[[800, 800], []]),
+            E=Ev("aten::add", dims=[[800, 800], [800, 800], []]),
+            G=Ev("aten::copy_", dims=[[800, 800], [800, 800], []]),
+            **_REST,
+        ),
+        saves_us=(900, 2900),
+        says=("4 ops a step that read and write 23 MB", "reads and writes 7.68 MB"),
+        fixes=("_foreach_lerp_",),
     ),
     Example(
         "an average of the weights computes, it does not copy",

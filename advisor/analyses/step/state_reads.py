@@ -82,12 +82,14 @@ def _detached(trace: Trace, steps: Steps, step: int) -> int:
 class StateReads:
     """All such sequences within the window, in order. parameter_bytes: of the weights, with 4 bytes per number.
 
+    weights  how many of them there are of each shape
     stored   gradients are accumulated by a backward pass; else (`torch.autograd.grad`) the weights are what the
              optimizer writes, and the script may train a copy of them
     """
 
     runs: tuple[StateRead, ...]
     parameter_bytes: int
+    weights: Counter[tuple[int, ...]]
     stored: bool = True
 
     def spans(self, runs: list[StateRead]) -> Intervals:
@@ -112,7 +114,7 @@ class StateReads:
             if run is not None and steps.step_of(np.array([run.start_ns]))[0] >= 0:
                 runs.append(_within_step(run, steps))
         size = sum(int(np.prod(shape)) * number for shape, number in weights.items()) * _WIDTH["float"]
-        return cls(tuple(runs), size, bool(stores))
+        return cls(tuple(runs), size, weights, bool(stores))
 
 
 def _weights(events: Events, steps: Steps) -> Counter[tuple[int, ...]]:
