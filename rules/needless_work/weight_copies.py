@@ -150,8 +150,8 @@ def _in_passes(price: Price, lines: Lines, state: StateReads, min_share: float) 
         return
     claims = ("other_ops", "host", "forward")
     least, most = work.stays(price)
-    gone = [[edits.scale_time(work.spans, stays)] for stays in (most, least)]
-    saving = price.refilled(price.divided(*gone, claims, _PASSES))
+    low, high = ([edits.scale_time(work.spans, stays)] for stays in (most, least))
+    saving = price.refilled(price.divided(low, high, claims, _PASSES))
     if saving.high_us < min_share * price.scale.step_us:
         return
     where = first_line(lines, work.sums)
