@@ -12,7 +12,7 @@ import pytest
 import reports_fixtures as fixtures
 from capture_runs import capture
 from written_files import faults as faults_below
-from written_files import plain
+from written_files import plain, printed
 
 from advisor.agents import schemas
 from advisor.api import BACKWARD, FORWARD, NEXT, draw
@@ -107,6 +107,15 @@ def test_the_record_of_a_real_run_is_valid(tmp_path: Path) -> None:
     captured = capture(tmp_path / "out", tmp_path / "train.py")
     assert captured.rank["optimizers"]
     assert faults("run", captured.record) == []
+
+
+def test_what_the_gate_and_compare_print_is_heard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        said = printed(patch)
+        shown = list(written_gates(tmp_path, capsys))
+        main(["compare", str(tmp_path / "canonical.json"), str(tmp_path / "on_cpu.json"), "--format", "json"])
+    assert [name for name, _ in said] == ["gate"] * len(shown) + ["compare"]
+    assert [json.loads(text) for name, text in said if name == "gate"] == shown
 
 
 def test_results_of_the_gate_are_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,14 @@
-"""Holds every report, record and reduced form that tests leave in their folders against the published schemas.
+"""Holds what tests write against the published schemas: reports, records and reduced forms, results and comparisons.
 
-A file counts by the name that the product gives it, where it says of itself that it is one: what a test makes up for
-its purpose has another name, or lacks that. Where one of them is not valid, the session ends with an error.
+The latter two are taken from what prints them, in the tests' own process. A file counts by the name that the product
+gives it, where it says of itself that it is one: what a test makes up for its purpose has another name, or lacks that.
+Where one of them is not valid, the session ends with an error.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import importlib.util
 import json
 from collections.abc import Iterator
@@ -18,6 +20,8 @@ import pytest
 from advisor.agents import schemas
 from advisor.engine import reduced_form
 from advisor.errors import InputError
+from advisor.gate.comparison import texts
+from advisor.gate.formats import as_json
 
 NAMES = {"report.json": "report", "run.json": "run"}
 
@@ -51,15 +55,34 @@ def documents(path: Path) -> Iterator[tuple[str, Any]]:
 
 def faults(folder: Path) -> list[str]:
     """What the files below a folder have that their schemas forbid, a line each."""
-    jsonschema = importlib.import_module("jsonschema")
-    known = {name: jsonschema.Draft202012Validator(schemas.schema(name)) for name in schemas.names()}
     files = (path for pattern in (*NAMES, "*.rank") for path in folder.rglob(pattern) if path.is_file())
     return [
         f"{path.relative_to(folder)}: not a valid {name}: {_said(error)}"
         for path in files
         for name, document in documents(path)
-        for error in known[name].iter_errors(document)
+        for error in validator(name).iter_errors(document)
     ]
+
+
+@functools.cache
+def validator(name: str) -> Any:
+    """What tells how a document differs from a schema."""
+    return importlib.import_module("jsonschema").Draft202012Validator(schemas.schema(name))
+
+
+def printed(patch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What the gate and `advisor compare` print as JSON from now on, each with the name of its schema."""
+    said: list[tuple[str, str]] = []
+    for module, function, name in ((as_json, "render", "gate"), (texts, "as_json", "compare")):
+        prints = getattr(module, function)
+
+        def heard(found: Any, prints: Any = prints, name: str = name) -> str:
+            text: str = prints(found)
+            said.append((name, text))
+            return text
+
+        patch.setattr(module, function, heard)
+    return said
 
 
 def _said(error: Any) -> str:
@@ -68,10 +91,14 @@ def _said(error: Any) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def written_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Looks through the folders of this session's tests when the last of them is over."""
-    yield
+    """Looks through what this session's tests wrote when the last of them is over."""
+    with pytest.MonkeyPatch.context() as patch:
+        said = printed(patch)
+        yield
     if importlib.util.find_spec("jsonschema") is None:  # as in the environment for HTA
         return
     found = faults(tmp_path_factory.getbasetemp())
+    for name, text in dict.fromkeys(said):
+        found += [f"printed {name}: {_said(error)}" for error in validator(name).iter_errors(json.loads(text))]
     if found:
         pytest.fail("\n".join(found), pytrace=False)
