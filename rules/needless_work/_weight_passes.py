@@ -118,7 +118,7 @@ def _runs(price: Price, weights: Counter[Shape]) -> Iterator[tuple[Ints, tuple[i
     between = events.exactly(*_HANDLING)[rows]
     of_weights = np.zeros(len(rows), bool)
     for at in np.flatnonzero(mine).tolist():
-        of_weights[at] = sizes(dims_of(events, int(rows[at])), 0) in weights and _linear(events, int(rows[at]))
+        of_weights[at] = sizes(dims_of(events, int(rows[at])), 0) in weights
     step = ops.links.step[rows]
     allowed = of_weights | between
     changes = np.flatnonzero((allowed[1:] != allowed[:-1]) | (step[1:] != step[:-1])) + 1
@@ -126,7 +126,7 @@ def _runs(price: Price, weights: Counter[Shape]) -> Iterator[tuple[Ints, tuple[i
         inner = run[of_weights[run]]
         if not len(inner) or not any(_is_sum(events, int(row)) for row in rows[inner]):
             continue
-        if len(nodes_of(events, rows, rows[inner])):
+        if not all(_linear(events, int(row)) for row in rows[inner]) or len(nodes_of(events, rows, rows[inner])):
             continue  # forward ops have a part in the backward pass; an average of the weights has none
         yield rows[inner], _span(events, rows, int(inner[0]), int(inner[-1]))
 
