@@ -78,9 +78,10 @@ def _respawned(seen: Seen, epochs: tuple[float, float]) -> Finding:
     facts, low, high = seen.facts, *epochs
     every = (facts.dataset_size or 0) // (facts.batch_size or 1) if facts else 0
     how = "low: the first steps of an epoch become as fast as others; high: all become as fast as the fastest 10 %"
+    share = " to ".join(dict.fromkeys((percent(low), percent(high))))
     return seen.finding(
         f"Every {count(every)} steps, at the start of an epoch, the training loop waits for "
-        f"{plural(seen.workers or 0, 'new worker')} to start: {percent(low)} to {percent(high)} of its time.",
+        f"{plural(seen.workers or 0, 'new worker')} to start: {share} of its time.",
         seen.price.shares(low, high, how, basis="measured"),
         keep_workers(facts, seen.workers),
         {"steps_per_epoch": every},
