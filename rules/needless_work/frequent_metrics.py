@@ -56,8 +56,8 @@ def check(
     )
     if known := worth(price, lines, one, min_share):
         yield known.finding(
-            f"{known.spent} compute numbers of the step's results{known.at} that no op of the training reads, "
-            f"such as a metric or a log.",
+            f"Ops{known.at} compute numbers that no op of the training reads, such as a metric or a log: "
+            f"{known.spent}.",
             {"metrics_us": known.spent_us, "ops": len(rows) / price.ops.steps.count},
             Fix(
                 f"Compute the metrics in every {_EVERY}th step",

@@ -20,9 +20,7 @@ def trained_batch(record: RankRecord) -> int | None:
     return record.loaders[0].batch_size if len(record.loaders) == 1 else None
 
 
-def run_facts(
-    evaluation_s: float, training: dict[str, Any], evaluation: dict[str, Any], ranks: int = 1
-) -> dict[str, Any]:
+def run_facts(evaluation_s: float, evaluation: dict[str, Any], ranks: int = 1) -> dict[str, Any]:
     """A run of 600 steps in 60 s and ten epochs, left for evaluation after each; with its loaders."""
     sample = {"file": "train.py", "function": "main", "hits": 300}
     step = {"kind": "step", **sample, "line": 80, "block": 80, "marks": ["forward"], "stretches": 300}
@@ -30,7 +28,7 @@ def run_facts(
     after = {"kind": "between", **sample, "line": 88, "block": 88, "marks": marks, "stretches": 10}
     return {
         "world_size": ranks,
-        "loaders": [{"batch_size": 32, "sampler": "RandomSampler", **training}],
+        "loaders": [{"batch_size": 32, "sampler": "RandomSampler"}],
         "evaluation_loaders": [{"batch_size": 32, "file": "train.py", "line": 60, "function": "main", **evaluation}],
         "run": {
             "before_us": 5e6,

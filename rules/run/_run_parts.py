@@ -37,14 +37,20 @@ def saving_of(run: WatchedRun, part: RunPart, least: float, most: float, how: st
 
 
 def finding_of(
-    run: WatchedRun, part: RunPart, message: str, saving: Saving | None, fix: Fix, at_most: Severity
+    run: WatchedRun,
+    part: RunPart,
+    message: str,
+    saving: Saving | None,
+    fix: Fix,
+    at_most: Severity,
+    first: Source | None = None,
 ) -> Finding:
-    """A finding about a part of the run."""
+    """A finding about a part of the run. first: the line to change, if it is none of the part's own."""
     times = {"times": part.times} if part.times else {}
     return Finding(
         message=message,
         saving=saving,
-        where=lines_of(part),
+        where=((first,) if first else ()) + lines_of(part),
         facts={
             "watched_us": run.loop_us,
             f"{part.id}_us": part.us,

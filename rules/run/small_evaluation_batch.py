@@ -19,7 +19,6 @@ Samples of different sizes that cannot be padded, such as full images in segment
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RankRecord, WatchedRun, draw
 
@@ -45,7 +44,7 @@ def check(
     if not small or part is None or not is_known(part, run, min_share):
         return
     where = place_of(small[0])
-    found = finding_of(
+    yield finding_of(
         run,
         part,
         f"Evaluation takes {percent(part.us / run.loop_us)} of {watched(run)} and reads "
@@ -59,8 +58,8 @@ def check(
             f"val_loader = DataLoader(val_set, batch_size={trained})",
         ),
         "medium",
+        where,
     )
-    yield replace(found, where=tuple(dict.fromkeys((where, *found.where) if where else found.where)))
 
 
 _DRAWN = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD)
@@ -70,11 +69,11 @@ EXAMPLES = [
         "one sample at a time, a third of the run",
         _DRAWN,
         saves_us="unknown",
-        facts=run_facts(30.0, {}, {"batch_size": 1}),
+        facts=run_facts(30.0, {"batch_size": 1}),
         says=("1 sample at a time", "train.py:60", "33 %"),
         fixes=("batches of 32",),
     ),
-    Example("half of the batch of training", _DRAWN, None, run_facts(30.0, {}, {"batch_size": 16}), near_miss=True),
-    Example("a twentieth of the run", _DRAWN, None, run_facts(3.0, {}, {"batch_size": 1}), near_miss=True),
+    Example("half of the batch of training", _DRAWN, None, run_facts(30.0, {"batch_size": 16}), near_miss=True),
+    Example("a twentieth of the run", _DRAWN, None, run_facts(3.0, {"batch_size": 1}), near_miss=True),
     Example("a bare trace", _DRAWN, saves_us=None, skipped="was not captured"),
 ]

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Loader, RankRecord, WatchedRun, draw
 
@@ -47,7 +46,7 @@ def check(
         return
     least, most = _saved(loader, ranks), 1 - 1 / ranks
     where = place_of(loader)
-    found = finding_of(
+    yield finding_of(
         run,
         part,
         f"Each of {count(ranks)} ranks evaluates all {count(loader.dataset_size or 0)} samples of the DataLoader"
@@ -57,8 +56,8 @@ def check(
         saving_of(run, part, least, most, "low: in whole batches of each rank; high: one share of N"),
         _DIVIDED,
         "medium",  # whether a metric can be summed is the user's to say
+        where,
     )
-    yield replace(found, where=tuple(dict.fromkeys((where, *found.where) if where else found.where)))
 
 
 def _is_whole(loader: Loader) -> bool:
@@ -85,30 +84,30 @@ EXAMPLES = [
     Example(
         "two ranks, a third of the run",
         _DRAWN,
-        facts=run_facts(30.0, {}, _VALIDATION, ranks=2),
+        facts=run_facts(30.0, _VALIDATION, ranks=2),
         saves_us=(20_000, 27_000),
         says=("Each of 2 ranks evaluates all 1,000 samples", "train.py:60", "33 %"),
     ),
-    Example("one process", _DRAWN, None, run_facts(30.0, {}, _VALIDATION)),
+    Example("one process", _DRAWN, None, run_facts(30.0, _VALIDATION)),
     Example(
         "samples are divided between ranks",
         _DRAWN,
         saves_us=None,
-        facts=run_facts(30.0, {}, _VALIDATION | {"sampler": "DistributedSampler"}, ranks=2),
+        facts=run_facts(30.0, _VALIDATION | {"sampler": "DistributedSampler"}, ranks=2),
         near_miss=True,
     ),
     Example(
         "each rank has a part of its own",
         _DRAWN,
         saves_us=None,
-        facts=run_facts(30.0, {}, _VALIDATION | {"dataset": "Subset"}, ranks=2),
+        facts=run_facts(30.0, _VALIDATION | {"dataset": "Subset"}, ranks=2),
         near_miss=True,
     ),
     Example(
         "evaluation takes a twentieth of the run",
         _DRAWN,
         saves_us=None,
-        facts=run_facts(3.0, {}, _VALIDATION, ranks=2),
+        facts=run_facts(3.0, _VALIDATION, ranks=2),
         near_miss=True,
     ),
     Example("a bare trace", _DRAWN, saves_us=None, skipped="was not captured"),

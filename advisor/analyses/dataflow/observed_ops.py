@@ -42,7 +42,8 @@ class ObservedOps:
         seen = judged.seen
         if not seen.ops:
             raise Missing(seen.why or _NOT_ASKED)
-        if not (seen.again or seen.constant or seen.unread or seen.casts or seen.waits or seen.messages):
+        known = (seen.again, seen.constant, seen.unread, seen.casts, seen.waits, seen.messages)
+        if not any((*known, seen.diagonals, seen.penalties)):
             return cls(seen, np.empty(0, np.int64), (), 1.0)
         events = trace.events
         rows = dispatched(events, steps)

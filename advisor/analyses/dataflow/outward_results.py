@@ -35,8 +35,7 @@ def find(steps: Sequence[Sequence[Op]], stored: Sequence[unread_rows.Storages]) 
     before, last = steps[-2], steps[-1]
     (earlier, at_earlier), (made, place) = stored[-2], stored[-1]
     leaving = {place[at] for at in (*_writers(last, made), *(at for at, _ in _left(last, made, numbers=False)))}
-    refs = ((one.at, ref) for one in earlier for ref in (one.ref, *one.views.values()))
-    kept = {(ref.tensor, ref.storage): at_earlier[at] for at, ref in refs if before[at].place == "loop"}
+    kept = {one.ref.storage: at_earlier[one.at] for one in earlier if before[one.at].place == "loop"}
     if _names(before) != _names(last):
         # Which op of the last step an earlier one is, is not known: every number that is left may come back.
         leaving |= {place[at] for at, _ in _left(last, made, numbers=True)}
@@ -91,13 +90,16 @@ def _unread(made: unread_rows.Made, *, numbers: bool) -> list[Ref]:
     return [ref for ref in left if (ref.storage >= 0 and _count(ref) == 1) == numbers]
 
 
-def _read_later(ops: Sequence[Op], kept: dict[tuple[int, int], int], place: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(op of the step before, op of this one) where this one reads a number that the other left."""
+def _read_later(ops: Sequence[Op], kept: dict[int, int], place: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(op of the step before, op of this one) where this one reads what the other made.
+
+    By its storage: whatever lies there now counts as that result, which at worst makes an op needed.
+    """
     fresh: set[int] = set()
     for at, op in enumerate(ops):
         for ref in (ref for argument in op.inputs for ref in argument if ref.storage not in fresh):
-            if (ref.tensor, ref.storage) in kept and op.place != "elsewhere":
-                yield kept[ref.tensor, ref.storage], place[at]
+            if ref.storage in kept and op.place != "elsewhere":
+                yield kept[ref.storage], place[at]
         fresh.update(ref.storage for ref in op.outputs)
 
 

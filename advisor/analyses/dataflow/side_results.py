@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,44 +40,44 @@ class SideResults:
         trained[live_ops(trace, steps, nesting)] = True
         trained = nesting.ancestor(trained) >= 0
         elsewhere = nesting.ancestor(events.named(*_ELSEWHERE)) >= 0
-        reads = [[at - back for back in backs] for at, backs in enumerate(seen.waits)]
+        sources = [[at - back for back in backs] for at, backs in enumerate(seen.waits)]
+        for made, reader in seen.onward:
+            sources[reader].append(made)
         known = [(rows >= 0) & ~elsewhere[rows] for rows in observed.places]
         # What the last op of the window recorded is not seen in it, but in the steps before.
         live = np.any([here & trained[rows] for here, rows in zip(known, observed.places, strict=True)], axis=0)
+        chosen: dict[bytes, Mask] = {}  # the steps of a window know the same ops, but for a few
         found = []
         for here, rows in zip(known, observed.places, strict=True):
-            needed = _needed(~here | live, seen.leaving, reads, seen.onward)
-            found.append(rows[_of_the_step(needed, live, reads, seen.onward)])
+            if (same := here.tobytes()) not in chosen:
+                needed = _needed(np.flatnonzero(~here | live).tolist() + seen.leaving, sources)
+                chosen[same] = _of_the_step(needed, live.tolist(), sources)
+            found.append(rows[chosen[same]])
         rows = np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
         return cls(rows[~events.exactly("aten::item")[rows]])
 
 
-def _needed(needed: Mask, leaving: Sequence[int], reads: list[list[int]], onward: Iterable[tuple[int, int]]) -> Mask:
-    """Ops that the training needs, or may need: these, and all whose results they read, in this step or the next."""
-    needed = needed.copy()
-    needed[np.asarray(leaving, np.int64)] = True
-    before = -1
-    while (count := int(needed.sum())) != before:
-        before = count
-        for at in reversed(range(len(reads))):
-            if needed[at]:
-                needed[reads[at]] = True
-        for at, reader in onward:
-            needed[at] |= needed[reader]
-    return needed
-
-
-def _of_the_step(needed: Mask, live: Mask, reads: list[list[int]], onward: Iterable[tuple[int, int]]) -> Mask:
-    """Of the ops that nothing needs, those that read what the forward pass made, and what works for these alone."""
-    found = np.zeros(len(reads), bool)
-    readers: list[list[int]] = [[] for _ in reads]
-    carried: list[list[int]] = [[] for _ in reads]
-    for source, reader in onward:
-        carried[reader].append(source)
-    for at, sources in enumerate(a + b for a, b in zip(reads, carried, strict=True)):
-        found[at] = not needed[at] and bool((live[sources] | found[sources]).any())
-        for source in sources:
-            readers[source].append(at)
-    for at in reversed(range(len(reads))):
-        found[at] |= not needed[at] and bool(readers[at]) and bool(found[readers[at]].all())
+def _needed(needed: list[int], sources: list[list[int]]) -> list[bool]:
+    """For each op whether the training needs it, or may: these, and all whose results they read."""
+    found = [False] * len(sources)
+    for at in needed:
+        found[at] = True
+    while needed:
+        new = [source for source in sources[needed.pop()] if not found[source]]
+        for source in new:
+            found[source] = True
+        needed += new
     return found
+
+
+def _of_the_step(needed: list[bool], live: list[bool], sources: list[list[int]]) -> Mask:
+    """Of the ops that nothing needs, those that read what the forward pass made, and what works for these alone."""
+    found = [False] * len(sources)
+    readers: list[list[int]] = [[] for _ in sources]
+    for at, given in enumerate(sources):
+        found[at] = not needed[at] and any(live[source] or found[source] for source in given)
+        for source in given:
+            readers[source].append(at)
+    for at in reversed(range(len(sources))):
+        found[at] = found[at] or (not needed[at] and bool(readers[at]) and all(found[reader] for reader in readers[at]))
+    return np.array(found, bool)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Events, LossLabels, Unread, backward_of, dataclass, dims_of, sizes
+from advisor.api import Events, LossLabels, Price, Unread, backward_of, constant, dataclass, dims_of, sizes
 
-from .._equivalent import Ints, rows_of
+from .._equivalent import Ints, Part, rows_of
 
 Shares = npt.NDArray[np.float64]
 _LOSS = "aten::cross_entropy_loss"
 # A normalisation or an activation before the rows are taken costs about as much as taking them.
 PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm")
+# Least share of the work beyond calls that goes with what is not read.
+_AT_LEAST = constant("share.unread_rows").value
 # A result of which more is read is not worth another indexing; as capture judges it.
 _MOST_READ = 0.5
 
@@ -61,6 +63,17 @@ def unread_work(events: Events, unread: Unread, labels: list[LossLabels]) -> Unr
         max((by_row[row] for row in ops.tolist()), default=1.0),
         bool(len(kept) and kept.min() <= _MOST_READ),
     )
+
+
+def unread_part(price: Price, rows: Ints, share: float) -> Part:
+    """Of ops of whose results so much is not read, what goes without it.
+
+    At least half of that work, without the fixed cost of a call; at most it shrinks with what is read.
+    """
+    took_us = price.ops.events.dur_ns[rows] / 1e3
+    call_us = price.added.recorded_calls_us("op_calls.single")
+    beyond = 1.0 if price.on_device else float((took_us - call_us).clip(0).sum() / took_us.sum())
+    return rows, _AT_LEAST * share * beyond, share
 
 
 def _kept(events: Events, row: int, labels: list[LossLabels]) -> float:

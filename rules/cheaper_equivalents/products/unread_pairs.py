@@ -25,14 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, backward_of, constant
+from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, backward_of
 
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
 from .._examples import node, observed, op, two_steps
+from ._unread_rows import unread_part
 
-# Least share of the work beyond calls that goes with elements which are not read.
-_AT_LEAST = constant("share.unread_rows").value
 # Rows whose line is asked for, the longest first; where these have none, neither have others.
 _TRIED = 8
 _HOW = (
@@ -54,12 +53,10 @@ def check(
     forward = np.array(sorted(by_row), np.int64)
     for row in forward.tolist():
         by_row |= dict.fromkeys(backward_of(events, np.array([row])).tolist(), by_row[row])
-    parts, call_us = [], price.added.recorded_calls_us("op_calls.single")
-    for of in sorted(set(by_row.values())):
-        rows = np.array(sorted(row for row, pairs in by_row.items() if pairs == of), np.int64)
-        took_us = events.dur_ns[rows] / 1e3
-        beyond = 1.0 if price.on_device else float((took_us - call_us).clip(0).sum() / took_us.sum())
-        parts.append((rows, _AT_LEAST * (1 - 1 / of) * beyond, 1 - 1 / of))
+    parts = [
+        unread_part(price, np.array(sorted(row for row, pairs in by_row.items() if pairs == of), np.int64), 1 - 1 / of)
+        for of in sorted(set(by_row.values()))
+    ]
     one = Equivalent(
         parts=tuple(parts),
         how=_HOW,

@@ -29,19 +29,17 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, RankRecord, Unread, constant
+from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, RankRecord, Unread
 
 from ...shared._words import percent
 from .._equivalent import Equivalent, worth
 from .._examples import node, observed, op, two_steps
-from ._unread_rows import PRODUCTS, unread_work
+from ._unread_rows import PRODUCTS, unread_part, unread_work
 
 CONFIRMED = "measured pair on a CPU: a protein language model that scores all positions against masked ones only"
 
 # Layers whose line is asked for, the longest first; where these have none, neither have others.
 _TRIED = 8
-# Least share of the work beyond calls that goes with rows which are not read.
-_AT_LEAST = constant("share.unread_rows").value
 _HOW = (
     "low: half of that work, without the fixed cost of a call: weights are read and written for any number of rows; "
     "high: it shrinks with the rows"
@@ -60,12 +58,7 @@ def check(
     work = unread_work(events, unread, record.loss_labels if record else [])
     if not len(work.rows):
         return
-    parts, call_us = [], price.added.recorded_calls_us("op_calls.single")
-    for share in np.unique(work.unread).tolist():
-        rows = work.rows[work.unread == share]
-        took_us = events.dur_ns[rows] / 1e3
-        beyond = 1.0 if price.on_device else float((took_us - call_us).clip(0).sum() / took_us.sum())
-        parts.append((rows, _AT_LEAST * share * beyond, share))
+    parts = [unread_part(price, work.rows[work.unread == share], share) for share in np.unique(work.unread).tolist()]
     products = work.ops[events.exactly(*PRODUCTS)[work.ops]]
     one = Equivalent(
         parts=tuple(parts),
