@@ -35,7 +35,8 @@ def find(steps: Sequence[Sequence[Op]], stored: Sequence[unread_rows.Storages]) 
     before, last = steps[-2], steps[-1]
     (earlier, at_earlier), (made, place) = stored[-2], stored[-1]
     leaving = {place[at] for at in (*_writers(last, made), *(at for at, _ in _left(last, made, numbers=False)))}
-    kept = {one.ref.storage: at_earlier[one.at] for one in earlier if before[one.at].place == "loop"}
+    makers = {one.ref.storage: one.at for one in earlier}  # the last of each, whose result may still be there
+    kept = {storage: at_earlier[at] for storage, at in makers.items() if before[at].place == "loop"}
     if _names(before) != _names(last):
         # Which op of the last step an earlier one is, is not known: every number that is left may come back.
         leaving |= {place[at] for at, _ in _left(last, made, numbers=True)}
@@ -98,7 +99,8 @@ def _read_later(ops: Sequence[Op], kept: dict[int, int], place: Sequence[int]) -
     fresh: set[int] = set()
     for at, op in enumerate(ops):
         for ref in (ref for argument in op.inputs for ref in argument if ref.storage not in fresh):
-            if ref.storage in kept and op.place != "elsewhere":
+            # Numbers of the script lie wherever there is room.
+            if ref.storage in kept and op.place != "elsewhere" and not ref.number:
                 yield kept[ref.storage], place[at]
         fresh.update(ref.storage for ref in op.outputs)
 
