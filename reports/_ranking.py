@@ -156,10 +156,11 @@ def places(finding: Finding) -> tuple[tuple[str, str], ...]:
 
     Where only the function is known, its line is its first: the place is then the file, and the text says so.
     """
-    return tuple(dict.fromkeys(_place(source) for source in finding.where))
+    return tuple(dict.fromkeys(place(source) for source in finding.where))
 
 
-def _place(source: Source) -> tuple[str, str]:
+def place(source: Source) -> tuple[str, str]:
+    """A line as (file:line, in which function)."""
     file, name = _words.path(source.file), _words.one_line(source.function)
     if source.precision == "function":
         inside = f"in {name}()" if name and not name.startswith("<") else "in the function"

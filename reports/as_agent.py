@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from advisor.api import Finding, Report
 
-from . import _labels, _ranking, _tried, _verdict, _words
+from . import _labels, _line_shares, _ranking, _tried, _verdict, _words
 from .as_markdown import code, fenced, text
 
 LIMIT_BYTES = 4096
@@ -19,6 +19,7 @@ _MESSAGE, _PLACE, _COMMAND, _CODE, _REASON = 300, 160, 160, 400, 160
 _PLACES = 2
 _REASONS = 4
 _PARTS = 6
+_LINES = 3
 _NAMES = 3
 # No more than these could fit, whatever they say.
 _MOST = 60
@@ -76,6 +77,9 @@ def _parts(report: Report) -> Iterator[str]:
         for item in largest
     ]
     yield f"Where the {_verdict.noun(report)} goes: {'; '.join(said)}"
+    costly = [f"{code(row.place, _PLACE)} {row.share}" for row in _line_shares.most(report)[:_LINES]]
+    if costly:
+        yield f"{_line_shares.TITLE} (with their backward pass): {'; '.join(costly)}"
     yield ""
 
 

@@ -13,6 +13,7 @@ from advisor.api import Report
 from . import (
     _compared_ranks,
     _labels,
+    _line_shares,
     _memory,
     _rank_scaling,
     _ranking,
@@ -37,6 +38,7 @@ def render(report: Report) -> str:
     sections = (
         _head,
         _breakdown,
+        _lines,
         _ranks,
         _run,
         _later,
@@ -118,6 +120,17 @@ def _breakdown(report: Report) -> Iterator[str]:
         if item.share > 0:
             time = _words.time_at(item.us, scale_us)
             yield f"| {text(_labels.part(item.id).name)} | {_words.share(item.share)} | {time} |"
+    yield ""
+
+
+def _lines(report: Report) -> Iterator[str]:
+    found = _line_shares.most(report)
+    if not found:
+        return
+    yield f"| {_line_shares.TITLE} | Share | How |"
+    yield "|---|---:|---|"
+    for row in found:
+        yield f"| {code(row.place)} {text(row.within)} | {row.share} | {text(_line_shares.said(row))} |"
     yield ""
 
 

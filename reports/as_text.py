@@ -11,6 +11,7 @@ from advisor.api import Outcome, Report
 from . import (
     _compared_ranks,
     _labels,
+    _line_shares,
     _memory,
     _rank_scaling,
     _ranking,
@@ -42,6 +43,7 @@ def render(report: Report) -> str:
     blocks = (
         _head,
         _bars,
+        _lines,
         _run,
         _later,
         _ranks,
@@ -84,6 +86,15 @@ def _bars(report: Report) -> Iterator[str]:
     small = [_small(_labels.part(item.id).name) for item in report.breakdown if 0 < item.share < _DRAWN_SHARE]
     if small:
         yield from _wrapped(f"under {_words.share(_DRAWN_SHARE)} each: {_words.listed(small)}", "  ", "  ")
+
+
+def _lines(report: Report) -> Iterator[str]:
+    found = _line_shares.most(report)
+    if not found:
+        return
+    yield _line_shares.TITLE
+    for row in found:
+        yield _fit(f"  {row.share:>10}  {' '.join(filter(None, (row.place, row.within)))}, {row.runs}")
 
 
 def _run(report: Report) -> Iterator[str]:

@@ -11,6 +11,7 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.watched_run import WatchedRun
+from advisor.analyses.costs.line_shares import LineShares
 from advisor.analyses.costs.replay import Replay, ReplayedSaving
 from advisor.analyses.costs.replay import together as replayed_together
 from advisor.analyses.lines.lines import LinesTrace
@@ -155,6 +156,7 @@ def joined(
         counters=shown.counts.counters if shown.counts else (),
         lines=shown.counts.lines if shown.counts else (),
         line_marks=shown.counts.line_marks if shown.counts else {},
+        line_shares=shown.line_shares,
         what_if=shown.what_if,
         account=shown.account,
         windows=shown.windows,
@@ -215,6 +217,7 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
         outcomes = tuple(map(diagnosis.without_models, outcomes))
     replayed = _replayed_together(replay, outcomes)
     watched = computed.find(WatchedRun)
+    lines = computed.find(LineShares)
     modules = module_view.modules(computed, one.rank, one.record)
     return RankResult(
         summary=RankSummary(
@@ -245,6 +248,7 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
             account=watched.account if watched else None,
             windows=tuple(_windows(one, computed)),
             memory=memory_view.memory(computed, one.rank, modules),
+            line_shares=lines.lines if lines else (),
         ),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from advisor.analyses.step.step_counts import StepCounts
 from advisor.model import (
     Health,
+    LineShare,
     MemoryPeak,
     ModuleTable,
     OpRow,
@@ -39,6 +40,7 @@ class RankDetail:
     account: RunAccount | None
     windows: tuple[ProfiledWindow, ...]
     memory: MemoryPeak | None = None
+    line_shares: tuple[LineShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

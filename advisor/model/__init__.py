@@ -5,6 +5,7 @@ additive changes only, and a change of meaning raises `VERSION`.
 """
 
 from advisor.model.findings import Finding, Fix, Outcome, Risk, Severity, Status, Treatment, finding_order
+from advisor.model.line_share import LineShare
 from advisor.model.memory import MemoryHolder, MemoryPeak, MemoryPoint, MemoryRelief
 from advisor.model.metrics import Counter, Metric, OpRow, Unit
 from advisor.model.modules import ModuleCost, ModuleTable
@@ -38,6 +39,7 @@ __all__ = [
     "Health",
     "Joint",
     "Lane",
+    "LineShare",
     "Mechanism",
     "MemoryHolder",
     "MemoryPeak",

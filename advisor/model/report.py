@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from advisor.model.findings import Finding, Outcome, finding_order
+from advisor.model.line_share import LineShare
 from advisor.model.memory import MemoryPeak
 from advisor.model.metrics import Counter, Metric, OpRow
 from advisor.model.modules import ModuleTable
@@ -41,6 +42,7 @@ class Report:
     counters: tuple[Counter, ...] = ()
     lines: tuple[OpRow, ...] = ()  # by the user's line (`train.py:88 train`), on the loop's thread
     line_marks: dict[str, str] = field(default_factory=dict)  # name of a line -> digest of its text, if recorded
+    line_shares: tuple[LineShare, ...] = ()  # what lines cost without the profiler; empty if lines are not known
     what_if: tuple[WhatIf, ...] = ()  # requested estimates for other accelerators
     modules: ModuleTable | None = None  # cost by module; None if no modules were recorded
     account: RunAccount | None = None  # of the whole run; None if `advisor run` did not time it

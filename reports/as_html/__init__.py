@@ -16,7 +16,18 @@ import jinja2
 
 from advisor.api import Report
 
-from .. import _labels, _memory, _rank_scaling, _ranking, _run_account, _tried, _verdict, _windows, _words
+from .. import (
+    _labels,
+    _line_shares,
+    _memory,
+    _rank_scaling,
+    _ranking,
+    _run_account,
+    _tried,
+    _verdict,
+    _windows,
+    _words,
+)
 from . import _charts, _prose, _view
 
 
@@ -68,6 +79,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.globals.update(
         labels=_labels,
+        shares=_line_shares,
         ranking=_ranking,
         verdict=_verdict,
         words=_words,

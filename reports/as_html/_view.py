@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times, dataclass, significant
 
-from .. import _labels, _ranking, _verdict, _words
+from .. import _labels, _line_shares, _ranking, _verdict, _words
 from . import _charts, _details, _heat, _modules
 
 # Rows of a table that help a reader; report.json holds the rest, and the page says so.
@@ -59,6 +59,8 @@ class Page:
     timeline: _charts.DrawnTimeline | None
     strip: _charts.Strip | None
     steps: tuple[tuple[str, str], ...]
+    line_shares: tuple[_line_shares.Row, ...]
+    costliest_lines: tuple[_line_shares.Row, ...]
     lines: tuple[tuple[OpRow, str], ...]
     kernels: tuple[tuple[OpRow, str], ...]
     ops: tuple[tuple[OpRow, str], ...]
@@ -94,6 +96,8 @@ def page(report: Report) -> Page:
         timeline=_charts.timeline(report.timeline),
         strip=_charts.strip(report),
         steps=_steps(report),
+        line_shares=_line_shares.rows(report),
+        costliest_lines=_line_shares.most(report),
         lines=_charts.rows([replace(row, name=_words.path(row.name)) for row in report.lines[:_ROWS]]),
         kernels=_charts.rows(report.kernels[:_ROWS]),
         ops=_charts.rows(report.ops[:_ROWS]),

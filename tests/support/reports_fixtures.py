@@ -20,6 +20,7 @@ from advisor.model import (
     Fix,
     Health,
     Joint,
+    LineShare,
     Metric,
     ModuleTable,
     OpRow,
@@ -111,6 +112,7 @@ def canonical() -> Report:
         modules=modules(),
         account=account(),
         windows=windows(),
+        line_shares=line_shares(),
     )
 
 
@@ -163,6 +165,16 @@ def on_cpu() -> Report:
             ),
         ),
         joint=Joint(1_500, 1_700, 830),
+        line_shares=line_shares(),
+    )
+
+
+def line_shares() -> tuple[LineShare, ...]:
+    """A layer that is called in a loop, the line of the optimizer, and one too small for a summary."""
+    return (
+        LineShare(Source("samples/model.py", 24, "forward"), 0.31, 0.38, 0.6, 48, 3_120),
+        LineShare(Source("samples/cifar10_cnn.py", 62), 0.11, 0.11, 0.0, 1, 96.5),
+        LineShare(Source("samples/cifar10_cnn.py", 60, "main"), 0.01, 0.02, 0.0, 1, 2),
     )
 
 

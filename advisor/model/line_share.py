@@ -1,0 +1,27 @@
+"""The cost of a step by line of the user's code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.model.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class LineShare:
+    """One line of the user's code and the share of the un-profiled step that it takes on the training loop's thread.
+
+    The time of other lines of the user's that it calls is theirs. That of the backward pass counts for the line whose
+    forward operators caused it.
+
+    low, high   the share; the ends differ because the profiler slows many short operators more than few long ones
+    backward    which part of that is the backward pass, 0 to 1
+    runs        how often it runs per step;  ops: operators recorded per step, those of its backward pass included
+    """
+
+    where: Source
+    low: float
+    high: float
+    backward: float
+    runs: float
+    ops: float
