@@ -2,9 +2,9 @@
 
 ## What it looks at
 How long the training loop's thread waited for a core in the steps that were timed without the profiler, how much CPU
-time the process used during that time, and how many threads torch and NumPy's OpenBLAS have. If the process itself
-filled all of its cores, its own threads kept the loop waiting; the share of Python threads is a separate finding. Not
-reported with loader workers, which also need a core.
+time the process used during that time, and how much of it the threads of NumPy's OpenBLAS used. If the process itself
+filled all of its cores, its own threads kept the loop waiting: those of OpenBLAS for no longer than they ran. The share
+of Python threads is a separate finding. Not reported with loader workers, which also need a core.
 
 ## Why it costs time
 OpenBLAS, which is part of NumPy's wheels, has one thread per core, in addition to those of torch. After a matrix
@@ -46,19 +46,23 @@ def check(
     if theirs < 2 or threads > cores or threads + theirs <= cores or any(one.num_workers for one in record.loaders):
         return
     python_us = sum(one.cpu_us for one in vitals.threads or ())
-    share = min((vitals.loop_queued_us - python_us) / vitals.timed_us, 1.0)
+    # Unknown in records of earlier versions and in processes that were joined later.
+    theirs_us = vitals.numpy_cpu_us or 0.0
+    share = min((vitals.loop_queued_us - python_us) / vitals.timed_us, theirs_us / vitals.timed_us, 1.0)
     own = (vitals.process_cpu_us or 0.0) / (vitals.timed_us * cores)
     if share < min_share or own < _OWN:
         return
     yield Finding(
         message=(
-            f"For {percent(share)} of the steps the training loop waited for a core: this process itself used "
-            f"{percent(min(own, 1.0))} of {plural(cores, 'core')}, with {plural(threads, 'thread')} of torch "
-            f"and {plural(theirs, 'thread')} of NumPy's OpenBLAS, which spin for a while after each product."
+            f"For {percent(share)} of the steps the training loop waited for a core while threads of NumPy's OpenBLAS "
+            f"ran: this process itself used {percent(min(own, 1.0))} of {plural(cores, 'core')}, with "
+            f"{plural(threads, 'thread')} of torch and {plural(theirs, 'thread')} of NumPy's OpenBLAS, which spin for "
+            f"a while after each product."
         ),
         saving=_saving(price, share, theirs),
         facts={
             "waited_share": share,
+            "numpy_cpu_share": theirs_us / vitals.timed_us,
             "cores": cores,
             "threads": threads,
             "numpy_threads": theirs,
@@ -102,6 +106,7 @@ def _facts(
             "loop_cpu_us": 1.2e6,
             "loop_queued_us": queued_s * 1e6,
             "process_cpu_us": process_s * 1e6,
+            "numpy_cpu_us": 1.1e6,
         }
         | more,
         "steps": {"unprofiled_us": [10_000.0, 12_000.0, 60_000.0, 100_000.0, 20_000.0, 11_000.0] * 5},
@@ -116,6 +121,13 @@ EXAMPLES = [
         saves_us=(5000, 17_000),
         says=("35 %", "2 threads of NumPy's OpenBLAS"),
         fixes=("OPENBLAS_NUM_THREADS=1",),
+    ),
+    Example(
+        "NumPy's threads do nothing: others of torch have the cores",
+        _DRAWN,
+        facts=_facts(0.7, 3.9, numpy_cpu_us=4e3),
+        saves_us=None,
+        near_miss=True,
     ),
     Example("another program has the cores", _DRAWN, facts=_facts(0.7, 2.2), saves_us=None, near_miss=True),
     Example(

@@ -36,6 +36,7 @@ class Vitals(msgspec.Struct, frozen=True):
     loop_cpu_us: float | None = None  # CPU time of the loop's thread in that time
     loop_queued_us: float | None = None  # time for which that thread waited for a core
     process_cpu_us: float | None = None
+    numpy_cpu_us: float | None = None  # CPU time of the threads of the OpenBLAS that NumPy calls; None if unknown
     children: int | None = None  # multiprocessing child processes that existed all that time, loader workers included
     children_cpu_us: float | None = None  # CPU time of their main threads in that time
     windows: int = 1  # recorded until one was undisturbed; the trace is the least disturbed one

@@ -63,6 +63,22 @@ for number in range(60):
 """
 
 
+PRODUCTS = """
+import sys
+import numpy as np
+import torch
+model = torch.nn.Linear(256, 256)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+batch, weights = torch.randn(64, 256), np.random.rand(400, 400)
+for _ in range(60):
+    if sys.argv[1] == "products":
+        weights @ weights
+    optimizer.zero_grad()
+    model(batch).square().mean().backward()
+    optimizer.step()
+"""
+
+
 def run(folder: Path, chosen: str, keep: str = "kept.append(loss.detach())", **options: Any) -> Captured:
     script = folder / "train.py"
     script.write_text(SCRIPT.replace("KEEP", keep))
@@ -86,6 +102,15 @@ def test_a_thread_beside_the_loop_has_its_cpu_time_and_its_function(busy: Captur
     assert 0.05 * vitals["timed_us"] < side["cpu_us"] <= 1.05 * vitals["timed_us"]
     assert 0 < vitals["loop_cpu_us"] <= 1.05 * vitals["timed_us"]
     assert side["cpu_us"] + vitals["loop_cpu_us"] <= 1.05 * vitals["process_cpu_us"]
+
+
+@pytest.mark.parametrize(("chosen", "least", "most"), [("products", 0.05, 1.05), ("plain", 0.0, 0.02)])
+def test_threads_of_numpy_have_their_cpu_time(tmp_path: Path, chosen: str, least: float, most: float) -> None:
+    """Products of NumPy in the loop keep its pool busy; without one its threads sleep, whatever torch's do."""
+    script = tmp_path / "train.py"
+    script.write_text(PRODUCTS)
+    vitals = capture(tmp_path / "out", script, chosen, env={"OPENBLAS_NUM_THREADS": "2"}).rank["vitals"]
+    assert least * vitals["timed_us"] <= vitals["numpy_cpu_us"] <= most * vitals["timed_us"]
 
 
 def test_threads_are_timed_over_the_unprofiled_steps(busy: Captured) -> None:

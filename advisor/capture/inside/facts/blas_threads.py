@@ -7,7 +7,9 @@ and conda give it.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import threading
 from collections.abc import Iterable
 
 _ASKED = tuple(
@@ -28,6 +30,21 @@ def count(maps: str = "/proc/self/maps") -> int | None:
     except OSError:
         return None
     return _ask(sorted(paths))
+
+
+def native_ids() -> tuple[int, ...]:
+    """Kernel ids of the threads that this OpenBLAS has started; empty where they cannot be told from others.
+
+    Asked before torch has run an operator: what runs then beside the main thread and those of Python is this pool,
+    which has one thread less than it uses.
+    """
+    started = (count() or 1) - 1
+    try:
+        running = {int(name) for name in os.listdir("/proc/self/task")}
+    except (OSError, ValueError):
+        return ()
+    native = running - {one.native_id for one in threading.enumerate()}
+    return tuple(sorted(native)) if started and len(native) == started else ()
 
 
 def _ask(paths: Iterable[str]) -> int | None:

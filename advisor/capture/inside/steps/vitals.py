@@ -11,12 +11,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Any
 
 import torch
 
+from ..facts import blas_threads
 from ..guards.interrupts import let_through
 from ..guards.user_code import file_of, foreign_folders
 from .phases import AFTER, WARM
@@ -30,6 +31,7 @@ class Vitals:
     """Readings of one process, all made on the thread of its loop."""
 
     def __init__(self) -> None:
+        self.of_numpy = blas_threads.native_ids()  # torch has run no operator yet
         self.readings: list[dict[str, Any]] = []
         self.began: dict[str, Any] | None = None
         self.timed: dict[str, Any] | None = None
@@ -43,7 +45,7 @@ class Vitals:
             if self.first_step_us is None:
                 self.first_step_us = age_us()
             if left <= 1:  # the timing phase may begin at this boundary
-                self.began = _threads(count)
+                self.began = _threads(count, self.of_numpy)
                 self._take("timing", count, again=True)
         elif phase == AFTER and count >= self.next_after and len(self.readings) < _MOST_READINGS:
             self._read_after(count)
@@ -58,7 +60,7 @@ class Vitals:
     def timing_ends(self, count: int) -> None:
         """The timing phase is over; asked again where another profiler delays the window."""
         if self.began is not None:
-            self.timed = _difference(self.began, _threads(count))
+            self.timed = _difference(self.began, _threads(count, self.of_numpy))
             self._take("timed", count, again=True)
 
     def _take(self, phase: str, count: int, again: bool = False) -> None:
@@ -106,7 +108,7 @@ def _on_device() -> dict[str, int | None]:
     return found
 
 
-def _threads(count: int) -> dict[str, Any]:
+def _threads(count: int, of_numpy: Sequence[int]) -> dict[str, Any]:
     """CPU time of the loop's thread, the process and its other Python threads, ns; None where the system is silent."""
     own = threading.get_ident()
     others = {one.native_id: one for one in threading.enumerate() if one.ident != own and one.native_id}
@@ -117,6 +119,7 @@ def _threads(count: int) -> dict[str, Any]:
         "process": time.process_time_ns(),
         "queued": queued_ns(),
         "children": dict(_children()),
+        "numpy": [_cpu_ns(native) for native in of_numpy],
         "others": {native: (cpu, others[native]) for native in others if (cpu := _cpu_ns(native)) is not None},
     }
 
@@ -154,6 +157,7 @@ def queued_ns() -> int | None:
 def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
     """What the threads did between two readings, µs."""
     queued = ended["queued"] - began["queued"] if None not in (began["queued"], ended["queued"]) else None
+    numpy = [(*both,) for both in zip(began["numpy"], ended["numpy"], strict=True) if None not in both]
     frames = sys._current_frames()
     # This frame would keep itself, and with it the variables of all that called it: a step's losses and their graphs.
     frames.pop(threading.get_ident(), None)
@@ -170,6 +174,7 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
         "loop_cpu_us": (ended["loop"] - began["loop"]) / 1e3,
         "loop_queued_us": queued / 1e3 if queued is not None else None,
         "process_cpu_us": (ended["process"] - began["process"]) / 1e3,
+        "numpy_cpu_us": sum(after - before for before, after in numpy) / 1e3 if numpy else None,
         "threads": threads,
     }
 
