@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from advisor.api import LineShare, Report, dataclass
 
-from . import _ranking, _words
+from . import _ranking, _verdict, _words
 
 TITLE = "Your costliest lines"
 # What the figures are.
-MEANING = (
-    "Shares of the step without the profiler, on the training loop's thread. The backward pass counts for the lines "
-    "whose forward operators caused it; what other lines of yours do is theirs."
+_HOST = "Shares of the step without the profiler, on the training loop's thread."
+_DEVICE = "Time of the device work that each line starts, as a share of the step without the profiler."
+_MEANING = (
+    "The backward pass counts for the lines whose forward operators caused it; what other lines of yours do is theirs."
 )
 # A summary names no line below a twentieth of the step, and no more than five.
 _SHARE, _MOST = 0.05, 5
@@ -31,7 +32,13 @@ class Row:
 
 def rows(report: Report) -> tuple[Row, ...]:
     """Every line, most expensive first."""
-    return tuple(map(_row, report.line_shares))
+    work = "device operation" if _verdict.is_on_device(report) else "operator"
+    return tuple(_row(line, work) for line in report.line_shares)
+
+
+def meaning(report: Report) -> str:
+    """What the figures are."""
+    return f"{_DEVICE if _verdict.is_on_device(report) else _HOST} {_MEANING}"
 
 
 def most(report: Report) -> tuple[Row, ...]:
@@ -42,17 +49,17 @@ def most(report: Report) -> tuple[Row, ...]:
 def said(row: Row) -> str:
     """How a line comes to its share: 96 runs, 640 operators per step, 40 % in the backward pass."""
     backward = f", {row.backward} of it in the backward pass" if row.backward else ""
-    return f"{row.runs}, {row.ops} per step{backward}"
+    return f"{', '.join(filter(None, (row.runs, row.ops)))} per step{backward}"
 
 
-def _row(line: LineShare) -> Row:
+def _row(line: LineShare, work: str) -> Row:
     place, within = _ranking.place(line.where)
     return Row(
         place,
         within,
         _words.share_range(line.low, line.high),
         _words.share(line.backward) if line.backward >= _SHARE else "",
-        _words.plural(line.runs, "run"),
-        _words.plural(line.ops, "operator"),
+        _words.plural(line.runs, "run") if line.runs else "",
+        _words.plural(line.ops, work),
         (line.low + line.high) / 2,
     )

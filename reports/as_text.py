@@ -94,7 +94,7 @@ def _lines(report: Report) -> Iterator[str]:
         return
     yield _line_shares.TITLE
     for row in found:
-        yield _fit(f"  {row.share:>10}  {' '.join(filter(None, (row.place, row.within)))}, {row.runs}")
+        yield _fit(f"  {row.share:>10}  {', '.join(filter(None, (f'{row.place} {row.within}'.strip(), row.runs)))}")
 
 
 def _run(report: Report) -> Iterator[str]:

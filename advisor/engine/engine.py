@@ -11,6 +11,7 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.watched_run import WatchedRun
+from advisor.analyses.costs.device_line_shares import DeviceLineShares
 from advisor.analyses.costs.line_shares import LineShares
 from advisor.analyses.costs.replay import Replay, ReplayedSaving
 from advisor.analyses.costs.replay import together as replayed_together
@@ -217,7 +218,7 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
         outcomes = tuple(map(diagnosis.without_models, outcomes))
     replayed = _replayed_together(replay, outcomes)
     watched = computed.find(WatchedRun)
-    lines = computed.find(LineShares)
+    lines = computed.find(LineShares) or computed.find(DeviceLineShares)
     modules = module_view.modules(computed, one.rank, one.record)
     return RankResult(
         summary=RankSummary(

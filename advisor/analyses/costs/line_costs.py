@@ -116,7 +116,7 @@ class LineCosts:
             raise Missing(lines.why or why)
         places = _Places.of(trace, steps, lines, nesting)
         op_line = places.of_ops(trace, lines)
-        node_line = _node_lines(trace, links, op_line)
+        node_line = node_lines(trace, links, op_line)
         columns = {
             "us": places.spent_us(steps.window),
             "python_us": places.spent_us(deprofiled.python),
@@ -246,7 +246,7 @@ def _callers(lines: Lines, places: dict[tuple[str, int], int]) -> dict[int, tupl
     return found
 
 
-def _node_lines(trace: Trace, links: Links, op_line: Ints) -> Ints:
+def node_lines(trace: Trace, links: Links, op_line: Ints) -> Ints:
     """For each node of the backward pass the line of the forward op that made it; -1 where unknown, and elsewhere.
 
     A node carries the sequence number of that op.

@@ -15,7 +15,7 @@ from advisor.model import LineShare
 from advisor.trace.intervals import Intervals
 
 # Lines of less are noise beside what profiling adds; a page has room for so many.
-_LEAST_SHARE, _MOST = 0.01, 20
+LEAST_SHARE, MOST = 0.01, 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ class LineShares:
             part = sum(deprofiled.share(backward)) / (low + high) if low + high else 0.0
             found.append(LineShare(line.source, low, high, min(part, 1.0), line.visits, sum(work.rows)))
         found.sort(key=lambda line: -(line.low + line.high))
-        return cls(tuple(line for line in found if line.high >= _LEAST_SHARE)[:_MOST])
+        return cls(tuple(line for line in found if line.high >= LEAST_SHARE)[:MOST])
 
 
 @dataclass(frozen=True, slots=True)
