@@ -33,6 +33,7 @@ class Block:
     backward_us  the part of the backward pass that their ops cause; backward_rows: ops recorded in that
     beyond_us    time of these ops beyond their call overhead; None if not known
     calls        how often the function of the most expensive line runs, per step
+    loops        numbers of the lines that are statements of loops in the file's text; None if that was not read
     """
 
     lines: tuple[LineCost, ...]
@@ -43,6 +44,7 @@ class Block:
     backward_rows: float
     beyond_us: float | None
     calls: float = 1.0
+    loops: frozenset[int] | None = None
 
     @property
     def where(self) -> tuple[Source, ...]:
@@ -57,7 +59,9 @@ class Block:
         """
         costly = self.lines[0].source.line
         above = sorted((one for one in self._around if one.source.line < costly), key=lambda one: one.source.line)
-        return tuple(line.source for line in loops_around(above, self.calls)[:2])
+        # A function that a library calls for each of its modules runs more often than the line that calls the library.
+        found = [line.source for line in loops_around(above, self.calls)]
+        return tuple(source for source in found if self.loops is None or source.line in self.loops)[:2]
 
     @property
     def _around(self) -> Sequence[LineCost]:
@@ -68,7 +72,8 @@ class Block:
         """`train.py:31` or `train.py:31-35`, with the function where it has a name."""
         first = self.lines[0].source
         numbers = sorted(line.source.line for line in self._around)
-        span = f"{numbers[0]}-{numbers[-1]}" if numbers[0] < numbers[-1] else f"{numbers[0]}"
+        begin = self.heads[0].line if self.loops and self.heads else numbers[0]
+        span = f"{begin}-{numbers[-1]}" if begin < numbers[-1] else f"{begin}"
         named = first.function and not first.function.startswith("<")
         said = f"{first.file.rpartition('/')[2]}:{span}" + (f", in `{first.function}`" if named else "")
         return said + (" (the line is where the function starts)" if first.precision == "function" else "")

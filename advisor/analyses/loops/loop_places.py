@@ -39,7 +39,7 @@ from advisor.analyses.loops.loops import (
 )
 from advisor.analyses.loops.model_loops import ModelLoop, ModelLoops
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch
-from advisor.capture.record import RankRecord
+from advisor.capture.record import RankRecord, TextBlock
 from advisor.model import Source
 from advisor.trace.events import Trace
 
@@ -114,8 +114,9 @@ class LoopPlaces:
             else:
                 kept.append((whole, loop))
         often = _function_calls(costs, _functions(costs))
-        kept = [(_with_calls(place, often), loop) for place, loop in sorted(kept, key=lambda one: -one[0].us)]
-        python = [_with_calls(place, often) for place in sorted(python, key=lambda one: -one.us)]
+        text = record.blocks if record else {}
+        kept = [(_in_text(place, often, text), loop) for place, loop in sorted(kept, key=lambda one: -one[0].us)]
+        python = [_in_text(place, often, text) for place in sorted(python, key=lambda one: -one.us)]
         return cls(tuple(kept), tuple(python), sum(line.python_us for line in costs.lines), tuple(calls))
 
 
@@ -322,9 +323,12 @@ def _function_calls(costs: LineCosts, functions: _Functions) -> dict[tuple[str, 
     return found
 
 
-def _with_calls(place: Block, often: Mapping[tuple[str, str], float]) -> Block:
+def _in_text(place: Block, often: Mapping[tuple[str, str], float], text: Mapping[str, Sequence[TextBlock]]) -> Block:
+    """The place with how often its function runs, and with the loops of its file."""
     source = place.lines[0].source
-    return replace(place, calls=often.get((source.file, source.function), 1.0))
+    known = text.get(source.file)
+    loops = None if known is None else frozenset(one.line for one in known if one.kind == "loop")
+    return replace(place, calls=often.get((source.file, source.function), 1.0), loops=loops)
 
 
 def _above(known: Mapping[int, LineCost], number: int) -> Iterator[LineCost]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from advisor.analyses.loops.line_blocks import loops_around
+from advisor.analyses.costs.line_costs import LineCost
+from advisor.analyses.loops.line_blocks import block, loops_around
+from advisor.analyses.step.deprofiled import Stretch
+from advisor.model import Source
 
 
 def found(*visits: float, calls: float = 1.0, inner: tuple[int, ...] = ()) -> list[int]:
@@ -37,6 +41,19 @@ def test_statements_of_loops_run_more_often_than_what_is_above_them(
 def test_a_function_that_is_called_often_is_no_loop() -> None:
     assert found(40, 40, calls=40) == []
     assert found(40, 40 * 6, calls=40) == [1]
+
+
+def test_the_text_tells_a_loop_from_a_function_that_a_library_calls_for_each_layer() -> None:
+    """A line calls nn.Sequential once, which calls forward (line 18) for each of four layers; line 20 is its loop."""
+    lines = [
+        LineCost(Source("train.py", line, "forward"), us, 0.0, {}, Stretch((us,), (0.0,), (0.0,)), 0.0, visits)
+        for line, us, visits in ((18, 9.0, 4), (19, 1.0, 4), (20, 8.0, 100), (21, 90.0, 96))
+    ]
+    without_text = block(lines)
+    assert [source.line for source in without_text.heads] == [18, 20]
+    known = replace(without_text, loops=frozenset({20, 31}))
+    assert [source.line for source in known.heads] == [20]
+    assert known.place == "train.py:20-21, in `forward`"
 
 
 def test_a_comprehension_runs_its_own_line_for_each_turn() -> None:
