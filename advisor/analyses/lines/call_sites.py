@@ -91,7 +91,7 @@ class CallSites:
         first: Mapping[Stack, int],
         theirs: set[Stack],
         *,
-        least: float = 0.5,  # of the line's time, of what it calls included: below, it is for something else
+        least: float = 0.8,  # of the line's time, of what it calls included: below, it does something else as well
         most: float = RUNS_TRAINING,
     ) -> list[Place]:
         """The lines above the costliest of some stacks that do little else than these, the innermost first.

@@ -102,3 +102,10 @@ def test_where_several_lines_call_the_same_code_the_one_that_did_is_named() -> N
 
     assert by((NETWORK, PICTURE, RUNS)) == SOURCES[2]
     assert by((HELPER, PICTURE, RUNS)) is None  # one way alone leads there
+
+
+@pytest.mark.parametrize(("other", "called"), [(10, [PICTURE]), (30, [])])
+def test_a_line_that_does_more_than_a_fifth_besides_is_not_the_one_to_change(other: int, called: list[int]) -> None:
+    """A loss that calls the teacher's network for two thirds of its time and the student's for the rest."""
+    known = sites(((NETWORK, PICTURE, RUNS), 60), ((HELPER, PICTURE, RUNS), other), ((STEP, RUNS), 20))
+    assert lines_of(known.of_lines([Source("train.py", NETWORK)])) == called
