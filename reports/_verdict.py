@@ -143,7 +143,7 @@ def reach(report: Report) -> Reach | None:
 
 
 def parts(report: Report) -> tuple[BreakdownItem, ...]:
-    """The breakdown on the scale of the headline: shares as measured, times as those shares of the step time.
+    """The breakdown on the scale of the headline: times are shares of the step time.
 
     So that a part and the saving that it bounds show the same number, although profiled steps are slower.
     """

@@ -34,6 +34,8 @@ _MORE_LIMIT = 6
 # The reasons why most of the rules that could not judge could not.
 _REASONS_LIMIT = 4
 _NAMES_LIMIT = 3
+# Less of a path says nothing.
+_PATH_LIMIT = 24
 # Later windows that differ from the first: the page has them all.
 _LATER_LIMIT = 3
 
@@ -94,7 +96,14 @@ def _lines(report: Report) -> Iterator[str]:
         return
     yield _line_shares.TITLE
     for row in found:
-        yield _fit(f"  {row.share:>10}  {', '.join(filter(None, (f'{row.place} {row.within}'.strip(), row.runs)))}")
+        rest = "".join((f" {row.within}" if row.within else "", f", {row.runs}" if row.runs else ""))
+        start = f"  {row.share:>10}  "
+        yield _fit(f"{start}{_end(row.place, WIDTH - len(start) - len(rest))}{rest}")
+
+
+def _end(path: str, limit: int) -> str:
+    """The path, or its end: the number of the line is there."""
+    return path if len(path) <= limit else f"…{path[len(path) - max(limit, _PATH_LIMIT) + 1 :]}"
 
 
 def _run(report: Report) -> Iterator[str]:

@@ -13,6 +13,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.watched_run import WatchedRun
 from advisor.analyses.costs.device_line_shares import DeviceLineShares
 from advisor.analyses.costs.line_shares import LineShares
+from advisor.analyses.costs.plain_breakdown import PlainBreakdown
 from advisor.analyses.costs.replay import Replay, ReplayedSaving
 from advisor.analyses.costs.replay import together as replayed_together
 from advisor.analyses.lines.lines import LinesTrace
@@ -205,7 +206,8 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
     if not steps.startup.steady:
         outcomes = tuple(map(unsteady.without_promise, outcomes))
     breakdown = computed.find(Breakdown)
-    items: tuple[BreakdownItem, ...] = breakdown.items if breakdown else ()
+    plain = computed.find(PlainBreakdown) or breakdown
+    items: tuple[BreakdownItem, ...] = plain.items if plain else ()
     device = computed.get(Device)
     ops = computed.find(Ops)
     factor = scale.factor

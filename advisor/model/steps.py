@@ -50,7 +50,7 @@ class StepsSummary:
 
 @dataclass(frozen=True, slots=True)
 class BreakdownItem:
-    """A part of the step; shares of one breakdown sum to 1, `us` is per profiled step."""
+    """A part of the step; shares of one breakdown sum to 1, `us` is that share of the profiled step."""
 
     id: str
     us: float

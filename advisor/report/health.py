@@ -105,8 +105,8 @@ def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device, record: 
     said = f"the profiler made steps {times:.1f} times as long"
     if row_us > _most_row_us(record) or (times > _DISTURBED and not device.measured):
         text = (
-            f"{said}, more than recording {rows:,.0f} events on the host explains ({row_us:.1f} µs each): shares "
-            "describe the profiled steps, and other processes may have run at the same time; run again on an idle "
+            f"{said}, more than recording {rows:,.0f} events on the host explains ({row_us:.1f} µs each): parts "
+            "of the step may be wrong, and other processes may have run at the same time; run again on an idle "
             "machine"
         )
         yield Health("dilation", "warning", text)
