@@ -47,9 +47,10 @@ class Settings(msgspec.Struct, frozen=True):
     fsdp: dict[str, Any] | None = None  # arguments of FullyShardedDataParallel or fully_shard; units: how many
     framework: str | None = None  # that runs the loop: lightning | transformers | accelerate; None: the script itself
     # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
-    # anomaly_detection | ddp (its constructor).  From the source text, if exactly one line sets it: threads
-    # (`set_num_threads`) | double (the line that registers a float64 tensor of the model, else `.double()`, else
-    # float64) | checkpointing | cudnn_benchmark | cudnn_deterministic | onednn_enabled | environment variables by name.
+    # anomaly_detection | ddp (its constructor) | embedding ROWSxWIDTH (where the first table of that size is made).
+    # From the source text, if exactly one line sets it: threads (`set_num_threads`) | double (the line that registers a
+    # float64 tensor of the model, else `.double()`, else float64) | checkpointing | cudnn_benchmark |
+    # cudnn_deterministic | onednn_enabled | environment variables by name.
     set_at: dict[str, CodePlace] = {}
 
     @classmethod

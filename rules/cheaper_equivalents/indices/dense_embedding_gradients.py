@@ -23,10 +23,12 @@ are not defined for rows that do not occur. `DistributedDataParallel` reduces sp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, OptimizerFacts, Price, constant
+from advisor.api import Drawing, Example, Finding, Fix, Lines, OptimizerFacts, Price, Settings, constant
 
+from ...shared._places import set_at
 from ...shared._words import count
 from .._equivalent import Equivalent, Part, rows_of, worth
 from .._examples import node, op, two_steps
@@ -54,6 +56,7 @@ def check(
     price: Price,
     lines: Lines,
     facts: OptimizerFacts | None,
+    settings: Settings | None,
     *,
     min_share: float = 0.03,  # the optimizer may have to change, which less than 3 % of the step does not justify
     max_touched: float = 0.1,  # a sparse row costs several times a dense one, so above a tenth no gain is certain
@@ -64,7 +67,7 @@ def check(
         if looked_up / height > max_touched or not table.rows:
             continue
         if found := worth(price, lines, _equivalent(price, table, height * width, width, names), min_share):
-            yield found.finding(
+            finding = found.finding(
                 f"A step looks up at most {count(looked_up)} of the {count(height)} rows of an embedding{found.at}, "
                 f"but computes and applies a gradient of all rows: {found.spent}.",
                 {
@@ -75,6 +78,7 @@ def check(
                 },
                 _fix(height, width, names),
             )
+            yield replace(finding, where=set_at(settings, f"embedding {height}x{width}") + finding.where)
 
 
 def _equivalent(price: Price, table: Table, numbers: int, width: int, names: list[str]) -> Equivalent:

@@ -107,6 +107,31 @@ def test_what_nobody_set_has_no_line(tmp_path: Path) -> None:
     assert not done.rank["settings"]["matmul_precision_set"]
 
 
+TABLES = """
+import torch
+def table(rows):
+    return torch.nn.Embedding(rows, 4)  # TABLE
+class Named(torch.nn.EmbeddingBag):
+    def __init__(self, rows):
+        super().__init__(rows, 2, mode="sum")
+words, bags = table(50), Named(60)  # BAGS
+table(70)
+optimizer = torch.optim.SGD([*words.parameters(), *bags.parameters()], lr=0.1)
+for _ in range(40):
+    optimizer.zero_grad()
+    (words(torch.zeros(4, dtype=torch.long)).sum() + bags(torch.zeros(4, 2, dtype=torch.long)).sum()).backward()
+    optimizer.step()
+"""
+
+
+def test_embeddings_have_the_line_that_made_them(tmp_path: Path) -> None:
+    """The innermost line of the script's own, by the size of the table; one that is gone has none."""
+    (tmp_path / "train.py").write_text(TABLES)
+    found = capture(tmp_path / "out", tmp_path / "train.py").rank["settings"]["set_at"]
+    lines = {name: at["line"] for name, at in found.items()}
+    assert lines == {"embedding 50x4": line_of(TABLES, "TABLE"), "embedding 60x2": line_of(TABLES, "BAGS")}
+
+
 WRITTEN = """
 import argparse
 import os

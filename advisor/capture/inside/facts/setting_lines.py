@@ -55,6 +55,8 @@ class SettingLines:
             maxlen=_MOST_MADE
         )  # a weak reference to it, where it was made
 
+        self.tables: deque[tuple[weakref.ref[Any], Place]] = deque(maxlen=_MOST_MADE)  # embeddings, likewise
+
     def chosen(self, setting: str, frame: FrameType) -> None:
         """A function that sets it runs in this frame."""
         self.precision_chosen |= setting == _PRECISION
@@ -67,6 +69,9 @@ class SettingLines:
         owner = frame.f_locals.get("self")
         if isinstance(owner, Optimizer):
             self._made(owner, frame)
+        elif isinstance(owner, torch.nn.Embedding | torch.nn.EmbeddingBag):
+            if place := self._place(_around(frame, owner)):
+                self.tables.append((weakref.ref(owner), place))
         elif type(owner).__name__ == "DistributedDataParallel" and (place := self._place(_around(frame, owner))):
             self.settings["ddp"] = place
 
@@ -97,7 +102,12 @@ class SettingLines:
         """
         held = (self.text.registered(name.rpartition(".")[2]) for name in doubles)
         first = next(filter(None, held), None)
-        return {**self.text.settings(), **({"double": first} if first else {}), **self.settings}
+        tables = {
+            f"embedding {one.num_embeddings}x{one.embedding_dim}": place
+            for reference, place in reversed(self.tables)
+            if (one := reference()) is not None
+        }
+        return {**self.text.settings(), **({"double": first} if first else {}), **tables, **self.settings}
 
     def of_number(self, loader: dict[str, Any], argument: str) -> Place:
         """Where a number that a loader was made with stands in the text; empty where that is not known."""
