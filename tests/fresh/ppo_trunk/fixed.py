@@ -12,7 +12,7 @@ from torch.distributions import Categorical
 class Args:
     envs: int = 32
     horizon: int = 32
-    iterations: int = 14
+    iterations: int = 16
     epochs: int = 3
     minibatch: int = 64
     gamma: float = 0.97
