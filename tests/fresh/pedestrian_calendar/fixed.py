@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--past", type=int, default=96)
     parser.add_argument("--future", type=int, default=24)
     parser.add_argument("--corners", type=int, default=8)
-    parser.add_argument("--days", type=int, default=170)
+    parser.add_argument("--days", type=int, default=130)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()

@@ -15,7 +15,7 @@ class Options:
     pictures: int = 7500
     p: int = 12
     k: int = 4
-    steps: int = 360
+    steps: int = 480
     margin: float = 0.3
     lr: float = 4e-4
 
