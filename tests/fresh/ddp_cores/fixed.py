@@ -14,7 +14,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 @dataclass
 class Config:
-    pictures: int = 1344
+    pictures: int = 960
     bands: int = 6
     size: int = 24
     classes: int = 5
@@ -54,7 +54,7 @@ class Segmenter(nn.Module):
     def __init__(self, bands, classes, width=24):
         super().__init__()
         self.blocks = nn.Sequential(
-            ConvBlock(bands, width, 1), *(ConvBlock(width, width, dilation) for dilation in (1, 2, 4, 1))
+            ConvBlock(bands, width, 1), *(ConvBlock(width, width, dilation) for dilation in (2, 4))
         )
         self.out = nn.Conv2d(width, classes, 1)
 
