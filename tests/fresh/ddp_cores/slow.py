@@ -19,7 +19,7 @@ class Config:
     size: int = 24
     classes: int = 5
     batch_size: int = 12
-    epochs: int = 3
+    epochs: int = 2
     lr: float = 0.03
     seed: int = 3
 
