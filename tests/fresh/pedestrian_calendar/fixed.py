@@ -14,7 +14,7 @@ def count_pedestrians(corners, days, seed):
     """Hourly counts: rush hours, weekends, holidays of the season, and noise."""
     index = pd.date_range("2018-01-01", periods=24 * days, freq="h")
     rng = np.random.default_rng(seed)
-    hour, weekday, day = index.hour.to_numpy(), index.dayofweek.to_numpy(), index.dayofyear.to_numpy()
+    hour, weekday, day = index.hour.to_numpy(), index.day_of_week.to_numpy(), index.day_of_year.to_numpy()
     work = np.exp(-((hour - 8) ** 2) / 4) + np.exp(-((hour - 17) ** 2) / 6)
     leisure = np.exp(-((hour - 14) ** 2) / 18)
     columns = {}
@@ -30,9 +30,9 @@ def calendar(stamps):
     """Each as a number from -0.5 to 0.5."""
     parts = [
         stamps.hour / 23.0 - 0.5,
-        stamps.dayofweek / 6.0 - 0.5,
+        stamps.day_of_week / 6.0 - 0.5,
         (stamps.day - 1) / 30.0 - 0.5,
-        (stamps.dayofyear - 1) / 365.0 - 0.5,
+        (stamps.day_of_year - 1) / 365.0 - 0.5,
         (stamps.month - 1) / 11.0 - 0.5,
     ]
     return np.stack([part.to_numpy() for part in parts], 1).astype(np.float32)
