@@ -28,7 +28,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -49,7 +48,6 @@ from advisor.api import (
     Saving,
     Scale,
     Steps,
-    constant,
     data_size,
     draw,
     duration,
@@ -58,6 +56,7 @@ from advisor.api import (
 )
 
 from ..shared._words import count, each_step
+from ._after_copies import waited_for
 
 # Copies up to 64 KB take about as long as the launch itself; waiting for them is a matter of syncs, not of copying.
 _SMALL_BYTES = 64 << 10
@@ -75,8 +74,6 @@ _PREFETCH = Fix(
     "    if last is not None:\n        yield last\n\nfor x in ahead(loader):\n    train(x)",
 )
 
-# Work that waits for other work starts no later than after an empty stream's launch.
-_AT_ONCE_NS = 1e3 * constant("device.launch_delay_us").range[1]
 _AHEAD = "Copy the next batch a step ahead, before the host waits for anything of this one"
 
 
@@ -107,7 +104,7 @@ def _in_line(copies: Copies, price: Price, least_us: float) -> Finding | None:
     mine = events.of(Category.MEMCPY) & events.named("Memcpy HtoD (Pinned") & price.ops.links.inside
     mine &= events.bytes > _SMALL_BYTES
     mine[[row for site in copies.blocking for row in site.rows]] = False
-    rows = _waited_for(price, np.flatnonzero(mine))
+    rows = waited_for(price, np.flatnonzero(mine))
     if not len(rows):
         return None
     # Of all that the steps launched: the window of a device that lags behind holds some of their copies only.
@@ -138,16 +135,6 @@ def _in_line(copies: Copies, price: Price, least_us: float) -> Finding | None:
         claims=("exposed_copy",),
         at_most="low",  # it blocks nobody: what copying ahead gives back, only a measurement tells
     )
-
-
-def _waited_for(price: Price, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Those of these copies that kernels wait for: on a stream of kernels, or the next kernel starts as they end."""
-    events = price.ops.events
-    kernels = np.flatnonzero(events.of(Category.KERNEL))
-    starts = np.append(events.start_ns[kernels], np.iinfo(np.int64).max)
-    after_ns = starts[np.searchsorted(starts, events.end_ns[rows])] - events.end_ns[rows]
-    in_line = np.isin(events.stream[rows], events.stream[kernels])
-    return rows[in_line | (after_ns <= _AT_ONCE_NS)]
 
 
 def _come_back(price: Price, moved: float) -> bool:

@@ -189,24 +189,34 @@ def test_batches_that_workers_hand_over_are_not_late(taken_us: float, said: str)
     assert (finding.fix is None) is (taken_us < 500)
 
 
-def test_a_prefetch_that_is_waited_for_at_once_hides_nothing() -> None:
-    def loop(machine: Machine, fixed: bool) -> None:
-        with machine.op("aten::copy_"):
-            machine.work("Memcpy HtoD (Pinned -> Device)", 1_500, "gpu_memcpy", "cudaMemcpyAsync", bytes=32 << 20)
-        machine.call("cudaEventRecord", 1)
-        machine.call("cudaStreamWaitEvent", 1)
-        machine.layers(20, 400)
-        machine.read()
+def _prefetched(machine: Machine, fixed: bool, *, late_us: float = 0) -> None:
+    """A copy on a stream of its own, for which the kernels wait; or the host launches the first of them after it."""
+    with machine.op("aten::copy_"):
+        machine.work("Memcpy HtoD (Pinned -> Device)", 1_500, "gpu_memcpy", "cudaMemcpyAsync", bytes=32 << 20)
+    machine.call("cudaEventRecord", 1)
+    machine.call("cudaStreamWaitEvent", 1)
+    machine.python(late_us)
+    machine.layers(20, 400)
+    machine.read()
+    for _ in range(6):  # each on an empty stream: 7 us from the call to the kernel
+        machine.work("small_kernel", 1)
+        machine.python(20)
+    machine.read()
 
-    machine = run(loop)
+
+@pytest.mark.parametrize(
+    ("earlier_us", "late_us", "waits"), [(0, 0, True), (5, 0, True), (20, 0, False), (3, 1_489, False)]
+)
+def test_a_prefetch_that_is_waited_for_at_once_hides_nothing(earlier_us: float, late_us: float, waits: bool) -> None:
+    """A kernel that waits starts as late after the copy as this trace's launches take, and was launched before."""
+    machine = run(partial(_prefetched, late_us=late_us), steps=8)
     for row in machine.rows:
         if row["name"].startswith("Memcpy HtoD"):
             row["tid"] = row["args"]["stream"] = 20
-    (finding,) = found(report(machine.trace()), "blocking-copies")
-    assert "on a stream that the kernels wait for" in finding.message
-    for row in machine.rows:  # the kernels start later than as the copy ends: it is not what they wait for
-        row["ts"] -= 20 if row["name"].startswith("Memcpy HtoD") else 0
-    assert not found(report(machine.trace()), "blocking-copies")
+            row["ts"] -= earlier_us
+    told = found(report(machine.trace()), "blocking-copies")
+    assert bool(told) is waits
+    assert all("on a stream that the kernels wait for" in finding.message for finding in told)
 
 
 def test_copies_that_repeat_heads_are_one_finding() -> None:
