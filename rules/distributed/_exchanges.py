@@ -8,8 +8,9 @@ import numpy.typing as npt
 from advisor.api import Meetings, Ranks, dataclass
 
 Floats = npt.NDArray[np.float64]
-# So much of the waiting is for the rank with the most numbers, or its numbers are not the reason.
-_TELLS = 0.6
+# So much of the waiting is for the rank with the most numbers, or its numbers are not the reason. A wait counts as long
+# as three of four are at most: what holds up one rank once makes the others wait longer than all uneven parts.
+_TELLS, _USUAL = 0.6, 75
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class Uneven:
     times           the largest part over the mean one, mean over the uneven exchanges
     most            position of the rank that has the largest part most often, and whether it is always the same
     sending_us      by which an exchange lasts longer than with even parts, by its largest part
-    waiting_us      that a rank waits on average for the one with the most numbers; 0 where others come last
+    waiting_us      that a rank waits on average for the one with the most numbers, which computes on them before it
+                    joins: in the exchanges at which it is last; 0 where most of the waiting is for others
     """
 
     exchanges: float
@@ -58,6 +60,8 @@ def uneven(ranks: Ranks, min_times: float) -> Uneven | None:
         return None
     sending_us, waiting_us, last = np.concatenate(lost).T
     for_the_most_us = float((waiting_us * last).sum())
+    usual_us = np.minimum(waiting_us, np.percentile(waiting_us, _USUAL))
+    tells = float((usual_us * last).sum()) >= _TELLS * float(usual_us.sum())
     steps = max(len(ranks.steps), 1)
     usual = int(np.bincount(most).argmax())
     return Uneven(
@@ -67,7 +71,7 @@ def uneven(ranks: Ranks, min_times: float) -> Uneven | None:
         most=usual,
         steady=most.count(usual) == len(most),
         sending_us=float(sending_us.sum()) / steps,
-        waiting_us=for_the_most_us / steps if for_the_most_us >= _TELLS * waiting_us.sum() else 0.0,
+        waiting_us=for_the_most_us / steps if tells else 0.0,
     )
 
 

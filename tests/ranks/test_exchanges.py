@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.api import Example
 from advisor.computed import Computed
 from advisor.engine.ask_rules import apply
 from advisor.engine.registry import load_rules
@@ -35,6 +36,15 @@ def test_sums_of_the_drawn_job() -> None:
 def test_waiting_for_a_rank_with_less_is_not_for_its_numbers() -> None:
     drawn = next(one for one in RULE.examples if "the one that waits" in one.title)
     assert uneven(computed(drawn).get(Ranks)).waiting_us == 0
+
+
+def test_a_rank_that_is_held_up_once_hides_no_uneven_parts() -> None:
+    """Rank 0 has a third of the tokens, and in one of four steps is late by more than it waits in the other three."""
+    drawn = importlib.import_module("advisor.rules.distributed.uneven_exchanges")._drawn
+    held_up = drawn([500] * 4, [4, 4, 40, 4], 40)
+    job = Example("", held_up, None, others=(drawn([1500] * 4, [12] * 4, 40),))
+    found = uneven(computed(job).get(Ranks))
+    assert found.waiting_us == pytest.approx(3 * 8000 / 2 / 4)
 
 
 @pytest.mark.skipif(not DLRM.exists(), reason="the recorded job of eight ranks is not beside this checkout")
