@@ -71,7 +71,8 @@ def of_rank(
         if record is None:
             usual = duration(float(np.median(steps.profiled_us)))
             why = (
-                f"where others take {usual}: an evaluation, a checkpoint or the garbage collector may have delayed it; "
+                f"where others take {usual}: an evaluation, a checkpoint, a compilation, a late first batch or the "
+                "garbage collector may have delayed it; shares are of the mean of the others; "
                 "`advisor run` measures how often that happens, and where"
             )
         text = f"{which} left out: up to {longest} long, {why}"

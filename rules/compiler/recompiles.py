@@ -39,7 +39,6 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
-    intersect,
     total,
     union,
 )
@@ -67,8 +66,12 @@ def check(
     if not known and not compiled.any():
         return
     # Capture has warmed up before it profiles; somebody else's first profiled step may be the warm-up.
-    compiled &= steps.step_of(events.start_ns) >= (0 if record else 1)
-    if still := compiled.sum() >= min_per_step * steps.count:
+    # Steps that compile may be left out of all shares: they lie between the others.
+    first_ns = steps.spans[0, 0] if record else steps.spans[min(1, steps.count - 1), 0]
+    compiled &= (events.start_ns >= first_ns) & (events.start_ns < steps.recorded[-1, 1])
+    if not record and steps.count == 1:
+        compiled[:] = False
+    if still := compiled.sum() >= min_per_step * _recorded(steps):
         yield _still_compiling(trace, steps, breakdown, compiled, known)
     lost = given_up(record)
     if lost and not marks_regions(record):
@@ -85,6 +88,16 @@ def check(
         yield _stopped_compiling(lost, lookups - regions, breakdown, [one for one in known if one.frame in lost])
 
 
+def _recorded(steps: Steps) -> int:
+    """Profiled steps, with those that are in no share."""
+    return steps.count + len(steps.stalls_us)
+
+
+def _recorded_ns(steps: Steps) -> float:
+    """What all of these take."""
+    return steps.count * steps.step_us * 1e3 + sum(steps.stalls_us) * 1e3
+
+
 def _per_step(trace: Trace, steps: Steps, name: str) -> float:
     events = trace.events
     return float((events.named(name) & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
@@ -98,20 +111,20 @@ def _still_compiling(
     known: list[Recompile],
 ) -> Finding:
     events = trace.events
-    spans = intersect(union(events.start_ns[compiled], events.end_ns[compiled]), steps.window)
-    share = total(spans) / steps.window_ns
+    spans = union(events.start_ns[compiled], events.end_ns[compiled])
+    share = total(spans) / _recorded_ns(steps)
     last = known[-1] if known else None
     why = f", the last time because of `{last.reason}`" if last else ""
     where = last.where if last else None
     return Finding(
         message=(
-            f"torch.compile compiled {_times(int(compiled.sum()))} in {plural(steps.count, 'profiled step')}"
+            f"torch.compile compiled {_times(int(compiled.sum()))} in {plural(_recorded(steps), 'profiled step')}"
             f"{why}{place(where)}: {percent(share)} of their time (the profiler makes compiling slower)."
         ),
         # The profiler makes a compilation some ten times slower, so its time there says little about a step without.
         saving=None,
         where=(where,) if where else (),
-        facts={"per_step": float(compiled.sum()) / steps.count, "profiled_share": share, "recompiles": len(known)},
+        facts={"per_step": float(compiled.sum()) / _recorded(steps), "profiled_share": share, "recompiles": len(known)},
         fix=_fix(last),
         claims=() if breakdown.on_device else ("forward",),
         at_most="medium",

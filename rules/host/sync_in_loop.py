@@ -49,6 +49,7 @@ from advisor.api import (
     Steps,
     Syncs,
     SyncSite,
+    Training,
     Treatment,
     draw,
     duration,
@@ -160,6 +161,18 @@ _PINNED = Fix(
 )
 
 
+_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
+# What a server or a decoder needs on the host it needs each time: it can only wait while the next work runs.
+_LATER = Fix(
+    "Copy results asynchronously, and read them when the next iteration is launched",
+    "semantics",
+    "out = model(x)\nhandle(out.cpu())",
+    "out = model(x)\nkept.copy_(out, non_blocking=True)  # kept: pinned memory, two of them in turn\n"
+    "copied.record()  # copied: a torch.cuda.Event for each\nnext_out = model(next_x)\n"
+    "copied.synchronize()\nhandle(kept)  # one iteration late: a sequence may run one step beyond its end",
+)
+
+
 def _finding(site: SyncSite, cost_us: float, saving: Saving, price: Price, *, later: bool = False) -> Finding:
     """later: what it costs is idle time after other work of the host."""
     steps, scale = price.ops.steps, price.scale
@@ -184,7 +197,7 @@ def _finding(site: SyncSite, cost_us: float, saving: Saving, price: Price, *, la
             "idle_after_us": site.idle_after_us,
             "op": site.op,
         },
-        fix=_PINNED if _to_device(site, price) else _fix(site.op),
+        fix=_PINNED if _to_device(site, price) else _fix(site.op, Training.compute(price.ops.trace).seen),
         claims=_IDLE if later else ("idle_sync",),
     )
 
@@ -197,7 +210,7 @@ def _short(op: str) -> str:
     return {"aten::item": ".item()", "aten::_local_scalar_dense": ".item()"}.get(op, op.removeprefix("aten::"))
 
 
-def _fix(op: str) -> Fix | None:
+def _fix(op: str, trains: bool) -> Fix | None:
     if "Synchronize" in op:
         without = Treatment("calls", {"names": ["torch.cuda.synchronize"]})
         return Fix("Remove the synchronization", "exact", "torch.cuda.synchronize()", "", without)
@@ -211,7 +224,9 @@ def _fix(op: str) -> Fix | None:
             "loss = losses[mask].mean()",
             "loss = torch.where(mask, losses, 0).sum() / mask.sum()  # the same mean, of a shape that is known",
         )
-    if op in ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu"):
+    if op in _COPIES and not trains:
+        return _LATER
+    if op in _COPIES:
         return Fix(
             "Copy to the host less often, or asynchronously",
             "exact",

@@ -95,7 +95,7 @@ class Startup:
             cold += np.where(spent > 2 * spent[-1], spent, 0.0) if count > 1 else spent
         is_cold = cold >= _MATERIAL * lengths_ns
         first = int(np.argmin(is_cold)) if not is_cold.all() else count
-        first = max(first, _far_longer(lengths_ns, cold > 0))
+        first = max(first, _far_longer(lengths_ns, cold > 0, number))
         inside = union(spans[:first, 0], spans[:first, 1])
         named = _named(events, rows, int(spans[min(first, count - 1), 1 if first == count else 0]))
         called = union(*_edges(events, rows, named))
@@ -108,14 +108,24 @@ class Startup:
         return cls(first if steady else 0, us + (before / 1e3 if steady else 0.0), named, steady, ends_ns)
 
 
-def _far_longer(lengths_ns: Floats, with_calls: Mask) -> int:
+def _far_longer(lengths_ns: Floats, with_calls: Mask, number: int) -> int:
     """Leading steps with start-up calls that take more than twice as long as every one after them, two at least.
 
-    Calls show but a part of what is done once. A first step that is long without any may wait for its batch.
+    Calls show but a part of what is done once. A first step that is long without any may wait for its batch. What comes
+    after a step as short as the last ones is done again (another length compiles), unless the process has just begun.
     """
     after = np.maximum.accumulate(lengths_ns[::-1])[::-1]
-    longer = np.flatnonzero((lengths_ns[:-2] > _FAR_LONGER * after[1:-1]) & with_calls[:-2])
+    far = (lengths_ns[:-2] > _FAR_LONGER * after[1:-1]) & with_calls[:-2]
+    ordinary = np.minimum.accumulate(np.concatenate(([np.inf], lengths_ns)))[: len(far)] <= after[1:-1]
+    longer = np.flatnonzero(far & (~ordinary | (number + np.arange(len(far)) < _SETTLED)))
     return int(longer[-1]) + 1 if len(longer) else 0
+
+
+def compiling(trace: Trace, spans: Intervals) -> Mask:
+    """Steps of which compilation takes the most: another length, or a number that changed."""
+    names = trace.events.names_where(_COMPILING.search)
+    rows = np.flatnonzero(trace.events.rows_with(names))
+    return 2 * _in_steps(trace.events, rows, spans) > spans[:, 1] - spans[:, 0]
 
 
 def _in_steps(events: Events, rows: Ints, spans: Intervals) -> Floats:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from advisor.analyses.base.cadence import Cadence, cadence
 from advisor.analyses.base.launched import Launched
+from advisor.analyses.base.odd_steps import odd_steps
 from advisor.analyses.base.repetition import repeated_steps
 from advisor.analyses.base.startup import Startup
 from advisor.analyses.base.step_ranges import marked_by_ranges
@@ -52,7 +53,7 @@ class Steps:
     profiled_us  duration of each step, µs: of its event, or if the device is slower, between the ends of its work
     startup      what was excluded as start-up, and whether steps without it remain
     stalls_us    profiled steps that were excluded because no step takes that long without the profiler, or, in a trace
-                 that capture did not record, because they are far longer than all others; µs each
+                 that capture did not record, because they are longer and not like the others (odd_steps); µs each
     starts_ns    starts of all events of the trace, for which `step_of` caches its result
     """
 
@@ -183,7 +184,8 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
         stalls_us = tuple(float(us) for us in (spans[~kept, 1] - spans[~kept, 0]) / 1e3)
         spans, labels = spans[kept], tuple(label for label, keep in zip(labels, kept, strict=True) if keep)
     recorded, lengths = _windows(spans), _lengths_ns(spans, pace)
-    kept = ~_far_longer(lengths) if _is_alone(trace, marks, record) else np.ones(len(spans), bool)
+    alone = _is_alone(trace, marks, record)
+    kept = ~odd_steps(trace, spans, lengths) if alone else np.ones(len(spans), bool)
     if not kept.all():
         stalls_us = tuple((lengths[~kept] / 1e3).tolist())
         following = np.append(spans[1:, 0], spans[-1, 1])
@@ -236,21 +238,6 @@ def _is_alone(trace: Trace, marks: StepRows, record: RankRecord | None) -> bool:
     """
     one_rank = record is None and (trace.meta.world_size or 1) == 1
     return one_rank and marks.source != "window" and bool(trace.device_work.any())
-
-
-def _far_longer(lengths: npt.NDArray[np.float64]) -> Mask:
-    """Steps that are no ordinary ones: each is many times as long as the longest of the others, once in five or rarer.
-
-    An evaluation, a checkpoint, a collection of garbage: how often it comes, a window of a few steps does not tell.
-    What holds up a step of the host shows on the device before the work of the next; both count once.
-    """
-    ordered, none = np.sort(lengths), np.zeros(len(lengths), bool)
-    for at in np.flatnonzero(ordered[1:] > _STALL * ordered[:-1]).tolist():
-        found: Mask = lengths > ordered[at]
-        times = int(found[0]) + int((found[1:] & ~found[:-1]).sum())
-        if times * _FEW <= len(lengths) and 2 * found.sum() < len(lengths):
-            return found
-    return none
 
 
 def _number(label: str) -> int:

@@ -1,0 +1,99 @@
+"""Steps of a window that are not like the others, and would be in all shares of a few steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.analyses.base.startup import compiling
+from advisor.constants import constant
+from advisor.trace.events import Category, Mask, Trace
+from advisor.trace.intervals import Intervals, overlap_of_each, union
+
+Floats = npt.NDArray[np.float64]
+
+_STALL = constant("profiler.stall").value
+# A window of fewer steps shows nothing usual.
+_FEW = 5
+# Dixon's test of the largest of n values, r10, at 99 % (Rorabacher, Anal. Chem. 63, 1991): its distance to the next, as
+# a share of that between the largest and the smallest. From ten values on, that of ten.
+_DISTANCE = (0.821, 0.740, 0.680, 0.634, 0.598, 0.568)
+# A step that changes the mean by less changes no share by more than the error that is accepted elsewhere.
+_NOTABLE = 0.05
+
+
+def odd_steps(trace: Trace, spans: Intervals, lengths: Floats) -> Mask:
+    """Steps to leave out, so that shares are those of the typical ones (the mean of what is left).
+
+    An evaluation, a checkpoint, a collection of garbage: how often it comes, a window of a few steps does not tell. Nor
+    is a step that compiles one of the others, however often it comes. Kept are a step that is longer because only it
+    updates the weights, and one after the first that waits for its batch: both come again.
+    """
+    none = np.zeros(len(lengths), bool)
+    if len(lengths) < _FEW:
+        return none
+    compiles, returns = compiling(trace, spans), _updates_alone(trace, spans) | _waits_for_batch(trace, spans)
+    for found in (_many_times(lengths, compiles), _apart(lengths)):
+        if found.any() and not (found & returns).any():
+            return found
+    return none
+
+
+def _many_times(lengths: Floats, compiles: Mask) -> Mask:
+    """Steps each of which is many times as long as the longest of the others, once in five or rarer.
+
+    What holds up a step of the host shows on the device before the work of the next; both count once.
+    """
+    ordered = np.sort(lengths)
+    for at in np.flatnonzero(ordered[1:] > _STALL * ordered[:-1]).tolist():
+        found: Mask = lengths > ordered[at]
+        after = np.concatenate(([False], found[:-1]))
+        times = int((found & ~after & ~compiles).sum())
+        if times * _FEW <= len(lengths) and 2 * found.sum() < len(lengths):
+            return found
+    return np.zeros(len(lengths), bool)
+
+
+def _apart(lengths: Floats) -> Mask:
+    """The longest step, where the others are so much more alike that it is none of them.
+
+    A host that ran ahead is held up in one step, its device before the work of the next: that one as well, then.
+    """
+    found = np.zeros(len(lengths), bool)
+    longest = _outlier(lengths)
+    if longest is not None:
+        found[longest] = True
+        following = _outlier(lengths[~found]) if len(lengths) > _FEW else None
+        if following is not None and following == longest < len(lengths) - 1:
+            found[longest + 1] = True
+    return found
+
+
+def _outlier(lengths: Floats) -> int | None:
+    """Which of these is longer than the others allow, and notable in their mean."""
+    least, *_, next_one, longest = np.sort(lengths).tolist()
+    distance = _DISTANCE[min(len(lengths), _FEW + len(_DISTANCE) - 1) - _FEW]
+    rest = (lengths.sum() - longest) / (len(lengths) - 1)
+    apart = longest - next_one > distance * (longest - least) and lengths.mean() > (1 + _NOTABLE) * rest
+    return int(lengths.argmax()) if apart else None
+
+
+def _updates_alone(trace: Trace, spans: Intervals) -> Mask:
+    """Steps in which an optimizer steps, where in most none does: gradients are added up over several."""
+    rows = np.flatnonzero(trace.events.of(Category.ANNOTATION) & trace.events.named("Optimizer.step#"))
+    step = np.searchsorted(spans[:, 0], trace.events.start_ns[rows], side="right") - 1
+    updates = np.bincount(step[step >= 0], minlength=len(spans)) > 0
+    return updates if 2 * updates.sum() < len(spans) else np.zeros(len(spans), bool)
+
+
+def _waits_for_batch(trace: Trace, spans: Intervals) -> Mask:
+    """Steps after the first that wait for their batch for most of the time by which they are longer than usual."""
+    events = trace.events
+    rows = np.flatnonzero(events.of(Category.ANNOTATION) & events.named("enumerate(DataLoader)#"))
+    waits = union(events.start_ns[rows], events.end_ns[rows])
+    waited = overlap_of_each(spans[:, 0], spans[:, 1], waits).astype(float)
+    took = (spans[:, 1] - spans[:, 0]).astype(float)
+    more = took - np.median(took)
+    found: Mask = (more > 0) & (2 * (waited - np.median(waited)) > more)
+    found[0] = False
+    return found
