@@ -55,6 +55,7 @@ from ..shared._places import batch_size_at
 from ..shared._words import count, percent, plural
 from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
 from ._parts import passes_over
+from ._units import unit
 
 CONFIRMED = "measured pair: a small CNN on two cores, batch size 4 against the suggested batch size"
 
@@ -96,12 +97,13 @@ def check(
     slow *= min(1.0, scale.step_us / mean_us)
     now = batch / mean_us * 1e6
     least, most = (percent(share) for share in _fixed(split, scale))
+    of = unit(price, batch) if facts is None or not facts.batch_size else "sample"
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
     trains_on = (
-        f"A step of {duration(scale.step_us)} trains on {plural(batch, 'sample')}"
+        f"A step of {duration(scale.step_us)} trains on {plural(batch, of)}"
         f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, and {least} to {most} of it "
-        f"is fixed cost: batch_size={target} should give {_per_second(slow)} to {_per_second(fast)} "
-        f"samples/s instead of {_per_second(now)}"
+        f"is fixed cost: {_larger(batch, target, of)} should give {_per_second(slow)} to {_per_second(fast)} "
+        f"{of}s/s instead of {_per_second(now)}"
     )
     taken_apart = (
         f"A step takes a batch of {target} apart and runs the model {passes} times, on {plural(batch, 'sample')} each: "
@@ -116,7 +118,7 @@ def check(
             min(low_us, scale.step_us),
             min(high_us, scale.step_us),
             "modelled",
-            f"time of {plural(batch, 'sample')} now minus their share of a step of {count(target)}; {split.how}",
+            f"time of {plural(batch, of)} now minus their share of a step of {count(target)}; {split.how}",
         ),
         where=batch_size_at(facts),
         facts={
@@ -127,7 +129,7 @@ def check(
             "fixed_us": list(split.fixed_us),
             "per_sample_us": list(split.per_sample_us),
         },
-        fix=_WHOLE if passes > 1 else larger_batch(batch, target, facts, optimizer_name(work, record), added_up),
+        fix=_fix(of, passes, larger_batch(batch, target, facts, optimizer_name(work, record), added_up)),
         claims=_claims(breakdown.on_device),
         at_most="high" if memory_known else "medium",
     )
@@ -139,6 +141,24 @@ _WHOLE = Fix(
     "for sample, target in zip(batch, targets):\n    loss = loss + criterion(model(sample[None]), target[None])",
     "loss = criterion(model(batch), targets)",
 )
+
+
+def _larger(batch: int, target: int, of: str) -> str:
+    """The batch to try: where rows are no samples, how many of these are a batch is not known."""
+    return f"batch_size={target}" if of == "sample" else f"{count(target / batch)} times the batch"
+
+
+def _fix(of: str, passes: int, larger: Fix) -> Fix:
+    if passes > 1:
+        return _WHOLE
+    if of == "sample":
+        return larger
+    return Fix(
+        "Use a larger batch, and scale the learning rate",
+        "semantics",
+        "loader = DataLoader(dataset, batch_size=batch_size)",
+        "loader = DataLoader(dataset, batch_size=2 * batch_size)  # then twice that, while a token takes less time",
+    )
 
 
 def _communication_us(breakdown: Breakdown, events: Events) -> float:
@@ -315,6 +335,26 @@ EXAMPLES = [
         ),
         facts=_known(4),
         saves_us=None,
+    ),
+    Example(
+        "a GPU that waits for launches, and layers whose rows are the tokens of all sequences",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F        ]        [O     ] [F        ]        [O     ]
+            cpu 2             [B     ]                    [B     ]
+            gpu 7  [K        ][K     ]         [K        ][K     ]
+            """,
+            us=100,
+            F=_layer(512, 256),
+            B=Ev("aten::gelu", dims=[[4, 128, 256]], dtypes=["float"]),
+            O=_OPTIMIZER,
+            K=Ev(ELEMENTWISE.name, "kernel", fill=0.2),
+        ),
+        facts={"settings": {"cores": 2, "threads": 2}},
+        saves_us=(1300, 2700),
+        says=("trains on 512 rows", "times the batch should give", "rows/s instead of"),
+        fixes=("2 * batch_size",),
     ),
     Example(
         "inference: no optimizer steps",
