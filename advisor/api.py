@@ -78,7 +78,16 @@ from advisor.analyses.work.kernel_work import KernelWork, WorkGroup
 from advisor.analyses.work.matmuls import Matmuls
 from advisor.analyses.work.op_costs import alike, operations_of
 from advisor.analyses.work.op_work import element_counts, flops, shapes
-from advisor.analyses.work.operands import backward_of, dims_of, dtypes_of, nodes_of, shapes_in, sizes
+from advisor.analyses.work.operands import (
+    backward_of,
+    by_dims,
+    dims_of,
+    dtypes_of,
+    have_nodes,
+    nodes_of,
+    shapes_in,
+    sizes,
+)
 from advisor.calibration.calibration import Calibration, Quantity
 from advisor.capture.record import (
     Features,
@@ -376,6 +385,7 @@ __all__ = [
     "alike",
     "backward_of",
     "backward_passes",
+    "by_dims",
     "callers_above",
     "calm",
     "change_in_words",
@@ -393,6 +403,7 @@ __all__ = [
     "encode_report",
     "finding_order",
     "flops",
+    "have_nodes",
     "history_sentence",
     "history_summary",
     "history_value",

@@ -172,6 +172,15 @@ class Events:
         known: Mask = self._known[question]
         return known
 
+    def by_sequence(self, pattern: str) -> tuple[Ints, Ints]:
+        """Rows of events with a sequence number whose name contains this text, sorted by it, and these numbers."""
+        question = ("by_sequence", pattern)
+        if question not in self._known:
+            rows = np.flatnonzero(self.named(pattern) & (self.sequence >= 0))
+            self._known[question] = rows[np.argsort(self.sequence[rows], kind="stable")]
+        rows = self._known[question]
+        return rows, self.sequence[rows]
+
     def covered(self, rows: Mask) -> Intervals:
         """The union of the given rows, in time."""
         chosen = np.flatnonzero(rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +16,16 @@ from advisor.api import (
     Intervals,
     Price,
     StateReads,
+    by_dims,
     constant,
     dataclass,
     dims_of,
-    nodes_of,
+    have_nodes,
     sizes,
 )
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Shape = tuple[int, ...]
 
 # Sums of weights times numbers, and copies of such sums.
@@ -84,10 +87,12 @@ def weight_passes(price: Price, state: StateReads) -> WeightPasses | None:
     if not runs:
         return None
     rows = np.concatenate([mine for mine, _ in runs])
-    shapes = [sizes(dims_of(events, row), 0) for row in rows.tolist()]
+    _, first, which = np.unique(events.dims[rows], return_index=True, return_inverse=True)
+    each = [sizes(dims_of(events, row), 0) for row in rows[first].tolist()]
+    shapes = [each[at] for at in which.tolist()]
     numbers = np.array([math.prod(shape) for shape in shapes], float)
-    through = numbers * np.array([_passes(events, row) for row in rows.tolist()])
-    sums = np.array([_is_sum(events, row) for row in rows.tolist()], bool)
+    through = numbers * _passes(events, rows)
+    sums = _are_sums(events, rows)
     summed = Counter(shape for shape, is_sum in zip(shapes, sums.tolist(), strict=True) if is_sum)
     covered = sum(
         min(times / steps.count, state.weights[shape]) * math.prod(shape) * 4 for shape, times in summed.items()
@@ -116,19 +121,21 @@ def _runs(price: Price, weights: Counter[Shape]) -> Iterator[tuple[Ints, tuple[i
     rows = rows[~others[rows]]
     mine = events.exactly(*_SUMS, *_SCALED, *_COPIED)[rows]
     between = events.exactly(*_HANDLING)[rows]
-    of_weights = np.zeros(len(rows), bool)
-    for at in np.flatnonzero(mine).tolist():
-        of_weights[at] = sizes(dims_of(events, int(rows[at])), 0) in weights
+    of_weights = mine.copy()
+    of_weights[mine] = by_dims(events, rows[mine], lambda dims: sizes(dims, 0) in weights)
+    if not of_weights.any():
+        return
     step = ops.links.step[rows]
     allowed = of_weights | between
     changes = np.flatnonzero((allowed[1:] != allowed[:-1]) | (step[1:] != step[:-1])) + 1
+    # Forward ops have a part in the backward pass; an average of the weights has none.
+    other = of_weights & ~_linear(events, rows)
+    other[of_weights] |= have_nodes(events, rows, rows[of_weights])
+    sums = of_weights & _are_sums(events, rows)
     for run in np.split(np.arange(len(rows)), changes):
         inner = run[of_weights[run]]
-        if not len(inner) or not any(_is_sum(events, int(row)) for row in rows[inner]):
-            continue
-        if not all(_linear(events, int(row)) for row in rows[inner]) or len(nodes_of(events, rows, rows[inner])):
-            continue  # forward ops have a part in the backward pass; an average of the weights has none
-        yield rows[inner], _span(events, rows, int(inner[0]), int(inner[-1]))
+        if sums[inner].any() and not other[inner].any():
+            yield rows[inner], _span(events, rows, int(inner[0]), int(inner[-1]))
 
 
 def _span(events: Events, rows: Ints, first: int, last: int) -> tuple[int, int]:
@@ -139,24 +146,23 @@ def _span(events: Events, rows: Ints, first: int, last: int) -> tuple[int, int]:
     return int(events.start_ns[rows[first]]), min(max(after, end), end + int(gaps.max(initial=0)))
 
 
-def _tensors(events: Events, row: int) -> int:
+def _tensors(dims: list[Any]) -> int:
     """How many operands of an op have the shape of its first one."""
-    dims = dims_of(events, row)
     shape = sizes(dims, 0)
     return sum(sizes(dims, at) == shape for at in range(len(dims)))
 
 
-def _is_sum(events: Events, row: int) -> bool:
-    return events.text(row) in _SUMS and _tensors(events, row) == 2
+def _are_sums(events: Events, rows: Ints) -> Mask:
+    of_two: Mask = by_dims(events, rows, _tensors) == 2
+    return events.exactly(*_SUMS)[rows] & of_two
 
 
-def _linear(events: Events, row: int) -> bool:
-    """Whether it scales a tensor by a number, adds two, or copies one."""
-    return events.text(row) not in _SCALED or _tensors(events, row) == 1
+def _linear(events: Events, rows: Ints) -> Mask:
+    """Which ops scale a tensor by a number, add two, or copy one."""
+    of_one: Mask = by_dims(events, rows, _tensors) == 1
+    return ~events.exactly(*_SCALED)[rows] | of_one
 
 
-def _passes(events: Events, row: int) -> int:
-    """How often an op goes through memory of the size of its first operand."""
-    if events.text(row) in _COPIED:
-        return 2
-    return _tensors(events, row) + 1
+def _passes(events: Events, rows: Ints) -> Ints:
+    """How often each op goes through memory of the size of its first operand."""
+    return np.where(events.exactly(*_COPIED)[rows], 2, by_dims(events, rows, _tensors) + 1)

@@ -165,7 +165,13 @@ def _doubles(recorded: StepOps) -> Ints:
     )
     named = np.array(["double" in text for text in events.dtypes_table], bool)
     ops = ops[named[events.dtypes[ops]]] if len(named) else ops[:0]
-    return np.array([row for row in ops.tolist() if _kinds(events, row)["double"]], np.int64)
+    # What an op's operands are depends on two texts of the trace, and few pairs of them occur.
+    pairs, which = np.unique(np.stack((events.dims[ops], events.dtypes[ops])), axis=1, return_inverse=True)
+    firsts = np.zeros(pairs.shape[1], np.int64)
+    firsts[which] = ops
+    holds = np.array([_kinds(events, row)["double"] > 0 for row in firsts.tolist()], bool)
+    doubles: Ints = ops[holds[which]]
+    return doubles
 
 
 def _factorizes(recorded: StepOps) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.trace.events import Events
+
+Ints = npt.NDArray[np.int64]
 
 _NODE = "autograd::engine::evaluate_function"
 
@@ -46,6 +48,12 @@ def sizes(dims: list[Any], position: int) -> tuple[int, ...]:
     return tuple(shape) if plain else ()
 
 
+def by_dims(events: Events, rows: Ints, ask: Callable[[list[Any]], Any]) -> npt.NDArray[Any]:
+    """What `ask` says of the `Input Dims` of each row; it is asked once for each text of the trace."""
+    texts, which = np.unique(events.dims[rows], return_inverse=True)
+    return np.array([ask(_parsed(events.dims_table, text)) for text in texts.tolist()])[which]
+
+
 def shapes_in(dims: Sequence[object]) -> Iterator[str]:
     """Each shape in these `Input Dims`, including those in lists of tensors, as text."""
     for one in dims:
@@ -53,27 +61,50 @@ def shapes_in(dims: Sequence[object]) -> Iterator[str]:
         yield from (str(shape) for shape in (one if isinstance(one, list) and lists else [one]))
 
 
-def backward_of(events: Events, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def backward_of(events: Events, rows: Ints) -> Ints:
     """The autograd nodes that ops inside these events recorded: the outermost ones, in order of start."""
-    inside = np.zeros(len(events), bool)
-    for row in rows.tolist():
-        # Rows are sorted by start, so what lies inside a row follows it.
-        stop = int(np.searchsorted(events.start_ns, events.start_ns[row] + events.dur_ns[row], side="right"))
-        inside[row:stop] |= events.thread[row:stop] == events.thread[row]
-    numbers = events.sequence[inside & (events.forward_thread <= 0) & (events.sequence >= 0)]
-    nodes = events.named(_NODE) & np.isin(events.sequence, numbers) & (events.sequence >= 0)
-    return np.flatnonzero(nodes).astype(np.int64)
+    return np.unique(_nodes_by_row(events, rows)[1])
 
 
-def nodes_of(events: Events, ops: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def nodes_of(events: Events, ops: Ints, rows: Ints) -> Ints:
     """The same for outermost ops only, some of which recorded nothing: these have the number of the next that did.
 
     ops: the outermost ops of the thread, in order of start.
     """
+    return np.unique(_own_nodes(events, ops, rows)[1])
+
+
+def have_nodes(events: Events, ops: Ints, rows: Ints) -> npt.NDArray[np.bool_]:
+    """For each of these outermost ops, whether `nodes_of` finds a node for it."""
+    found = np.zeros(len(rows), bool)
+    found[_own_nodes(events, ops, rows)[0]] = True
+    return found
+
+
+def _own_nodes(events: Events, ops: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """As `_nodes_by_row`, without nodes of later ops."""
     ours = ops[(events.sequence[ops] >= 0) & (events.forward_thread[ops] <= 0)]
-    found = [np.empty(0, np.int64)]
-    for row in rows.tolist():
-        behind = ours[np.searchsorted(ours, row, side="right") :][:1]
-        nodes = backward_of(events, np.array([row], np.int64))
-        found.append(nodes[events.sequence[nodes] < events.sequence[behind[0]]] if len(behind) else nodes)
-    return np.unique(np.concatenate(found))
+    at, nodes = _nodes_by_row(events, rows)
+    later = np.append(events.sequence[ours], np.iinfo(np.int64).max)[np.searchsorted(ours, rows, side="right")]
+    own = events.sequence[nodes] < later[at]
+    return at[own], nodes[own]
+
+
+def _nodes_by_row(events: Events, rows: Ints) -> tuple[Ints, Ints]:
+    """Pairs of a place in `rows` and an autograd node that ops recorded while that event lasted, on its thread."""
+    # Rows are sorted by start, so what lies inside a row follows it.
+    stops = np.searchsorted(events.start_ns, events.end_ns[rows], side="right")
+    inside, at = _ranges(rows, stops)
+    own = (events.thread[inside] == events.thread[rows][at]) & (events.forward_thread[inside] <= 0)
+    own &= events.sequence[inside] >= 0
+    nodes, theirs = events.by_sequence(_NODE)
+    numbers = events.sequence[inside[own]]
+    found, of = _ranges(*(np.searchsorted(theirs, numbers, side=side) for side in ("left", "right")))
+    return at[own][of], nodes[found]
+
+
+def _ranges(first: npt.NDArray[np.int64], behind: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
+    """All integers from each `first` up to its `behind`, and the place of that pair for each integer."""
+    counts = behind - first
+    place = np.repeat(np.arange(len(counts)), counts)
+    return np.arange(len(place)) + (first - np.cumsum(counts) + counts)[place], place
