@@ -31,7 +31,12 @@ def encode(report: Report) -> bytes:
 
     Raises ValueError with the name of a field whose value is not allowed (NaN instead of a number).
     """
-    first = msgspec.json.encode(_clean(msgspec.to_builtins(ordered(report), enc_hook=plain)))
+    sorted_report = ordered(report)
+    try:
+        first = msgspec.json.encode(sorted_report, enc_hook=plain)
+    except (TypeError, UnicodeEncodeError):
+        # A key or a text that JSON cannot hold, in a fact or a file name.
+        first = msgspec.json.encode(_clean(msgspec.to_builtins(sorted_report, enc_hook=plain)))
     try:
         # What was read back is what is written: whole numbers in places of fractions get one form.
         checked = msgspec.json.decode(first, type=Report)

@@ -49,7 +49,12 @@ def as_lists(price: Price, work: KernelWork | None, ops: Ints, into: int, passes
     """
     kernels = price.ops.launched(ops)
     groups = work.groups if work else ()
-    kept = [(np.intersect1d(group.kernels, kernels), min(group.reached / WELL_MADE, 1.0) * passes) for group in groups]
+    theirs = np.zeros(len(price.ops.events), bool)
+    theirs[kernels] = True
+    kept = [
+        (np.unique(group.kernels[theirs[group.kernels]]), min(group.reached / WELL_MADE, 1.0) * passes)
+        for group in groups
+    ]
     known = np.concatenate([mine for mine, _ in kept]) if kept else kernels[:0]
     kept.append((np.setdiff1d(kernels, known), passes))
     changes = [edits.fuse(ops, into=max(into, 1)), *scaled([one for one in kept if len(one[0])])]
