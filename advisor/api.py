@@ -181,6 +181,7 @@ from advisor.model import (
     WhatIfRanks,
     finding_order,
 )
+from advisor.places.user_folders import cache_folder
 from advisor.quantities import data_size, duration, duration_unit, significant
 from advisor.ranks.matching import Meetings
 from advisor.ranks.point_to_point import Passes
@@ -386,6 +387,7 @@ __all__ = [
     "backward_of",
     "backward_passes",
     "by_dims",
+    "cache_folder",
     "callers_above",
     "calm",
     "change_in_words",

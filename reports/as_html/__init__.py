@@ -28,7 +28,7 @@ from .. import (
     _windows,
     _words,
 )
-from . import _charts, _prose, _view
+from . import _charts, _compiled, _prose, _view
 
 
 def render(report: Report) -> str:
@@ -56,6 +56,7 @@ def _hash(text: str) -> str:
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_source),
+        bytecode_cache=_compiled.cache(),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_shown,
