@@ -112,19 +112,49 @@ class LiveMemory:
 
 def paired(memory: MemoryEvents, rows: Ints) -> Blocks:
     """Each allocation with its free: by address, else the last of that size that still lives."""
+    time, change, address = (column[rows].astype(np.int64) for column in (memory.time_ns, memory.bytes, memory.address))
+    time, change, address = (column[change != 0] for column in (time, change, address))
+    key = np.where(address >= 0, address, -np.abs(change))
+    before, after = _matches(key, change)
+    if (change[before] != -change[after]).any():
+        return _one_by_one(time, change, key)
+    freed = np.full(len(time), _NEVER, np.int64)
+    freed[before] = time[after]
+    # A free whose allocation is not here: allocated before the first row.
+    alone = change < 0
+    alone[after] = False
+    freed[alone] = time[alone]
+    blocks = np.flatnonzero((change > 0) | alone)
+    return Blocks(np.abs(change[blocks]), np.where(alone, _BEFORE, time)[blocks], freed[blocks])
+
+
+def _matches(key: Ints, change: Ints) -> tuple[Ints, Ints]:
+    """Allocations and the frees that end them, as opening and closing brackets belong together, by key."""
+    order = np.argsort(key, kind="stable")
+    step = np.sign(change[order])
+    level = np.empty(len(order), np.int64)
+    # How many live. A free has the level of what it ends; levels of one key differ from those of another by a constant.
+    level[order] = np.cumsum(step) + (step < 0)
+    nested = np.lexsort((level, key))
+    before, after = nested[:-1], nested[1:]
+    same = (key[before] == key[after]) & (level[before] == level[after])
+    matches = same & (change[before] > 0) & (change[after] < 0)
+    return before[matches], after[matches]
+
+
+def _one_by_one(times: Ints, changes: Ints, keys: Ints) -> Blocks:
+    """The same where a free and the allocation at its address differ in size: these are no pair."""
     size, born, freed = list[int](), list[int](), list[int]()
     alive: dict[int, list[int]] = defaultdict(list)
-    columns = (memory.time_ns, memory.bytes, memory.address)
-    for time, change, address in zip(*(column[rows].tolist() for column in columns), strict=True):
-        key = address if address >= 0 else -abs(change)
+    for time, change, key in zip(times.tolist(), changes.tolist(), keys.tolist(), strict=True):
         if change > 0:
             alive[key].append(len(size))
             size.append(change)
             born.append(time)
             freed.append(_NEVER)
-        elif change < 0 and alive[key] and size[alive[key][-1]] == -change:
+        elif alive[key] and size[alive[key][-1]] == -change:
             freed[alive[key].pop()] = time
-        elif change < 0:  # allocated before the first row
+        else:  # allocated before the first row
             size.append(-change)
             born.append(_BEFORE)
             freed.append(time)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from advisor.analyses.costs.live_memory import LiveMemory, paired
 from advisor.computed import Computed, Missing
@@ -129,3 +131,32 @@ torch.empty(8 << 30, dtype=torch.uint8)
     assert done.returncode == 1
     assert "can't allocate memory: you tried to allocate 8589934592 bytes" in done.stderr
     assert (tmp_path / "out" / "report.json").exists()
+
+
+def _one_after_the_other(rows: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """(bytes, born, freed) of each block, by what lives at each moment."""
+    never, before = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    blocks: list[tuple[int, int, int]] = []
+    alive: dict[int, list[int]] = {}
+    for time, (size, address) in enumerate(rows):
+        living = alive.setdefault(address if address >= 0 else -abs(size), [])
+        if size > 0:
+            living.append(len(blocks))
+            blocks.append((size, time, never))
+        elif living and blocks[living[-1]][0] == -size:
+            at = living.pop()
+            blocks[at] = (*blocks[at][:2], time)
+        elif size:
+            blocks.append((-size, before, time))
+    return blocks
+
+
+_CHANGES = st.sampled_from([1, 1, 1, -1, -1, -1, 2, -2, 0])
+
+
+@given(st.lists(st.tuples(_CHANGES, st.integers(-1, 3)), min_size=1, max_size=30))
+@settings(max_examples=200, deadline=None)
+def test_frees_end_the_last_allocation_that_lives(rows: list[tuple[int, int]]) -> None:
+    blocks = paired(events(*((time, *row) for time, row in enumerate(rows))), np.arange(len(rows)))
+    found = zip(blocks.size.tolist(), blocks.born_ns.tolist(), blocks.freed_ns.tolist(), strict=True)
+    assert list(found) == _one_after_the_other(rows)
