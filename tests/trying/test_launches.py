@@ -1,0 +1,104 @@
+"""Changes tried on scripts that are not one plain process: ranks of a launcher, forks, and ends after a few steps."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.gate.pairs import Side
+from advisor.gate.turns import environment
+from advisor.model import Treatment
+from advisor.trying.pairing import Measured, layout_of, measurer
+from advisor.trying.session import Session
+
+# The time that a step sleeps is a variable of the environment, so that a change of it has a known worth.
+STEP = """
+    optimizer.zero_grad()
+    time.sleep(float(os.environ.get("PAUSE", "0.03")))
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+"""
+START = """
+import os, time
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+RANKS = (
+    START
+    + """
+torch.distributed.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(10_000):"""
+    + STEP
+)
+# A child that trains as well, and one that ends at once, every few steps.
+FORKS = (
+    START
+    + """
+if os.fork() == 0:
+    for _ in range(20):
+        model(torch.randn(4, 8)).sum().backward()
+        optimizer.step()
+    os._exit(0)
+for number in range(10_000):
+    if number % 10 == 5:
+        child = os.fork()
+        if child == 0:
+            os._exit(3)
+        os.waitpid(child, 0)"""
+    + STEP
+)
+SHORT = START + "for _ in range(40):" + STEP
+PLAIN = ("train.py",)
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
+
+
+def pair_of(folder: Path, words: tuple[str, ...], script: str) -> Measured:
+    """One pair: the script as it is, and with a tenth of the pause."""
+    pytest.importorskip("torch")
+    (folder / "train.py").write_text(script)
+    base = Side("base", (sys.executable, *words), folder, environment())
+    layout, _ = layout_of(base)
+    measure = measurer(replace(layout, turns=8), random.Random(0))
+    session = Session(base, measure, 3600.0, lambda _text: None)
+    return measure(base, session.side_of(base, (Treatment("environment", {"PAUSE": "0.003"}),)))
+
+
+def left_in(folder: Path) -> list[str]:
+    """Processes that have this folder as theirs, after a while in which they may end."""
+    until = time.monotonic() + 10
+    while (found := [str(pid) for pid in Path("/proc").glob("[0-9]*") if _home(pid) == folder]) and (
+        time.monotonic() < until
+    ):
+        time.sleep(0.1)
+    return found
+
+
+def _home(pid: Path) -> Path | None:
+    try:
+        return (pid / "cwd").readlink()
+    except OSError:
+        return None
+
+
+@pytest.mark.torch
+@pytest.mark.complete
+@pytest.mark.parametrize(
+    ("words", "script"), [(TORCHRUN, RANKS), (PLAIN, FORKS), (PLAIN, SHORT)], ids=["torchrun", "forks", "ends early"]
+)
+def test_a_change_is_measured(tmp_path: Path, words: tuple[str, ...], script: str) -> None:
+    measured = pair_of(tmp_path, words, script)
+    assert measured.pair.head_us < 0.6 * measured.pair.base_us
+    assert measured.head.reached
+    assert not measured.base.reached
+    assert left_in(tmp_path) == []
