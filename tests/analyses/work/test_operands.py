@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.analyses.work.operands import backward_of, by_dims, dims_of, have_nodes, nodes_of, sizes
@@ -50,7 +50,7 @@ def looked_up(events: Events, row: int) -> list[int]:
 
 
 @given(_OPS, _NODES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_nodes_are_those_with_the_numbers_of_ops_inside(ops: list[tuple[int, int, int]], nodes: list[int]) -> None:
     events = made(ops, nodes)
     rows = np.flatnonzero(events.exactly("aten::mul"))
@@ -73,7 +73,7 @@ def test_nodes_of_an_op_that_recorded_nothing_begin_before_those_of_the_next() -
 
 
 @given(_OPS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_dims_are_asked_once_for_each_text(ops: list[tuple[int, int, int]]) -> None:
     events = made(ops, [])
     rows = np.flatnonzero(events.exactly("aten::mul"))
