@@ -90,6 +90,7 @@ from advisor.analyses.work.operands import (
 )
 from advisor.calibration.calibration import Calibration, Quantity
 from advisor.capture.record import (
+    EqualLayers,
     Features,
     KeptGraphs,
     Loader,
@@ -255,6 +256,7 @@ __all__ = [
     "Device",
     "Drawing",
     "Environment",
+    "EqualLayers",
     "Ev",
     "Events",
     "Example",

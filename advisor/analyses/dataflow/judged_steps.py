@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from advisor.analyses.dataflow import (
     data_dependencies,
     diagonals,
+    equal_layers,
     frozen_features,
     outward_results,
     partial_sorts,
@@ -62,18 +63,20 @@ def judged(observed: ObservedSteps) -> JudgedOps:
     parameters = {one for one in known if one[1] in observed.asking}
     squares = [penalties.find(ops, parameters, one) for ops, one in zip(steps, stored, strict=True)]
     outward = outward_results.find(steps, stored)
+    waits = data_dependencies.waits(steps[-1])
     return JudgedOps(
         names=list(index),
         ops=[index[name] for name in found.ops],
         again=found.again,
         constant=found.constant,
         unread=[(one.op, one.reader, one.read) for one in unread],
-        waits=data_dependencies.waits(steps[-1]),
+        waits=waits,
         sorted=[(one.op, one.read, one.of) for one in in_part],
         diagonals=[(one.op, one.reader, one.of) for one in pairs],
         penalties=[list(one.ops) for one in penalties.judge(squares, names)],
         leaving=list(outward.leaving),
         onward=list(outward.onward),
+        layers=equal_layers.find(steps[-1], waits, known),
         casts=found.casts,
         messages=list(static_messages.find(steps[-1], observed.resting)),
         features=_features(observed, known, still),

@@ -55,6 +55,20 @@ class Features(msgspec.Struct, frozen=True):
     chosen_of: int = 0
 
 
+class EqualLayers(msgspec.Struct, frozen=True):
+    """Layers of one shape with weights of their own that read one tensor and need nothing of each other.
+
+    layers  their ops;  ops: other ops that run for each of them, or for several; each list could be one op
+    views   ops between these that look at a tensor in another form
+    same_input  whether all read the same part of that tensor
+    """
+
+    layers: list[int]
+    ops: list[list[int]] = []
+    views: list[int] = []
+    same_input: bool = True
+
+
 class JudgedOps(msgspec.Struct, frozen=True):
     """Conclusions from the observed steps (`advisor/analyses/dataflow/judged_steps.py`).
 
@@ -77,6 +91,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     penalties    ops that square a whole parameter and sum the squares, the one that reads it first
     leaving      ops whose results leave the step as more than one number, or may; None: not searched for
     onward       (op, the op that reads its result in the next step)
+    layers       equal layers that run one after the other, of which none needs another's result
     """
 
     names: list[str] = []
@@ -90,6 +105,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     penalties: list[list[int]] = []
     leaving: list[int] | None = None
     onward: list[tuple[int, int]] = []
+    layers: list[EqualLayers] = []
     casts: list[tuple[int, int, int, int]] = []
     messages: list[tuple[int, int, int]] = []
     features: Features | None = None  # None: there are none, or they were not searched for

@@ -1,0 +1,40 @@
+"""Sounds of machines: branches of filters on the same signal, added up after their activation."""
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+BRANCHES, CHANNELS, LENGTH, BATCH = 12, 8, 128, 16
+
+count = 2_000
+signals = torch.randn(count, 4, LENGTH).cumsum(2)
+signals = signals / signals.std(2, keepdim=True)
+kinds = (signals[:, 0, -1] > signals[:, 1, -1]).long()
+
+
+class Filters(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.joined = nn.Conv1d(4, BRANCHES * CHANNELS, 5)
+
+    def forward(self, x):
+        return torch.tanh(self.joined(x)).unflatten(1, (BRANCHES, CHANNELS)).mean(1)
+
+
+model = nn.Sequential(Filters(), nn.AvgPool1d(4), nn.Flatten(), nn.Linear(CHANNELS * 31, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+
+def train_step():
+    rows = torch.randint(count, (BATCH,))
+    loss = nn.functional.cross_entropy(model(signals[rows]), kinds[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+for step in range(600):
+    loss = train_step()
+    if step % 100 == 0:
+        print(f"step {step}: loss {loss.item():.4f}")
