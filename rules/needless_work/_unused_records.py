@@ -52,7 +52,7 @@ def places_of(run: Unfollowed, sites: CallSites) -> tuple[Source, ...]:
 def unused_passes(recorded: StepOps, found: Sequence[Pass]) -> Iterator[Pass]:
     """The passes that record themselves and that no pass goes through; none of a form that another goes through."""
     events = recorded.events
-    own = _recorded(events, recorded.nesting, found)
+    own = recorded_numbers(events, recorded.nesting, found)
     if not any(own):
         return
     nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
@@ -81,7 +81,7 @@ def behind(
     return union(np.array([run.start_ns for run in mine], np.int64), np.array([run.end_ns for run in mine], np.int64))
 
 
-def _recorded(events: Events, nesting: Nesting, found: Sequence[Pass]) -> list[tuple[int, int] | None]:
+def recorded_numbers(events: Events, nesting: Nesting, found: Sequence[Pass]) -> list[tuple[int, int] | None]:
     """For each pass (first, last) number under which it recorded what its derivatives called; None where it did not."""
     of = np.full(len(events) + 1, -1, np.int64)  # the last one answers for rows without a parent
     for at, one in enumerate(found):

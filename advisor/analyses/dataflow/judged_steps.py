@@ -17,7 +17,9 @@ from advisor.analyses.dataflow import (
     partial_sorts,
     penalties,
     repeated_values,
+    slope_penalties,
     sparse_products,
+    static_coordinates,
     static_messages,
     unread_rows,
     value_numbering,
@@ -62,6 +64,7 @@ def judged(observed: ObservedSteps) -> JudgedOps:
     pairs = diagonals.judge([diagonals.find(*one) for one in zip(steps, stored, strict=True)], names)
     parameters = {one for one in known if one[1] in observed.asking}
     squares = [penalties.find(ops, parameters, one) for ops, one in zip(steps, stored, strict=True)]
+    slopes = [slope_penalties.find(ops) for ops in steps]
     outward = outward_results.find(steps, stored)
     waits = data_dependencies.waits(steps[-1])
     return JudgedOps(
@@ -74,6 +77,11 @@ def judged(observed: ObservedSteps) -> JudgedOps:
         sorted=[(one.op, one.read, one.of) for one in in_part],
         diagonals=[(one.op, one.reader, one.of) for one in pairs],
         penalties=[list(one.ops) for one in penalties.judge(squares, names)],
+        slopes=[(list(one.ops), one.centred) for one in slope_penalties.judge(slopes, names)],
+        coordinates=[
+            (one.made, list(one.between), one.op, one.filled)
+            for one in static_coordinates.find(steps[-1], found.constant)
+        ],
         leaving=list(outward.leaving),
         onward=list(outward.onward),
         layers=equal_layers.find(steps[-1], waits, known),

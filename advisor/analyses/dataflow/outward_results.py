@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from advisor.analyses.dataflow import unread_rows, value_numbering
+from advisor.analyses.dataflow import aligned, unread_rows, value_numbering
 from advisor.analyses.dataflow.value_numbering import Op, Ref
 
 # Python decides by what these return.
@@ -38,9 +38,10 @@ def find(steps: Sequence[Sequence[Op]], stored: Sequence[unread_rows.Storages]) 
     makers = {one.ref.storage: one.at for one in earlier}  # the last of each, whose result may still be there
     kept = {storage: at_earlier[at] for storage, at in makers.items() if before[at].place == "loop"}
     if _names(before) != _names(last):
-        # Which op of the last step an earlier one is, is not known: every number that is left may come back.
+        # Which op of the last step an earlier one is, is not known of all: every number that is left may come back.
         leaving |= {place[at] for at, _ in _left(last, made, numbers=True)}
-        kept = {}
+        same = {there: here for here, there in aligned.places(_names(before), _names(last)).items()}
+        kept = {storage: same[at] for storage, at in kept.items() if at in same}
     return Outward(tuple(sorted(leaving)), tuple(sorted(_read_later(last, kept, place))))
 
 
@@ -102,7 +103,9 @@ def _read_later(ops: Sequence[Op], kept: dict[int, int], place: Sequence[int]) -
             # Numbers of the script lie wherever there is room.
             if ref.storage in kept and op.place != "elsewhere" and not ref.number:
                 yield kept[ref.storage], place[at]
-        fresh.update(ref.storage for ref in op.outputs)
+        # What only looks at a result leaves it to those that read it after.
+        touched = {ref.storage for argument in op.inputs for ref in argument}
+        fresh.update(ref.storage for ref in op.outputs if ref.storage not in touched)
 
 
 def _count(ref: Ref) -> int:

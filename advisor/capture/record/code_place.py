@@ -16,7 +16,8 @@ class CodePlace(msgspec.Struct, frozen=True):
 class TextBlock(msgspec.Struct, frozen=True, array_like=True):
     """A compound statement of the script, as its source text shows it.
 
-    kind: loop: repeats its lines;  guard: an `if` with a remainder (`step % 100`);  with: opens what its lines read
+    kind: loop: repeats its lines;  guard: an `if` with a remainder (`step % 100`);  with: opens what its lines read;
+        counts: a loop whose lines count elements that equal its variable
     """
 
     kind: str

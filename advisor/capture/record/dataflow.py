@@ -89,6 +89,10 @@ class JudgedOps(msgspec.Struct, frozen=True):
     diagonals    (op that computes one result per pair, the op that takes the diagonal of it, pairs of each),
                  if nothing else reads that result
     penalties    ops that square a whole parameter and sum the squares, the one that reads it first
+    slopes       (ops that make one number of gradients alone, in order, whether they compare them with a number of the
+                 script)
+    coordinates  (op that makes a sparse matrix in coordinate form of what never changes, ops that sort it, the product
+                 with it, numbers that it holds)
     leaving      ops whose results leave the step as more than one number, or may; None: not searched for
     onward       (op, the op that reads its result in the next step)
     layers       equal layers that run one after the other, of which none needs another's result
@@ -103,6 +107,8 @@ class JudgedOps(msgspec.Struct, frozen=True):
     sorted: list[tuple[int, int, int]] = []
     diagonals: list[tuple[int, int, int]] = []
     penalties: list[list[int]] = []
+    slopes: list[tuple[list[int], bool]] = []
+    coordinates: list[tuple[int, list[int], int, int]] = []
     leaving: list[int] | None = None
     onward: list[tuple[int, int]] = []
     layers: list[EqualLayers] = []

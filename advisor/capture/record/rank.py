@@ -50,7 +50,8 @@ class Settings(msgspec.Struct, frozen=True):
     # anomaly_detection | ddp (its constructor) | embedding ROWSxWIDTH (where the first table of that size is made).
     # From the source text, if exactly one line sets it: threads (`set_num_threads`) | double (the line that registers a
     # float64 tensor of the model, else `.double()`, else float64) | checkpointing | cudnn_benchmark |
-    # cudnn_deterministic | onednn_enabled | environment variables by name.
+    # cudnn_deterministic | onednn_enabled | penalty_every (the interval of a gradient penalty, where it is 1) |
+    # environment variables by name.
     set_at: dict[str, CodePlace] = {}
 
     @classmethod

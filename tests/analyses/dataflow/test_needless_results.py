@@ -114,6 +114,20 @@ def test_a_running_mean_is_read_by_the_next_step(watch: Any) -> None:
     assert ("add", "mul") in [(found.ops[a], found.ops[b]) for a, b in found.seen.onward]
 
 
+def test_a_queue_is_read_by_the_next_step_after_a_look_at_it(watch: Any) -> None:
+    queue, noise = [torch.randn(4, 64)], iter([0, 0, 1, 0, 0])
+
+    def step() -> None:
+        if next(noise):  # a step that runs other ops, too
+            INPUTS.sin()
+        negative = MODEL(INPUTS).mean() * queue[0].T.cos()
+        negative.sum().backward()
+        queue[0] = torch.cat([torch.ones(4, 2), queue[0]], 1)[:, :64]
+
+    found = watch(step)
+    assert ("cat", "cat") in [(found.ops[a], found.ops[b]) for a, b in found.seen.onward]
+
+
 def test_the_diagonal_of_all_pairs(watch: Any) -> None:
     def step() -> None:
         outputs = MODEL(INPUTS)

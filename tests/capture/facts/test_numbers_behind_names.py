@@ -21,3 +21,21 @@ def test_workers(text: str, call: int, line: int) -> None:
     vars(script)["sources"] = {"train.py": text}
     found = script.number(4, "num_workers", {"file": "train.py", "line": call, "function": ""})
     assert found.get("line", 0) == line
+
+
+_TAKES = "def penalty(x, y):\n    return grad(y.sum(), x, create_graph=True)[0].pow(2).sum()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("if i % o.d_reg_every == 0:\n    loss = loss + penalty(x, y)\n", 1),
+        ("if i % 1 == 0:\n    loss = loss + penalty(x, y)\n", 0),  # no name
+        ("if i % o.d_reg_every == 0:\n    print(loss)\n", 0),  # of something else
+        ("if i % o.d_reg_every == 0:\n    penalty(x, y)\nother = dict(d_reg_every=1)\n", 0),  # either
+    ],
+)
+def test_the_interval_of_a_penalty(text: str, line: int) -> None:
+    script = ScriptText(())
+    vars(script)["sources"] = {"train.py": f"d_reg_every = 1\n{_TAKES}{text}"}
+    assert script.settings().get("penalty_every", {}).get("line", 0) == line

@@ -33,6 +33,26 @@ def test_statements(text: str, found: list[tuple[Any, ...]]) -> None:
     assert of(text) == found
 
 
+_PAIRS = "for i in range(n):\n    for j in range(n):\n        m[i, j] += np.sum((t == i) & (p == j))\n"
+_BY_CLASS = "for c in range(n):\n    here = p == c\n    both = here & (t == c)\n    hits.append(both.float().sum())\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (_PAIRS, [(1, 3, 3), (2, 3, 3)]),
+        (_BY_CLASS, [(1, 2, 2), (1, 3, 3), (1, 4, 4)]),
+        ("for c in range(n):\n    hits[c] += torch.logical_and(p == c, t == c).sum()\n", [(1, 2, 2)]),
+        ("for c in range(n):\n    means[c] = x[t == c].sum()\n", []),  # selects
+        ("for c in range(n):\n    here = t == c\n    n = here.sum()\n    means[c] = x[here].mean(0)\n", []),
+        ("for c in range(n):\n    right += (p.argmax(1) == t).sum()\n", []),  # the same in each turn
+        ("for c in range(n):\n    loss += (weights * (t == c)).sum()\n", []),  # weighs
+    ],
+)
+def test_counts(text: str, found: list[tuple[int, int, int]]) -> None:
+    assert sorted(tuple(rest) for kind, *rest in of(text) if kind == "counts") == found
+
+
 def test_lines_that_a_loop_repeats_are_those_that_run_again() -> None:
     """Against Python itself: lines of the loop's body run as often as it turns."""
     body = "    for _ in range(3):\n        run(4)\n        if 1:\n            run(6)\n"

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..guards.user_code import file_at
+from . import penalty_interval
 
 Place = dict[str, Any]  # file, line, function: the keys of `record.CodePlace`
 Node = ast.expr | ast.keyword | ast.arg | ast.stmt
@@ -74,7 +75,7 @@ class ScriptText:
             yield from ((file, node) for node in (ast.walk(tree) if tree else ()))
 
     def settings(self) -> dict[str, Place]:
-        """Lines of threads, float64, checkpointing, cudnn's switches and environment variables, by their names."""
+        """Lines of threads, float64, checkpointing, cudnn's switches, environment variables and penalties, by name."""
         lines: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for file, node in self.nodes(*_WORDS):
             for name in _settings_of(node):
@@ -83,7 +84,17 @@ class ScriptText:
         known = {
             _FIRST_OF.get(name, name): at for name, at in sorted(lines.items(), key=lambda one: one[0] in _FIRST_OF)
         }
-        return {name: _place(*at.pop()) for name, at in known.items() if len(at) == 1 and _is_set(name)}
+        found = {name: _place(*at.pop()) for name, at in known.items() if len(at) == 1 and _is_set(name)}
+        every = self.penalty_interval()
+        return found | ({"penalty_every": every} if every else {})
+
+    def penalty_interval(self) -> Place:
+        """Where the interval of a gradient penalty is given the number 1; empty if none is, or several are."""
+        if not any(penalty_interval.WORD in text for text in self.sources.values()):
+            return {}
+        every = penalty_interval.names(node for _, node in self.nodes(""))
+        found = {(one.file, one.line) for one in self._given if one.name in every and one.number == 1}
+        return _place(*found.pop()) if len(found) == 1 else {}
 
     def registered(self, name: str) -> Place:
         """Where a module registers the buffer or parameter of that name, or makes it an attribute; empty if unknown."""

@@ -1,4 +1,7 @@
-"""Statements of the script's text that repeat other lines, let them run now and then, or give them what they read."""
+"""Statements of the script's text that repeat other lines, let them run now and then, or give them what they read.
+
+And what loops count by comparing whole arrays with their variable.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from ..steps.statements import among, body_of
+from . import class_counts
 from .script_text import ScriptText
 
 Block = tuple[str, int, int, int]  # kind, line of the statement, first and last of the lines: `record.TextBlock`
@@ -15,7 +19,7 @@ _MOST_BLOCKS = 1000
 
 
 def blocks(text: ScriptText) -> dict[str, list[Block]]:
-    """For each file its loops, the `if`s with a remainder, and the `with` statements whose name a line reads."""
+    """For each file its loops, the `if`s with a remainder, `with` statements whose name a line reads, and counts."""
     found: dict[str, list[Block]] = {}
     for file, node in text.nodes("for ", "while ", "with ", "if "):
         mine = found.setdefault(file, [])
@@ -28,6 +32,9 @@ def _of(node: ast.AST) -> Iterator[Block]:
     for kind, statement in among((node,)):
         if not isinstance(statement, (ast.With, ast.AsyncWith)):
             yield kind, statement.lineno, *body_of(statement)
+            if isinstance(statement, (ast.For, ast.AsyncFor)):
+                counts = class_counts.counting(statement)
+                yield from (("counts", statement.lineno, one.lineno, one.end_lineno or one.lineno) for one in counts)
             continue
         variables = (item.optional_vars for item in statement.items if item.optional_vars)
         given = {one.id for variable in variables for one in _names(variable, ast.Store)}
