@@ -2,8 +2,8 @@
 
 Where each line is documented:
 
-- DDP: torch.nn.parallel.DistributedDataParallel (`bucket_cap_mb`, `broadcast_buffers`, `forward_sync_buffers` from 2.13
-  on), "DDP Communication Hooks" (`bf16_compress_hook`).
+- DDP: torch.nn.parallel.DistributedDataParallel (`bucket_cap_mb`), "DDP Communication Hooks"
+  (`bf16_compress_hook`).
 - fully_shard (FSDP2): torch.distributed.fsdp.fully_shard (`mp_policy`, `offload_policy`, `reshard_after_forward`,
   a mesh of two dimensions for HSDP), FSDPModule.set_modules_to_forward_prefetch and set_requires_gradient_sync.
 - FullyShardedDataParallel (FSDP1): `mixed_precision`, `sharding_strategy`; the tutorial "Getting Started with Fully
@@ -53,12 +53,6 @@ USE_DDP = Fix(
     "numerics",
     "for p in model.parameters():\n    dist.all_reduce(p.grad)",
     "model = DistributedDataParallel(model, gradient_as_bucket_view=True)  # averages gradients over the ranks",
-)
-NO_BUFFERS = Fix(
-    "Set `broadcast_buffers=False` if only rank 0's buffers are saved and evaluated",
-    "semantics",
-    "model = DistributedDataParallel(model)",
-    "model = DistributedDataParallel(model, broadcast_buffers=False)  # from 2.13 on: forward_sync_buffers=False",
 )
 KEEP_PARAMETERS = Fix(
     "Set `reshard_after_forward=False` to keep parameters for the backward pass",

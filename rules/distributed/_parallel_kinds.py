@@ -5,17 +5,16 @@ from __future__ import annotations
 from advisor.api import Finding, Fix, KindOfTalk, Library, Price, RankRecord, Saving, data_size, duration, edits
 
 from ..shared._words import count, percent
-from ._libraries import ACCUMULATE_FSDP2, KEEP_PARAMETERS, NO_BUFFERS, exchange_fix, sharded_fix
+from ._libraries import ACCUMULATE_FSDP2, KEEP_PARAMETERS, exchange_fix, sharded_fix
 
 # What else is said of these kinds. How the stages of a pipeline fill and drain is a rule's of its own, which needs the
-# traces of all of them.
+# traces of all of them. Buffers are those of buffer-broadcasts.
 WORDS = {
     "stages": "with other stages of the pipeline",
     "tensor": "for layers that are split over {ranks}",
     "context": "for sequences that are split over {ranks}",
     "experts": "with experts on other ranks",
     "exchanged": "to exchange {what} between all ranks",
-    "buffers": "to copy buffers from rank 0 before the forward pass",
     "sharded": "to gather and reduce shards of the model",
 }
 # Parameters that stay between forward and backward pass are gathered once instead of twice, beside one reduction.
@@ -112,8 +111,6 @@ def _of_library(
     """(the change, the share of the exposed time that goes at most) where the library's own words decide."""
     if kind.kind == "exchanged":
         return exchange_fix(library)
-    if kind.kind == "buffers":
-        return NO_BUFFERS, 1.0
     return sharded_fix(price.ops.trace, library, record) if kind.kind == "sharded" else (None, 0.0)
 
 

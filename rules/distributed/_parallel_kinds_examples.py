@@ -63,7 +63,6 @@ _TABLES = Ev("fbgemm::permute_pooled_embs")
 _SEND_RECEIVE = Ev("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "kernel")
 _PIPELINE = Ev("## start_sparse_data_dist 1 ##", "user_annotation")
 _UNIT = Ev("FSDP::post_backward_reduce (layers.0)", "user_annotation")
-_DDP_FORWARD = Ev("DistributedDataParallel.forward", "user_annotation")
 
 
 def _fully(**policy: Any) -> dict[str, Any]:
@@ -150,13 +149,6 @@ LIBRARIES = [
         _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base"), "FullyShardedDataParallel.forward"),
         saves_us="unknown",
         says=("by FullyShardedDataParallel",),
-    ),
-    Example(
-        "DistributedDataParallel copies buffers before each forward pass",
-        _with("c10d::broadcast_", _talks("broadcast"), _DDP_FORWARD),
-        saves_us=(0, 9500),
-        says=("to copy buffers from rank 0",),
-        fixes=("broadcast_buffers=False", "forward_sync_buffers=False"),
     ),
 ]
 

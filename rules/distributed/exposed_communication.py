@@ -4,7 +4,7 @@
 Time in which the device runs communication kernels (all-reduce, all-gather …) and nothing else. On ranks without a
 device: time in which the training loop only communicates. Communication that overlaps with computation costs nothing
 and is not counted. Its purpose (gradients of data-parallel ranks, shards, layers or sequences split over ranks,
-experts, embedding tables, buffers) is derived from the names of process groups and from what launches it:
+experts, embedding tables) is derived from the names of process groups and from what launches it:
 `fully_shard`, functional collectives as DTensor uses them, compiled code. The library (DistributedDataParallel,
 fully_shard, FullyShardedDataParallel, DeepSpeed, Megatron, torchrec) is derived from the names of events, modules and
 process groups. With DistributedDataParallel, collectives called by the script (metrics, logging, barriers) are
@@ -22,8 +22,7 @@ DistributedDataParallel reduces gradients in buckets while the backward pass sti
 hand after the backward pass; use larger buckets if there are many small collectives. Accumulate metrics on each rank
 and reduce them together, every hundred steps; remove barriers. With gradient accumulation, communicate only in the
 last micro-step (`no_sync()`, which DeepSpeed's ZeRO 2 and 3 refuse with an error). Send fewer bytes: a bf16
-compression hook. Larger batches per rank need less communication per sample. Buffers that are broadcast before each
-forward pass: `broadcast_buffers=False`.
+compression hook. Larger batches per rank need less communication per sample.
 
 Layers that are split over ranks communicate within each pass, and the pass waits for all of it: split them over fewer
 ranks, and the batch over more, where memory allows. Sharded models: gather them in bf16, keep parameters between
@@ -105,6 +104,8 @@ def check(
         yield found if exchanges.library.name else replace(found, where=asked_at(price, lines))
     room_us = computing_us(breakdown) - max(0.0, side.us + sum(kind.us for kind in others) - all_us)
     for kind in others:
+        if kind.kind == "buffers":  # buffer-broadcasts says what they are, and which argument leaves them out
+            continue
         # Without a device, stages wait for cores as well: what they wait for only pipeline-bubbles can tell.
         if (breakdown.on_device or kind.kind != "stages") and kind.exposed_us >= least * steps.step_us:
             yield finding(kind, exposed_us, room_us, price, record, exchanges.library)

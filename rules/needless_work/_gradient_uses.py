@@ -16,6 +16,8 @@ Ints = npt.NDArray[np.int64]
 # UNREAD: of such a tensor, and no op works on anything of its shape until the next forward pass. ASIDE: of a parameter,
 # stored by a pass that is run for the gradient of an input and whose other gradients no optimizer applies.
 USED, MAYBE, INPUT, NEVER, DROPPED, UNREAD, ASIDE = range(7)
+# No verdict of its own: what is DROPPED and made by nodes that the pass goes through, to gradients behind them.
+THROUGH = 7
 # Ops whose operands behind the first are parameters; of an embedding the first is.
 _LAYERS = ("aten::linear", "aten::conv", "aten::batch_norm", "aten::layer_norm", "aten::group_norm")
 # Ops of an optimizer on single tensors that run equally often for each tensor.

@@ -29,7 +29,7 @@ def with_unread(
     """
     if not any(INPUT in verdict for verdict in verdicts):
         return [list(verdict) for verdict in verdicts]
-    several = _evaluated_again(trace.events, found)
+    several = evaluated_again(trace.events, found)
     ops = live_ops(trace, steps, nesting)
     # What makes a tensor of the next batch a leaf comes before that batch's first layer.
     live = trace.events.start_ns[ops]
@@ -51,7 +51,7 @@ def with_unread(
     ]
 
 
-def _evaluated_again(events: Events, found: Sequence[backward_passes.Pass]) -> set[int]:
+def evaluated_again(events: Events, found: Sequence[backward_passes.Pass]) -> set[int]:
     """Numbers of nodes that several passes go through: a penalty on a slope asks for it in a pass of its own."""
     numbers = [np.unique(events.sequence[list(one.nodes)]) for one in found]
     every, times = np.unique(np.concatenate([np.empty(0, np.int64), *numbers]), return_counts=True)

@@ -27,7 +27,8 @@ from advisor.api import (
     sizes,
 )
 
-from ._gradient_uses import DROPPED, INPUT, MAYBE, UNREAD, USED
+from ._gradient_uses import DROPPED, INPUT, MAYBE, THROUGH, UNREAD, USED
+from ._input_gradients import evaluated_again
 
 Ints = npt.NDArray[np.int64]
 
@@ -74,7 +75,13 @@ class Needless:
 def needless(
     trace: Trace, found: Sequence[backward_passes.Pass], verdicts: Sequence[Sequence[int]], kind: int
 ) -> Needless | None:
-    """What goes if gradients of this verdict (NEVER, DROPPED, UNREAD) are not made; None where nothing goes."""
+    """What goes if gradients of this verdict are not made; None where nothing goes.
+
+    kind: NEVER, DROPPED, UNREAD, ASIDE; DROPPED: where the pass need not go on to them; THROUGH: gradients that are
+    dropped, made by nodes which the pass does go through, as a generator's goes through the discriminator.
+    """
+    through, kind = kind == THROUGH, DROPPED if kind == THROUGH else kind
+    shared = _shared(trace.events, found) if through else set[int]()
     sure: set[int] = set()
     possible: set[int] = set()
     halves: set[int] = set()
@@ -86,17 +93,19 @@ def needless(
         if kind not in verdict or USED not in verdict:
             continue
         walk = _Walk(trace.events, one, verdict, forward)
-        most, unread = max(most, len(one.stores)), max(unread, walk.of(kind))
-        unread_bytes = max(unread_bytes, walk.bytes_of(kind))
         gone, more = walk.nodes(kind)
+        # A network can be frozen for one loss alone unless another loss is computed from the same forward pass.
+        whole = gone | more | shared if through else gone | more
+        parts, half = walk.parts(kind, whole) if kind != DROPPED or through else (set[int](), set[int]())
+        mine = walk.stored(kind, whole if through else set())
+        if through:
+            gone, more = set[int](), set[int]()
+        most, unread = max(most, len(one.stores)), max(unread, len(mine))
+        unread_bytes = max(unread_bytes, _bytes_of(mine))
         possible |= more
-        # Of gradients that some step does apply the pass makes these beside others; only what nobody ever updates can
-        # be frozen.
-        parts, half = walk.parts(kind, gone | more) if kind != DROPPED else (set[int](), set[int]())
         sure |= gone | parts | {store.node for store in one.stores if store.of >= 0 and one.nodes[store.of] in gone}
         halves |= half
-        fates = zip(one.stores, verdict, strict=True)
-        makers |= {one.nodes[store.of] for store, fate in fates if fate == kind and store.of >= 0}
+        makers |= {one.nodes[store.of] for store in mine if store.of >= 0}
     if not sure and not possible:
         return None
     calls = {row for one in found for row in one.nodes}
@@ -110,6 +119,17 @@ def needless(
         unread=unread,
         unread_bytes=unread_bytes,
     )
+
+
+def _bytes_of(stores: Sequence[backward_passes.Store]) -> float:
+    """What these gradients take, counted as fp32."""
+    return float(sum(4 * math.prod(json.loads(store.shape)) for store in stores if store.shape))
+
+
+def _shared(events: Events, found: Sequence[backward_passes.Pass]) -> set[int]:
+    """Engine calls for nodes that several passes go through."""
+    again = evaluated_again(events, found)
+    return {row for one in found for row in one.nodes if int(events.sequence[row]) in again}
 
 
 def _rows(chosen: set[int]) -> Ints:
@@ -168,15 +188,11 @@ class _Walk:
             self.fates.setdefault(store.of, set()).add(fate)
             self.stores.setdefault(store.of, []).append(store)
 
-    def of(self, kind: int) -> int:
-        """How many gradients fare so."""
-        return sum(each == kind for each in self.verdict)
-
-    def bytes_of(self, kind: int) -> float:
-        """What the gradients that fare so take, counted as fp32."""
+    def stored(self, kind: int, besides: set[int]) -> list[backward_passes.Store]:
+        """The gradients that fare so, but for those that these engine calls make."""
         pairs = zip(self.one.stores, self.verdict, strict=True)
-        shapes = (json.loads(store.shape) for store, each in pairs if each == kind and store.shape)
-        return float(sum(4 * math.prod(shape) for shape in shapes))
+        found = [store for store, each in pairs if each == kind]
+        return [store for store in found if store.of < 0 or self.one.nodes[store.of] not in besides]
 
     def nodes(self, kind: int) -> tuple[set[int], set[int]]:
         """(sure, possible) engine calls that go as a whole."""

@@ -8,9 +8,11 @@ all optimizers have parameters, those that accumulate in every pass are distingu
 each step, even if their shapes are equal: a target network's from the network's. What the backward pass does after the
 last used gradient is wasted, and so is the path from a layer that passes no gradient on to where a used one is
 computed. Within layers whose gradient is passed on, the matrix multiplications that only compute an unused gradient
-count. Then come gradients of tensors that are not parameters, such as a batch with `requires_grad`: they count if no
-op uses a tensor of that shape until the next forward pass. Last come passes that are run for the gradient of such a
-tensor, as in an adversarial attack, and also store gradients of parameters that no optimizer applies and no op reads.
+count. Then come gradients of a network that the pass goes through on the way to what it trains, if no other pass starts
+from the same forward pass. Then come gradients of tensors that are not parameters, such as a batch with
+`requires_grad`: they count if no op uses a tensor of that shape until the next forward pass. Last come passes that are
+run for the gradient of such a tensor, as in an adversarial attack, and also store gradients of parameters that no
+optimizer applies and no op reads.
 
 ## Why it costs time
 Leaving parameters out of the optimizer does not stop autograd: it continues through a frozen network down to its first
@@ -20,8 +22,12 @@ thirds of the work on the frozen part, and its memory.
 ## How to fix it
 `backbone.requires_grad_(False)` for what is not trained. Where a part is only used, as a teacher or a target network,
 `with torch.no_grad():` around its forward pass does the same. Where a loss trains one of two networks, as in a GAN:
-`discriminator(fake.detach())`. A batch needs no `requires_grad_()`, nor `Variable(batch, requires_grad=True)`. Where
-only the gradient of an input is wanted: `torch.autograd.grad(loss, inputs)`.
+`discriminator(fake.detach())`. Where the gradient must go through a network that the loss does not train, as a
+generator's through the discriminator, freeze it meanwhile: `discriminator.requires_grad_(False)` before the forward
+pass, and `requires_grad_(True)` after the backward pass. With DistributedDataParallel, call
+`discriminator.module(fake)` then: its gradients are not exchanged either. A batch needs no `requires_grad_()`, nor
+`Variable(batch, requires_grad=True)`. Where only the gradient of an input is wanted: `torch.autograd.grad(loss,
+inputs)`.
 
 ## When to leave it
 Gradients that the script itself reads, for a penalty or a plot, or applies without an optimizer.
@@ -42,6 +48,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Library,
     Lines,
     Missing,
     OptimizerFacts,
@@ -53,7 +60,7 @@ from advisor.api import (
 from ..shared._places import first_line, forward_lines
 from ..shared._words import count, each_step, plural
 from ._for_inputs import with_aside
-from ._gradient_uses import ASIDE, DROPPED, NEVER, UNREAD, parameters, updates, uses
+from ._gradient_uses import ASIDE, DROPPED, NEVER, THROUGH, UNREAD, parameters, updates, uses
 from ._input_gradients import with_unread
 from ._needless_nodes import Needless, needless, saving_of
 
@@ -71,6 +78,7 @@ def check(
     facts: OptimizerFacts,
     backward: BackwardPasses,
     lines: Lines | None,
+    library: Library,
     *,
     min_share: float = 0.02,  # one line to add; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
@@ -92,7 +100,10 @@ def check(
     verdicts = uses(found, updates(trace, nesting, facts.optimizers, found), known)
     verdicts = with_unread(trace, steps, nesting, found, verdicts)
     verdicts = with_aside(trace.events, nesting, found, verdicts)
-    for kind, least in ((NEVER, known.number), (DROPPED, min(numbers)), (UNREAD, known.number), (ASIDE, min(numbers))):
+    wrapped = library.name == "ddp"
+    fewest = min(numbers)
+    kinds = ((NEVER, known.number), (DROPPED, fewest), (THROUGH, fewest), (UNREAD, known.number), (ASIDE, fewest))
+    for kind, least in kinds:
         rows = needless(trace, found, verdicts, kind) if most > least else None
         if rows is None:
             continue
@@ -108,7 +119,7 @@ def check(
             saving=saving,
             where=forward + ((where,) if where else ()),
             facts={"gradients": rows.gradients, "updated": known.number, "unread": rows.unread, "needless_us": sure_us},
-            fix=_FIXES[kind],
+            fix=_THROUGH_WRAPPER if kind == THROUGH and wrapped else _FIXES[kind],
             claims=claims,
             # What no op reads in the recorded steps the script may still keep, for its end.
             at_most="medium" if kind == UNREAD else "high",
@@ -130,6 +141,11 @@ def _message(kind: int, rows: Needless, applied: int, spent: str) -> str:
         return (
             "A backward pass is run for the gradient of an input, as for an attack or a penalty, and computes those of "
             f"{plural(rows.unread, 'parameter')} as well, which no optimizer applies: {spent}."
+        )
+    if kind == THROUGH:
+        return (
+            "A backward pass goes through a network that this loss does not train, and computes the gradients of "
+            f"{plural(rows.unread, 'parameter')} of it, which are cleared before an optimizer applies them: {spent}."
         )
     return (
         f"A backward pass computes gradients of {plural(rows.unread, 'parameter')} that are cleared before "
@@ -162,7 +178,22 @@ _FIXES = {
         "loss = criterion(discriminator(fake), zeros)",
         "loss = criterion(discriminator(fake.detach()), zeros)",
     ),
+    THROUGH: Fix(
+        "Freeze the network for this loss with `requires_grad_(False)`",
+        "exact",
+        "loss = criterion(discriminator(fake), ones)\nloss.backward()",
+        "discriminator.requires_grad_(False)\nloss = criterion(discriminator(fake), ones)\nloss.backward()\n"
+        "discriminator.requires_grad_(True)",
+    ),
 }
+# The reducer would wait for gradients of the frozen parameters.
+_THROUGH_WRAPPER = Fix(
+    "Freeze the network for this loss with `requires_grad_(False)`, and call it as `.module`",
+    "exact",
+    "loss = criterion(discriminator(fake), ones)\nloss.backward()",
+    "discriminator.requires_grad_(False)\nloss = criterion(discriminator.module(fake), ones)\nloss.backward()\n"
+    "discriminator.requires_grad_(True)",
+)
 
 
 def _node(number: int) -> Ev:
@@ -267,6 +298,37 @@ def _attack(*, added: bool = False, read: bool = False) -> Drawing:
     )
 
 
+# A judge's own pass (T) and its optimizer (O); then a maker's pass (S), which goes through the judge and adds to its
+# gradient (U). H is the product that makes it.
+_THROUGH = (
+    "[A][Y   ][T ][O ][B][C][W        ][U ][Z ][S ][P ]     ",
+    "              [M]       [G ][H ]  [K]         [N]     ",
+)
+_LATE = (
+    "[A][Y   ][T ]    [B][C][W        ][U ][Z ][S ][P ][O ] ",
+    "                        [G ][H ]  [K]         [N] [M] ",
+)
+_NEXT_STEP = str.maketrans("AYBCWZ", "DyEFwz")
+
+
+def _through(ops: str, inside: str) -> Drawing:
+    rows: dict[str, Any] = {name: _linear(at, 512, 512) for name, at in zip("ACDF", (1, 3, 4, 6), strict=True)}
+    rows |= {"B": _linear(2, 3, 512), "E": _linear(5, 3, 512)} | dict.fromkeys("OP", OPTIMIZER)
+    rows |= {name: _node(at) for name, at in zip("YWZywz", (1, 3, 2, 4, 6, 5), strict=True)}
+    rows |= {"T": _stored(512, 512), "U": _stored(512, 512), "S": _stored(3, 512)}
+    blank = " " * (len(ops) - 3)
+    return draw(
+        f"step   [1{blank}][2{blank}]\ncpu    {ops}{ops.translate(_NEXT_STEP)}\ncpu    {inside}{inside}\n",
+        us=100,
+        **rows,
+        G=Ev("aten::mm", dims=[[64, 512], [512, 512]]),
+        H=Ev("aten::mm", dims=[[512, 64], [64, 512]]),
+        K=Ev("aten::add_", dims=[[512, 512]]),
+        M=Ev("aten::_fused_sgd_", dims=[[[512, 512]]]),  # type: ignore[list-item]
+        N=Ev("aten::_fused_adamw_", dims=[[[3, 512]]]),  # type: ignore[list-item]
+    )
+
+
 _TURNS = [(name, at + 1, (3, 512) if at % 2 else (512, 512)) for at, name in enumerate("ABCDEFGH")]
 _TWO = {"optimizers": [{"name": "SGD", "tensors": 1}, {"name": "SGD", "tensors": 1}]}
 
@@ -289,6 +351,21 @@ EXAMPLES = [
     Example(
         "both losses train the generator: its gradients add up until its optimizer steps",
         _in_turns(added=True),
+        facts=_TWO,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a maker's loss goes through the judge, whose gradients are cleared before its own pass",
+        _through(*_THROUGH),
+        facts=_TWO,
+        saves_us=(400, 1300),
+        says=("goes through a network that this loss does not train",),
+        fixes=("requires_grad_(False)",),
+    ),
+    Example(
+        "the judge's optimizer applies what both losses add up",
+        _through(*_LATE),
         facts=_TWO,
         saves_us=None,
         near_miss=True,

@@ -112,7 +112,7 @@ def test_a_mean_by_mask_is_the_mean_of_what_is_selected() -> None:
 
 
 def test_ddp_broadcasts_buffers_and_has_buckets_of_25_mb_by_default() -> None:
-    """exposed-communication: the arguments that its fixes name, and what stands without them."""
+    """exposed-communication, buffer-broadcasts: the arguments that their fixes name, and what stands without them."""
     ddp = inspect.signature(torch.nn.parallel.DistributedDataParallel.__init__).parameters
     assert "broadcast_buffers" in ddp
     assert ddp["broadcast_buffers"].default in (True, None)

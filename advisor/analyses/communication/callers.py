@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
-from advisor.analyses.communication.collective_launches import Asked, elements, inputs, scalar
-from advisor.analyses.communication.communication import element_bytes
+from advisor.analyses.communication.collective_launches import Asked
+from advisor.analyses.communication.collective_sizes import Floats, bytes_of, least_us
 from advisor.analyses.communication.library import Library
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.intervals import intersect, subtract, total, union
-
-Floats = npt.NDArray[np.float64]
 
 # The reducer of DistributedDataParallel is called when a gradient was stored.
 _STORES = "torch::autograd::AccumulateGrad"
@@ -82,7 +77,7 @@ class Callers:
     ) -> Callers:
         """The callers of this rank's collectives."""
         events = trace.events
-        sizes = np.array([_bytes(events, int(row)) for row in asked.rows], np.float64)
+        sizes = np.array([bytes_of(events, int(row)) for row in asked.rows], np.float64)
         took_us = events.dur_ns[asked.rows] / 1e3
         rate = fitted(sizes, took_us) if len(asked.rows) else None
         host = events.of(Category.CPU_OP, Category.ANNOTATION)
@@ -106,7 +101,7 @@ class Callers:
                 len(rows) / steps.count,
                 None if np.isnan(stated).any() else float(stated.sum()) / steps.count,
                 steps.of_window_us(total(alone)),
-                _least_us(stated, took_us[of]) / steps.count,
+                least_us(stated, took_us[of]) / steps.count,
             )
 
         return cls(share(reducer, script), share(script, reducer) if script.any() else None, rate)
@@ -132,34 +127,3 @@ def fitted(sizes: Floats, took_us: Floats) -> CollectiveRate:
     beyond = np.maximum(took_us - slope * sizes, 0.0)
     low, high = (float(one) for one in np.quantile(beyond, (0.25, 0.75)))
     return CollectiveRate((low, high), slope, len(sizes))
-
-
-def _least_us(sizes: Floats, took_us: Floats) -> float:
-    """µs of all of them if each took as long as the shortest tenth of its size."""
-    of_size: dict[float, list[float]] = defaultdict(list)
-    for size, us in zip(np.nan_to_num(sizes, nan=-1.0).tolist(), took_us.tolist(), strict=True):
-        of_size[size].append(us)
-    return sum(len(found) * float(np.quantile(found, 0.1)) for found in of_size.values())
-
-
-def _bytes(events: Events, row: int) -> float:
-    """Bytes of a collective: as its row states them, else by its shapes; 0 for a barrier, nan where not known."""
-    index = int(events.collective[row])
-    if index >= 0:
-        stated = events.collective_table[index]
-        element, number = element_bytes(stated.dtype), max(stated.in_elements, stated.out_elements)
-        return float(element * number) if element is not None and number >= 0 else np.nan
-    if "barrier" in events.text(row):
-        return 0.0
-    shapes = [elements(one) for one in inputs(events, row)] or scalar(events, row)
-    element = element_bytes(_dtype(events, row))
-    return float(sum(shapes) * element) if shapes and element is not None else np.nan
-
-
-def _dtype(events: Events, row: int) -> str:
-    index = int(events.dtypes[row])
-    try:
-        found = json.loads(events.dtypes_table[index]) if index >= 0 else []
-    except ValueError:
-        return ""
-    return str(found[0]) if isinstance(found, list) and found else ""

@@ -12,6 +12,7 @@ from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.collective_launches import Asked
+from advisor.analyses.communication.collective_sizes import bytes_of, least_us
 from advisor.analyses.communication.communication import payload
 from advisor.analyses.communication.library import Library
 from advisor.analyses.step.breakdown import Breakdown
@@ -55,9 +56,10 @@ class KindOfTalk:
 
     kind        a key of KINDS; "data" is also what cannot be distinguished: collectives that the script calls itself;
                 "exchanged": all-to-all of embeddings, or of an unknown purpose; "buffers": DDP's broadcast
-    rows        its events
+    rows        its events;  ops: the ops that started them, in the same order, -1 where not known
     us          union of them in W, µs per step;  exposed_us: without computation; concurrent kinds count once, for the
                 earlier in KINDS, so that the sum of all kinds is the exposed communication of the breakdown
+    least_us    time per step if each took as long as the fastest 10 % of its size, with no rank late
     calls       per step;  bytes: payload per step, None if an event does not contain it
     compiled    share of its calls that compiled code makes;  sums: share of them that are all-reduces
     ranks       number of ranks in it, None if not recorded
@@ -65,8 +67,10 @@ class KindOfTalk:
 
     kind: str
     rows: Ints
+    ops: Ints
     us: float
     exposed_us: float
+    least_us: float
     calls: float
     bytes: float | None
     compiled: float
@@ -118,8 +122,10 @@ class Parallelism:
                 KindOfTalk(
                     kind,
                     rows,
+                    asked.op[chosen],
                     steps.of_window_us(total(spans)) * longer,
                     breakdown.us_in(part, subtract(spans, before)),
+                    _least_us(events, rows) / steps.count,
                     len(rows) / steps.count,
                     payload(events, _mask(len(events), rows), steps.count),
                     float(compiled[chosen].mean()),
@@ -133,6 +139,11 @@ class Parallelism:
     def of(self, kind: str) -> KindOfTalk | None:
         """What is known about one kind; None if it does not occur."""
         return next((one for one in self.kinds if one.kind == kind), None)
+
+
+def _least_us(events: Events, rows: Ints) -> float:
+    sizes = np.array([bytes_of(events, row) for row in rows.tolist()], np.float64)
+    return least_us(sizes, events.dur_ns[rows] / 1e3)
 
 
 def _mask(count: int, rows: Ints) -> Mask:

@@ -66,7 +66,9 @@ def test_two_networks_that_are_trained_in_turns_use_their_gradients(tmp_path: Pa
         (judge(x).mean() - judge(made.detach()).mean()).backward()
         optimizers[1].step()
         optimizers[0].zero_grad()
+        judge.requires_grad_(False)
         judge(made).mean().backward()
+        judge.requires_grad_(True)
         optimizers[0].step()
 
     for rule in ("unused-gradients", "second-forward", "evaluation-with-gradients"):
@@ -87,12 +89,47 @@ def test_a_network_whose_gradients_are_dropped_is_found(tmp_path: Path) -> None:
         (judge(x).mean() - judge(made).mean()).backward()
         optimizers[1].step()
         optimizers[0].zero_grad()
+        judge.requires_grad_(False)
         judge(maker(noise)).mean().backward()
+        judge.requires_grad_(True)
         optimizers[0].step()
 
     found = outcome("unused-gradients", step, tmp_path, record)
     assert found.status == "found"
     assert [one.facts["unread"] for one in found.findings] == [len(list(maker.parameters()))]
+
+
+@pytest.mark.parametrize("judges", ["thawed", "frozen", "shared"])
+def test_a_network_that_a_loss_goes_through_is_found(judges: str, tmp_path: Path) -> None:
+    """The judge gets gradients from the maker's loss, too, unless it is frozen; shared: both losses' are used."""
+    nn = torch.nn
+    maker = nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 64))
+    judge = nn.Sequential(nn.Linear(64, 384), nn.ReLU(), nn.Linear(384, 1))
+    optimizers = [torch.optim.SGD(one.parameters(), lr=1e-3, foreach=False) for one in (maker, judge)]
+    record = RankRecord(optimizers=[Optimizer("SGD", tensors=len(list(one.parameters()))) for one in (maker, judge)])
+    noise, x = torch.randn(512, 16), torch.randn(512, 64)
+
+    def step() -> None:
+        made = maker(noise)
+        optimizers[1].zero_grad()
+        (judge(x).mean() - judge(made.detach()).mean()).backward()
+        if judges != "shared":
+            optimizers[1].step()
+        optimizers[0].zero_grad()
+        judge.requires_grad_(judges != "frozen")
+        judge(made).mean().backward()
+        judge.requires_grad_(True)
+        optimizers[0].step()
+        if judges == "shared":
+            optimizers[1].step()
+
+    found = outcome("unused-gradients", step, tmp_path, record)
+    assert found.status == ("found" if judges == "thawed" else "clear")
+    if judges == "thawed":
+        (finding,) = found.findings
+        assert finding.facts["unread"] == len(list(judge.parameters()))
+        assert "goes through a network" in finding.message
+        assert finding.saving.low_us > 0
 
 
 def test_a_thawed_teacher_that_runs_after_the_student_is_found(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def _take(found: Live, one: Any, role: str) -> None:
 
 def _ddp_facts(model: Any) -> dict[str, Any]:
     names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
-    facts = {name: getattr(model, name, None) for name in names}
+    facts = {name: getattr(model, name, None) for name in (*names, "forward_sync_buffers")}
     return {"kind": "DDP", **facts, "bucket_cap_bytes": getattr(model, "bucket_bytes_cap", None)}
 
 

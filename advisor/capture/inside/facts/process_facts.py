@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from functools import cache
 from typing import Any
+
+import torch
 
 from ..collector import Collector
 from ..steps.tracker import Tracker
 from . import kept_graphs, model_facts, probe, secrets
 from .checkpoint_lines import saves
 from .line_digests import digests
+from .live_objects import live_objects
+from .sent_buffers import SentBuffers, wrappers
 from .text_blocks import blocks
 
 
@@ -25,6 +30,7 @@ class Facts:
         # The number of autograd's next node at each boundary.
         self.marks: deque[int | None] = deque(maxlen=kept_graphs.MOST_MARKS)
         self.kept_before: dict[str, Any] | None = None
+        self.sent = SentBuffers()
         self.paths: dict[int, str] | None = None  # of the model's modules, until the step with lines begins
 
     def boundary(self) -> None:
@@ -34,6 +40,8 @@ class Facts:
     def window_opens(self) -> None:
         """An epoch may end before the next look, and what it kept with it."""
         self.kept_before = self._kept(probe.attempt(model_facts.scalars))
+        if probe.attempt(torch.distributed.is_initialized):
+            probe.attempt(lambda: self.sent.window_opens(live_objects()))
 
     def forget(self) -> None:
         """What was read belongs to no window that is kept: the next look reads it anew."""
@@ -46,6 +54,8 @@ class Facts:
         alive = probe.attempt(model_facts.find)
         self.paths = self._paths(alive) if alive else None
         self.known.update(probe.look(self.initial, self.collector, alive))
+        if alive and self.known["settings"].get("ddp"):
+            self.known["settings"]["ddp"]["buffers"] = self._sent(alive)
         self.known["environment"] = secrets.allowed(os.environ)
         self.known["saves"] = probe.attempt(saves)
         self.known["blocks"] = probe.attempt(lambda: blocks(self.collector.setting_lines.text)) or {}
@@ -63,6 +73,14 @@ class Facts:
         if alive is None:
             return None
         found: dict[str, Any] | None = probe.attempt(lambda: kept_graphs.kept(alive, self.marks, self.tracker.count))
+        return found
+
+    def _sent(self, alive: model_facts.Live) -> list[dict[str, Any]] | None:
+        """Buffers that are copied between ranks; None where they cannot be read."""
+        registered = self.collector.setting_lines.text.registered
+        found: list[dict[str, Any]] | None = probe.attempt(
+            lambda: self.sent.record(wrappers(alive.modules), cache(registered))
+        )
         return found
 
     def device(self) -> str:
