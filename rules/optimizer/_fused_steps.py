@@ -62,6 +62,22 @@ def kept_share(name: str, optimizers: Sequence[Optimizer], threads: int) -> tupl
     return min(low for low, _ in known), max(high for _, high in known)
 
 
+def fused_us(one: Optimizer, threads: int) -> tuple[float, float] | None:
+    """(least, most) µs of a fused step of this optimizer in few groups; None where nothing was measured or is known."""
+    cost = _COSTS.get(one.name)
+    if cost is None or not one.tensors or not one.state_bytes or set(one.state_dtypes) != {"float32"}:
+        return None
+    return _fused(cost, one.tensors, one.state_bytes / 4 / cost.states, threads)
+
+
+def _fused(cost: _Cost, tensors: int, elements: float, threads: int) -> tuple[float, float]:
+    # Threads share the elements at best.
+    return (
+        _STEP_US + cost.fused_us[0] * tensors + cost.fused_ns[0] / max(threads, 1) * elements / 1e3,
+        _STEP_US + cost.fused_us[1] * tensors + cost.fused_ns[1] * elements / 1e3,
+    )
+
+
 def _share(cost: _Cost, one: Optimizer, threads: int) -> tuple[float, float] | None:
     if not one.tensors or not one.state_bytes or set(one.state_dtypes) != {"float32"}:
         return None
@@ -72,9 +88,5 @@ def _share(cost: _Cost, one: Optimizer, threads: int) -> tuple[float, float] | N
         _STEP_US + cost.tensor_us * one.tensors + fastest_ns * elements / 1e3,
         _STEP_US + cost.tensor_us * one.tensors + slowest_ns * elements / 1e3,
     )
-    # Threads share the elements at best.
-    fused = (
-        _STEP_US + cost.fused_us[0] * one.tensors + cost.fused_ns[0] / max(threads, 1) * elements / 1e3,
-        _STEP_US + cost.fused_us[1] * one.tensors + cost.fused_ns[1] * elements / 1e3,
-    )
+    fused = _fused(cost, one.tensors, elements, threads)
     return fused[0] / loop[1], min(fused[1] / loop[0], 1.0)

@@ -15,6 +15,8 @@ from ..guards.interrupts import let_through
 from . import blas_threads, compiler, cores, model_facts
 
 # torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
+# Entries of a group of parameters that say which parameters these are.
+_NO_SETTINGS = ("params", "param_names", "name")
 _MEMORY = {
     "allocated_bytes.all.peak": "peak_allocated_bytes",
     "reserved_bytes.all.peak": "peak_reserved_bytes",
@@ -159,8 +161,16 @@ def optimizer_facts(optimizer: Any) -> dict[str, Any]:
         "fused": group.get("fused"),
         "capturable": group.get("capturable"),
         "tensors": sum(1 for param in params if param.requires_grad),
+        "groups": len(optimizer.param_groups),
+        "settings": len({_settings(one) for one in optimizer.param_groups}),
         "device": device_of(params) or "",
     }
+
+
+def _settings(group: dict[str, Any]) -> tuple[str, ...]:
+    """What a group of parameters is stepped with, as text. A number that is a tensor may lie on a device: not read."""
+    kept = ((key, value) for key, value in sorted(group.items()) if key not in _NO_SETTINGS)
+    return tuple(f"{key}={id(value) if isinstance(value, torch.Tensor) else value!r}" for key, value in kept)
 
 
 def _tensors(held: Any) -> list[Any]:
