@@ -31,7 +31,9 @@ from advisor.api import (
     Finding,
     Fix,
     Price,
+    Source,
     UnfollowedForwards,
+    WatchedRun,
     draw,
     duration,
     is_network,
@@ -51,6 +53,7 @@ def check(
     price: Price,
     forwards: UnfollowedForwards,
     sites: CallSites,
+    run: WatchedRun | None,
     *,
     min_share: float = 0.05,  # of the step, at most half of which is saved; a loss term that is only logged takes less
 ) -> Iterator[Finding]:
@@ -65,6 +68,8 @@ def check(
     how = "from 0 to the largest share of the pass that `no_grad` saved in eleven models on a CPU"
     on_cpu = scale.saving(0.0, min(spent_us, price.measured_us(claims)) * NO_GRAD_SAVES, how)
     where = places_of(max(runs, key=lambda run: run.end_ns - run.start_ns), sites)
+    if len(runs) < steps.count:
+        where = _watched(run, where)
     yield Finding(
         message=(
             f"Forward ops whose graph no backward pass uses run {often(len(runs) / steps.count)}"
@@ -84,6 +89,17 @@ def check(
         # What a device saves is memory above all, and how much time that gives nobody has measured here.
         at_most="low" if price.on_device else "medium",
     )
+
+
+def _watched(run: WatchedRun | None, where: tuple[Source, ...]) -> tuple[Source, ...]:
+    """The lines of the evaluation that the run's account knows, where the step's lines name none of them.
+
+    Lines are recorded in a step or two: where these do not evaluate, ops of the evaluation look like those of training.
+    """
+    part = run.loop.get("evaluation") if run else None
+    known = tuple(line.source for line in part.lines) if part else ()
+    at = {(one.file, one.line) for one in known}
+    return where if not known or any((one.file, one.line) in at for one in where) else known
 
 
 def _linear(number: int, samples: int) -> Ev:
