@@ -14,7 +14,7 @@ from advisor.ranks.rank_mesh import MeshPlace
 from advisor.trace.events import Ints
 
 # Of the record of `advisor run` what is about one process alone, and what is large.
-_NOT_COMPARED = ("files", "model", "run", "dataflow", "reused", "sparse_products", "user_files", "calibration")
+_NOT_COMPARED = ("files", "model", "dataflow", "reused", "sparse_products", "user_files", "calibration")
 
 
 class _Talks(msgspec.Struct):
