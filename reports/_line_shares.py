@@ -6,7 +6,6 @@ from advisor.api import LineShare, Report, dataclass
 
 from . import _ranking, _verdict, _words
 
-TITLE = "Your costliest lines"
 # What the figures are.
 _HOST = "Shares of the step without the profiler, on the training loop's thread."
 _DEVICE = "Time of the device work that each line starts, as a share of the step without the profiler."
@@ -36,6 +35,11 @@ def rows(report: Report) -> tuple[Row, ...]:
     return tuple(_row(line, work) for line in report.line_shares)
 
 
+def title(report: Report) -> str:
+    """What the lines are listed by."""
+    return "Your lines by device time" if _verdict.is_on_device(report) else "Your costliest lines"
+
+
 def meaning(report: Report) -> str:
     """What the figures are."""
     return f"{_DEVICE if _verdict.is_on_device(report) else _HOST} {_MEANING}"
@@ -61,5 +65,5 @@ def _row(line: LineShare, work: str) -> Row:
         _words.share(line.backward) if line.backward >= _SHARE else "",
         _words.plural(line.runs, "run") if line.runs else "",
         _words.plural(line.ops, work),
-        (line.low + line.high) / 2,
+        min((line.low + line.high) / 2, 1.0),  # work on several streams adds up to more than the step
     )

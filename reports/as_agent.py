@@ -79,7 +79,7 @@ def _parts(report: Report) -> Iterator[str]:
     yield f"Where the {_verdict.noun(report)} goes: {'; '.join(said)}"
     costly = [f"{code(row.place, _PLACE)} {row.share}" for row in _line_shares.most(report)[:_LINES]]
     if costly:
-        yield f"{_line_shares.TITLE} (with their backward pass): {'; '.join(costly)}"
+        yield f"{_line_shares.title(report)} (with their backward pass): {'; '.join(costly)}"
     yield ""
 
 

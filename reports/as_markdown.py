@@ -127,7 +127,7 @@ def _lines(report: Report) -> Iterator[str]:
     found = _line_shares.most(report)
     if not found:
         return
-    yield f"| {_line_shares.TITLE} | Share | How |"
+    yield f"| {_line_shares.title(report)} | Share | How |"
     yield "|---|---:|---|"
     for row in found:
         yield f"| {code(row.place)} {text(row.within)} | {row.share} | {text(_line_shares.said(row))} |"

@@ -94,7 +94,7 @@ def _lines(report: Report) -> Iterator[str]:
     found = _line_shares.most(report)
     if not found:
         return
-    yield _line_shares.TITLE
+    yield _line_shares.title(report)
     for row in found:
         rest = "".join((f" {row.within}" if row.within else "", f", {row.runs}" if row.runs else ""))
         start = f"  {row.share:>10}  "

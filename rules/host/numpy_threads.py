@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Price, RankRecord, Saving, draw
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Missing, Price, RankRecord, Saving, draw
 
 from ..shared._words import percent, plural
 
@@ -46,11 +46,17 @@ def check(
     if theirs < 2 or threads > cores or threads + theirs <= cores or any(one.num_workers for one in record.loaders):
         return
     python_us = sum(one.cpu_us for one in vitals.threads or ())
-    # Unknown in records of earlier versions and in processes that were joined later.
-    theirs_us = vitals.numpy_cpu_us or 0.0
-    share = min((vitals.loop_queued_us - python_us) / vitals.timed_us, theirs_us / vitals.timed_us, 1.0)
+    share = min((vitals.loop_queued_us - python_us) / vitals.timed_us, 1.0)
     own = (vitals.process_cpu_us or 0.0) / (vitals.timed_us * cores)
     if share < min_share or own < _OWN:
+        return
+    theirs_us = vitals.numpy_cpu_us
+    if theirs_us is None:
+        raise Missing(
+            "which threads are NumPy's was not recorded; capture the script from its start with `advisor run`"
+        )
+    share = min(share, theirs_us / vitals.timed_us)
+    if share < min_share:
         return
     yield Finding(
         message=(
@@ -128,6 +134,13 @@ EXAMPLES = [
         facts=_facts(0.7, 3.9, numpy_cpu_us=4e3),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "which threads are NumPy's is not known",
+        _DRAWN,
+        facts=_facts(0.7, 3.9, numpy_cpu_us=None),
+        saves_us=None,
+        skipped="was not recorded",
     ),
     Example("another program has the cores", _DRAWN, facts=_facts(0.7, 2.2), saves_us=None, near_miss=True),
     Example(

@@ -21,7 +21,6 @@ parameters by group: resume old checkpoints before the change, or map them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from advisor.api import (
@@ -35,6 +34,7 @@ from advisor.api import (
     OptimizerFacts,
     OptimizerWork,
     Price,
+    Saving,
     Settings,
     draw,
     duration,
@@ -89,7 +89,7 @@ def check(
         )
 
 
-def _saving(price: Price, work: OptimizerWork, one: Optimizer, kinds: int, settings: Settings | None) -> Any:
+def _saving(price: Price, work: OptimizerWork, one: Optimizer, kinds: int, settings: Settings | None) -> Saving | None:
     """On a CPU the optimizer's time less that of a fused step for each setting; None where that is not known."""
     step_us = fused_us(one, (settings and settings.threads) or 1) if one.fused else None
     if step_us is None or price.on_device or price.ops.device.kind != "none":
@@ -98,8 +98,8 @@ def _saving(price: Price, work: OptimizerWork, one: Optimizer, kinds: int, setti
     how = f"the optimizer's time, less what one fused step for each of {kinds} settings takes: measured on a Xeon"
     least_us, most_us = min(low_us, work.us), min(high_us, work.us)
     # Arithmetic is shared by the settings; what a call takes beside it comes once for each of them.
-    found = price.of_us(max(least_us - kinds * step_us[1], 0.0), max(most_us - step_us[0], 0.0), how)
-    return replace(found, basis="modelled")
+    low_us, high_us = max(least_us - kinds * step_us[1], 0.0), max(most_us - step_us[0], 0.0)
+    return price.of_us(low_us, high_us, how, basis="modelled")
 
 
 def _facts(groups: int, settings: int, fused: bool = True) -> dict[str, Any]:

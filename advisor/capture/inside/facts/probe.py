@@ -14,9 +14,9 @@ from ..guards import frameworks
 from ..guards.interrupts import let_through
 from . import blas_threads, compiler, cores, model_facts
 
-# torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
 # Entries of a group of parameters that say which parameters these are.
 _NO_SETTINGS = ("params", "param_names", "name")
+# torch.cuda.memory_stats has some hundred entries; these say what a reader wants to know.
 _MEMORY = {
     "allocated_bytes.all.peak": "peak_allocated_bytes",
     "reserved_bytes.all.peak": "peak_reserved_bytes",
@@ -168,9 +168,18 @@ def optimizer_facts(optimizer: Any) -> dict[str, Any]:
 
 
 def _settings(group: dict[str, Any]) -> tuple[str, ...]:
-    """What a group of parameters is stepped with, as text. A number that is a tensor may lie on a device: not read."""
+    """What a group of parameters is stepped with, as text.
+
+    Of what is no plain number or text only the identity: a tensor may lie on a device, and is not read.
+    """
     kept = ((key, value) for key, value in sorted(group.items()) if key not in _NO_SETTINGS)
-    return tuple(f"{key}={id(value) if isinstance(value, torch.Tensor) else value!r}" for key, value in kept)
+    return tuple(f"{key}={value!r}" if _is_plain(value) else f"{key}@{id(value)}" for key, value in kept)
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _tensors(held: Any) -> list[Any]:

@@ -54,7 +54,6 @@ class SettingLines:
         self.made: deque[tuple[weakref.ref[Any], Place]] = deque(
             maxlen=_MOST_MADE
         )  # a weak reference to it, where it was made
-
         self.tables: deque[tuple[weakref.ref[Any], Place]] = deque(maxlen=_MOST_MADE)  # embeddings, likewise
 
     def chosen(self, setting: str, frame: FrameType) -> None:

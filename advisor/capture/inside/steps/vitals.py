@@ -157,7 +157,7 @@ def queued_ns() -> int | None:
 def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
     """What the threads did between two readings, µs."""
     queued = ended["queued"] - began["queued"] if None not in (began["queued"], ended["queued"]) else None
-    numpy = [(*both,) for both in zip(began["numpy"], ended["numpy"], strict=True) if None not in both]
+    numpy = [both for both in zip(began["numpy"], ended["numpy"], strict=True) if None not in both]
     frames = sys._current_frames()
     # This frame would keep itself, and with it the variables of all that called it: a step's losses and their graphs.
     frames.pop(threading.get_ident(), None)
