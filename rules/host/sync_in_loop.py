@@ -71,6 +71,7 @@ def check(
     steps: Steps,
     scale: Scale,
     price: Price,
+    training: Training,
     *,
     min_share: float = 0.01,  # one line to move; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -87,7 +88,7 @@ def check(
         saving = ahead if later else after
         # The wait may only move: to the next sync, or to a device that is busy all the same.
         if saving is not None and saving.high_us >= min_share * scale.step_us:
-            yield _finding(site, cost_us, saving, price, later=later)
+            yield _finding(site, cost_us, saving, price, later=later, trains=training.seen)
 
 
 def _reads_copies(site: SyncSite, price: Price) -> bool:
@@ -173,7 +174,9 @@ _LATER = Fix(
 )
 
 
-def _finding(site: SyncSite, cost_us: float, saving: Saving, price: Price, *, later: bool = False) -> Finding:
+def _finding(
+    site: SyncSite, cost_us: float, saving: Saving, price: Price, *, later: bool = False, trains: bool = True
+) -> Finding:
     """later: what it costs is idle time after other work of the host."""
     steps, scale = price.ops.steps, price.scale
     place = f" at {_place(site.where)}" if site.where else ""
@@ -197,7 +200,7 @@ def _finding(site: SyncSite, cost_us: float, saving: Saving, price: Price, *, la
             "idle_after_us": site.idle_after_us,
             "op": site.op,
         },
-        fix=_PINNED if _to_device(site, price) else _fix(site.op, Training.compute(price.ops.trace).seen),
+        fix=_PINNED if _to_device(site, price) else _fix(site.op, trains),
         claims=_IDLE if later else ("idle_sync",),
     )
 

@@ -15,13 +15,13 @@ _FEW = 20
 _MOST = 75
 
 
-def launch_ns(price: Price) -> float:
+def _launch_ns(price: Price, queued: tuple[Ints, Ints, Ints]) -> float:
     """From a call to the start of its work where the stream had nothing else to do, ns, as this trace has it.
 
     A kernel that waited for another stream starts no later after that than one whose stream was empty when it was
     launched: a few µs where a GPU and its host are fast, 10 to 20 where they are not.
     """
-    works, call, before = _queued(price)
+    works, call, before = queued
     empty = before < call
     took = price.ops.events.start_ns[works[empty]] - call[empty]
     return max(float(np.percentile(took, _MOST)), _LEAST_NS) if len(took) >= _FEW else _LEAST_NS
@@ -40,8 +40,8 @@ def waited_for(price: Price, rows: Ints) -> Ints:
         return rows[in_line]
     at = np.minimum(np.searchsorted(events.start_ns[kernels], events.end_ns[rows]), len(kernels) - 1)
     after_ns = events.start_ns[kernels[at]] - events.end_ns[rows]
-    usual_ns = launch_ns(price)
-    works, call, before = _queued(price)
+    works, call, before = queued = _queued(price)
+    usual_ns = _launch_ns(price, queued)
     place = np.full(len(events), -1, np.int64)
     place[works] = np.arange(len(works))
     held = np.zeros(len(rows), bool)
