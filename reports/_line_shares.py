@@ -9,9 +9,8 @@ from . import _ranking, _verdict, _words
 # What the figures are.
 _HOST = "Shares of the step without the profiler, on the training loop's thread."
 _DEVICE = "Time of the device work that each line starts, as a share of the step without the profiler."
-_MEANING = (
-    "The backward pass counts for the lines whose forward operators caused it; what other lines of yours do is theirs."
-)
+_CAUSED = "The backward pass counts for the lines whose forward operators caused it"
+_CALLED = "The backward pass counts for the line that calls it"
 # A summary names no line below a twentieth of the step, and no more than five.
 _SHARE, _MOST = 0.05, 5
 
@@ -42,7 +41,9 @@ def title(report: Report) -> str:
 
 def meaning(report: Report) -> str:
     """What the figures are."""
-    return f"{_DEVICE if _verdict.is_on_device(report) else _HOST} {_MEANING}"
+    backward = _CAUSED if any(line.backward for line in report.line_shares) else _CALLED
+    time = _DEVICE if _verdict.is_on_device(report) else _HOST
+    return f"{time} {backward}; what other lines of yours do is theirs."
 
 
 def most(report: Report) -> tuple[Row, ...]:

@@ -17,14 +17,17 @@ from advisor.computed import Missing
 from advisor.model import LineShare
 from advisor.trace.events import Ints
 
+# Where lines are known for less of the device's work, they may not be those that matter.
+_KNOWN = 0.5
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceLineShares:
     """Lines whose device work takes a hundredth of the un-profiled step or more, most expensive first.
 
     Work of a backward pass counts for the line of the forward op; that of nodes of no known op for the line that called
-    it; communication for none. Work on several streams at once counts for each. Missing without a device or
-    without lines.
+    it; communication for none. Work on several streams at once counts for each. Missing without a device,
+    without lines, and where these are known for less than half of the work.
     """
 
     lines: tuple[LineShare, ...]
@@ -40,6 +43,9 @@ class DeviceLineShares:
         of_source = [index.setdefault((one.file, one.line), len(index)) for one in lines.sources]
         first = {place: source for source, place in reversed(list(zip(lines.sources, of_source, strict=True)))}
         rows, place, backward = _placed(ops, np.array([*of_source, -1], np.int64)[lines.op_source])
+        dur_ns = ops.events.dur_ns
+        if dur_ns[rows].sum() < _KNOWN * dur_ns[_work(ops)].sum():
+            raise Missing("which lines start most of the device work is not known")
         took_us = ops.events.dur_ns[rows] / 1e3 * ops.longer / ops.steps.count
         share = np.bincount(place, took_us, len(index)) / ops.steps.step_us
         of_backward = np.bincount(place[backward], took_us[backward], len(index)) / ops.steps.step_us
@@ -54,11 +60,16 @@ class DeviceLineShares:
         return cls(found)
 
 
+def _work(ops: StepOps) -> Ints:
+    """What the device does in the steps, without communication."""
+    return np.flatnonzero(ops.trace.device_work & ops.links.inside & ~communication_rows(ops.events))
+
+
 def _placed(ops: StepOps, op_line: Ints) -> tuple[Ints, Ints, Ints]:
     """Device work of the steps whose line is known, the number of its line, and which of it is of a backward pass."""
     launch = ops.links.launch
-    work = ops.trace.device_work & ~communication_rows(ops.events)
-    rows = np.flatnonzero(work & ops.links.inside & (launch >= 0))
+    rows = _work(ops)
+    rows = rows[launch[rows] >= 0]
     node = ops.nesting.ancestor(backward_rows(ops.events))[launch[rows]]
     of_node = np.where(node >= 0, node_lines(ops.trace, ops.links, op_line)[np.maximum(node, 0)], -1)
     place = np.where(of_node >= 0, of_node, op_line[launch[rows]])

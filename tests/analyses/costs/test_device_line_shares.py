@@ -65,3 +65,14 @@ def test_lines_of_less_than_a_hundredth_of_the_step_are_left_out():
 def test_without_device_work_there_are_none():
     with pytest.raises(Missing, match="no device work"):
         shares(0, 0, 0, 0)
+
+
+def test_where_most_work_has_no_known_line_there_are_none():
+    """Without the nodes of the backward pass, as torch 1.8 records it, what they start has no line."""
+    found = [row for step in (0, 1) for row in rows(step, (200, 400, 0, 100))]
+    for row in found:
+        if row["name"] == NODE:
+            row["name"], row["args"] = "MmBackward", {}
+    computed = Computed(trace=read_bytes(json.dumps({"traceEvents": found}).encode(), "made"))
+    with pytest.raises(Missing, match="most of the device work"):
+        computed.get(DeviceLineShares)
