@@ -44,7 +44,7 @@ class Equivalent:
     ops              "any": small ones, too, which the profiler slows more than others; "long": recording a row is
                      nothing against them; "replayed": the step is played again without them on a host, too
     timed_on_device  whether the replacement was measured on a device; where not, it may save nothing there
-    evicts_bytes     what they push out of the caches comes back, too: at most so many bytes
+    evicts_bytes     bytes that they write per step: as many that the rest reads leave the caches at most; infinite: all
     also_us          µs of the un-profiled step, in none of these rows, that the high end holds
     spent_us         recorded µs per step that the message tells; None: of all these rows
     shown            rows whose line is shown, of the first that has one; None: of the first part

@@ -76,7 +76,7 @@ def check(
         parts=((np.concatenate((rows, backward_of(events, rows))), *_SAVED[formula]),),
         how=_HOW,
         shown=rows,
-        evicts_bytes=4 * math.prod(sizes(dims_of(events, int(rows[0])), 0)) * len(rows) / len(found),
+        evicts_bytes=_written_bytes(price.ops, rows),
         timed_on_device=False,
     )
     if known := worth(price, lines, one, min_share):
@@ -107,6 +107,12 @@ def _written_out(ops: StepOps) -> Iterator[Ints]:
         one = names.count("aten::tanh") + names.count("aten::erf") == 1
         if one and len(mine) >= _LEAST[middle] and "aten::add" in after and "aten::mul" in after:
             yield mine
+
+
+def _written_bytes(ops: StepOps, rows: Ints) -> float:
+    """Bytes that these ops write per step, as fp32, and as many that their backward pass does."""
+    numbers = sum(math.prod(sizes(dims_of(ops.events, row), 0)) for row in rows.tolist())
+    return 2 * 4 * numbers / ops.steps.count
 
 
 def _belongs(ops: StepOps, row: int, shape: tuple[int, ...]) -> bool:

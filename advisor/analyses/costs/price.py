@@ -183,13 +183,18 @@ class Price:
         found = found.wider(found.low_us, found.high_us, "profiler", more_us)
         return found if self.on_device else less_by(found, instead_us)
 
-    def refilled(self, saving: Saving, work_bytes: float = _CACHE_BYTES, most_us: float = np.inf) -> Saving:
-        """The saving with a high end that includes what work on so many bytes evicts from the caches.
+    def refilled(self, saving: Saving, written_bytes: float = np.inf, most_us: float = np.inf) -> Saving:
+        """The saving with a high end that includes what the work evicts from the caches.
 
-        In un-profiled µs; without a number of bytes the work is known to stream through all of them. Nothing where
-        nothing is saved. most_us: no more than this comes back.
+        A byte that is written displaces at most one that the rest of the step reads, and then fetches from memory. In
+        un-profiled µs; without a number of bytes written per step the work streams through all caches once. Nothing
+        where nothing is saved. most_us: no more than this comes back.
         """
-        more_us = min(refill_us(self.scale.step_us - saving.high_us, work_bytes), most_us) if saving.high_us else 0.0
+        rest_us = self.scale.step_us - saving.high_us
+        fetched_us = refill_us(rest_us)
+        if np.isfinite(written_bytes):
+            fetched_us = min(self.added.fetched_us(written_bytes), _REFILLED * max(rest_us, 0.0))
+        more_us = min(fetched_us, most_us) if saving.high_us else 0.0
         return replace(saving, high_us=min(saving.high_us + more_us, self.scale.step_us))
 
     @property
@@ -270,12 +275,9 @@ def less_by(saving: Saving, instead_us: Range) -> Saving:
     return saving.wider(min(max(saving.low_us - most_us, 0.0), high_us), high_us, "instead", most_us - least_us)
 
 
-def refill_us(rest_us: float, work_bytes: float = _CACHE_BYTES) -> float:
-    """The most that the rest of a step waits for memory after work on so many bytes, which evicts it from the caches.
-
-    In µs; without a number of bytes the work is known to stream through all of them.
-    """
-    return min(min(work_bytes, _CACHE_BYTES) / _BYTES_PER_US, _REFILLED * max(rest_us, 0.0))
+def refill_us(rest_us: float) -> float:
+    """The most that the rest of a step waits for memory, µs, after work that streams through the caches once."""
+    return min(_CACHE_BYTES / _BYTES_PER_US, _REFILLED * max(rest_us, 0.0))
 
 
 def calm(spans: Intervals) -> Intervals:

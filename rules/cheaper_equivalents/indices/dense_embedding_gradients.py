@@ -44,6 +44,8 @@ _LEAST = dict.fromkeys(("SGD", "Adagrad"), constant("share.sparse_gradients").va
 # to 256 wide, with 32 to 4,096 of their rows looked up.
 _CALL_US = {"SGD": constant("sparse.sgd_call_us").range, "Adagrad": constant("sparse.adagrad_call_us").range}
 _NUMBER_NS = {"SGD": constant("sparse.sgd_number_ns").range, "Adagrad": constant("sparse.adagrad_number_ns").range}
+# A step goes through the gradient, the weights, and two moments at most.
+_TABLES = 4
 _MEASURED = "low: the least that sparse gradients saved in measurements; high: all work on the whole table"
 # Where the work that comes instead is known, all of the present work goes.
 _KNOWN = (
@@ -93,7 +95,7 @@ def _equivalent(price: Price, table: Table, numbers: int, width: int, names: lis
         claims=("backward", "optimizer"),
         instead_us=_instead_us(table, width, names, price.ops.steps.count) if known else (0.0, 0.0),
         ops="replayed",
-        evicts_bytes=4 * numbers if known else 0,
+        evicts_bytes=_TABLES * 4 * numbers if known else 0,
         also_us=sum(max(us, 0.0) for us in rest) if known else 0.0,
         shown=rows_of(*table.calls),
         at_most="medium" if _needs_other_optimizer(names) else "high",
