@@ -51,7 +51,7 @@ from advisor.api import (
     host_collectives,
 )
 
-from ..shared._places import batch_size_at
+from ..shared._places import batch_of
 from ..shared._words import count, percent, plural
 from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
 from ._parts import passes_over
@@ -120,7 +120,7 @@ def check(
             "modelled",
             f"time of {plural(batch, of)} now minus their share of a step of {count(target)}; {split.how}",
         ),
-        where=batch_size_at(facts),
+        where=batch_of(batch, facts, record.settings if record else None),
         facts={
             "batch_size": batch,
             "suggested_batch_size": target,

@@ -45,6 +45,7 @@ from advisor.api import (
     starts_in,
 )
 
+from ..shared._places import set_at
 from ..shared._words import count, percent
 
 # What Inductor makes one loop of: by the op's name without `aten::` and the underscore of what works in place.
@@ -106,6 +107,7 @@ def check(
             f"backward pass take {duration(scale.scaled(spent_us))} of each step "
             f"({percent(spent_us / steps.step_us)}), one after another."
         ),
+        where=set_at(settings, "model"),
         facts={
             "fusable_us": spent_us,
             "ops": len(rows) / steps.count,

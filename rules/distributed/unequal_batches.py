@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import BACKWARD, GLOO, Drawing, Ev, Example, Finding, Fix, Missing, Ranks, draw, duration
+from advisor.api import BACKWARD, GLOO, Drawing, Ev, Example, Finding, Fix, Loader, Missing, Ranks, draw, duration
 
+from ..shared._places import made_at
 from ..shared._words import count, percent
 from ._exchanges import uneven
 
@@ -87,6 +88,7 @@ def check(
             high_us,
             "the same work distributed evenly: from the waiting in collectives, and from shapes and computing time",
         ),
+        where=next(filter(None, map(made_at, _loaders(ranks))), ()),
         facts={
             "unequal_share": float(unequal.mean()),
             "largest_is_last_share": alike,
@@ -99,7 +101,7 @@ def check(
 
 def _lengths(ranks: Ranks) -> Iterator[Finding]:
     """Loaders that hold different numbers of samples."""
-    loaders = [one.record.loaders[0] if one.record and one.record.loaders else None for one in ranks.facts]
+    loaders = _loaders(ranks)
     sizes = [loader.dataset_size if loader and not loader.iterable else None for loader in loaders]
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes) or min(known) == max(known):
@@ -110,11 +112,17 @@ def _lengths(ranks: Ranks) -> Iterator[Finding]:
             f"The loader of rank {ranks.ranks[few]} has {count(min(known))} samples, that of rank "
             f"{ranks.ranks[many]} {count(max(known))}: at the end of an epoch one waits for the other, or hangs."
         ),
+        where=made_at(loaders[few]),
         facts={"samples_by_rank": {str(rank): size for rank, size in zip(ranks.ranks, known, strict=True)}},
         fix=_SHARDS,
         at_most="medium",
         ranks=(ranks.ranks[few], ranks.ranks[many]),
     )
+
+
+def _loaders(ranks: Ranks) -> list[Loader | None]:
+    """The loader of each rank, where capture saw one."""
+    return [one.record.loaders[0] if one.record and one.record.loaders else None for one in ranks.facts]
 
 
 _SHARDS = Fix(

@@ -52,7 +52,7 @@ from advisor.api import (
 )
 
 from ..shared._batches import respawned
-from ..shared._places import set_at
+from ..shared._places import set_at, workers_at
 from ..shared._words import percent, plural
 
 CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 to 256, two threads against one"
@@ -76,6 +76,7 @@ _AT_WORK = 0.1
 _PACE, _WAITED = 0.5, 0.1
 # An op has to take this long on one thread before sharing it pays for waking the others.
 _LONG_OP_US = constant("calls.shared_op_us").value
+_THREADS = ("threads", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # of `Settings.set_at`
 _OPS = ("forward", "backward", "optimizer", "other_ops")
 # Beside a device most ops only launch. With less of the step than a tenth in ops that threads of the host can share, no
 # thread that waits for another explains uneven steps.
@@ -117,6 +118,8 @@ def check(
             "modelled",
             "high: an ordinary step becomes as fast as the fastest 10 %; low: half of that, the least measured",
         ),
+        where=set_at(record.settings if record else None, *_THREADS)
+        or (workers_at(loader.loader) if loader and use.workers else ()),
         facts={
             "cores": use.cores,
             "threads": use.threads,
@@ -179,7 +182,7 @@ def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown, sett
             most * ops_us,
             "what as many threads per core cost in measurements of three models; low: for ops long enough to be split",
         ),
-        where=set_at(settings, "threads", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
+        where=set_at(settings, *_THREADS),
         facts={"cores": use.cores, "threads": use.threads, "workers": use.workers},
         fix=Fix(
             f"Use {plural(threads, 'thread')}",

@@ -28,8 +28,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Device, Ev, Events, Example, Finding, Fix, Price, StepOps, draw, duration
+from advisor.api import Device, Ev, Events, Example, Finding, Fix, Price, Settings, StepOps, draw, duration
 
+from ..shared._places import set_at
 from ..shared._words import percent
 
 _FORWARD = "aten::convolution"
@@ -43,6 +44,7 @@ _NO_NUMBER = "not estimated: only a run of this network in the other format show
 def check(
     price: Price,
     device: Device,
+    settings: Settings | None,
     *,
     min_share: float = 0.3,  # of the step in convolutions: below, the gain of the format is within the noise
 ) -> Iterator[Finding]:
@@ -61,6 +63,7 @@ def check(
     if forward_us and first_us >= _MOSTLY * forward_us:
         yield Finding(
             message=f"Convolutions take {took}, on images whose channels come first in memory.",
+            where=set_at(settings, "model"),
             facts=facts | {"saving": _NO_NUMBER},
             fix=_CHANNELS_LAST,
             claims=("forward", "backward"),

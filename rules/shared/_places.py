@@ -36,6 +36,11 @@ def batch_size_at(loader: Loader | None) -> tuple[Source, ...]:
     return known + tuple(one for one in made if (one.file, one.line) not in {(at.file, at.line) for at in known})
 
 
+def batch_of(samples: int, loader: Loader | None, settings: Settings | None) -> tuple[Source, ...]:
+    """As `batch_size_at`; without a loader, the only line that gives a name such as `batch_size` this number."""
+    return batch_size_at(loader) or set_at(settings, f"batch_size {samples}")
+
+
 def workers_at(loader: Loader | None) -> tuple[Source, ...]:
     """Where the loader was made, then the line that gives the number of its workers, as far as they are known."""
     number = loader.num_workers_at if loader else None

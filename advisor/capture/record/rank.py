@@ -47,10 +47,12 @@ class Settings(msgspec.Struct, frozen=True):
     fsdp: dict[str, Any] | None = None  # arguments of FullyShardedDataParallel or fully_shard; units: how many
     framework: str | None = None  # that runs the loop: lightning | transformers | accelerate; None: the script itself
     # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
-    # anomaly_detection | ddp (its constructor) | embedding ROWSxWIDTH (where the first table of that size is made).
+    # anomaly_detection | ddp (its constructor) | embedding ROWSxWIDTH (where the first table of that size is made) |
+    # model (the constructor of the module that is trained).
     # From the source text, if exactly one line sets it: threads (`set_num_threads`) | double (the line that registers a
     # float64 tensor of the model, else `.double()`, else float64) | checkpointing | cudnn_benchmark |
     # cudnn_deterministic | onednn_enabled | penalty_every (the interval of a gradient penalty, where it is 1) |
+    # batch_size NUMBER (where a name such as batch_size, or a part of its, is given that number) |
     # environment variables by name.
     set_at: dict[str, CodePlace] = {}
 

@@ -152,7 +152,8 @@ def test_what_is_evicted_is_fetched_once_and_no_more_than_was_written() -> None:
     saving = price.saving(gone, gone, ("other_ops", "forward"), "all")
     rate = price.added.calibration.core_memory_gbs.low  # 10^9 bytes per second are 10^3 bytes per µs
     few, all_caches = price.refilled(saving, 1e5), price.refilled(saving)
-    assert few.low_us == saving.low_us and few.high_us - saving.high_us == pytest.approx(1e5 / (1e3 * rate))
+    assert few.low_us == saving.low_us
+    assert few.high_us - saving.high_us == pytest.approx(1e5 / (1e3 * rate))
     assert price.refilled(saving, 0.0) == saving
     # However much is written, the rest of the step waits for no more than a part of its own time.
     assert saving.high_us < all_caches.high_us <= price.refilled(saving, 1e12).high_us < price.scale.step_us

@@ -22,7 +22,7 @@ settings.choose()  # CALLS
 class Own(torch.optim.SGD):
     def __init__(self, parameters):
         super().__init__(parameters, lr=0.1)
-model = torch.nn.Linear(8, 1)
+model = torch.nn.Linear(8, 1)  # MODEL
 first = torch.optim.Adam(  # ADAM
     model.parameters(),
 )
@@ -81,7 +81,8 @@ def test_the_lines_of_constructors_and_settings(tmp_path: Path) -> None:
     expected = {name: line_of(SETTINGS, name.partition("_")[0].upper()) for name in marks}
     expected |= {"matmul_precision": line_of(SETTINGS, "PRECISION"), "default_dtype": line_of(SETTINGS, "DTYPE")}
     expected["double"] = line_of(SETTINGS, "DOUBLE")
-    assert settings == {name: ("settings.py", line) for name, line in expected.items()}
+    of_script = {"model": ("train.py", line_of(SCRIPT, "MODEL")), "batch_size 4": loader}
+    assert settings == of_script | {name: ("settings.py", line) for name, line in expected.items()}
     assert rank["settings"]["matmul_precision_set"]
 
 
@@ -103,7 +104,7 @@ def test_what_nobody_set_has_no_line(tmp_path: Path) -> None:
     """Nothing is guessed: of two calls of one name neither is named."""
     (tmp_path / "train.py").write_text(QUIET)
     done = capture(tmp_path / "out", tmp_path / "train.py")
-    assert done.rank["settings"]["set_at"] == {}
+    assert done.rank["settings"]["set_at"].keys() == {"model"}
     assert not done.rank["settings"]["matmul_precision_set"]
 
 
@@ -129,7 +130,8 @@ def test_embeddings_have_the_line_that_made_them(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TABLES)
     found = capture(tmp_path / "out", tmp_path / "train.py").rank["settings"]["set_at"]
     lines = {name: at["line"] for name, at in found.items()}
-    assert lines == {"embedding 50x4": line_of(TABLES, "TABLE"), "embedding 60x2": line_of(TABLES, "BAGS")}
+    table, bags = line_of(TABLES, "TABLE"), line_of(TABLES, "BAGS")
+    assert lines == {"embedding 50x4": table, "embedding 60x2": bags, "model": table}
 
 
 WRITTEN = """
@@ -160,7 +162,7 @@ def loaders(size, test_size=32):  # TEST
 args = options()
 bs = args.batch_size
 training, evaluation, plain = loaders(size=bs)
-model = torch.nn.Linear(8, 1, dtype=torch.float64)
+model = torch.nn.Linear(8, 1, dtype=torch.float64)  # MODEL
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for epoch in range(2):
     for loader in (training, evaluation, plain):
@@ -180,6 +182,9 @@ def test_the_text_tells_of_numbers_and_switches(tmp_path: Path) -> None:
         "cudnn_deterministic": "CUDNN",
         "onednn_enabled": "ONEDNN",
         "double": "DOUBLE",
+        "model": "MODEL",
+        "batch_size 4": "SIZE",
+        "batch_size 2": "PLAIN",
     }
     found = {name: at["line"] for name, at in rank["settings"]["set_at"].items()}
     assert found == {name: line_of(WRITTEN, mark) for name, mark in marks.items()}
@@ -238,3 +243,49 @@ def test_findings_name_the_line_of_the_setting_first(tmp_path: Path, rule: str, 
     [outcome] = [one for one in report["outcomes"] if one["rule"] == rule]
     [finding] = outcome["findings"]
     assert finding["where"][0]["line"] == line_of(RULES, mark), sys.version
+
+
+MODELS = """
+import torch
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*[layer() for _ in range(4)])
+    def forward(self, x):
+        return self.layers(x)
+def layer():
+    return torch.nn.Linear(8, 8)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = Block(), self.head()
+    def head(self):
+        return torch.nn.Linear(8, 1)
+    def forward(self, x):
+        return self.last(self.first(x))
+teacher = torch.nn.Linear(800, 800)
+model = Net()  # MODEL
+whole = Wrapped(model)
+optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
+batch_size = 6  # BATCH
+for index in torch.arange(240).split(batch_size):
+    whole(torch.zeros(len(index), 8)).sum().backward()
+    optimizer.step()
+"""
+WRAPPER = """
+class Wrapped(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+    def forward(self, x):
+        return self.module(x)
+"""
+
+
+def test_the_model_that_is_trained_is_named_where_it_is_made(tmp_path: Path) -> None:
+    """Not where its layers are, nor another model, nor what wraps it; and the number of a batch without a loader."""
+    text = MODELS.replace("class Block", f"{WRAPPER}class Block", 1)
+    (tmp_path / "train.py").write_text(text)
+    settings = capture(tmp_path / "out", tmp_path / "train.py").rank["settings"]["set_at"]
+    assert settings["model"]["line"] == line_of(text, "MODEL")
+    assert settings["batch_size 6"]["line"] == line_of(text, "BATCH")

@@ -158,6 +158,22 @@ def paths(modules: list[Any], params: list[Any]) -> dict[int, str]:
     return found
 
 
+def trained(modules: list[Any], params: list[Any]) -> Any:
+    """The module that most of these parameters belong to, without what wraps it (DDP, torch.compile); None if none."""
+    sizes = {id(param): param.numel() for param in params}
+    owners = _roots(modules, params)
+    found = max(owners, key=lambda one: sum(sizes.get(id(param), 0) for param in one.parameters()), default=None)
+    while (inside := _wrapped(found)) is not None:
+        found = inside
+    return found
+
+
+def _wrapped(module: Any) -> Any:
+    """The only module inside one that wraps it: named as DDP, FSDP and torch.compile name it; else None."""
+    children = list(getattr(module, "_modules", {}).items())
+    return children[0][1] if len(children) == 1 and children[0][0] in ("module", "_orig_mod") else None
+
+
 def _roots(modules: list[Any], params: list[Any]) -> list[Any]:
     """The outermost modules that own these parameters, in the order of the parameters."""
     order = {id(param): at for at, param in reversed(list(enumerate(params)))}

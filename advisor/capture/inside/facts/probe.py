@@ -88,7 +88,9 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
     params = attempt(lambda: parameters_of(optimizers)) or []
     autocast = sorted(collector.autocast)
     now = switches()
-    model = attempt(lambda: model_facts.model_facts(alive.modules if alive else [], params))
+    modules = alive.modules if alive else []
+    model = attempt(lambda: model_facts.model_facts(modules, params))
+    trained = attempt(lambda: model_facts.trained(modules, params))
     settings = {
         **now,
         "matmul_precision_set": collector.setting_lines.precision_chosen
@@ -108,7 +110,7 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
         "ddp": alive.ddp if alive else None,
         "fsdp": alive.fsdp if alive else None,
         "framework": attempt(frameworks.of_the_loop),
-        "set_at": attempt(lambda: collector.setting_lines.record((model or {}).get("float64", []))) or {},
+        "set_at": attempt(lambda: collector.setting_lines.record((model or {}).get("float64", []), trained)) or {},
     }
     return {
         "settings": settings,

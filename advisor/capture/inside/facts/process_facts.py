@@ -38,7 +38,8 @@ class Facts:
         self.marks.append(kept_graphs.number())
 
     def window_opens(self) -> None:
-        """An epoch may end before the next look, and what it kept with it."""
+        """What the next look may come too late for: an epoch's end drops what it kept, the script's end its modules."""
+        probe.attempt(self.collector.setting_lines.text.read)
         self.kept_before = self._kept(probe.attempt(model_facts.scalars))
         if probe.attempt(torch.distributed.is_initialized):
             probe.attempt(lambda: self.sent.window_opens(live_objects()))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -36,6 +37,8 @@ _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gr
 _SETS_VARIABLE = ("setdefault", "putenv")
 # Of a DataLoader's arguments.
 _POSITIONS = {"batch_size": 1, "num_workers": 5}
+# Names of a batch's size: `batch_size`, `train_batch_size`, `per_device_batch`, `BATCH`; not those of an evaluation.
+_BATCH_SIZE = re.compile(r"(?!.*(eval|val|test))(\w+_)?(batch(_?size)?|bs|bsz)", re.IGNORECASE)
 # How often a number may pass from one name to another: `args.batch_size` to `bs` to `batch_size`.
 _MOST_NAMES = 3
 
@@ -68,6 +71,10 @@ class ScriptText:
                 room -= len(text)
         return found
 
+    def read(self) -> None:
+        """Reads the files now, if nothing has asked for them yet."""
+        _ = self.sources
+
     def nodes(self, *words: str) -> Iterator[tuple[str, ast.AST]]:
         """(file, node) of every file in which one of these words occurs."""
         for file, text in self.sources.items():
@@ -86,7 +93,15 @@ class ScriptText:
         }
         found = {name: _place(*at.pop()) for name, at in known.items() if len(at) == 1 and _is_set(name)}
         every = self.penalty_interval()
-        return found | ({"penalty_every": every} if every else {})
+        return found | self.batch_sizes() | ({"penalty_every": every} if every else {})
+
+    def batch_sizes(self) -> dict[str, Place]:
+        """Where a name such as `batch_size` is given a number, by that number: `batch_size 8`; once in all files."""
+        places: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        for one in self._given if any("batch" in text for text in self.sources.values()) else ():
+            if one.number and _BATCH_SIZE.fullmatch(one.name):
+                places[f"batch_size {one.number}"].add((one.file, one.line))
+        return {name: _place(*at.pop()) for name, at in places.items() if len(at) == 1}
 
     def penalty_interval(self) -> Place:
         """Where the interval of a gradient penalty is given the number 1; empty if none is, or several are."""

@@ -1,4 +1,4 @@
-"""Where the script made its loaders and optimizers and set switches: the innermost line of the user's in each call.
+"""Where the script made loaders, optimizers and models and set switches: the user's innermost line in each call.
 
 torch's own functions read names of `torch._C` while they run: the constructors of optimizers and modules one that
 counts their use, functions that set a switch its setter. The module gets those names as properties: who reads one is
@@ -41,6 +41,8 @@ _PRECISION = "matmul_precision"
 _COUNTS_USE = "_log_api_usage_once"
 # Loaders and optimizers that are remembered: a script may make a loader in each epoch.
 _MOST_MADE = 64
+# Modules that are made outside of other modules: a function may make each layer, and the model was begun before them.
+_MOST_MODULES = 1024
 
 
 class SettingLines:
@@ -55,6 +57,7 @@ class SettingLines:
             maxlen=_MOST_MADE
         )  # a weak reference to it, where it was made
         self.tables: deque[tuple[weakref.ref[Any], Place]] = deque(maxlen=_MOST_MADE)  # embeddings, likewise
+        self.modules: deque[tuple[weakref.ref[Any], Place]] = deque(maxlen=_MOST_MODULES)  # not of other modules
 
     def chosen(self, setting: str, frame: FrameType) -> None:
         """A function that sets it runs in this frame."""
@@ -68,10 +71,15 @@ class SettingLines:
         owner = frame.f_locals.get("self")
         if isinstance(owner, Optimizer):
             self._made(owner, frame)
-        elif isinstance(owner, torch.nn.Embedding | torch.nn.EmbeddingBag):
-            if place := self._place(_around(frame, owner)):
+            return
+        makes = _around(frame, owner)
+        whole = makes is not None and not isinstance(makes.f_locals.get("self"), torch.nn.Module)
+        if whole and (place := self._place(makes)):
+            self.modules.append((weakref.ref(owner), place))
+        if isinstance(owner, torch.nn.Embedding | torch.nn.EmbeddingBag):
+            if place := self._place(makes):
                 self.tables.append((weakref.ref(owner), place))
-        elif type(owner).__name__ == "DistributedDataParallel" and (place := self._place(_around(frame, owner))):
+        elif type(owner).__name__ == "DistributedDataParallel" and (place := self._place(makes)):
             self.settings["ddp"] = place
 
     def loads(self, loader: Any, frame: FrameType) -> None:
@@ -94,10 +102,11 @@ class SettingLines:
         """Where an optimizer was made; empty where that is not known."""
         return next((place for reference, place in reversed(self.made) if reference() is optimizer), {})
 
-    def record(self, doubles: Sequence[str]) -> dict[str, Place]:
+    def record(self, doubles: Sequence[str], model: Any = None) -> dict[str, Place]:
         """The lines of settings, with those that only the script's text tells.
 
-        doubles: tensors of the model in float64, which say more than another mention of that format.
+        doubles: tensors of the model in float64, which say more than another mention of that format.  model: the
+        module that is trained.
         """
         held = (self.text.registered(name.rpartition(".")[2]) for name in doubles)
         first = next(filter(None, held), None)
@@ -106,7 +115,10 @@ class SettingLines:
             for reference, place in reversed(self.tables)
             if (one := reference()) is not None
         }
-        return {**self.text.settings(), **({"double": first} if first else {}), **tables, **self.settings}
+        live = reversed(self.modules) if model is not None else ()
+        made = next((place for reference, place in live if reference() is model), None)
+        found = {name: place for name, place in (("double", first), ("model", made)) if place}
+        return {**self.text.settings(), **found, **tables, **self.settings}
 
     def of_number(self, loader: dict[str, Any], argument: str) -> Place:
         """Where a number that a loader was made with stands in the text; empty where that is not known."""
