@@ -133,10 +133,10 @@ class Collector:
         }
 
     def _numbers(self, loader: dict[str, Any]) -> dict[str, Any]:
-        """Where its batch size and its number of workers stand as numbers in the script's text, as far as known."""
+        """Where the text gives its batch size and number of workers a number, and makes its dataset; None if unknown."""
         from .facts.probe import attempt
 
-        return {
+        return {"dataset_at": attempt(partial(self.setting_lines.of_dataset, loader)) or None} | {
             f"{argument}_at": attempt(partial(self.setting_lines.of_number, loader, argument)) or None
             for argument in ("batch_size", "num_workers")
         }

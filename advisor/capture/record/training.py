@@ -42,6 +42,7 @@ class Loader(msgspec.Struct, frozen=True):
     function: str = ""
     batch_size_at: CodePlace | None = None  # where the script states the number
     num_workers_at: CodePlace | None = None  # and the number of workers
+    dataset_at: CodePlace | None = None  # where the dataset is made, by the source text
 
 
 class Optimizer(msgspec.Struct, frozen=True):

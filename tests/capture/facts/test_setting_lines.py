@@ -75,6 +75,7 @@ def test_the_lines_of_constructors_and_settings(tmp_path: Path) -> None:
     made = {one["name"]: (Path(one["file"]).name, one["line"]) for one in rank["optimizers"]}
     assert made == {"Adam": ("train.py", line_of(SCRIPT, "ADAM")), "Own": ("train.py", line_of(SCRIPT, "OWN"))}
     [loader] = {(Path(one["file"]).name, one["line"]) for one in rank["loaders"]}
+    assert {one["dataset_at"]["line"] for one in rank["loaders"]} == {line_of(SCRIPT, "LOADER")}
     assert loader == ("train.py", line_of(SCRIPT, "LOADER"))
     settings = {name: (Path(at["file"]).name, at["line"]) for name, at in rank["settings"]["set_at"].items()}
     marks = ("threads", "deterministic", "anomaly_detection")
@@ -191,6 +192,7 @@ def test_the_text_tells_of_numbers_and_switches(tmp_path: Path) -> None:
     assert rank["settings"]["onednn_enabled"] is False
     sizes = {one["batch_size"]: (one["batch_size_at"] or {}).get("line") for one in rank["loaders"]}
     assert sizes == {4: line_of(WRITTEN, "SIZE"), 32: line_of(WRITTEN, "TEST"), 2: line_of(WRITTEN, "PLAIN")}
+    assert {one["dataset_at"]["line"] for one in rank["loaders"]} == {line_of(WRITTEN, "DOUBLE")}
 
 
 HELD = """
@@ -289,3 +291,22 @@ def test_the_model_that_is_trained_is_named_where_it_is_made(tmp_path: Path) -> 
     settings = capture(tmp_path / "out", tmp_path / "train.py").rank["settings"]["set_at"]
     assert settings["model"]["line"] == line_of(text, "MODEL")
     assert settings["batch_size 6"]["line"] == line_of(text, "BATCH")
+
+
+@pytest.mark.parametrize(
+    ("lines", "at"),
+    [
+        ("self.data = Rows(path)\nloader = DataLoader(self.data, 4)", 1),
+        ("loader = DataLoader(\n    batch_size=4,\n    dataset=Rows(path),\n)", 3),
+        ("train, test = random_split(Rows(path), (90, 10))\nloader = DataLoader(train, 4)", None),
+        ("data = Rows(path)\ndata = Cached(data)\nloader = DataLoader(data, 4)", None),
+        ("data = rows\nloader = DataLoader(data, 4)", None),
+    ],
+)
+def test_the_dataset_is_named_where_one_call_makes_it(lines: str, at: int | None) -> None:
+    from advisor.capture.inside.facts.script_text import ScriptText
+
+    text = ScriptText(())
+    vars(text)["sources"] = {"train.py": lines}
+    call = {"file": "train.py", "line": 1 + lines[: lines.index("DataLoader")].count("\n"), "function": ""}
+    assert text.dataset(call).get("line") == at

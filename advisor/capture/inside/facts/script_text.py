@@ -36,7 +36,7 @@ _SWITCHES = {
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
 _SETS_VARIABLE = ("setdefault", "putenv")
 # Of a DataLoader's arguments.
-_POSITIONS = {"batch_size": 1, "num_workers": 5}
+_POSITIONS = {"dataset": 0, "batch_size": 1, "num_workers": 5}
 # Names of a batch's size: `batch_size`, `train_batch_size`, `per_device_batch`, `BATCH`; not those of an evaluation.
 _BATCH_SIZE = re.compile(r"(?!.*(eval|val|test))(\w+_)?(batch(_?size)?|bs|bsz)", re.IGNORECASE)
 # How often a number may pass from one name to another: `args.batch_size` to `bs` to `batch_size`.
@@ -143,6 +143,22 @@ class ScriptText:
         found = {(one.file, one.line) for one in given if one.name in names and one.number == value}
         return _place(*found.pop()) if len(found) == 1 else {}
 
+    def dataset(self, call: Place) -> Place:
+        """Where the dataset that a loader is given is made: the call that is passed, or assigned to the name passed.
+
+        call: the line in the call of the loader. Empty where the name is given anything else, or more than once.
+        """
+        passed = self._passed("dataset", call) if call else None
+        if isinstance(passed, ast.Call):
+            return _place(call["file"], passed.lineno)
+        if not isinstance(passed, ast.Name | ast.Attribute):
+            return {}
+        name, tree = ast.dump(passed), _parsed(self.sources.get(call["file"], ""))
+        given = [node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Assign | ast.AnnAssign)]
+        found = [one.value for one in given if name in map(_as_read, _targets(one))]
+        made = found[0] if len(found) == 1 else None
+        return _place(call["file"], made.lineno) if isinstance(made, ast.Call) else {}
+
     @cached_property
     def _given(self) -> list[_Given]:
         """What every name of the files is given, as far as that is a number or another name."""
@@ -222,6 +238,15 @@ def _last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Subscript):
         return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
     return getattr(node, "attr", getattr(node, "id", ""))
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _as_read(target: ast.expr) -> str:
+    """What a name or an attribute that is assigned looks like where it is read."""
+    return ast.dump(target).replace("Store()", "Load()")
 
 
 def _is_number(node: ast.AST) -> bool:

@@ -126,6 +126,12 @@ class SettingLines:
             return {}
         return self.text.number(loader[argument], argument, {key: loader[key] for key in ("file", "line", "function")})
 
+    def of_dataset(self, loader: dict[str, Any]) -> Place:
+        """Where the dataset of a loader is made, by the text; empty where that is not known."""
+        return self.text.dataset(
+            {key: loader[key] for key in ("file", "line", "function")} if loader.get("file") else {}
+        )
+
     def _place(self, frame: FrameType | None) -> Place:
         while frame is not None:
             file = file_of(frame.f_code, self.foreign)
