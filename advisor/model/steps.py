@@ -24,7 +24,7 @@ class StepsSummary:
     """Number of steps, how they were detected, and how long they took.
 
     dilation is profiled median / un-profiled median: the overhead of the profiler.
-    repeats is the relative standard deviation of the medians of blocks of five un-profiled steps, at most 0.03; each
+    repeats is the relative standard deviation of the medians of blocks of five un-profiled steps, at most 0.07; each
     saving's range is widened by that share of the step. None if not captured.
     series_us holds the un-profiled step times in order (at most 500), else the profiled ones.
     host_us is the median time in which the host issues a profiled step, device_us that in which the device completes

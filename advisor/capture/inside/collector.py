@@ -133,7 +133,7 @@ class Collector:
         }
 
     def _numbers(self, loader: dict[str, Any]) -> dict[str, Any]:
-        """Where the text gives its batch size and number of workers a number, and makes its dataset; None if unknown."""
+        """Where the text gives its batch size and number of workers a number and makes its dataset; None if unknown."""
         from .facts.probe import attempt
 
         return {"dataset_at": attempt(partial(self.setting_lines.of_dataset, loader)) or None} | {
