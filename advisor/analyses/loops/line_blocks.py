@@ -34,6 +34,8 @@ class Block:
     beyond_us    time of these ops beyond their call overhead; None if not known
     calls        how often the function of the most expensive line runs, per step
     loops        numbers of the lines that are statements of loops in the file's text; None if that was not read
+    turned_by    where another function calls that of the most expensive line again and again: the statement of the
+                 loop there, where it is known, then the line that calls
     """
 
     lines: tuple[LineCost, ...]
@@ -45,6 +47,7 @@ class Block:
     beyond_us: float | None
     calls: float = 1.0
     loops: frozenset[int] | None = None
+    turned_by: tuple[Source, ...] = ()
 
     @property
     def where(self) -> tuple[Source, ...]:
@@ -53,7 +56,7 @@ class Block:
 
     @property
     def heads(self) -> tuple[Source, ...]:
-        """The statements of the loops around the most expensive line, the two outermost of them.
+        """The statements of the loops around the most expensive line, the two outermost; else those of its callers.
 
         A line above the loop that runs once belongs to the place (`total = 0.0`), but is not a statement of the loop.
         """
@@ -61,7 +64,9 @@ class Block:
         above = sorted((one for one in self._around if one.source.line < costly), key=lambda one: one.source.line)
         # A function that a library calls for each of its modules runs more often than the line that calls the library.
         found = [line.source for line in loops_around(above, self.calls)]
-        return tuple(source for source in found if self.loops is None or source.line in self.loops)[:2]
+        return (
+            tuple(source for source in found if self.loops is None or source.line in self.loops)[:2] or self.turned_by
+        )
 
     @property
     def _around(self) -> Sequence[LineCost]:
@@ -72,7 +77,7 @@ class Block:
         """`train.py:31` or `train.py:31-35`, with the function where it has a name."""
         first = self.lines[0].source
         numbers = sorted(line.source.line for line in self._around)
-        begin = self.heads[0].line if self.loops and self.heads else numbers[0]
+        begin = self.heads[0].line if self.loops and self.heads and not self.turned_by else numbers[0]
         span = f"{begin}-{numbers[-1]}" if begin < numbers[-1] else f"{begin}"
         named = first.function and not first.function.startswith("<")
         said = f"{first.file.rpartition('/')[2]}:{span}" + (f", in `{first.function}`" if named else "")

@@ -115,8 +115,8 @@ class LoopPlaces:
                 kept.append((whole, loop))
         often = _function_calls(costs, _functions(costs))
         text = record.blocks if record else {}
-        kept = [(_in_text(place, often, text), loop) for place, loop in sorted(kept, key=lambda one: -one[0].us)]
-        python = [_in_text(place, often, text) for place in sorted(python, key=lambda one: -one.us)]
+        kept = [(_in_text(place, costs, often, text), loop) for place, loop in sorted(kept, key=lambda one: -one[0].us)]
+        python = [_in_text(place, costs, often, text) for place in sorted(python, key=lambda one: -one.us)]
         return cls(tuple(kept), tuple(python), sum(line.python_us for line in costs.lines), tuple(calls))
 
 
@@ -312,9 +312,10 @@ def _functions(costs: LineCosts) -> _Functions:
 def _function_calls(costs: LineCosts, functions: _Functions) -> dict[tuple[str, str], float]:
     """How often each function runs per step, once at least: as its first line does, or the line that calls it.
 
-    A function may begin with a loop: then the line that calls it tells.
+    A function may begin with a loop: then the line that calls it tells, unless that is a comprehension, whose turns
+    are no visits.
     """
-    visits = {(line.source.file, line.source.line): line.visits for line in costs.lines}
+    visits = {(line.source.file, line.source.line): line.visits for line in costs.lines if not line.inner}
     found = {}
     for function, known in functions.items():
         first = known[min(known)]
@@ -323,12 +324,42 @@ def _function_calls(costs: LineCosts, functions: _Functions) -> dict[tuple[str, 
     return found
 
 
-def _in_text(place: Block, often: Mapping[tuple[str, str], float], text: Mapping[str, Sequence[TextBlock]]) -> Block:
-    """The place with how often its function runs, and with the loops of its file."""
+def _in_text(
+    place: Block,
+    costs: LineCosts,
+    often: Mapping[tuple[str, str], float],
+    text: Mapping[str, Sequence[TextBlock]],
+) -> Block:
+    """The place with how often its function runs, with the loops of its file, and what calls the function in a loop."""
     source = place.lines[0].source
     known = text.get(source.file)
     loops = None if known is None else frozenset(one.line for one in known if one.kind == "loop")
-    return replace(place, calls=often.get((source.file, source.function), 1.0), loops=loops)
+    whole = replace(place, calls=often.get((source.file, source.function), 1.0), loops=loops)
+    return whole if whole.heads else replace(whole, turned_by=_turned_by(whole, costs, often))
+
+
+def _turned_by(place: Block, costs: LineCosts, often: Mapping[tuple[str, str], float]) -> tuple[Source, ...]:
+    """The nearest caller that runs far more often than its function does, after the statement of the loop around it.
+
+    Empty where the most expensive line itself does: then the loop is in its function.
+    """
+    known = {(line.source.file, line.source.line): line for line in costs.lines}
+    first = place.lines[0]
+    at = (first.source.file, first.source.line)
+    if place.calls < LOOP_ITERATIONS or _turns(first, often):
+        return ()
+    leads = callers_above(at, {one: line.called_from for one, line in known.items()})
+    turning = next((known[one] for one in leads if one in known and _turns(known[one], often)), None)
+    if turning is None:
+        return ()
+    head = None if turning.inner else loop_around(costs, turning.source)
+    return (*((head,) if head else ()), turning.source)
+
+
+def _turns(line: LineCost, often: Mapping[tuple[str, str], float]) -> bool:
+    """Whether a line runs far more often than its function, or is a comprehension."""
+    source = line.source
+    return line.inner or line.visits >= MORE_OFTEN * often.get((source.file, source.function), 1.0)
 
 
 def _above(known: Mapping[int, LineCost], number: int) -> Iterator[LineCost]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from advisor.analyses.loops.loop_places import enclosing, loop_around
+from advisor.analyses.loops.loop_places import _function_calls, _functions, _turned_by, enclosing, loop_around
 from advisor.model import Source
 
 
@@ -76,3 +76,18 @@ def test_the_innermost_loop_around_a_line_or_around_its_callers() -> None:
     assert around(20, "cell") == 60
     assert around(58, "similarity") == 0
     assert loop_around(costs, Source("else.py", 1, "")) is None
+
+
+def test_what_turns_a_function_is_the_loop_of_its_caller() -> None:
+    """`step` calls `similarity` 60 times, in a loop at 94 or in a comprehension; a loop within is its own."""
+
+    def turned(costs: Any, inner: bool = False) -> list[int]:
+        costs.lines[-1].inner = inner
+        often = _function_calls(costs, _functions(costs))
+        place = SimpleNamespace(lines=[costs.lines[1]], calls=often["train.py", "similarity"])
+        return [source.line for source in _turned_by(place, costs, often)]  # type: ignore[arg-type]
+
+    assert turned(lines(at57=(60, 1), at58=(60, 900), at93=(1, 1), at94=(61, 2), at95=(60, 9))) == [94, 95]
+    assert turned(lines(at57=(60, 1), at58=(60, 900), at93=(1, 1), at95=(1, 9)), inner=True) == [95]
+    assert turned(lines(at57=(1, 1), at58=(60, 900), at93=(1, 1), at95=(1, 9))) == []
+    assert turned(lines(at57=(4, 1), at58=(4, 900), at93=(1, 1), at94=(5, 2), at95=(4, 9))) == []
