@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -145,6 +146,18 @@ def config_of(args: argparse.Namespace) -> Config:
 
         ask_rules.choose(registry.load_rules(), chosen)
     return chosen
+
+
+def rules_of(values: Iterable[str]) -> set[str]:
+    """The rules that --only names. Raises UsageError for an unknown one."""
+    names = {name for value in values for name in value.split(",") if name}
+    if names:
+        from advisor.engine import registry
+
+        known = [rule.id for rule in registry.load_rules().rules]
+        for name in sorted(names):
+            config.known(name, known, "rule")
+    return names
 
 
 def positive(text: str) -> int:

@@ -32,14 +32,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Prints the diff on stdout and what has no edit on stderr; 0 also where there is nothing to change."""
     from advisor.fixing import patches
-    from advisor.gate.files import read_report
+    from advisor.gate.files import made_s, read_report
 
-    only = {name for value in args.only for name in value.split(",")}
-    found = patches.of_report(read_report(args.report, baseline=False), Path.cwd(), only)
+    only = _options.rules_of(args.only)
+    report = read_report(args.report, baseline=False)
+    found = patches.of_report(report, Path.cwd(), only, made_s(args.report))
     if args.write and found.texts:
         patches.write(found, Path.cwd())
     sys.stdout.write(found.diff())
     if not args.quiet:
+        for name in sorted(found.stale):
+            print(
+                f"advisor: {name} was changed after this report; only a call that is the only one is edited",
+                file=sys.stderr,
+            )
         verb = "written" if args.write else "in the diff"
         for text in found.done:
             print(f"advisor: {verb}: {text}", file=sys.stderr)

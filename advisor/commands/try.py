@@ -93,6 +93,8 @@ def try_(args: argparse.Namespace) -> int:
 
     end_in_order()
     treatments = [parse(text) for text in args.treatments]
+    if args.report and not args.target:
+        args.target = _command_of(args.report)
     target = run.target_of(args.target, args.python)
     base = Side("base", tuple(target.command), Path.cwd(), environment(), "the script as it is")
     patches = [_patch(path, base) for path in args.patches]
@@ -106,7 +108,7 @@ def try_(args: argparse.Namespace) -> int:
     else:
         folder = args.report or args.output
         report = _report(args, folder)
-        found, others = of_report(report, _rules(args.only), _diff_of(report, base))
+        found, others = of_report(report, _options.rules_of(args.only), _diff_of(args, report, base))
     if not found:
         print(_nothing(others))
         return 0
@@ -142,15 +144,16 @@ def _remembered(args: argparse.Namespace, report: Report | None, tried: Tried) -
     return lambda rules: history.held(earlier, rules)
 
 
-def _rules(only: Sequence[str]) -> set[str]:
-    from advisor.engine import config, registry
+def _command_of(path: Path) -> list[str]:
+    """The command line that a report is of. Raises UsageError where it lacks words that were secret."""
+    from advisor.capture.inside.facts.secrets import MASK
+    from advisor.gate.files import read_report
 
-    names = [name for value in only for name in value.split(",")]
-    if names:
-        known = [rule.id for rule in registry.load_rules().rules]
-        for name in names:
-            config.known(name, known, "rule")
-    return set(names)
+    words = read_report(path, baseline=False).run.command
+    if not words or any(MASK in word for word in words):
+        reason = "arguments are left out of it as secrets" if words else "it has no command line"
+        raise UsageError(f"{path}: {reason}; give the script and its arguments as well")
+    return list(words)
 
 
 def _report(args: argparse.Namespace, folder: Path) -> Report:
@@ -159,9 +162,10 @@ def _report(args: argparse.Namespace, folder: Path) -> Report:
 
     if args.report:
         report = read_report(args.report, baseline=False)
-        scripts = [Path(word).name for word in report.run.command if word.endswith(".py")]
-        ours = [Path(word).name for word in args.target if word.endswith(".py")]
-        if scripts and ours and scripts[0] != ours[0]:
+        scripts, ours = (
+            [Path(word) for word in words if word.endswith(".py")] for words in (report.run.command, args.target)
+        )
+        if scripts and ours and _another(scripts[0], ours[0]):
             raise UsageError(f"{args.report} is a report of {scripts[0]}, not of {ours[0]}; leave out --report")
         return report
     python = ["--python", args.python] if args.python else []
@@ -179,14 +183,27 @@ def _report(args: argparse.Namespace, folder: Path) -> Report:
     return read_report(folder, baseline=False)
 
 
-def _diff_of(report: Report, base: Side) -> Callable[[Finding], str]:
+def _another(reported: Path, ours: Path) -> bool:
+    """Whether these are two scripts; one that was moved since the report keeps its name."""
+    return reported.name != ours.name or (reported.is_file() and reported.resolve() != ours.resolve())
+
+
+def _diff_of(args: argparse.Namespace, report: Report, base: Side) -> Callable[[Finding], str]:
     """Writes the fix of a finding as a patch that applies to the files as they are."""
+    import math
+
     from advisor.fixing.edits import NoEditError
     from advisor.fixing.patches import of_finding
+    from advisor.gate.files import made_s
     from advisor.trying.patched import PatchError, place
 
+    since_s = made_s(args.report) if args.report else math.inf
+    for word in args.target:
+        if word.endswith(".py") and Path(word).is_file() and Path(word).stat().st_mtime > since_s:
+            say(args)(f"{word} was changed after this report: its predictions are those of the script as it was")
+
     def diff_of(finding: Finding) -> str:
-        diff = of_finding(report, finding, Path.cwd())
+        diff = of_finding(report, finding, Path.cwd(), since_s)
         try:
             place(diff, base)
         except PatchError as failure:
@@ -202,14 +219,18 @@ def _patch(path: Path, base: Side) -> Treatment:
     from advisor.trying.patched import PatchError, place
 
     try:
-        diff = path.read_text("utf-8")
+        diff = path.read_bytes().decode("utf-8")  # the ends of its lines are those of the files
     except (OSError, UnicodeDecodeError) as failure:
         raise UsageError(f"--patch {path}: cannot be read ({getattr(failure, 'strerror', 'no text')})") from failure
-    try:
-        place(diff, base)
-    except PatchError as failure:
-        raise UsageError(f"--patch {path}: {failure}") from failure
-    return Treatment("patch", {"diffs": [diff], "names": [str(path)]})
+    failures = []
+    for text in dict.fromkeys((diff, diff.replace("\r\n", "\n"))):  # editors of Windows end lines of a patch their way
+        try:
+            place(text, base)
+        except PatchError as failure:
+            failures.append(failure)
+        else:
+            return Treatment("patch", {"diffs": [text], "names": [str(path)]})
+    raise UsageError(f"--patch {path}: {failures[0]}") from failures[0]
 
 
 def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -> tuple[Tried, BaseException | None]:
@@ -252,15 +273,22 @@ def _nothing(others: Sequence[Trial]) -> str:
 
 def _keep(report: Report, folder: Path, *, quiet: bool) -> None:
     """Writes the report again, with what was tried, in the formats that its folder holds."""
+    import os
+
     from advisor.engine import registry
+    from advisor.gate.files import made_s
     from advisor.inputs.output import write_file
 
+    since_s = made_s(folder) if (folder / "report.json").is_file() else None
     written = []
     for name, suffix in _options.SUFFIXES.items():
         path = folder / f"report{suffix}"
         if path.is_file():
             write_file(path, registry.load_reporter(name)(report), replace=True)
             written.append(path)
+    if since_s is not None:
+        # Scripts that were changed after the profile are told by it.
+        os.utime(folder / "report.json", (since_s, since_s))
     if written and not quiet:
         print(f"added to {', '.join(map(str, written))}", file=sys.stderr)
 

@@ -7,12 +7,24 @@ user's formatting and comments stay, without a library that parses and prints wh
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from advisor.fixing import origins, source_text
+from advisor.fixing.origins import Origins
+from advisor.fixing.source_text import Argument, Change, Text, arguments_of, text_of
 from advisor.model import Treatment
 
 _OPTIMIZERS = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "NAdam", "RAdam", "ASGD", "Adamax")
+# Arguments that may be given without their names, as torch declares them.
+_LOADER = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory",
+           "drop_last", "timeout", "worker_init_fn", "multiprocessing_context")  # fmt: skip
+_PARALLEL = ("module", "device_ids", "output_device", "dim", "broadcast_buffers", "process_group", "bucket_cap_mb",
+             "find_unused_parameters", "check_reduction", "gradient_as_bucket_view")  # fmt: skip
+# Arguments that a loader without workers refuses.
+_OF_WORKERS = ("persistent_workers", "prefetch_factor", "multiprocessing_context")
+_BOM = "\ufeff"
 
 
 class NoEditError(Exception):
@@ -20,22 +32,13 @@ class NoEditError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    """A file with the offsets of its lines; columns of `ast` count UTF-8 bytes."""
+class _File:
+    """What an edit needs of a file. lines: those that the finding names."""
 
-    data: bytes
-    starts: tuple[int, ...]
-
-    def at(self, line: int, column: int) -> int:
-        return self.starts[line - 1] + column
-
-    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
-
-
-Change = tuple[int, int, bytes]  # from, to, what stands there instead
+    text: Text
+    tree: ast.AST
+    origins: Origins
+    lines: Collection[int]
 
 
 def edit(source: str, lines: Collection[int], treatment: Treatment) -> str:
@@ -43,104 +46,140 @@ def edit(source: str, lines: Collection[int], treatment: Treatment) -> str:
 
     Raises NoEditError where there is no such call, or several of which none stands at these lines.
     """
-    data = source.encode()
-    starts = [0]
-    for line in data.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    text = _Text(data, tuple(starts))
-    try:
-        tree = ast.parse(source)
-    except SyntaxError as failure:
-        raise NoEditError(f"cannot be parsed ({failure.msg}, line {failure.lineno})") from failure
+    if source.startswith(_BOM):
+        return _BOM + edit(source.removeprefix(_BOM), lines, treatment)
     make = _EDITS.get(treatment.name)
     if make is None:
         raise NoEditError(f"no edit is known for '{treatment.name}'")
-    changed = data
-    for start, end, new in sorted(make(text, tree, lines, treatment), reverse=True):
+    tree, text = _parsed(source), text_of(source)
+    changed = text.data
+    for start, end, new in sorted(make(_File(text, tree, origins.of_tree(tree), lines), treatment), reverse=True):
         changed = changed[:start] + new + changed[end:]
     done = changed.decode()
-    ast.parse(done)
+    _parsed(done)
     return done
 
 
-def _loader(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treatment) -> list[Change]:
-    call = _call(tree, ("DataLoader",), lines)
+def _parsed(source: str) -> ast.AST:
+    try:
+        return ast.parse(source)
+    except SyntaxError as failure:
+        where = f", line {failure.lineno}" if failure.lineno else ""
+        raise NoEditError(f"cannot be parsed ({failure.msg}{where})") from failure
+    except (ValueError, RecursionError, MemoryError) as failure:  # a null byte; brackets within brackets
+        raise NoEditError(f"cannot be parsed ({failure})") from failure
+
+
+def _loader(file: _File, treatment: Treatment) -> list[Change]:
+    call = _call(file, ("DataLoader",))
+    wanted = dict(treatment.arguments)
+    given = _given(file, call, _LOADER)
+    if "num_workers" not in wanted and any(name in wanted for name in _OF_WORKERS) and not _has_workers(given):
+        raise NoEditError("this DataLoader has no workers")
+    if "pin_memory" in wanted and "pin_memory" in given and file.origins.set_elsewhere(given["pin_memory"]):
+        del wanted["pin_memory"]  # a variable of the script says whether there is a device
     # A loader without workers refuses what only workers need.
-    needless = () if treatment.arguments.get("num_workers", 1) else ("persistent_workers", "prefetch_factor")
-    return _with_arguments(text, call, treatment, needless)
+    needless = () if wanted.get("num_workers", 1) else _OF_WORKERS
+    return _with_arguments(file, call, wanted, needless, _LOADER)
 
 
-def _batch(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treatment) -> list[Change]:
+def _has_workers(given: Mapping[str, ast.expr]) -> bool:
+    """Unless the call says otherwise: a loader has none by default."""
+    workers = given.get("num_workers")
+    return workers is not None and not (isinstance(workers, ast.Constant) and not workers.value)
+
+
+def _batch(file: _File, treatment: Treatment) -> list[Change]:
     size = treatment.arguments.get("size")
     if size is None:
         raise NoEditError("the batch size must be a number, not a factor")
-    call = _call(tree, ("DataLoader",), lines)
-    if len(call.args) > 1:
-        return [(*text.span(call.args[1]), str(size).encode())]
-    return _with_arguments(text, call, Treatment("batch", {"batch_size": size}), ())
+    call = _call(file, ("DataLoader",))
+    if "batch_sampler" in _given(file, call, _LOADER):
+        raise NoEditError("the batch size is that of the batch sampler")
+    return _with_arguments(file, call, {"batch_size": size}, (), _LOADER)
 
 
-def _optimizer(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treatment) -> list[Change]:
+def _optimizer(file: _File, treatment: Treatment) -> list[Change]:
     other = "foreach" if "fused" in treatment.arguments else "fused"
-    return _with_arguments(text, _call(tree, _OPTIMIZERS, lines), treatment, (other,))
+    return _with_arguments(file, _call(file, _OPTIMIZERS), treatment.arguments, (other,))
 
 
-def _parallel(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treatment) -> list[Change]:
-    return _with_arguments(text, _call(tree, ("DistributedDataParallel", "DDP"), lines), treatment, ())
+def _parallel(file: _File, treatment: Treatment) -> list[Change]:
+    call = _call(file, ("DistributedDataParallel", "DDP"))
+    return _with_arguments(file, call, treatment.arguments, (), _PARALLEL)
 
 
-def _threads(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treatment) -> list[Change]:
+def _threads(file: _File, treatment: Treatment) -> list[Change]:
     if set(treatment.arguments) != {"count"}:
         raise NoEditError("threads of loader workers are set in a worker_init_fn")
-    call = _call(tree, ("set_num_threads",), lines)
-    if len(call.args) != 1 or call.keywords:
+    call = _call(file, ("set_num_threads",))
+    if len(call.args) != 1 or call.keywords or isinstance(call.args[0], ast.Starred):
         raise NoEditError("set_num_threads() is called in an unsupported way")
-    return [(*text.span(call.args[0]), str(treatment.arguments["count"]).encode())]
+    return [_replaced(file, "the number of threads", call.args[0], treatment.arguments["count"])]
 
 
-def _set_to_none(text: _Text, tree: ast.AST, _lines: Collection[int], _treatment: Treatment) -> list[Change]:
-    calls = [call for call in _calls(tree, ("zero_grad",)) if any(k.arg == "set_to_none" for k in call.keywords)]
-    changes = [one for call in calls for one in _without(text, call, ("set_to_none",))]
+def _set_to_none(file: _File, _treatment: Treatment) -> list[Change]:
+    changes = []
+    for call in _calls(file.tree):
+        if _named(call) != "zero_grad" or not file.text.holds(call):
+            continue
+        arguments = arguments_of(file.text, call)
+        kept = [place for place, one in enumerate(arguments) if one.name in (None, "set_to_none") and _is_false(one)]
+        changes += source_text.without(file.text, arguments, kept)
     if not changes:
         raise NoEditError("no call of zero_grad(set_to_none=False)")
     return changes
 
 
-def _calls_out(text: _Text, tree: ast.AST, lines: Collection[int], treatment: Treatment) -> list[Change]:
+def _is_false(one: Argument) -> bool:
+    return isinstance(one.value, ast.Constant) and one.value.value is False
+
+
+def _calls_out(file: _File, treatment: Treatment) -> list[Change]:
     """Statements that are nothing but such a call go; `pass` stays where a block would be empty."""
-    names = {name.rpartition(".")[2] for name in treatment.arguments["names"]}
+    names = treatment.arguments["names"]
     found = [
-        (block, statement)
-        for block in _blocks(tree)
-        for statement in block
+        (block, place)
+        for block in _blocks(file.tree)
+        for place, statement in enumerate(block)
         if isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Call)
-        and _named(statement.value) in names
+        and file.origins.dotted(statement.value.func) in names
     ]
-    near = [one for one in found if one[1].lineno in lines] or found
-    if len(near) != 1:
+    near = [(block, place) for block, place in found if block[place].lineno in file.lines]
+    if not near and len(found) != 1:
         calls = " or ".join(f"{name}()" for name in sorted(names))
-        raise NoEditError(f"{len(near)} lines are nothing but {calls}" if near else f"no line is nothing but {calls}")
-    block, statement = near[0]
-    start, end = text.span(statement)
-    line, after = text.starts[statement.lineno - 1], text.data.find(b"\n", end)
-    alone = not text.data[line:start].strip() and not text.data[end : after if after >= 0 else None].strip()
-    if len(block) == 1 or not alone:
-        return [(start, end, b"pass")]
-    return [(line, after + 1 if after >= 0 else len(text.data), b"")]
+        raise NoEditError(f"{len(found)} lines are nothing but {calls}" if found else f"no line is nothing but {calls}")
+    going = {id(block[place]) for block, place in near or found}
+    return [_statement_out(file.text, block, place, going) for block, place in near or found]
 
 
-def _in_float32(text: _Text, tree: ast.AST, _lines: Collection[int], _treatment: Treatment) -> list[Change]:
+def _statement_out(text: Text, block: list[ast.stmt], place: int, going: Collection[int]) -> Change:
+    """One statement goes, with its line where that holds nothing else. going: every statement that goes."""
+    start, end = text.span(block[place])
+    first, last = text.line_start(start), text.line_end(end)
+    if all(id(one) in going for one in block):
+        return start, end, b"pass"
+    if not text.data[first:start].strip() and not text.data[end:last].strip():
+        return first, last, b""
+    if place + 1 < len(block) and text.span(block[place + 1])[0] < last:
+        return start, text.span(block[place + 1])[0], b""
+    return start, end, b"pass"
+
+
+def _in_float32(file: _File, _treatment: Treatment) -> list[Change]:
     """Every `.double()` becomes `.float()`, every `torch.float64` and `torch.double` `torch.float32`."""
-    called = [call.func for call in _calls(tree, ("double",)) if not call.args and isinstance(call.func, ast.Attribute)]
-    changes = [_renamed(text, one, "float") for one in called]
+    called = [
+        call.func
+        for call in _calls(file.tree)
+        if _named(call) == "double" and not call.args and isinstance(call.func, ast.Attribute)
+    ]
+    changes = [_renamed(file.text, one, "float") for one in called]
     changes += [
-        _renamed(text, node, "float32")
-        for node in ast.walk(tree)
+        _renamed(file.text, node, "float32")
+        for node in ast.walk(file.tree)
         if isinstance(node, ast.Attribute)
-        and node.attr in ("float64", "double")
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "torch"
+        and file.origins.dotted(node) in ("torch.float64", "torch.double")
         and node not in called
     ]
     if not changes:
@@ -148,30 +187,33 @@ def _in_float32(text: _Text, tree: ast.AST, _lines: Collection[int], _treatment:
     return changes
 
 
-def _kept_on_device(text: _Text, tree: ast.AST, lines: Collection[int], _treatment: Treatment) -> list[Change]:
+def _kept_on_device(file: _File, _treatment: Treatment) -> list[Change]:
     """`total += loss.item()` at one of the lines becomes `total += loss.detach()`."""
     found = [
         node.value.func
-        for node in ast.walk(tree)
+        for node in ast.walk(file.tree)
         if isinstance(node, ast.AugAssign)
         and isinstance(node.op, ast.Add)
         and isinstance(node.value, ast.Call)
         and isinstance(node.value.func, ast.Attribute)
         and node.value.func.attr == "item"
         and not node.value.args
-        and node.lineno in lines
+        and node.lineno in file.lines
     ]
     if not found:
         raise NoEditError("no sum of items (`total += loss.item()`) at the lines of the finding")
-    return [_renamed(text, one, "detach") for one in found]
+    return [_renamed(file.text, one, "detach") for one in found]
 
 
-def _renamed(text: _Text, node: ast.Attribute, name: str) -> Change:
+def _renamed(text: Text, node: ast.Attribute, name: str) -> Change:
     _, end = text.span(node)
-    return end - len(node.attr.encode()), end, name.encode()
+    start, old = end - len(node.attr.encode()), node.attr.encode()
+    if text.data[start:end] != old:
+        raise NoEditError(f"`{node.attr}` at line {node.lineno} stands where it cannot be changed")
+    return start, end, name.encode()
 
 
-_EDITS: dict[str, Callable[[_Text, ast.AST, Collection[int], Treatment], list[Change]]] = {
+_EDITS: dict[str, Callable[[_File, Treatment], list[Change]]] = {
     "batch": _batch,
     "calls": _calls_out,
     "ddp": _parallel,
@@ -187,8 +229,8 @@ _EDITS: dict[str, Callable[[_Text, ast.AST, Collection[int], Treatment], list[Ch
 NAMES = tuple(_EDITS)
 
 
-def _calls(tree: ast.AST, names: Collection[str]) -> list[ast.Call]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _named(node) in names]
+def _calls(tree: ast.AST) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
 
 
 def _named(call: ast.Call) -> str:
@@ -202,49 +244,76 @@ def _blocks(tree: ast.AST) -> list[list[ast.stmt]]:
     return [value for value in values if isinstance(value, list)]
 
 
-def _call(tree: ast.AST, names: Sequence[str], lines: Collection[int]) -> ast.Call:
-    """The call at one of the lines, else the only one there is."""
-    calls = _calls(tree, names)
-    near = [call for call in calls if any(call.lineno <= line <= (call.end_lineno or 0) for line in lines)] or calls
-    if len(near) != 1:
-        raise NoEditError(f"{len(near)} calls of {' or '.join(names)}: it is not known which one")
-    if any(keyword.arg is None for keyword in near[0].keywords):
-        raise NoEditError(f"{_named(near[0])}() takes its arguments from a dictionary")
-    return near[0]
+def _call(file: _File, names: Sequence[str]) -> ast.Call:
+    """The call of torch's class or function at one of the lines, else the only one there is."""
+    calls = [call for call in _calls(file.tree) if file.origins.torchs(call.func, names)]
+    near = [call for call in calls if any(call.lineno <= line <= (call.end_lineno or 0) for line in file.lines)]
+    one = (near or calls)[0] if len(near or calls) == 1 else None
+    if one is None:
+        others = [file.origins.dotted(call.func) or _named(call) for call in _calls(file.tree) if _named(call) in names]
+        if not calls and others:
+            raise NoEditError(f"{_named_of(others)} is not torch's")
+        raise NoEditError(f"{len(near or calls)} calls of {' or '.join(names)}: it is not known which one")
+    if not file.text.holds(one):
+        raise NoEditError(f"{_named(one)}() at line {one.lineno} stands in a text, where it cannot be changed")
+    return one
 
 
-def _with_arguments(text: _Text, call: ast.Call, treatment: Treatment, without: Collection[str]) -> list[Change]:
-    """Each argument's value where it is given by name, else behind the last argument."""
-    known = {keyword.arg: keyword.value for keyword in call.keywords}
-    changes = [(*text.span(known[k]), repr(v).encode()) for k, v in treatment.arguments.items() if k in known]
-    gone = [name for name in without if name in known]
-    new = [f"{name}={value!r}" for name, value in treatment.arguments.items() if name not in known]
-    if new:
-        last = _last(text, call)
-        changes.append((last, last, (", " if call.args or call.keywords else "").encode() + ", ".join(new).encode()))
-    return changes + _without(text, call, gone)
+def _named_of(others: Sequence[str]) -> str:
+    return " or ".join(dict.fromkeys(others))
 
 
-def _last(text: _Text, call: ast.Call) -> int:
-    """Where the last argument ends; behind the opening bracket where there is none."""
-    ends = [text.span(one)[1] for one in (*call.args, *(keyword.value for keyword in call.keywords))]
-    return max(ends) if ends else text.span(call)[1] - 1
+def _given(file: _File, call: ast.Call, positional: Sequence[str]) -> dict[str, ast.expr]:
+    """The call's arguments by name. Raises NoEditError where some of them are not written out."""
+    if any(keyword.arg is None for keyword in call.keywords):
+        raise NoEditError(f"{_named(call)}() takes its arguments from a dictionary")
+    if any(isinstance(one, ast.Starred) for one in call.args):
+        raise NoEditError(f"{_named(call)}() takes its arguments from a list")
+    by_place = dict(zip(positional, call.args, strict=False))
+    return by_place | {keyword.arg or "": keyword.value for keyword in call.keywords}
 
 
-def _without(text: _Text, call: ast.Call, names: Collection[str]) -> list[Change]:
-    """These keywords go, with the comma and the blanks before them."""
-    changes = []
-    before = text.span(call.func)[1]
-    every = sorted(text.span(one) for one in (*call.args, *(keyword.value for keyword in call.keywords)))
-    for keyword in call.keywords:
-        if keyword.arg in names:
-            start, end = text.at(keyword.lineno, keyword.col_offset), text.span(keyword.value)[1]
-            ends = [stop for _, stop in every if stop <= start]
-            if ends:
-                start = max(ends)
-            else:  # the first: the comma after it goes
-                rest = text.data[end:]
-                end += len(rest) - len(rest.lstrip(b" ,"))
-                start = max(start, before)
-            changes.append((start, end, b""))
-    return changes
+def _with_arguments(
+    file: _File,
+    call: ast.Call,
+    wanted: Mapping[str, Any],
+    without: Collection[str],
+    positional: Sequence[str] = (),
+) -> list[Change]:
+    """Each argument's value where it is given, else in the place of one that goes, else behind the last argument."""
+    given, text = _given(file, call, positional), file.text
+    changes = [
+        _replaced(file, f"`{name}`", given[name], value)
+        for name, value in wanted.items()
+        if name in given and not _is(given[name], value)
+    ]
+    new = [f"{name}={value!r}".encode() for name, value in wanted.items() if name not in given]
+    arguments = arguments_of(text, call)
+    gone = [place for place, one in enumerate(arguments) if one.name in without]
+    for place in gone[: len(new)]:
+        changes.append((arguments[place].start, arguments[place].end, new.pop(0)))
+    more = [place for place in gone if all(start != arguments[place].start for start, _, _ in changes)]
+    changes += source_text.without(text, arguments, more)
+    return changes + (_appended(text, call, arguments, b", ".join(new)) if new else [])
+
+
+def _appended(text: Text, call: ast.Call, arguments: Sequence[Argument], new: bytes) -> list[Change]:
+    """Behind the last argument; behind the opening bracket where there is none."""
+    end = text.span(call)[1]
+    if not arguments:
+        return [(end - 1, end - 1, new)]
+    last = arguments[-1]
+    if last.end == end:  # a generator without brackets of its own: `SGD(p for p in parameters)`
+        return [(last.start, last.start, b"("), (end, end, b", " + new + b")")]
+    return [(last.end, last.end, b", " + new)]
+
+
+def _is(value: ast.expr, wanted: Any) -> bool:
+    """Whether it already is what is wanted."""
+    return isinstance(value, ast.Constant) and type(value.value) is type(wanted) and value.value == wanted
+
+
+def _replaced(file: _File, what: str, value: ast.expr, new: Any) -> Change:
+    if file.origins.set_elsewhere(value):
+        raise NoEditError(f"{what} is `{ast.unparse(value)}`: set that to {new!r}")
+    return (*file.text.span(value), repr(new).encode())

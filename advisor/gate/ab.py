@@ -69,13 +69,18 @@ def run(  # noqa: PLR0913 - what a comparison is made of
 
 
 def end_in_order() -> None:
-    """A cancelled job sends SIGTERM: it must end what was started and remove the worktrees, as Ctrl-C does."""
+    """A cancelled job sends SIGTERM, a terminal that is closed SIGHUP: both must end what was started and remove the
+    worktrees, as Ctrl-C does. A signal that is ignored (`nohup`) stays ignored.
+    """
 
     def end(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end)
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)
 
 
 class _Series:

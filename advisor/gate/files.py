@@ -38,6 +38,11 @@ def read_report(path: Path, *, baseline: bool) -> Report:
         raise GateError(f"{file}: damaged report ({failure}); create it again", USAGE) from failure
 
 
+def made_s(path: Path) -> float:
+    """When a stored report was made, as its file's time of change; `try`, which adds to it later, leaves that."""
+    return (path / "report.json" if path.is_dir() else path).stat().st_mtime
+
+
 def read_bytes(path: Path, role: str, missing: str, absent: int = INCONCLUSIVE) -> bytes:
     """What a file holds. Raises GateError: `absent` with the words `missing` where there is none; 2 else."""
     try:

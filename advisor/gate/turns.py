@@ -74,7 +74,8 @@ class Runner:
         self.process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**env, **_setting(place, command, folder, settings or {})},
+            # Where torchrun logs its ranks, unless told: it never removes a folder of its own choice.
+            env={"PET_LOG_DIR": str(place / "ranks"), **env, **_setting(place, command, folder, settings or {})},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -212,7 +213,11 @@ class Runner:
 
     def close(self) -> None:
         """Ends the script and everything that it started."""
-        self._groups |= _groups_below(self.process.pid)
+        # A launcher that is still starting ranks is stopped first: one that it starts behind our look would stay.
+        self._stop()
+        while more := _groups_below(self.process.pid) - self._groups - {self.process.pid}:
+            self._groups |= more
+            self._stop()
         self._signal(signal.SIGKILL)
         self.process.wait()
         for pipe in (self._orders, self._answers):

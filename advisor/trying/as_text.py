@@ -10,7 +10,7 @@ from advisor.report.trial_words import details, times
 from advisor.trying.treatments import option
 
 _WIDTH = 80
-_COLUMNS = (18, 14, 24, 14)  # of verdict, prediction, measurement and numbers; memory takes the rest
+_COLUMNS = (19, 13, 24, 14)  # of verdict, prediction, measurement and numbers; memory takes the rest
 _NUMBERS: dict[Numbers, str] = {
     "equal": "equal",
     "within seeds": "as by seeds",

@@ -152,11 +152,21 @@ class Session:
         except PatchError as failure:
             return replace(trial, verdict="failed", why=str(failure))
         except GateError as failure:
-            if isinstance(failure, SideFailedError) and failure.side is before:
+            if self.ended_by(failure, before):
                 raise
-            return failed(trial, failure)
+            return failed(trial, failure, before)
         assert judged is not None
         return _told(trial, found, judged, self.band)
+
+    def ended_by(self, failure: GateError, before: Side) -> bool:
+        """Whether the script fails without the change, which ends the session.
+
+        Both sides share a machine: a change that takes all memory may leave none for the script as it is, which had
+        enough in the self-test.
+        """
+        if not isinstance(failure, SideFailedError) or failure.side is not before:
+            return False
+        return self.noise is None or not _of_memory(failure)
 
     def _combine(self, proven: Sequence[Trial]) -> None:
         """The proven changes at once; then without each of them, so that what contributes nothing is dropped."""
@@ -242,14 +252,19 @@ def _changes_training(trial: Trial, found: Measured, band: Band) -> Trial:
     return replace(trial, verdict="changes training", why=why, numbers=seen, reached=reached)
 
 
-def failed(trial: Trial, failure: GateError) -> Trial:
-    """The trial with what its process ended with: out of memory, or another failure."""
+def failed(trial: Trial, failure: GateError, before: Side) -> Trial:
+    """The trial with what its process, or that of the unchanged side, ended with: out of memory, or another failure."""
     if not isinstance(failure, SideFailedError):  # it hangs, or has too few steps: the script as it is had enough
         return replace(trial, verdict="failed", why=str(failure))
-    last = failure.last.lower()
-    if failure.status in _KILLED or any(word in last for word in _MEMORY):
-        return replace(trial, verdict="out of memory", why=failure.last or "killed by the system")
+    if _of_memory(failure):
+        beside = "the unchanged script, beside the changed one: " if failure.side is before else ""
+        return replace(trial, verdict="out of memory", why=f"{beside}{failure.last or 'killed by the system'}")
     return replace(trial, verdict="failed", why=f"status {failure.status}: {failure.last}")
+
+
+def _of_memory(failure: SideFailedError) -> bool:
+    last = failure.last.lower()
+    return failure.status in _KILLED or any(word in last for word in _MEMORY)
 
 
 def _told(trial: Trial, found: Sequence[Measured], judged: Judged, band: Band) -> Trial:

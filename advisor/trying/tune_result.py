@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import html
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from advisor.fixing.edits import NoEditError, edit
+from advisor.fixing.patches import diff_of, text_of
 from advisor.model import Treatment, Trial
 from advisor.report.trial_words import details
 from advisor.trying.knobs import words_of
@@ -49,7 +50,7 @@ def as_text(tuned: Tuned, script: Path | None) -> Iterator[str]:
     yield f"{len(tuned.points)} settings measured in {tuned.seconds / 60:.1f} min"
     yield from _of_curve(tuned)
     for name, why in tuned.banned.items():
-        yield f"left out: {name}: {why}"
+        yield from _wrapped(f"left out: {name}: {why}", "")
     trial = tuned.trial
     if not tuned.points:
         yield "The budget was spent before a setting could be measured; raise --budget."
@@ -64,22 +65,28 @@ def as_text(tuned: Tuned, script: Path | None) -> Iterator[str]:
     yield ""
     yield f"Setting: {trial.title}"
     if trial.gain is None or trial.low is None or trial.high is None:
-        yield f"  not confirmed: {trial.verdict}: {trial.why}"
+        yield from _wrapped(f"not confirmed: {trial.verdict}: {trial.why}", "  ")
         return
     words = "proven" if tuned.proven else f"{trial.verdict}, so nothing is recommended"
-    yield (
-        f"  compared with the current setting, {trial.pairs} new pairs: each sample takes {100 * trial.gain:.1f} % "
+    yield from _wrapped(
+        f"compared with the current setting, {trial.pairs} new pairs: each sample takes {100 * trial.gain:.1f} % "
         "less time "
-        f"[{100 * trial.low:.1f}, {100 * trial.high:.1f}], {1 / (1 - trial.gain):.3g} times as fast: {words}"
+        f"[{100 * trial.low:.1f}, {100 * trial.high:.1f}], {1 / (1 - trial.gain):.3g} times as fast: {words}",
+        "  ",
     )
-    yield from (f"  {part}" for part in details(trial).split("; "))
+    yield from (line for part in details(trial).split("; ") for line in _wrapped(part, "  "))
     if not tuned.proven:
         return
     yield f"  to measure it again: advisor try {' '.join(map(option, trial.treatments))}"
     yield from (f"  {line}" for line in learning_rate(tuned.sizes()))
     diff, left = lines_to_change(tuned, script)
     yield from ("", "Lines to change:", diff.rstrip()) if diff else ()
-    yield from (f"by hand: {text}" for text in left)
+    yield from (line for text in left for line in _wrapped(f"by hand: {text}", ""))
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    """Lines for a terminal of 80 columns; commands and diffs are not wrapped, because they are copied."""
+    return textwrap.wrap(text, 80, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False)
 
 
 def _of_curve(tuned: Tuned) -> Iterator[str]:
@@ -89,7 +96,7 @@ def _of_curve(tuned: Tuned) -> Iterator[str]:
     for one in tuned.curve:
         size = f"x {one.setting.get('batch', '1')}"
         if one.ratio is None:
-            yield f"  {size:>6}  {one.why}"
+            yield from _wrapped(f"{size:>6}  {one.why}", "  ")
         else:
             mark = "  <- chosen setting" if one.setting == tuned.chosen.setting else ""
             yield f"  {size:>6}  {_rate(one):>8}  {one.speed:.3g} times as fast{mark}"
@@ -110,29 +117,30 @@ def learning_rate(sizes: tuple[int, int] | None) -> list[str]:
         return []
     times = sizes[0] / sizes[1]
     return [
-        f"A batch {times:.3g} times as large means {times:.3g} times fewer updates per epoch. Usual starting points:",
-        f"the learning rate times {times:.3g} for SGD, with a warm-up; times {math.sqrt(times):.3g} for Adam.",
-        "Divide the lengths of schedules and warm-ups that count steps by the same factor. Model quality",
-        "was not measured.",
+        f"A batch {times:.3g} times as large means {times:.3g} times fewer updates per epoch.",
+        f"Usual starting points: the learning rate times {times:.3g} for SGD, with a warm-up,",
+        f"and times {math.sqrt(times):.3g} for Adam. Divide the lengths of schedules and warm-ups that",
+        f"count steps by {times:.3g}. Model quality was not measured.",
     ]
 
 
 def lines_to_change(tuned: Tuned, script: Path | None) -> tuple[str, list[str]]:
     """A diff of the script, and the treatments that it does not hold, each with the reason."""
-    sizes, left = tuned.sizes(), []
     if script is None or tuned.trial is None:
         return "", []
-    before = after = script.read_text("utf-8")
+    sizes, left = tuned.sizes(), []
+    before: str | None = None
+    after: str | None = None
     for one in tuned.trial.treatments:
         wanted = Treatment("batch", {"size": sizes[0]}) if one.name == "batch" and sizes else one
         try:
-            after = edit(after, (), wanted)
+            before = before or text_of(script)
+            after = edit(after or before, (), wanted)
         except NoEditError as failure:
             left.append(f"{option(wanted).removeprefix('--with ')} ({failure})")
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{script}", f"b/{script}", n=1
-    )
-    return "".join(lines), left
+    if before is None or after is None:
+        return "", left
+    return diff_of(script, before, after), left
 
 
 def as_data(tuned: Tuned) -> dict[str, Any]:
@@ -152,7 +160,10 @@ def as_data(tuned: Tuned) -> dict[str, Any]:
             {"setting": one.setting, "speed": one.speed if one.ratio is not None else None, "why": one.why}
             for one in tuned.points
         ],
-        "curve": [{"batch": int(one.setting.get("batch", "1")), "speed": one.speed} for one in tuned.curve],
+        "curve": [
+            {"batch": int(one.setting.get("batch", "1")), "speed": one.speed if one.ratio is not None else None}
+            for one in tuned.curve
+        ],
         "left_out": tuned.banned,
         "seconds": tuned.seconds,
     }

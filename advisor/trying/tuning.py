@@ -10,7 +10,7 @@ from typing import Any
 
 from advisor.errors import UsageError
 from advisor.gate.files import GateError
-from advisor.gate.pairs import SideFailedError, available_bytes
+from advisor.gate.pairs import available_bytes
 from advisor.model import Trial
 from advisor.trying import numbers
 from advisor.trying.knobs import AS_IS, BATCH, Knob, Setting, treatments_of, words_of
@@ -215,9 +215,9 @@ class Search:
                     break
             point = self._of_pairs(setting, found)
         except GateError as failure:
-            if isinstance(failure, SideFailedError) and failure.side is before:
+            if session.ended_by(failure, before):
                 raise
-            outcome = failed(Trial(name, "failed"), failure)
+            outcome = failed(Trial(name, "failed"), failure, before)
             point = Point(dict(setting), None, f"{outcome.verdict}: {outcome.why}")
         self.points[name] = point
         said = f"{point.speed:.3g} times as fast" if point.ratio is not None else point.why

@@ -53,6 +53,7 @@ from advisor.api import (
     StepOps,
     Steps,
     Trace,
+    Treatment,
     draw,
     duration,
     subtract,
@@ -142,6 +143,7 @@ _NO_SYNC = Fix(
     "loss.backward()\nif (step + 1) % accumulation == 0:\n    optimizer.step()",
     "last = (step + 1) % accumulation == 0\nwith nullcontext() if last else model.no_sync():\n"
     "    loss = criterion(model(x), y)\n    loss.backward()\nif last:\n    optimizer.step()",
+    Treatment("no_sync"),
 )
 
 _REDUCED = Ev(ALLREDUCE.name, launches="", dims=[[1_000_000]])

@@ -48,6 +48,7 @@ from advisor.api import (
     Saving,
     Scale,
     Steps,
+    Treatment,
     data_size,
     draw,
     duration,
@@ -180,7 +181,13 @@ def _finding(site: CopySite, cost_us: float, saving: Saving, price: Price) -> Fi
 
 def _fix(to_device: bool) -> Fix:
     if to_device:
-        return Fix("Pass `non_blocking=True`", "exact", "x = x.to(device)", "x = x.to(device, non_blocking=True)")
+        return Fix(
+            "Pass `non_blocking=True`",
+            "exact",
+            "x = x.to(device)",
+            "x = x.to(device, non_blocking=True)",
+            Treatment("non_blocking"),
+        )
     return Fix(
         "Keep results on the device and copy them once",
         "exact",

@@ -161,13 +161,13 @@ def test_a_script_with_too_few_steps_is_told_how_many_it_has(tmp_path: Path) -> 
 # -- mistakes, and what needs no process
 
 
-def stored(folder: Path, *, treatment: Treatment | None = None) -> Report:
+def stored(folder: Path, *, treatment: Treatment | None = None, command: tuple[str, ...] = ("train.py",)) -> Report:
     """A report of train.py with one finding, in a folder."""
     fix = Fix("Set `num_workers=2`", "exact", treatment=treatment)
     found = Finding("The loop waits.", Saving(2_000.0, 4_000.0, "replayed", "how"), fix=fix)
     metrics = {"step_time_us": Metric("step_time_us", 10_000.0, "us")}
     outcomes = (Outcome("input-bound", "found", (found,), title="The step waits for its batch"),)
-    report = Report(RunInfo(("train.py",)), (), StepsSummary(), metrics, (), outcomes)
+    report = Report(RunInfo(command), (), StepsSummary(), metrics, (), outcomes)
     folder.mkdir()
     (folder / "report.json").write_bytes(encode(report))
     return report
@@ -182,6 +182,8 @@ def stored(folder: Path, *, treatment: Treatment | None = None) -> Report:
         (("--with", "loader:two", "train.py"), 2, "is not an argument"),
         (("--report", "kept", "--only", "input-bond", "train.py"), 2, "did you mean 'input-bound'?"),
         (("--report", "kept", "other.py"), 2, "a report of train.py, not of other.py"),
+        (("--report", "kept", "inner/train.py"), 2, "a report of train.py, not of inner/train.py"),
+        (("--report", "secret"), 2, "arguments are left out of it as secrets"),
         (("--report", "absent", "train.py"), 2, "no such report"),
     ],
 )
@@ -194,9 +196,11 @@ def test_a_mistake_is_one_line(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("train.py", "other.py"):
+    (tmp_path / "inner").mkdir()
+    for name in ("train.py", "other.py", "inner/train.py"):
         (tmp_path / name).write_text("")
     stored(tmp_path / "kept")
+    stored(tmp_path / "secret", command=("train.py", "--token", "***"))
     assert cli.main(["try", *words]) == code
     captured = capsys.readouterr()
     assert said in captured.err
@@ -211,6 +215,30 @@ def test_findings_that_cannot_be_tried_are_listed_with_their_reasons(
     stored(tmp_path / "kept")
     assert cli.main(["try", "--report", "kept", "train.py"]) == 0
     assert "input-bound: Set `num_workers=2`: the fix is an edit to the script" in capsys.readouterr().out
+
+
+def test_a_report_knows_its_script_and_says_where_that_was_changed_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "train.py").write_text("")
+    stored(tmp_path / "kept", treatment=Treatment("loader", {"num_workers": 2}), command=("train.py", "--epochs", "3"))
+    started = []
+
+    def session(_args: object, base: Side, _found: object) -> tuple[Tried, None]:
+        started.append(base.command)
+        return Tried((Trial("t", "not proven", "", ("input-bound",)),)), None
+
+    monkeypatch.setattr(import_module("advisor.commands.try"), "_session", session)
+    made_s = (tmp_path / "kept" / "report.json").stat().st_mtime
+    assert cli.main(["try", "--report", "kept", "--no-remember"]) == 0
+    assert started == [(sys.executable, "train.py", "--epochs", "3")]
+    assert "was changed" not in capsys.readouterr().err
+    assert (tmp_path / "kept" / "report.json").stat().st_mtime == made_s  # what was tried is added to it
+    os.utime(tmp_path / "train.py", (made_s + 10, made_s + 10))
+    assert cli.main(["try", "--report", "kept", "--no-remember"]) == 0
+    assert "train.py was changed after this report" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("2", 120)])

@@ -49,6 +49,7 @@ class Machine:
         self.losses: dict[str, list[float]] = {}
         self.fails: dict[str, EndedError] = {}
         self.unreached: set[str] = set()
+        self.starves: set[str] = set()  # changes beside which the script as it is fails
         self.compiles_us = 0.0
         self.pairs: list[tuple[set[str], set[str]]] = []
 
@@ -60,7 +61,7 @@ class Machine:
         before, after = names(base), names(head)
         self.pairs.append((before, after))
         for name in after & set(self.fails):
-            raise SideFailedError("failed", head, self.fails[name])
+            raise SideFailedError("failed", base if name in self.starves else head, self.fails[name])
         times = [8000.0 * math.prod(1 - self.saves.get(name, 0.0) for name in side) for side in (before, after)]
         ratio = math.log(times[1] / times[0]) + self.rng.gauss(0.0, self.noise)
         shift = head.settings["treatments"][0]["arguments"]["shift"]
@@ -182,6 +183,20 @@ def test_a_change_that_fails_ends_only_itself() -> None:
     found = tried(machine, "compile", "ddp", "cudnn", "loader")
     assert [trial.verdict for trial in found.trials] == ["out of memory", "out of memory", "failed", "faster"]
     assert "ValueError: no" in found.trials[2].why
+
+
+def test_a_change_that_leaves_no_memory_for_the_unchanged_script_ends_only_itself() -> None:
+    machine = Machine({"gc": 0.2})
+    machine.fails = {"batch": EndedError(-9, ""), "loader": EndedError(1, "ValueError: seven")}
+    machine.starves = {"batch", "loader"}
+    (batch, collected) = tried(machine, "batch", "gc").trials
+    assert (batch.verdict, batch.why) == (
+        "out of memory",
+        "the unchanged script, beside the changed one: killed by the system",
+    )
+    assert collected.verdict == "faster"
+    with pytest.raises(SideFailedError):  # for another reason: the script is broken
+        tried(machine, "loader", "gc")
 
 
 def test_a_change_that_reaches_nothing_has_no_effect() -> None:
@@ -314,6 +329,18 @@ def test_the_table_says_what_was_proven_and_what_was_not_tried() -> None:
 
 
 # -- numbers
+
+
+def test_the_table_has_eighty_columns_and_space_between_them() -> None:
+    machine = Machine({"loader": 0.2})
+    machine.losses = {"loader": [5.0, 9.0, 1.2, 1.0]}
+    found = tried(machine, "loader", "gc")
+    wide = replace(found.trials[1], gain=-0.172, low=-14.085, high=0.730, promised_low=1.0, promised_high=1.0,
+                   memory_bytes=50_000_000_000, base_memory_bytes=10_000_000_000)  # fmt: skip
+    text = as_text.render(replace(found, trials=(replace(found.trials[0], promised_low=0.1, promised_high=0.2), wide)))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "  changes training 10 to 20 % " in text
+    assert "100 to 100 % -17.2 % [-1408.5, 73.0] " in text
 
 
 def test_losses_say_whether_a_change_leaves_the_training_as_it_is() -> None:

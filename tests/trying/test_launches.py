@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from advisor.gate.pairs import Side
-from advisor.gate.turns import environment
+from advisor.gate.turns import Runner, environment
 from advisor.model import Treatment
 from advisor.trying.pairing import Measured, layout_of, measurer
 from advisor.trying.session import Session
@@ -72,6 +72,29 @@ def pair_of(folder: Path, words: tuple[str, ...], script: str) -> Measured:
     measure = measurer(replace(layout, turns=8), random.Random(0))
     session = Session(base, measure, 3600.0, lambda _text: None)
     return measure(base, session.side_of(base, (Treatment("environment", {"PAUSE": "0.003"}),)))
+
+
+# As torchrun does, each in a session of its own, but without an end, and with a folder for logs that stays.
+LAUNCHER = """
+import os, subprocess, sys
+os.makedirs(os.environ["PET_LOG_DIR"])
+for number in range(100):
+    words = [sys.executable, "-S", "-c", "import time; time.sleep(100)"]
+    subprocess.Popen(words, start_new_session=True)
+    open(f"started-{number}", "w").close()
+"""
+
+
+def test_ranks_that_a_launcher_is_still_starting_end_with_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LAUNCHER)
+    runner = Runner((sys.executable, "train.py"), tmp_path, environment())
+    while not (tmp_path / "started-3").exists() and runner.process.poll() is None:
+        time.sleep(0.01)
+    logs = Path(runner._scratch.name) / "ranks"
+    assert logs.is_dir()
+    runner.close()
+    assert left_in(tmp_path) == []
+    assert not logs.exists()
 
 
 def left_in(folder: Path) -> list[str]:

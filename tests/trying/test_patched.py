@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,21 @@ def test_a_diff_without_lines_around_its_change_applies(tmp_path: Path) -> None:
     assert (side.folder / "lib/model.py").read_text() == "".join(lines)
     with pytest.raises(PatchError, match="patch failed"):
         place(diff.replace("-WIDTH = 64", "-WIDTH = 63"), base)
+
+
+def test_a_patch_with_other_ends_of_lines_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_file = import_module("advisor.commands.try")._patch
+    base = project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faster.patch").write_bytes(DIFF.replace("\n", "\r\n").encode())
+    assert of_file(Path("faster.patch"), base).arguments["diffs"] == [DIFF]
+    # A file with such ends, and git's patch of it.
+    (tmp_path / "lib/model.py").write_bytes(b"WIDTH = 64\r\n")
+    text = DIFF.replace("64\n", "64\r\n").replace("32\n", "32\r\n")
+    (tmp_path / "faster.patch").write_bytes(text.encode())
+    assert of_file(Path("faster.patch"), base).arguments["diffs"] == [text]
+    root = Mirrors(tmp_path / "scratch").side(base, [patch(text)]).folder
+    assert (root / "lib/model.py").read_bytes() == b"WIDTH = 32\r\n"
 
 
 def test_patches_that_change_the_same_line_do_not_apply_together(tmp_path: Path) -> None:

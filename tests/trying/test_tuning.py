@@ -82,6 +82,26 @@ def test_the_knee_and_the_memory_limit_decide_the_batch(most: int, chosen: str) 
     assert int(chosen) in sizes
 
 
+def test_a_batch_that_leaves_no_memory_for_the_unchanged_script_is_the_limit() -> None:
+    pytest.importorskip("optuna")
+
+    class Shared(Machine):
+        def measure(self, base: Side, head: Side) -> Measured:
+            try:
+                return super().measure(base, head)
+            except SideFailedError as failure:
+                raise SideFailedError("failed", base, EndedError(1, "RuntimeError: out of memory")) from failure
+
+    machine = Shared(32)
+    one = search(machine)
+    point, _ = one.run(machine.measure)
+    assert point.setting == {"batch": "32", "workers": "2"}
+    assert one.points["batch x 64"].why.startswith("out of memory: the unchanged script, beside")
+    curve = one.curve({"batch": "32"})
+    data = tune_result.as_data(Tuned(point, None, tuple(one.points.values()), tuple(curve), {}, 60.0))
+    assert data["curve"][-1] == {"batch": 64, "speed": None}  # never a speed that was not measured
+
+
 def test_the_budget_ends_the_search_and_leaves_time_for_the_last_measurement() -> None:
     pytest.importorskip("optuna")
     machine = Machine()
@@ -127,6 +147,11 @@ def test_the_result_has_the_curve_the_lines_and_what_the_batch_asks_for(
     assert "+loader = DataLoader(data, batch_size=128, num_workers=2, persistent_workers=True)" in text
     assert "learning rate times 32 for SGD" in text
     assert "Model quality" in text
+    assert max(len(line) for line in text.splitlines() if line[:1] not in "+-" and "again" not in line) <= 80
+    Path("train.py").write_bytes(b"# \xe4\n" + SCRIPT.encode())
+    assert "by hand: batch:size=128 (train.py is not encoded in UTF-8)" in "\n".join(
+        tune_result.as_text(tuned, Path("train.py"))
+    )
     assert "<- chosen setting" in text
     assert tune_result.as_data(tuned)["batch_sizes"] == (128, 4)
     page = tune_result.as_page(tuned, text)
