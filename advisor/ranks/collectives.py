@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.analyses.communication.collective_launches import Asked, elements, inputs, scalar
+from advisor.analyses.communication.collective_launches import Asked, dims_of, elements, inputs_of, scalar
 from advisor.analyses.communication.communication import element_bytes
 from advisor.analyses.communication.parallelism import Parallelism
 from advisor.analyses.step.breakdown import Breakdown
@@ -142,11 +142,18 @@ def _said(events: Events, row: int, host: int) -> Collective:
 
 def _from_op(events: Events, row: int) -> tuple[int, int, str]:
     """(elements sent, received, dtype) as an op's inputs say: `alltoall_base_(output, input)`, a list, a tensor."""
-    sizes = [elements(one) for one in inputs(events, row)] or scalar(events, row)
     kinds = int(events.dtypes[row])
-    named = re.findall(r'"([^"]*)"', events.dtypes_table[kinds]) if kinds >= 0 else []
+    dtypes = events.dtypes_table[kinds] if kinds >= 0 else ""
+    return _of_inputs(dims_of(events, row), dtypes, "_base_" in events.text(row))
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_inputs(dims: str, dtypes: str, has_output: bool) -> tuple[int, int, str]:
+    """The same of their texts; each is read once, however often it is repeated.  has_output: as the first input."""
+    sizes = [elements(one) for one in inputs_of(dims)] or scalar(dims)
+    named = re.findall(r'"([^"]*)"', dtypes)
     dtype = named[0] if named and named[0] not in ("TensorList", "Scalar") else ""
-    if "_base_" in events.text(row) and len(sizes) > 1:
+    if has_output and len(sizes) > 1:
         return sizes[1], sizes[0], dtype
     return (sizes[0], sizes[0], dtype) if sizes and sizes[0] > 0 else (-1, -1, dtype)
 

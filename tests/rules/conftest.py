@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -50,5 +51,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Gives a test the names of the rules in its text as keywords; where it has none, those of its file."""
     if not isinstance(item, pytest.Function) or "rule" in item.fixturenames:  # those carry it in their own name
         return
-    named = rules_in(inspect.getsource(item.function)) or rules_in(item.path.read_text("utf-8"))
-    item.extra_keyword_matches.update(named)
+    item.extra_keyword_matches.update(rules_of(item.function, item.path))
+
+
+@cache
+def rules_of(function: Callable[..., object], path: Path) -> frozenset[str]:
+    """The rules that a test names, once for all of its cases; where it names none, those of its file."""
+    return rules_in(inspect.getsource(function)) or rules_in(path.read_text("utf-8"))

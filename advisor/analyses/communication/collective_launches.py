@@ -93,12 +93,18 @@ def _queued(events: Events, rows: Ints) -> Ints:
 
 def inputs(events: Events, row: int) -> list[list[list[int]]]:
     """Each input that a row's `Input Dims` state, as a list of shapes: a tensor has one, a list of tensors several."""
+    return inputs_of(dims_of(events, row))
+
+
+def dims_of(events: Events, row: int) -> str:
+    """A row's `Input Dims`; empty where it has none."""
     dims = int(events.dims[row])
-    return _inputs(events.dims_table[dims]) if dims >= 0 else []
+    return events.dims_table[dims] if dims >= 0 else ""
 
 
 @functools.lru_cache(maxsize=4096)
-def _inputs(dims: str) -> list[list[list[int]]]:
+def inputs_of(dims: str) -> list[list[list[int]]]:
+    """The same of the text of `Input Dims`. Collectives are repeated: each text is read once."""
     try:
         found = json.loads(dims)
     except ValueError:
@@ -113,7 +119,6 @@ def elements(shapes: list[list[int]]) -> int:
     return sum(math.prod(shape) for shape in shapes if shape and all(isinstance(n, int) for n in shape))
 
 
-def scalar(events: Events, row: int) -> list[int]:
-    """One element where a row's `Input Dims` state a single tensor without dimensions; else nothing."""
-    index = int(events.dims[row])
-    return [1] if index >= 0 and events.dims_table[index] == "[[]]" else []
+def scalar(dims: str) -> list[int]:
+    """One element where `Input Dims` state a single tensor without dimensions; else nothing."""
+    return [1] if dims == "[[]]" else []

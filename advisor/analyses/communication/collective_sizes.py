@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import defaultdict
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.analyses.communication.collective_launches import elements, inputs, scalar
+from advisor.analyses.communication.collective_launches import dims_of, elements, inputs_of, scalar
 from advisor.analyses.communication.communication import element_bytes
 from advisor.trace.events import Events
 
@@ -32,15 +33,21 @@ def bytes_of(events: Events, row: int) -> float:
         return float(element * number) if element is not None and number >= 0 else np.nan
     if "barrier" in events.text(row):
         return 0.0
-    shapes = [elements(one) for one in inputs(events, row)] or scalar(events, row)
-    element = element_bytes(_dtype(events, row))
+    dtypes = int(events.dtypes[row])
+    return _shaped(dims_of(events, row), events.dtypes_table[dtypes] if dtypes >= 0 else "[]")
+
+
+@functools.lru_cache(maxsize=4096)
+def _shaped(dims: str, dtypes: str) -> float:
+    """Bytes of inputs of these shapes; nan where not known. Collectives are repeated: each size is worked out once."""
+    shapes = [elements(one) for one in inputs_of(dims)] or scalar(dims)
+    element = element_bytes(_dtype(dtypes))
     return float(sum(shapes) * element) if shapes and element is not None else np.nan
 
 
-def _dtype(events: Events, row: int) -> str:
-    index = int(events.dtypes[row])
+def _dtype(dtypes: str) -> str:
     try:
-        found = json.loads(events.dtypes_table[index]) if index >= 0 else []
+        found = json.loads(dtypes)
     except ValueError:
         return ""
     return str(found[0]) if isinstance(found, list) and found else ""

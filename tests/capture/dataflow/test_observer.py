@@ -173,7 +173,7 @@ def test_many_looks_take_a_small_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """Iterators that begin again and again: the tensors are no longer looked at once that took its share."""
     held = HeldTensors()
     tensors = [torch.zeros(1) for _ in range(50)]
-    held.find()
+    held.find(tensors)
     held.mark()
     held.settle()
     assert len(held.states) >= len(tensors)

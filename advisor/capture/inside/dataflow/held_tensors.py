@@ -16,8 +16,6 @@ from typing import Any
 
 import torch
 
-from ..facts.live_objects import live_objects
-
 # Marking one that is alive takes some 10 µs.
 _MOST_TENSORS = 20_000
 # A look at one takes a µs; of the CPU time of the process all looks together take at most this share.
@@ -50,11 +48,11 @@ class HeldTensors:
         self.looked_s = 0.0
         self.without_strides = False
 
-    def find(self) -> None:
-        """Takes note of the tensors that are alive, some steps before those that are observed; weights come first."""
+    def find(self, alive: Iterable[Any]) -> None:
+        """Takes note of the tensors among these, some steps before those that are observed; weights come first."""
         self.found = []
         plain, weights = [], []
-        for one in live_objects():
+        for one in alive:
             # No subclass: to ask one for its layout runs code of the script's.
             if type(one) is torch.nn.Parameter:
                 weights.append(one)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ..facts.live_objects import live_objects
 from ..facts.randomness import Generators
 from . import observer_file, sparse_matrices
 from .held_tensors import HeldTensors
@@ -56,8 +57,9 @@ class Observer:
 
     def look(self) -> None:
         """Takes note of what is alive some steps before those that are observed: tensors, generators of numbers."""
-        self.held.find()
-        self.generators.find()
+        alive = live_objects()
+        self.held.find(alive)
+        self.generators.find(alive)
 
     def start(self, compiled: bool) -> bool:
         """Switches the observer on. False, with `why`, where nothing will be known."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from time import perf_counter_ns
 from types import CodeType, FunctionType
 from typing import Any
@@ -35,16 +35,17 @@ class Generators:
         self.own: list[Any] = []  # those that the script made
         self.searched_ns = 0
 
-    def find(self) -> None:
+    def find(self, alive: Iterable[Any] | None = None) -> None:
         """Looks for the script's own generators among all objects: some 20 ms in a process with torch.
 
+        alive: those objects, where they have been listed already.
         Not again where that took long: millions of objects of the script's own are seldom worth a second look.
         """
         if self.searched_ns > _LONG_SEARCH_NS:
             return
         begun_ns = perf_counter_ns()
         kinds = _kinds()
-        found = (one for one in live_objects() if type(one) in kinds)
+        found = (one for one in (live_objects() if alive is None else alive) if type(one) in kinds)
         self.own = [one for _, one in zip(range(_MOST_GENERATORS), found, strict=False)]
         self.searched_ns = perf_counter_ns() - begun_ns
 
