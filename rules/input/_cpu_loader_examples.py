@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import BACKWARD, FORWARD, NEXT, NEXT_WORKERS, Ev, Example, draw
+from advisor.api import BACKWARD, FORWARD, NEXT, NEXT_WORKERS, Drawing, Ev, Example, draw
 
 _ON_CPU = """
     step   [1                 ][2                 ]
@@ -25,7 +25,40 @@ _ASKED = """
     """
 _ANEW: dict[str, object] = {"sampler_us": 2000.0, "sampler_median_us": 2.0, "dataset_size": 300_000}
 
+_LISTS = """
+    step   [1                                 ][2                                 ]
+    cpu    [D                       ][F ][B ]  [D                       ][F ][B ]
+    cpu    [T][T][T][T][T][T][T][T]            [T][T][T][T][T][T][T][T]
+    """
+
+
+def _of_lists(size: int) -> Drawing:
+    """Fetches that make eight tensors of so many numbers each."""
+    return draw(_LISTS, us=100, D=NEXT, T=Ev("aten::lift_fresh", dims=[[size]]), F=FORWARD, B=BACKWARD)
+
+
 ON_CPU = [
+    Example(
+        "without a GPU, samples that are lists of numbers: a tensor is made of each position",
+        _of_lists(32),
+        facts=_loader(sample_us=1.0, collate_us=2000.0),
+        saves_us=(1600, 2300),
+        says=("default_collate makes 8 tensors, which takes 2 ms",),
+    ),
+    Example(
+        "without a GPU, tensors of other lists than one number of each sample: the samples may be tensors",
+        _of_lists(24),
+        facts=_loader(sample_us=1.0, collate_us=2000.0),
+        saves_us=(1700, 2400),
+        says=("32 samples are taken from memory one by one",),
+    ),
+    Example(
+        "without a GPU, lists of numbers that are put together in no time",
+        _of_lists(32),
+        facts=_loader(sample_us=1.0, collate_us=300.0),
+        saves_us=None,
+        near_miss=True,
+    ),
     Example(
         "without a GPU, an iterator is made anew for each batch and shuffles 300,000 indices for it",
         draw(_ASKED, us=1000, A=Ev("train.py(48): train"), D=NEXT, F=FORWARD, B=BACKWARD),

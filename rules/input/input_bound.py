@@ -49,13 +49,16 @@ from advisor.api import (
     draw,
 )
 
-from . import _iterator_recreated, _one_by_one, _sampler
+from . import _from_numbers, _iterator_recreated, _one_by_one, _sampler
 from ._cpu_loader import on_cpu
 from ._cpu_loader_examples import ON_CPU
 from ._loader import Seen
 from ._workers_advice import beside_the_step, in_time
 
-CONFIRMED = "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4"
+CONFIRMED = (
+    "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4; samples that are lists of "
+    "numbers: one script that showed the need"
+)
 
 # A batch made faster than that is best made in the loop.
 _CHEAP_BATCH_US = constant("loader.cheap_batch_us").value
@@ -90,7 +93,8 @@ def check(
 def _on_batches(seen: Seen, min_share: float, min_gain: float) -> Finding | None:
     """The advice on how batches are made: the first that fits, by what is known of them."""
     if seen.made is not None:
-        return _one_by_one.advice(seen, seen.made) or on_cpu(seen, seen.made, min_gain)
+        as_tensors = _from_numbers.advice(seen, seen.made, min_gain) or _one_by_one.advice(seen, seen.made)
+        return as_tensors or on_cpu(seen, seen.made, min_gain)
     # No wait that matters, or batches that the loop makes in less time than it takes to get them from a worker.
     cheap_us = _CHEAP_BATCH_US * max(seen.waits.fetches, 1.0)
     at_once = seen.share < min_share or (seen.workers == 0 and seen.waits.us < cheap_us)

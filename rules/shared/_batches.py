@@ -30,7 +30,8 @@ _INDEX_US = constant("loader.index_number_us").range
 # Reading from a tensor, or a list of them, takes no longer; a TensorDataset's samples are rows whatever they take.
 _READY_SETS = ("TensorDataset",)
 # Rows in the fetch of which each makes one tensor of the batch: of tensors, and of Python's numbers.
-_PUT_TOGETHER = ("aten::stack", "aten::lift_fresh")
+_FROM_PYTHON = "aten::lift_fresh"
+_PUT_TOGETHER = ("aten::stack", _FROM_PYTHON)
 # Prepared samples of more may not fit into memory besides all else.
 _MOST_BYTES = constant("loader.most_kept_bytes").value
 # Random numbers drawn from torch while a sample is made. One in every other sample says that samples are drawn anew.
@@ -66,6 +67,7 @@ class Batch:
     drawn_anew             each sample takes random numbers, so that it cannot be prepared once
     ready                  its samples are tensors in memory already, put together by torch itself
     at_once_us             (least, most) that one index for all its samples takes, where they are ready
+    of_numbers             how many of its tensors hold one Python number of each sample
     """
 
     sample_us: float
@@ -76,6 +78,7 @@ class Batch:
     drawn_anew: bool
     ready: bool
     at_once_us: tuple[float, float] = (0.0, 0.0)
+    of_numbers: float = 0.0
 
     @property
     def us(self) -> float:
@@ -113,6 +116,7 @@ def batch(facts: Loader | None, waits: InputWaits, trace: Trace, nesting: Nestin
         drawn_anew=bool(facts.random_samples) or random >= _DRAWN_ANEW * size,
         ready=cheap and facts.collate in (None, "default_collate"),
         at_once_us=(at_once[0], at_once[1]),
+        of_numbers=_of_numbers(trace, inside, size) / fetches,
     )
 
 
@@ -142,6 +146,15 @@ def _row_bytes(trace: Trace, inside: npt.NDArray[np.bool_]) -> float:
     counts = zip((shapes(events.dims_table[text]) for text in texts.tolist()), times.tolist(), strict=True)
     numbers = sum(math.prod(sizes[0][1:]) * n for sizes, n in counts if sizes and sizes[0])
     return 4.0 * float(numbers)
+
+
+def _of_numbers(trace: Trace, inside: npt.NDArray[np.bool_], size: int) -> int:
+    """How many tensors all fetches make of so many Python numbers, one for each sample of a batch."""
+    events = trace.events
+    rows = np.flatnonzero(inside & events.exactly(_FROM_PYTHON) & (events.dims >= 0))
+    texts, times = np.unique(events.dims[rows], return_counts=True)
+    each = zip(texts.tolist(), times.tolist(), strict=True)
+    return int(sum(n for text, n in each if shapes(events.dims_table[text])[:1] == [[size]]))
 
 
 def respawned(facts: Loader | None, scale: Scale, timed: StepTimes) -> tuple[float, float] | None:

@@ -10,8 +10,10 @@ import numpy as np
 from advisor.api import Events, Readers, constant, dataclass, dims_of, nodes_of, sizes
 
 from .._equivalent import Ints, rows_of
+from ._broadcast_origins import COPIES
 from ._projections import (
     LEAST_GROWTH,
+    PRODUCTS,
     PROJECTIONS,
     Operand,
     Projection,
@@ -21,7 +23,7 @@ from ._projections import (
     projection,
 )
 
-Kind = Literal["enlarged", "joined"]
+Kind = Literal["enlarged", "joined", "multiplied"]
 # What is left of a layer that comes before an enlargement takes so many times its share.
 _LEFT = constant("share.late_layer").value
 # What adding by broadcasting takes against joining.
@@ -106,9 +108,10 @@ def _joined(events: Events, ops: Ints, row: int, layer: Projection, each: list[O
     ]
     for one in again:
         behind = nodes_of(events, ops, rows_of(*one.rows)) if one.rows else np.empty(0, np.int64)
-        made = rows_of(*(each for each in one.rows if events.text(each) == "aten::repeat"))
+        made = rows_of(*(each for each in one.rows if events.text(each) in COPIES))
         parts += [(behind, 1 - layer.after / one.width, 1 - layer.after / one.width), (made, 1.0, 1.0)]
-    return LateLayer("joined", layer, (row, layer.row), tuple(parts), groups - 1, max(one.growth for one in again))
+    kind: Kind = "multiplied" if events.text(layer.row) in PRODUCTS else "joined"
+    return LateLayer(kind, layer, (row, layer.row), tuple(parts), groups - 1, max(one.growth for one in again))
 
 
 def _both(events: Events, ops: Ints, row: int) -> Ints:

@@ -14,8 +14,9 @@ from ._broadcast_origins import COPIES, LOOKS, is_enlarged
 Shape = tuple[int, ...]
 
 _LINEAR = "aten::linear"
+PRODUCTS = frozenset({"aten::matmul", "aten::mm", "aten::mv"})
 _CONVOLUTIONS = ("aten::conv1d", "aten::conv2d", "aten::conv3d")
-PROJECTIONS = (_LINEAR, *_CONVOLUTIONS)
+PROJECTIONS = frozenset({_LINEAR, *PRODUCTS, *_CONVOLUTIONS})
 # Enlarging by less is not worth another order.
 LEAST_GROWTH = 1.5
 # Ops that copy what they look at where it does not lie in one piece.
@@ -26,7 +27,10 @@ _NEAR = 10
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A linear layer or a convolution of one pixel. before, after: numbers of each position; at: the dimension."""
+    """A linear layer, a product with a matrix or a vector, or a convolution of one pixel.
+
+    before, after: numbers of each position; at: the dimension
+    """
 
     row: int
     shape: Shape
@@ -58,6 +62,9 @@ def projection(events: Events, row: int) -> Projection | None:
     shape, weight = sizes(dims, 0), sizes(dims, 1)
     if name == _LINEAR and len(weight) == 2 and shape and shape[-1] == weight[1]:
         return Projection(row, shape, len(shape) - 1, weight[1], weight[0])
+    # Of two square matrices it is not known which one was joined.
+    if name in PRODUCTS and len(weight) in (1, 2) and shape[-1:] == weight[:1] and shape not in ((), weight):
+        return Projection(row, shape, len(shape) - 1, weight[0], math.prod(weight[1:]))
     if name not in _CONVOLUTIONS or len(weight) != len(shape) or len(shape) < 3:
         return None
     plain = math.prod(weight[2:]) == 1 and shape[1] == weight[1] and _moves_one(events, row)
@@ -89,7 +96,10 @@ def in_channels_last(events: Events, row: int) -> bool:
     strides = json.loads(events.strides_table[int(events.strides[row])]) if events.strides[row] >= 0 else []
     first = strides[0] if strides and isinstance(strides[0], list) else []
     return (
-        len(first) < 2 or not all(isinstance(one, int) for one in first) or first[1] == 1 or events.text(row) == _LINEAR
+        len(first) < 2
+        or not all(isinstance(one, int) for one in first)
+        or first[1] == 1
+        or events.text(row) not in _CONVOLUTIONS
     )
 
 

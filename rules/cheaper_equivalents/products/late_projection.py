@@ -1,11 +1,11 @@
 """A layer runs after its input is upsampled or expanded instead of before.
 
 ## What it looks at
-Linear layers and 1x1 convolutions (stride 1, no padding) that are the only reader of a tensor that was enlarged before
-them: feature maps by `interpolate` (nearest, linear, cubic), and tensors that were expanded or repeated and then
-joined with others by `cat`, as for all pairs of elements, or for a summary joined to each position. `advisor run`
-observes in one step what reads a tensor. Anything between the two (an activation, a normalization, dropout) rules it
-out.
+Linear layers, products with a matrix and 1x1 convolutions (stride 1, no padding) that are the only reader of a tensor
+that was enlarged before them: feature maps by `interpolate` (nearest, linear, cubic), and tensors that were expanded or
+repeated and then joined with others by `cat`, as for all pairs of elements, or for a summary joined to each position.
+`advisor run` observes in one step what reads a tensor. Anything between the two (an activation, a normalization,
+dropout) rules it out.
 
 ## Why it costs time
 Such a layer processes each position independently, so that for repeated inputs it computes the same result many times:
@@ -15,7 +15,8 @@ tensor has the many channels of the layer's input, not the few of its output.
 ## How to fix it
 Feature maps: `F.interpolate(classify(x), size)` instead of `classify(F.interpolate(x, size))`; the weights of an
 interpolation sum to one, so that a bias stays correct. Joined tensors: split the layer, `first, second =
-layer.weight.chunk(2, 1)`, apply each part to its own tensor, and add the results by broadcasting.
+layer.weight.chunk(2, 1)`, apply each part to its own tensor, and add the results by broadcasting. The same holds for
+the vector of graph attention: `a @ [h_i, h_j]` for all pairs is a column, `h @ a[:n]`, plus a row, `h @ a[n:]`.
 
 ## When to leave it
 Where the enlarged tensor is needed for something else as well. Sums are computed in another order: results differ in
@@ -35,7 +36,10 @@ from .._equivalent import Equivalent, rows_of, worth
 from .._examples import node, observed, op, two_steps
 from ._late_layers import Kind, late_layers
 
-CONFIRMED = "two measured pairs on a CPU: a classifier on upsampled maps, and a layer over all pairs of a scene"
+CONFIRMED = (
+    "two measured pairs on a CPU: a classifier on upsampled maps, and a layer over all pairs of a scene; "
+    "products with a matrix: one script that showed the need"
+)
 
 _ON_DEVICE = "in proportion to the remaining work; low: the remaining work takes twice its share"
 _HOW = (
@@ -66,7 +70,7 @@ def check(
         if known := worth(price, lines, one, min_share):
             largest = max(found, key=lambda one: one.layer.positions * one.layer.before)
             yield known.finding(
-                f"{_WHAT[kind]}{known.at}, and then a layer from {count(largest.layer.before)} to "
+                f"{_WHAT[kind]}{known.at}, and then {_THEN[kind]} from {count(largest.layer.before)} to "
                 f"{count(largest.layer.after)} channels runs on each of {count(largest.layer.positions)} positions, "
                 f"{count(round(largest.growth, 1))} times as many as before: {known.spent}, backward pass included.",
                 {"layers": len(found) / steps, "growth": largest.growth, "spent_us": known.spent_us},
@@ -74,7 +78,9 @@ def check(
             )
 
 
-_WHAT: dict[Kind, str] = {"enlarged": "Feature maps are upsampled", "joined": "Tensors are expanded and joined"}
+_JOINED = "Tensors are expanded and joined"
+_WHAT: dict[Kind, str] = {"enlarged": "Feature maps are upsampled", "joined": _JOINED, "multiplied": _JOINED}
+_THEN: dict[Kind, str] = {"enlarged": "a layer", "joined": "a layer", "multiplied": "a product"}
 _FIXES: dict[Kind, Fix] = {
     "enlarged": Fix(
         "Apply the layer before upsampling",
@@ -89,6 +95,12 @@ _FIXES: dict[Kind, Fix] = {
         "y = layer(torch.cat([mine, theirs], dim=-1))",
         "of_mine, of_theirs = layer.weight.chunk(2, dim=1)\n"
         "y = F.linear(x, of_mine, layer.bias).unsqueeze(2) + F.linear(x, of_theirs).unsqueeze(1)",
+    ),
+    "multiplied": Fix(
+        "Split the matrix, multiply each part before expanding, and add the results",
+        "numerics",
+        "pairs = torch.cat([h.repeat_interleave(n, dim=0), h.repeat(n, 1)], dim=1)\nscores = (pairs @ a).view(n, n)",
+        "of_first, of_second = a.chunk(2)\nscores = h @ of_first + (h @ of_second).T",
     ),
 }
 
@@ -129,6 +141,32 @@ def _pairs(expanded: bool = True, width: int = 64) -> Drawing:
     return _drawn(U=op("cat", [each, each], [], number=1, **_strides(strides, [])), A=layer)
 
 
+_EACH, _ALL = [400, 8], [160000, 8]
+_GRAPH = "[F][I    ][R    ][U    ][A     ][L][X][Y      ][Z    ][V    ][W    ]"
+_OF_GRAPH = observed("matmul repeat_interleave repeat cat matmul leaky_relu", [[], [1], [2], [1, 2], [1], [1]])
+
+
+def _graph(**made: Any) -> Drawing:
+    """Features of all pairs of nodes: those of the first (I) and the second one (R), joined (U) and multiplied (A)."""
+    copied: dict[str, Any] = {
+        "I": op("repeat_interleave", _EACH, [], [], [], number=2),
+        "R": op("repeat", _EACH, [], number=3),
+    }
+    return two_steps(
+        _GRAPH,
+        F=op("matmul", [400, 32], [32, 8], number=1),
+        U=op("cat", [_ALL, _ALL], [], number=4, **_strides([[8, 1], [8, 1]], [])),
+        A=op("matmul", [160000, 16], [16, 1], number=5),
+        L=op("leaky_relu", [160000, 1], [], number=6),
+        X=node(6, "LeakyReluBackward0"),
+        Y=node(5, "MmBackward0"),
+        Z=node(4, "CatBackward0"),
+        V=node(3, "RepeatBackward0"),
+        W=node(2, "CloneBackward0"),
+        **(copied | made),
+    )
+
+
 def _strides(*of_each: Any) -> dict[str, Any]:
     return {"Input Strides": [*of_each]}
 
@@ -158,6 +196,20 @@ EXAMPLES = [
         saves_us=(1500, 2900),
         facts=_OF_PAIRS,
         says=("are expanded and joined", "from 128 to 64 channels"),
+    ),
+    Example(
+        "scores of graph attention from the features of all pairs of nodes",
+        _graph(),
+        saves_us=(4500, 5900),
+        facts=_OF_GRAPH,
+        says=("and then a product from 16 to 1 channels", "160,000 positions", "400 times as many"),
+    ),
+    Example(
+        "the features of pairs were made by a layer, not said again",
+        _graph(I=op("relu", _ALL, number=2), R=op("relu", _ALL, number=3)),
+        saves_us=None,
+        facts=observed("matmul relu relu cat matmul leaky_relu", [[], [1], [2], [1, 2], [1], [1]]),
+        near_miss=True,
     ),
     Example(
         "a convolution of 3 x 3 pixels mixes them", _maps([5, 48, 3, 3], padding=1), None, _OF_MAPS, near_miss=True

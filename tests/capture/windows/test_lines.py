@@ -179,3 +179,43 @@ def test_lines_on_which_comprehensions_turn() -> None:
     exec(TURNING, names)
     inlined = {2: "<listcomp>", 3: "<setcomp>", 4: "<dictcomp>", 9: "<listcomp>"}
     assert comprehensions(names["turning"].__code__) == (inlined if sys.version_info >= (3, 12) else {})
+
+
+ON_ONE_LINE = """def prepare(numbers):
+    scaled = [number / 3 for number in range(numbers)]
+    while numbers: numbers -= 1
+    return scaled
+"""
+
+
+def test_turns_on_one_line_leave_room_for_other_lines() -> None:
+    """They write nothing: a batch whose samples are lists of numbers is recorded to its end."""
+    from advisor.capture.inside.windows.lines import LineRecorder
+
+    names: dict[str, Any] = {}
+    exec(compile(ON_ONE_LINE, __file__, "exec"), names)
+    recorder = LineRecorder({})
+    recorder.start()
+    try:
+        scaled = names["prepare"](120_000)
+    finally:
+        recorder.stop()
+    assert len(scaled) == 120_000
+    assert not recorder.cut
+    assert recorder.entered < 20
+
+
+def test_a_loop_on_one_line_is_not_told_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    from advisor.capture.inside.windows import lines
+
+    monkeypatch.setattr(lines, "_MOST_EVENTS", 1000)
+    names: dict[str, Any] = {}
+    exec(compile(ON_ONE_LINE, __file__, "exec"), names)
+    recorder = lines.LineRecorder({})
+    recorder.start()
+    try:
+        names["prepare"](5000)
+    finally:
+        recorder.stop()
+    assert recorder.cut
+    assert recorder.events == 1001

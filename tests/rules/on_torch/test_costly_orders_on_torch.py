@@ -183,6 +183,9 @@ def pairs(how: str) -> Any:
     mine, theirs = x.unsqueeze(2), x.unsqueeze(1)
     if how == "repeated":
         mine, theirs = mine.repeat(1, 1, 10, 1), theirs.repeat(1, 10, 1, 1)
+    elif how in ("multiplied", "by a vector"):
+        rows = x.flatten(0, 1)
+        mine, theirs = rows.repeat_interleave(40, dim=0), rows.repeat(40, 1)
     elif how != "whole":
         mine, theirs = mine.expand(-1, -1, 10, -1), theirs.expand(-1, 10, -1, -1)
     if how == "flattened":
@@ -190,16 +193,26 @@ def pairs(how: str) -> Any:
     if how == "whole":
         mine = theirs = (mine + theirs).relu()
     joined = torch.cat([mine, theirs], -1)
+    if how in ("multiplied", "by a vector"):
+        return (joined @ (OVER_PAIRS.weight.T if how == "multiplied" else OVER_PAIRS.weight[0])).relu().square().mean()
     return OVER_PAIRS(NORM(joined) if how == "normalised" else joined).relu().square().mean()
 
 
 @pytest.mark.parametrize(
-    ("how", "late"),
-    [("expanded", True), ("repeated", True), ("flattened", True), ("whole", False), ("normalised", False)],
+    ("how", "growth"),
+    [
+        ("expanded", 10.0),
+        ("repeated", 10.0),
+        ("flattened", 10.0),
+        ("multiplied", 40.0),
+        ("by a vector", 40.0),
+        ("whole", None),
+        ("normalised", None),
+    ],
 )
-def test_pairs_joined_before_a_layer(how: str, late: bool, tmp_path: Path) -> None:
+def test_pairs_joined_before_a_layer(how: str, growth: float | None, tmp_path: Path) -> None:
     found = said("late-projection", trained(lambda: pairs(how), READ, OVER_PAIRS, NORM), tmp_path)
-    assert [one.facts["growth"] for one in found] == ([10.0] if late else [])
+    assert [one.facts["growth"] for one in found] == ([growth] if growth else [])
 
 
 def test_the_order_that_is_advised_gives_the_same_results() -> None:

@@ -21,8 +21,10 @@ from .labels import Labels
 from .lookups import look
 from .masks import Masks
 
-# A step with more line events than this (a pixel loop) is cut off: its trace would be of no use and very large.
-_MOST_EVENTS = 50_000
+# A step that enters more lines than this (a pixel loop) is cut off: its trace would be of no use and very large.
+_MOST_LINES = 50_000
+# Turns of a loop on one line are told as well, and write nothing: so many take a fifth of a second.
+_MOST_EVENTS = 1_000_000
 
 _enter = torch.autograd._record_function_with_args_enter
 _exit = torch.autograd._record_function_with_args_exit
@@ -37,9 +39,11 @@ class LineRecorder:
         self.foreign = foreign_folders()
         self.names: dict[CodeType, str | None] = {}
         self.turning: dict[CodeType, dict[int, str]] = {}
+        self.on_one_line: dict[CodeType, bool] = {}
         self.open: list[tuple[FrameType, int, tuple[Any, ...]]] = []
         self.hooked: list[FrameType] = []
-        self.events = 0
+        self.events = 0  # that were told, those of lines that were left for others among them
+        self.entered = 0  # lines that a range was opened for
         self.on = False
         self.files: set[str] = set()
         self.cut = False
@@ -169,7 +173,7 @@ class LineRecorder:
             return None
         if event == "line":
             self.events += 1
-            if self.events > _MOST_EVENTS:
+            if self.events > _MOST_EVENTS or self.entered > _MOST_LINES:
                 self.cut = True
                 self.stop()
                 return None
@@ -180,10 +184,22 @@ class LineRecorder:
             else:
                 self._pop(frame)
             self._push(frame)
+            self.entered += 1
+            if self._is_on_one_line(frame.f_code):
+                frame.f_trace_lines = False  # a comprehension: its turns tell nothing
         elif event == "return":
             self._pop(frame)
             self._leave_module(frame)
+            frame.f_trace_lines = True
         return self._local
+
+    def _is_on_one_line(self, code: CodeType) -> bool:
+        """Whether a function has one line alone."""
+        found = self.on_one_line.get(code)
+        if found is None:
+            lines = {line for _, _, line in code.co_lines() if line is not None}
+            found = self.on_one_line[code] = len(lines) == 1
+        return found
 
 
 def _close(handles: tuple[Any, ...]) -> None:

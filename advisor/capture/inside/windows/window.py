@@ -137,7 +137,9 @@ class Window:
             self.notes.append(f"the {self.role} trace was lost: its thread was still training when the process ended")
             return
         if self.role == "lines" and self.lines.cut:
-            self.notes.append(f"the step with lines ran more than {self.lines.events} lines: the rest was not recorded")
+            self.notes.append(
+                f"the step with lines ran more than {self.lines.entered} lines: the rest was not recorded"
+            )
         stopped_s = self.costs.budget.now_s() - began_s
         self.on_stop()
         if not rows and self.role == "lines":
