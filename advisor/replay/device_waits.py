@@ -108,15 +108,16 @@ class StreamWaits:
 def stream_waits(trace: Trace, queues: Queues, window: tuple[int, int]) -> StreamWaits:
     """Waits between streams: as `cuda_sync` rows state them, else inferred from calls to cudaStreamWaitEvent.
 
-    Those calls name no stream: the next work that the calling thread launches is taken to wait for the last work that
-    had been launched on each other stream, as far as the times of the trace allow.
+    Those calls name no stream: that of the next work that the calling thread launches is taken to wait for the last
+    work that had been launched on each other stream, as far as the times of the trace allow. A stream waits for whoever
+    uses it: what another thread launches there first waits, as after reductions that autograd's thread waited for.
     """
     events, (opens, closes) = trace.events, window
     stated, calls_stated = _stated_waits(events, queues, window)
     calls = np.flatnonzero(named_like(events, _STREAM_WAIT))
     calls = calls[(events.start_ns[calls] >= opens) & (events.start_ns[calls] < closes)]
     calls = calls[~np.isin(events.correlation[calls], list(calls_stated))]
-    target = queues.launched_after_each(calls)
+    target = queues.first_on_stream_each(calls, queues.launched_after_each(calls))
     calls, target = calls[target >= 0], target[target >= 0]
     inferred = set(_coincidences(queues))
     for queue in queues.all():

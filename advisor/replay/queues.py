@@ -81,6 +81,15 @@ class Queues:
             found[mine[at < hi]] = self._works[at[at < hi]]
         return found
 
+    def first_on_stream_each(self, rows: Ints, works: Ints) -> Ints:
+        """The first work that any thread launched after each host row on the stream of its work; -1 stays -1."""
+        found = works.copy()
+        for queue, (lo, hi) in enumerate(self.ranges):
+            mine = np.flatnonzero((works >= lo) & (works < hi))
+            at = np.searchsorted(self._reach[queue], self._events.start_ns[rows[mine]] - self._opens, side="right")
+            found[mine] = np.minimum(lo + at, works[mine])
+        return found
+
     def recorded(self, row: int) -> int:
         """The work that a synchronisation row (`cuda_sync`) says was waited for, -1 where it does not say."""
         at = int(self._events.waited[row])

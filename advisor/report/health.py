@@ -8,7 +8,9 @@ import numpy as np
 
 from advisor.analyses.base.cadence import NOTABLE
 from advisor.analyses.base.device import Device
+from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.links import Links
+from advisor.analyses.base.lost_records import lost_launches
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.training import Training
@@ -64,6 +66,7 @@ def of_rank(
     if steps.cut_off:
         text = "the last step has no ops, because the recording ended when it began; it is not counted"
         said.append(Health("last-step", "note", text))
+    said.extend(_lost(trace, steps))
     if steps.stalls_us:
         longest = duration(max(steps.stalls_us))
         which = "a profiled step is" if len(steps.stalls_us) == 1 else f"{len(steps.stalls_us)} profiled steps are"
@@ -92,6 +95,19 @@ def of_rank(
         said.append(Health("replay", "note", text))
     said.extend(Health("capture", "note", note) for note in (record.notes if record else ()))
     return tuple(said)
+
+
+def _lost(trace: Trace, steps: Steps) -> Iterator[Health]:
+    """Work of the device that was launched, and is not in the trace."""
+    number = len(lost_launches(trace, Launched.compute(trace))) if trace.device_work.any() else 0
+    if not number:
+        return
+    rest = "their time counts as idle time of an unknown cause"
+    if steps.lost:
+        which = "step that lost more than a few is" if steps.lost == 1 else "steps that lost more than a few are"
+        rest = f"{steps.lost} {which} left out; else {rest}"
+    text = f"records of the device were lost: {number:,} launches have no kernel in the trace; {rest}"
+    yield Health("lost-records", "warning", text)
 
 
 def _dilation(trace: Trace, steps: Steps, scale: Scale, device: Device, record: RankRecord | None) -> Iterator[Health]:

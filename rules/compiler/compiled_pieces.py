@@ -74,7 +74,7 @@ def check(
     min_share: float = 0.03,  # a model compiled as a whole spends 1 to 2 % of a small step on its one check
     min_pieces: float = 4.0,  # two or three regions are a model and its loss, or a model with one break
 ) -> Iterator[Finding]:
-    trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
+    trace, steps, scale, gpu = price.ops.trace, price.ops.steps, price.scale, price.on_device
     events = trace.events
     if not events.exactly(_LOOKUP).any():
         return
@@ -90,9 +90,9 @@ def check(
     how = "low: regions cannot be merged; high: the checks and the Python between them, without gains from fusion"
     left = 1 - 1 / pieces
     # Beside a device only the replay knows whether the host's time matters.
-    model_us, bound_us = (0.0, 0.0 if price.on_device else spent_us * left), spent_us * left
+    model_us, bound_us = (0.0, 0.0 if gpu else spent_us * left), spent_us * left
     saving = price.saving([], [edits.remove_time(spans)], (), how, model_us=model_us, bound_us=bound_us)
-    if not price.on_device:
+    if not gpu:
         # Hardly a row is recorded in these stretches, so the profiler may have slowed them less than the rest, or not.
         as_recorded_us = min(spent_us, scale.step_us) * left
         saving = replace(saving, high_us=max(saving.high_us, as_recorded_us))
@@ -112,7 +112,13 @@ def check(
             "model.compile()",
         ),
         at_most="medium",
+        measured_us=scale.scaled(_idle_us(trace, steps, spans)) if gpu else None,
     )
+
+
+def _idle_us(trace: Trace, steps: Steps, spans: Intervals) -> float:
+    """Time of these spans in which the device has nothing to do, µs per step."""
+    return steps.of_window_us(total(subtract(intersect(spans, steps.window), trace.busy)))
 
 
 def _are_blocks(price: Price, regions: npt.NDArray[np.int64]) -> bool:

@@ -109,6 +109,7 @@ def check(
             "communication_us": device_side.us if device_side else host_side.us if host_side else None,
         },
         fix=_NO_SYNC,
+        measured_us=scale.scaled(needless.share * exposed_us) if breakdown.on_device else None,
     )
 
 

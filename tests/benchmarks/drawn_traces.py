@@ -12,16 +12,16 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 
-from drawn_jobs.seventh_set import JOBS, run  # noqa: E402
+from drawn_jobs import eighth_set, seventh_set  # noqa: E402
 from drawn_loops import report  # noqa: E402
 
 
 def main() -> int:
     """The command."""
-    for job in JOBS:
+    for drawn, job in ((kept, job) for kept in (seventh_set, eighth_set) for job in kept.JOBS):
         if sys.argv[1:] and job.name not in sys.argv[1:]:
             continue
-        slow, fast = run(job), run(job, fixed=True)
+        slow, fast = drawn.run(job), drawn.run(job, fixed=True)
         told = report(slow.trace())
         gain = (slow.step_us() - fast.step_us()) / 1e3
         print(f"\n{job.name}: {job.truth}; {slow.step_us() / 1e3:.2f} ms, {gain:.2f} of it to gain", job.rules)

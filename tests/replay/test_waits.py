@@ -134,6 +134,28 @@ def test_a_stream_waits_for_the_event_of_another() -> None:
     assert replay.step_after_us(scale(work(trace, "side_kernel"), 0.5)) == about(900)
 
 
+def test_a_stream_waits_whichever_thread_asked() -> None:
+    # Autograd's thread launches its kernel and behind it a reduction L (500 µs), and makes stream 7 wait for it; what
+    # the main thread launches there in the next step waits. Without Python (250 µs of 1,000) the device sets the pace:
+    # 250 + 150 + 500, but for the last step, after which nothing is launched. If only autograd's next kernel waited,
+    # the host would, with 750.
+    step = {
+        "step ": "[{}                 ]",
+        "cpu  ": "[F]                 ",
+        "cpu 2": "   [B][V][N][W]     ",
+        "gpu 7": "[K  ][K]            ",
+        "gpu 8": "          [L       ]",
+    }
+    lanes = (f"{lane}  " + "".join(part.format(number) for number in range(1, 6)) for lane, part in step.items())
+    words = {"F": FORWARD, "B": FORWARD, "V": STREAM_WAIT, "N": Ev("c10d::allreduce_"), "W": STREAM_WAIT}
+    trace, replay = drawn("\n".join(lanes), us=50, **words, K=GEMM, L=ELSEWHERE)
+    starts = int(trace.events.start_ns.min()) + 1_000_000 * np.arange(5)
+    python = remove_time(union(starts + 750_000, starts + 1_000_000))
+    assert replay.step_us == about(1000)
+    assert 800 < replay.step_after_us(python) <= 900
+    assert replay.step_after_us(python, scale(work(trace, "side_kernel"), 0.5)) == about(750)
+
+
 def test_an_event_synchronisation_waits_for_what_ended_before_it_returned() -> None:
     # cudaEventSynchronize from 300 until K is done at 800, then 200 µs of Python. K at half: 400: 600 a step.
     trace, replay = drawn(

@@ -29,7 +29,9 @@ def repeated_steps(trace: Trace, thread: int) -> Intervals | None:
 
     A repetition is a step if every one of them holds a backward pass with ops besides or a fetch from a loader; or a
     copy to the device or the launch of a graph, where nearly all names of the thread come again. The layers of a model
-    repeat, too, and hold none of these.
+    repeat, too, and hold none of these. Where there is none of these at all, each repetition has to read from the
+    device, as a loop does that decides whether to go on; layers may read as well (experts), so of such lengths the one
+    counts at which names agree best.
     """
     events = trace.events
     rows = _outermost(events, thread)
@@ -37,7 +39,8 @@ def repeated_steps(trace: Trace, thread: int) -> Intervals | None:
         rows = np.flatnonzero(trace.device_work)
     if not 2 * _FEWEST <= len(rows) <= _MOST_OPS:
         return None
-    names = events.name[rows].astype(np.int64)
+    names, best = events.name[rows].astype(np.int64), 0.0
+    reading: Intervals | None = None
     for length in _lengths(names):
         first = _begins(names, length)
         count = (len(names) - first) // length
@@ -49,28 +52,54 @@ def repeated_steps(trace: Trace, thread: int) -> Intervals | None:
         spans = np.column_stack((starts, np.append(starts[1:], events.end_ns[last])))
         if _is_loop(trace, rows, spans) or (_may_be_loop(trace, spans) and _few_others(names, first, count * length)):
             return spans
-    return None
+        if _reads(trace, spans) and _few_others(names, first, count * length):
+            agree = float((names[first + length :] == names[first:-length]).mean())
+            best, reading = (agree, spans) if agree > best else (best, reading)
+    return reading
 
 
 def _outermost(events: Events, thread: int) -> Ints:
-    rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.thread == thread))
+    """Ops of the thread, and fetches of batches, within no other; times are rounded, so ops in a row may overlap."""
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.thread == thread) | _fetches(events, thread))
     reach = np.maximum.accumulate(events.end_ns[rows]) if len(rows) else rows
-    apart: Mask = np.concatenate(([True], events.start_ns[rows[1:]] >= reach[:-1]))[: len(rows)]
+    later = (events.start_ns[rows[1:]] >= reach[:-1]) | (events.end_ns[rows[1:]] > reach[:-1])
+    apart: Mask = np.concatenate(([True], later))[: len(rows)]
     found: Ints = rows[apart]
     return found
 
 
+def _fetches(events: Events, thread: int) -> Mask:
+    """Fetches of batches from a loader: with one begins what an iteration does."""
+    named = events.of(Category.ANNOTATION) & events.named("enumerate(DataLoader)#")
+    found: Mask = named & (events.thread == thread)
+    return found
+
+
 def _lengths(names: Ints) -> Iterator[int]:
-    """Distances at which names come again, of the rarest that come often enough, shortest first."""
+    """Distances at which names come again, of the rarest that come often enough, shortest first.
+
+    A name that comes several times in an iteration has the iteration's length between every so many of its places.
+    """
     values, counts = np.unique(names, return_counts=True)
     found: set[int] = set()
     for name in values[np.argsort(np.where(counts >= _FEWEST, counts, len(names) + 1), kind="stable")].tolist():
         distance = np.diff(np.flatnonzero(names == name))
         if len(distance) >= _FEWEST - 1:
             found |= {int(one) for one in np.unique(distance)[:4]}
+            found |= _several_apart(np.flatnonzero(names == name))
         if len(found) >= _MOST_LENGTHS:
             break
     yield from sorted(found)
+
+
+def _several_apart(places: Ints) -> set[int]:
+    """The distance that most places have to the one so many places on: of the fewest, two at least."""
+    for several in range(2, min(len(places) // _FEWEST, _MOST_LENGTHS) + 1):
+        distance = places[several:] - places[:-several]
+        usual = int(np.sort(distance)[len(distance) // 2])
+        if 2 * (distance == usual).sum() > len(distance):
+            return {usual}
+    return set()
 
 
 def _begins(names: Ints, length: int) -> int:
@@ -104,6 +133,14 @@ def _may_be_loop(trace: Trace, spans: Intervals) -> bool:
     """Whether each repetition copies to the device or launches a graph, as few models do layer by layer."""
     copies = trace.events.of(Category.MEMCPY) & trace.events.named("HtoD")
     return _in_each(trace.events, copies, spans) or _in_each(trace.events, graph_launches(trace.events), spans)
+
+
+def _reads(trace: Trace, spans: Intervals) -> bool:
+    """Whether each repetition reads from the device."""
+    events = trace.events
+    copies = events.of(Category.MEMCPY) & events.named("DtoH")
+    scalars = events.of(Category.CPU_OP) & events.exactly("aten::_local_scalar_dense")
+    return bool(copies.any()) and _in_each(events, scalars if scalars.any() else copies, spans)
 
 
 def _in_each(events: Events, rows: Mask, spans: Intervals) -> bool:

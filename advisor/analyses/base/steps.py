@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from advisor.analyses.base.cadence import Cadence, cadence
 from advisor.analyses.base.launched import Launched
+from advisor.analyses.base.lost_records import with_lost_work
 from advisor.analyses.base.odd_steps import odd_steps
 from advisor.analyses.base.repetition import repeated_steps
 from advisor.analyses.base.startup import Startup
@@ -54,6 +55,7 @@ class Steps:
     startup      what was excluded as start-up, and whether steps without it remain
     stalls_us    profiled steps that were excluded because no step takes that long without the profiler, or, in a trace
                  that capture did not record, because they are longer and not like the others (odd_steps); µs each
+    lost         steps that were excluded because records of their work on the device are not in the trace
     starts_ns    starts of all events of the trace, for which `step_of` caches its result
     """
 
@@ -73,6 +75,7 @@ class Steps:
     cut_off: bool = False
     startup: Startup = field(default_factory=Startup)
     stalls_us: tuple[float, ...] = ()
+    lost: int = 0
     starts_ns: Ints | None = field(default=None, repr=False)
     _of_starts: list[Ints] = field(default_factory=list, init=False, repr=False)
 
@@ -185,9 +188,10 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
         spans, labels = spans[kept], tuple(label for label, keep in zip(labels, kept, strict=True) if keep)
     recorded, lengths = _windows(spans), _lengths_ns(spans, pace)
     alone = _is_alone(trace, marks, record)
-    kept = ~odd_steps(trace, spans, lengths) if alone else np.ones(len(spans), bool)
+    lost = with_lost_work(trace, launched, spans) if alone and launched is not None else np.zeros(len(spans), bool)
+    kept = ~lost & ~odd_steps(trace, spans, lengths) if alone else ~lost
     if not kept.all():
-        stalls_us = tuple((lengths[~kept] / 1e3).tolist())
+        stalls_us = tuple((lengths[~kept & ~lost] / 1e3).tolist())
         following = np.append(spans[1:, 0], spans[-1, 1])
         recorded = subtract(recorded, union(spans[~kept, 0], following[~kept]))
         spans, labels = spans[kept], tuple(np.array(labels)[kept].tolist())
@@ -210,6 +214,7 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
         cut_off=marks.cut_off,
         startup=startup,
         stalls_us=stalls_us,
+        lost=int(lost.sum()),
         starts_ns=trace.events.start_ns,
     )
     if pace is None or device_us is None or not pace.is_behind(recorded, host_us * 1e3):

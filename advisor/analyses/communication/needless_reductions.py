@@ -12,7 +12,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.op_work import element_counts
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
-from advisor.trace.events import Category, Events, Trace
+from advisor.trace.events import Category, Events, Ints, Trace
 
 # A pass that reduces less than this part of what the last pass of its update reduces keeps its gradients to itself:
 # what it still sends are statistics of normalisation, or buffers.
@@ -85,7 +85,7 @@ def _passes(events: Events, steps: Steps) -> list[_Pass]:
     marks = sorted((int(events.start_ns[row]), kind) for kind, found in rows.items() for row in found.tolist())
     cleared = events.start_ns[events.named(_CLEARS) & host]
     stored = events.start_ns[events.exactly(_STORES)]
-    reductions = np.flatnonzero(events.named(_REDUCES) & events.of(Category.CPU_OP) & (events.dims >= 0))
+    reductions, sizes = _reductions(events)
     close = (int(steps.window[-1, 1]), "")
     # A forward pass without a backward trains nothing: an evaluation, or the first half of a pair of views.
     trained = [mark for mark, (end, _) in pairwise([*marks, close]) if mark[1] == "step" or _any(stored, mark[0], end)]
@@ -93,18 +93,29 @@ def _passes(events: Events, steps: Steps) -> list[_Pass]:
     for (start, kind), (end, then) in pairwise([*trained, close]):
         if kind == "step":
             continue
-        inside = reductions[(events.start_ns[reductions] >= start) & (events.start_ns[reductions] < end)]
-        numbers = sum(sum(element_counts(events.dims_table[events.dims[row]])) for row in inside.tolist())
+        numbers = int(sizes[(events.start_ns[reductions] >= start) & (events.start_ns[reductions] < end)].sum())
         clears = then != "step" and _any(cleared, int(stored[stored < end].max()), end)
         found.append(_Pass(numbers, "clear" if clears else then))
     return found
 
 
+def _reductions(events: Events) -> tuple[Ints, Ints]:
+    """The host's rows of reductions, and the numbers of each: by their shapes, else as the rows below them state."""
+    rows = np.flatnonzero(events.named(_REDUCES) & events.of(Category.CPU_OP) & (events.dims >= 0))
+    shaped = [sum(element_counts(events.dims_table[events.dims[row]])) for row in rows.tolist()]
+    if any(shaped):
+        return rows, np.array(shaped, np.int64)
+    of_reductions = [one.name == "allreduce" and one.in_elements > 0 for one in events.collective_table]
+    stated = np.flatnonzero(events.of(Category.CPU_OP) & (events.collective >= 0))
+    stated = stated[np.array(of_reductions, bool)[events.collective[stated]]] if len(stated) else stated
+    named = [events.collective_table[index].in_elements for index in events.collective[stated].tolist()]
+    return stated, np.array(named, np.int64)
+
+
 def _unknown_sizes(events: Events) -> bool:
-    """Whether there are reductions, and none with the shapes of what it reduces."""
-    rows = np.flatnonzero(events.named(_REDUCES) & events.of(Category.CPU_OP))
-    shapes = np.unique(events.dims[rows[events.dims[rows] >= 0]])
-    return len(rows) > 0 and not any(sum(element_counts(events.dims_table[shape])) for shape in shapes)
+    """Whether there are reductions, and of none it is known how much it reduces."""
+    asked = events.named(_REDUCES) & events.of(Category.CPU_OP)
+    return bool(asked.any()) and not _reductions(events)[1].any()
 
 
 def _any(at_ns: npt.NDArray[np.int64], start: int, end: int) -> bool:

@@ -39,6 +39,61 @@ def test_a_loop_of_forward_and_backward() -> None:
     assert steps.labels[0] == "repetition 1"
 
 
+def read_at(at: int) -> dict[str, Any]:
+    """A copy to the host, while the op at this place runs."""
+    name = "Memcpy DtoH (Device -> Pageable)"
+    return {**rows_of([name])[0], "cat": "gpu_memcpy", "pid": 0, "tid": 7, "ts": 15 * at + 1, "dur": 2}
+
+
+def steps_read_at(names: list[str], *places: int) -> Steps:
+    rows = [*rows_of(names), *map(read_at, places)]
+    return Computed(trace=read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")).get(Steps)
+
+
+_TOKEN = ["aten::embedding", *["aten::linear", "aten::silu"] * 30, "aten::argmax", "aten::_local_scalar_dense"]
+
+
+def test_a_loop_that_reads_whether_to_go_on() -> None:
+    """Tokens, whose layers repeat in them; also where the layers read, as experts do."""
+    last = len(_TOKEN)
+    steps = steps_read_at(_TOKEN * 6, *(last * token - 1 for token in range(1, 7)))
+    assert (steps.source, steps.count) == ("repetition", 6)
+    assert steps.spans[:, 0].tolist() == [15_000 * last * token for token in range(6)]
+    experts = [name.replace("silu", "_local_scalar_dense") for name in _TOKEN]
+    steps = steps_read_at(experts * 6, *range(last * 6))
+    assert (steps.source, steps.count) == ("repetition", 6)
+
+
+def test_one_pass_that_reads_in_its_layers_is_no_loop() -> None:
+    one = ["aten::embedding", "aten::arange", *["aten::linear", "aten::_local_scalar_dense"] * 30, "aten::mean"]
+    assert steps_read_at(one, *range(len(one))).source == "window"
+
+
+def test_ops_that_come_twice_and_a_batch_that_is_fetched_first() -> None:
+    """Batches copied in and out: no op comes once; each step begins with the fetch of its batch."""
+    loop = [
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "aten::to",
+        *["aten::linear"] * 9,
+        "aten::to",
+    ]
+    rows = rows_of(loop * 5)
+    for row in rows:
+        row["cat"] = "user_annotation" if row["name"].startswith("enumerate") else "cpu_op"
+    rows.append(read_at(3))
+    steps = Computed(trace=read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")).get(Steps)
+    assert (steps.source, steps.count) == ("repetition", 5)
+    assert steps.spans[:, 0].tolist() == [15_000 * len(loop) * number for number in range(5)]
+
+
+def test_ops_that_overlap_by_what_was_rounded_follow_each_other() -> None:
+    rows = rows_of(["aten::mm", "aten::relu", NODE] * 5)
+    for row in rows[::2]:
+        row["dur"] = 15.001
+    steps = Computed(trace=read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")).get(Steps)
+    assert (steps.source, steps.count) == ("repetition", 5)
+
+
 def test_what_an_iteration_has_more_is_part_of_the_window() -> None:
     """The first iteration is another: it belongs to what lies before the steps."""
     loop = ["aten::linear", "aten::relu", "aten::linear", "aten::sum", NODE]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from .runtime import A100, COPIES, H100, LINKS, MAIN, MI300, Runtime
 
@@ -22,7 +23,7 @@ class Job:
 
     name: str
     device: dict[str, object]
-    step: Callable[[Runtime, bool], None]
+    step: Callable[[Any, bool], None]  # of a runtime and whether it is without its fault
     truth: str
     rules: tuple[str, ...] = ()
     steps: int = 8
