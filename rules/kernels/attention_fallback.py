@@ -1,17 +1,18 @@
 """scaled_dot_product_attention falls back to its unfused implementation.
 
 ## What it looks at
-Calls of `scaled_dot_product_attention` that PyTorch ran op by op, and whether they apply dropout to attention weights.
-On a CPU that is what prevents the fused kernel: it has no dropout.
+Calls of `scaled_dot_product_attention` that PyTorch ran op by op, whether they apply dropout to attention weights, and
+whether `torch.backends.cuda.enable_flash_sdp(False)` was called. On a CPU either prevents the fused kernel: it has no
+dropout, and asks the same switch as that of a GPU (torch 2.14).
 
 ## Why it costs time
 The unfused implementation writes the matrix of scores, a number for each pair of tokens, to memory and reads it back
 six times or more, and draws a random number for each of them. The fused kernel keeps a tile of it in fast memory.
 
 ## How to fix it
-On a CPU: no dropout inside attention (`dropout_p=0.0`; `layer.self_attn.dropout = 0.0` for PyTorch's own layers,
-`attention_probs_dropout_prob=0.0` or `attention_dropout=0.0` in Hugging Face configurations). Dropout after the
-projection and in the feed-forward part can stay. On a GPU dropout is no obstacle;
+On a CPU: the switch left on, and no dropout inside attention (`dropout_p=0.0`; `layer.self_attn.dropout = 0.0` for
+PyTorch's own layers, `attention_probs_dropout_prob=0.0` or `attention_dropout=0.0` in Hugging Face configurations).
+Dropout after the projection and in the feed-forward part can stay. On a GPU dropout is no obstacle;
 `torch.backends.cuda.can_use_flash_attention(params, debug=True)` reports what prevents the fused kernel.
 
 ## When to leave it
@@ -35,6 +36,7 @@ from advisor.api import (
     Lines,
     Price,
     Scale,
+    Settings,
     StepOps,
     Steps,
     backward_of,
@@ -42,7 +44,7 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._places import often, place
+from ..shared._places import often, place, set_at
 from ..shared._words import percent
 from ._attention_cost import cost_of_plain, fused
 
@@ -58,6 +60,7 @@ def check(
     scale: Scale,
     price: Price,
     lines: Lines,
+    settings: Settings | None,
     *,
     min_share: float = 0.03,  # it changes how the model is trained, which less than 3 % of the step does not justify
 ) -> Iterator[Finding]:
@@ -68,7 +71,8 @@ def check(
     rows = np.flatnonzero(plain & recorded.links.inside)
     inside = nesting.ancestor(plain)
     dropping = np.unique(inside[events.exactly(*_DROPOUT) & (inside >= 0)])
-    if not price.on_device:
+    switched_off = not price.on_device and settings is not None and settings.flash_sdp is False
+    if not price.on_device and not switched_off:
         rows = np.intersect1d(rows, dropping)  # other reasons are not told by a trace
     if not len(rows):
         return
@@ -78,6 +82,8 @@ def check(
         return
     where = lines.where_op(int(rows[0]))
     why = " because of dropout on attention weights" if not price.on_device else ""
+    if switched_off:
+        why = " because the fused kernel is switched off"
     saving = None
     if not price.on_device:
         saving = fused(cost_of_plain(recorded, rows), price, claims)
@@ -89,21 +95,26 @@ def check(
             f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
-        where=(where,) if where else (),
+        where=(*(set_at(settings, "flash_sdp") if switched_off else ()), *((where,) if where else ())),
         facts={"calls": len(rows) / steps.count, "attention_us": spent_us, "dropout": bool(len(dropping))},
-        fix=None
-        if price.on_device
-        else Fix(
-            "Remove dropout inside attention",
-            "semantics",
-            "y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.1)",
-            "y = F.scaled_dot_product_attention(q, k, v)",
-        ),
+        fix=None if price.on_device else _SWITCHED_ON if switched_off else _NO_DROPOUT,
         claims=claims,
         at_most="medium",  # dropout of attention weights may be wanted
     )
 
 
+_SWITCHED_ON = Fix(
+    "Leave the fused kernel of attention on",
+    "numerics",
+    "torch.backends.cuda.enable_flash_sdp(False)",
+    "torch.backends.cuda.enable_flash_sdp(True)  # the default, and what attention on a CPU asks as well",
+)
+_NO_DROPOUT = Fix(
+    "Remove dropout inside attention",
+    "semantics",
+    "y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.1)",
+    "y = F.scaled_dot_product_attention(q, k, v)",
+)
 _ATTENTION = Ev(_PLAIN, launches="")
 _STEPS = """
     step   [1                             ][2                             ]
@@ -136,6 +147,13 @@ EXAMPLES = [
             K=GEMM,
         ),
         saves_us="unknown",
+    ),
+    Example(
+        "the plain form on a CPU, where the fused one is switched off",
+        draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::_softmax", B=BACKWARD),
+        facts={"settings": {"flash_sdp": False}},
+        saves_us=(0, 400),
+        says=("switched off",),
     ),
     Example(
         "the plain form on a CPU without dropout",

@@ -2,7 +2,8 @@
 
 ## What it looks at
 Variables of the training process, from a fixed list only, as they were set in the profiled window: debugging switches
-of PyTorch and Python, limits on the instructions that a CPU may use, caches and transports that are disabled.
+of PyTorch and Python, limits on the instructions that a CPU may use, caches and transports that are disabled. Also
+whether Python traces its allocations because the script called `tracemalloc.start()`, as `PYTHONTRACEMALLOC` does.
 
 ## Why it costs time
 They are set temporarily, to find an error or to compare two machines, and stay in a job script, a container or
@@ -10,7 +11,8 @@ the head of a file. Each checks, prints or disables something in every step, and
 shows it.
 
 ## How to fix it
-Remove the variable from the job script, the container and `os.environ` of the script. `CUDA_LAUNCH_BLOCKING` and
+Remove the variable from the job script, the container and `os.environ` of the script; start `tracemalloc` for a few
+steps only. `CUDA_LAUNCH_BLOCKING` and
 `OMP_NUM_THREADS` are visible in the trace itself: see the rules blocking-launches, unused-cores and
 thread-oversubscription.
 
@@ -34,6 +36,7 @@ from advisor.api import (
     Finding,
     Fix,
     RankRecord,
+    Settings,
     Treatment,
     draw,
 )
@@ -45,6 +48,8 @@ from ._variables import VARIABLES
 CONFIRMED = "measured pair on a CPU: instructions limited to those of an old CPU against all of them"
 
 
+# Parts of the step in which Python runs.
+_IN_PYTHON = ("input", "idle_input", "host", "idle_host", "idle_launch")
 # Parts of the step that other rules own: what they lose here is theirs to count.
 _OWNED = ("communication", "exposed_communication", "idle_launch", "idle_sync", "idle_host", "idle_unknown")
 
@@ -57,6 +62,8 @@ def check(
     min_share: float = 0.02,  # of the step in the parts that a variable affects; below, its effect is within the noise
 ) -> Iterator[Finding]:
     shares = {item.id: item.share for item in breakdown.items}
+    if record.settings.traced_frames and not environment.on("PYTHONTRACEMALLOC"):
+        yield from _traced(record.settings, sum(shares.get(part, 0.0) for part in _IN_PYTHON), min_share)
     for one in VARIABLES:
         share = sum(shares.get(part, 0.0) for part in one.parts)
         if share < min_share or not one.slows(environment, record, breakdown.on_device):
@@ -79,6 +86,22 @@ def check(
             claims=tuple(part for part in one.parts if part in shares and part not in _OWNED),
             at_most="medium",
         )
+
+
+def _traced(settings: Settings, share: float, min_share: float) -> Iterator[Finding]:
+    """Allocations that Python traces since the script started it."""
+    if share < min_share:
+        return
+    yield Finding(
+        message=(
+            f"`tracemalloc` runs: Python records where each of its objects was allocated ({settings.traced_frames} "
+            f"frames), which affects {percent(share)} of the step."
+        ),
+        where=set_at(settings, "tracemalloc"),
+        facts={"traced_frames": settings.traced_frames, "share": share},
+        fix=Fix("Trace allocations for a few steps only", "exact", "tracemalloc.start()", ""),
+        at_most="medium",
+    )
 
 
 _STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
@@ -110,6 +133,13 @@ EXAMPLES = [
         draw(_ON_GPU, us=1000, F=FORWARD, B=BACKWARD, K=GEMM),
         facts={"environment": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}},
         saves_us="unknown",
+    ),
+    Example(
+        "allocations that the script has traced",
+        draw("step [1        ][2        ]\ncpu  [F   ]    [B ][F   ]    [B ]", us=1000, F=FORWARD, B=BACKWARD),
+        facts={"environment": {}, "settings": {"traced_frames": 10}},
+        saves_us="unknown",
+        says=("10 frames",),
     ),
     Example(
         "the same variables, off or of no effect here",

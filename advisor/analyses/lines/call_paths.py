@@ -60,7 +60,7 @@ class CallPaths:
         def rank(at: Place) -> int:
             """Its own places go first, loops and calls before others; further lines of one function say least."""
             if at in own:
-                beside = (sources[at].file, sources[at].function) in function
+                beside = (sources[at].file, sources[at].function) in function and not self._calls(way[0], at)
                 return 0 if at in heads or at in way else 4 if beside else 1
             return 2 if at in around or at in ends else 3
 
@@ -69,6 +69,10 @@ class CallPaths:
         first = 2 if every[:1] and every[0] in heads and every[1:2] and every[1] in own else 1
         kept = {*every[:first], *sorted(every[first:], key=rank)[: MOST_PLACES - first]}
         return tuple(sources[at] for at in places if at in kept)
+
+    def _calls(self, above: Place, below: Place) -> bool:
+        """Whether one line leads to the other: functions of one name, `__call__`, may call each other."""
+        return any(below in stack and above in stack[stack.index(below) + 1 :] for stack in self.sites.spent_ns)
 
     def _way(self, source: Source) -> list[Place]:
         """The line and those that call it, the innermost first, down from the line that runs the training."""

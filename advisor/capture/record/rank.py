@@ -33,6 +33,10 @@ class Settings(msgspec.Struct, frozen=True):
     autocast_dtype: str | None = None
     default_dtype: str | None = None
     anomaly_detection: bool | None = None
+    flash_sdp: bool | None = (
+        None  # torch.backends.cuda.flash_sdp_enabled(), which fused attention on a CPU asks as well
+    )
+    traced_frames: int | None = None  # that tracemalloc keeps for each allocation; 0: it does not run
     grad_scaler: bool | None = None
     threads: int | None = None  # torch.get_num_threads() of the rank's process
     interop_threads: int | None = None
@@ -47,12 +51,12 @@ class Settings(msgspec.Struct, frozen=True):
     fsdp: dict[str, Any] | None = None  # arguments of FullyShardedDataParallel or fully_shard; units: how many
     framework: str | None = None  # that runs the loop: lightning | transformers | accelerate; None: the script itself
     # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
-    # anomaly_detection | ddp (its constructor) | embedding ROWSxWIDTH (where the first table of that size is made) |
-    # model (the constructor of the module that is trained).
-    # From the source text, if exactly one line sets it: threads (`set_num_threads`) | double (the line that registers a
-    # float64 tensor of the model, else `.double()`, else float64) | checkpointing | cudnn_benchmark |
-    # cudnn_deterministic | onednn_enabled | penalty_every (the interval of a gradient penalty, where it is 1) |
-    # batch_size NUMBER (where a name such as batch_size, or a part of its, is given that number) |
+    # anomaly_detection | flash_sdp | ddp (its constructor) | model (the constructor of the module that is trained) |
+    # embedding ROWSxWIDTH (where the first table of that size is made).
+    # From the source text, if exactly one line sets it: threads (`set_num_threads`) | tracemalloc (its `start()`) |
+    # double (the line that registers a float64 tensor of the model, else `.double()`, else float64) | checkpointing |
+    # cudnn_benchmark | cudnn_deterministic | onednn_enabled | penalty_every (the interval of a gradient penalty, where
+    # it is 1) | batch_size NUMBER (where a name such as batch_size, or a part of its, is given that number) |
     # environment variables by name.
     set_at: dict[str, CodePlace] = {}
 

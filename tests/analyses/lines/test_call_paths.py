@@ -88,3 +88,13 @@ def test_without_the_text_the_calls_are_known_still() -> None:
 
 def test_a_function_alone_is_no_line() -> None:
     assert places(INNER, precision="function") == [INNER]
+
+
+def test_functions_of_one_name_that_call_each_other_are_not_one() -> None:
+    """`Compose.__call__` calls the `__call__` of three steps, each of which costs as much as its own line."""
+    stacks = {(step, 45, 110, RUNS): 50 for step in (53, 92)} | {(45, 110, RUNS): 60, (46, 110, RUNS): 1, (7, RUNS): 99}
+    sources = {(FILE, line): Source(FILE, line, "__call__", "call") for stack in stacks for line in stack}
+    spent = {tuple((FILE, line) for line in stack): ns for stack, ns in stacks.items()}
+    paths = CallPaths(CallSites(sources, spent, lambda _: None, lambda _: 0), {}, {})
+    found = paths.of(tuple(sources[FILE, line] for line in (45, 53, 92, 46)))
+    assert [one.line for one in found] == [45, 53, 92, 110]

@@ -50,6 +50,9 @@ def choose():
     torch.set_default_dtype(torch.float64)  # DOUBLE
     torch.set_default_dtype(torch.float32)  # DTYPE
     torch.autograd.set_detect_anomaly(True)  # ANOMALY
+    torch.backends.cuda.enable_flash_sdp(False)  # FLASH
+    import tracemalloc
+    tracemalloc.start(3)  # TRACEMALLOC
 """
 
 
@@ -78,13 +81,14 @@ def test_the_lines_of_constructors_and_settings(tmp_path: Path) -> None:
     assert {one["dataset_at"]["line"] for one in rank["loaders"]} == {line_of(SCRIPT, "LOADER")}
     assert loader == ("train.py", line_of(SCRIPT, "LOADER"))
     settings = {name: (Path(at["file"]).name, at["line"]) for name, at in rank["settings"]["set_at"].items()}
-    marks = ("threads", "deterministic", "anomaly_detection")
+    marks = ("threads", "deterministic", "anomaly_detection", "flash_sdp", "tracemalloc")
     expected = {name: line_of(SETTINGS, name.partition("_")[0].upper()) for name in marks}
     expected |= {"matmul_precision": line_of(SETTINGS, "PRECISION"), "default_dtype": line_of(SETTINGS, "DTYPE")}
     expected["double"] = line_of(SETTINGS, "DOUBLE")
     of_script = {"model": ("train.py", line_of(SCRIPT, "MODEL")), "batch_size 4": loader}
     assert settings == of_script | {name: ("settings.py", line) for name, line in expected.items()}
     assert rank["settings"]["matmul_precision_set"]
+    assert (rank["settings"]["flash_sdp"], rank["settings"]["traced_frames"]) == (False, 3)
 
 
 QUIET = """

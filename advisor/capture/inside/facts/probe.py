@@ -60,7 +60,15 @@ def switches() -> dict[str, Any]:
         "deterministic": attempt(torch.are_deterministic_algorithms_enabled),
         "default_dtype": attempt(lambda: str(torch.get_default_dtype()).removeprefix("torch.")),
         "anomaly_detection": attempt(torch.is_anomaly_enabled),
+        "flash_sdp": attempt(lambda: bool(backends.cuda.flash_sdp_enabled())),
+        "traced_frames": attempt(_traced_frames),
     }
+
+
+def _traced_frames() -> int:
+    """Frames that tracemalloc keeps for each allocation, 0 where it does not run; it is not imported for that."""
+    tracing = sys.modules.get("tracemalloc")
+    return int(tracing.get_traceback_limit()) if tracing is not None and tracing.is_tracing() else 0
 
 
 def _onednn() -> bool | None:

@@ -24,8 +24,16 @@ Node = ast.expr | ast.keyword | ast.arg | ast.stmt
 # library took 0.16 s of CPU time (one core of an EPYC, Python 3.11).
 _MOST_FILES, _MOST_BYTES = 50, 1 << 19
 # One of these stands in a file that sets something.
-_WORDS = ("set_num_threads", "double", "float64", "checkpoint", "cudnn", "mkldnn", "environ", "putenv")
-_SETTINGS = ("threads", "double", "checkpointing", "cudnn_benchmark", "cudnn_deterministic", "onednn_enabled")
+_WORDS = ("set_num_threads", "double", "float64", "checkpoint", "cudnn", "mkldnn", "environ", "putenv", "tracemalloc")
+_SETTINGS = (
+    "threads",
+    "tracemalloc",
+    "double",
+    "checkpointing",
+    "cudnn_benchmark",
+    "cudnn_deterministic",
+    "onednn_enabled",
+)
 # What says more than another mention of a setting -> the setting.
 _FIRST_OF = {".double()": "double", "checkpointing=True": "checkpointing"}
 _SWITCHES = {
@@ -197,6 +205,12 @@ def _settings_of(node: ast.AST) -> Iterator[str]:
     called = _last_name(node.func) if isinstance(node, ast.Call) else ""
     if called == "set_num_threads":
         yield "threads"
+    if (
+        called == "start"
+        and isinstance(node, ast.Call)
+        and _last_name(getattr(node.func, "value", node)) == "tracemalloc"
+    ):
+        yield "tracemalloc"
     if called == "double":
         yield ".double()"
     if _mentions_double(node):

@@ -36,6 +36,7 @@ _SETTERS = {
     "_set_fp32_precision_setter": "matmul_precision",
     "_set_deterministic_algorithms": "deterministic",
     "_set_default_dtype": "default_dtype",
+    "_set_sdp_use_flash": "flash_sdp",
 }
 _PRECISION = "matmul_precision"
 _COUNTS_USE = "_log_api_usage_once"
@@ -227,6 +228,7 @@ def _setters() -> set[CodeType]:
         torch.set_deterministic_debug_mode,
         torch.set_default_dtype,
         torch.set_float32_matmul_precision,
+        torch.backends.cuda.enable_flash_sdp,
         torch.backends.cuda.cuBLASModule.__setattr__,
         inner("generic", "all") if inner is not None else None,
     ]
