@@ -39,7 +39,7 @@ class Facts:
 
     def window_opens(self) -> None:
         """What the next look may come too late for: an epoch's end drops what it kept, the script's end its modules."""
-        probe.attempt(self.collector.setting_lines.text.read)
+        probe.attempt(lambda: self.collector.setting_lines.text.read())
         self.kept_before = self._kept(probe.attempt(model_facts.scalars))
         if probe.attempt(torch.distributed.is_initialized):
             probe.attempt(lambda: self.sent.window_opens(live_objects()))
