@@ -39,10 +39,13 @@ class Facts:
 
     def window_opens(self) -> None:
         """What the next look may come too late for: an epoch's end drops what it kept, the script's end its modules."""
-        probe.attempt(lambda: self.collector.setting_lines.text.read())
+        probe.attempt(self._read_text)
         self.kept_before = self._kept(probe.attempt(model_facts.scalars))
         if probe.attempt(torch.distributed.is_initialized):
             probe.attempt(lambda: self.sent.window_opens(live_objects()))
+
+    def _read_text(self) -> None:
+        self.collector.setting_lines.text.read()
 
     def forget(self) -> None:
         """What was read belongs to no window that is kept: the next look reads it anew."""
