@@ -12,9 +12,8 @@ shows it.
 
 ## How to fix it
 Remove the variable from the job script, the container and `os.environ` of the script; start `tracemalloc` for a few
-steps only. `CUDA_LAUNCH_BLOCKING` and
-`OMP_NUM_THREADS` are visible in the trace itself: see the rules blocking-launches, unused-cores and
-thread-oversubscription.
+steps only. `CUDA_LAUNCH_BLOCKING` and `OMP_NUM_THREADS` are visible in the trace itself: see the rules
+blocking-launches, unused-cores and thread-oversubscription.
 
 ## When to leave it
 While the error is being debugged. Where a machine's driver or network fails without it. Its cost here can only be
@@ -45,7 +44,9 @@ from ..shared._places import set_at
 from ..shared._words import percent
 from ._variables import VARIABLES
 
-CONFIRMED = "measured pair on a CPU: instructions limited to those of an old CPU against all of them"
+CONFIRMED = (
+    "measured pair on a CPU: instructions limited to those of an old CPU against all of them; tracemalloc by one script"
+)
 
 
 # Parts of the step in which Python runs.
