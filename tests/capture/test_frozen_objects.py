@@ -29,6 +29,7 @@ Trainer().fit(torch.randn(40, 6))
 """
 
 
+@pytest.mark.complete
 def test_frozen_models_and_weights_are_found(tmp_path: Path) -> None:
     found = []
     for name, line in (("plain", "pass"), ("frozen", "gc.freeze()")):

@@ -305,7 +305,7 @@ print("over")
 """
 
 
-@pytest.mark.parametrize("how", ["ends", *complete("daemon")])
+@pytest.mark.parametrize("how", complete("ends", "daemon"))
 def test_a_thread_that_ends_inside_the_window_leaves_what_it_recorded(tmp_path: Path, how: str) -> None:
     """It is closed on the thread itself. One that still runs when the process ends cannot be: that is said."""
     (tmp_path / "on_a_thread.py").write_text(_IN_THE_WINDOW)

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tiers import complete
 
 # As a loader's worker does that hands over tensors.
 SCRIPT = """
@@ -20,7 +21,9 @@ print(Listener(family="AF_UNIX").address)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no AF_UNIX sockets of multiprocessing there")
-@pytest.mark.parametrize(("length", "beside"), [(60, True), (89, True), (90, False), (150, False)])
+@pytest.mark.parametrize(
+    ("length", "beside"), [*complete((60, True), (89, True)), (90, False), *complete((150, False))]
+)
 def test_a_long_folder_leaves_sockets_where_they_are_without_us(length: int, beside: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as root:
         folder = Path(root) / ("x" * (length - len(root) - 1))

@@ -58,6 +58,7 @@ def on_terminal(words: list[str], folder: Path, types: bytes) -> tuple[int, str]
     return process.wait(), shown.decode("utf-8", "replace")
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize(("answer", "opens"), [(b"y\n", True), *complete((b"\n", False))])
 def test_run_offers_to_open_the_page_on_a_terminal(answer: bytes, opens: bool, tmp_path: Path, opened: Path) -> None:
     pytest.importorskip("torch")

@@ -51,6 +51,7 @@ def test_a_step_of_three_per_cent_is_found_where_it_is() -> None:
     assert all(math.isclose(one[0].after - one[0].before, 0.03, abs_tol=0.012) for one in found if len(one) == 1)
 
 
+@pytest.mark.complete
 def test_a_drift_that_no_pair_shows_is_named_with_its_range() -> None:
     ramp = 0.003 * np.clip(np.arange(60) - 14, 0, 30)
     found = [shifts(noisy(60, 0.01, seed) + ramp) for seed in range(12)]

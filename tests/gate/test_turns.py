@@ -250,6 +250,7 @@ def test_a_side_that_fails_or_never_steps_is_named(tmp_path: Path) -> None:
         pairs.measure(short, short, Layout("lockstep", 1, 60, 2), random.Random(1))
 
 
+@pytest.mark.complete
 @needs_torch
 def test_a_side_that_imports_from_the_users_tree_is_found_out(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()

@@ -142,6 +142,7 @@ def test_nothing_is_written_but_what_output_names(twice: tuple[dict[str, Any], s
     assert (folder / "kept" / "report.html").read_text("utf-8") == found["page"]
 
 
+@pytest.mark.complete
 def test_an_exception_passes_unchanged_and_what_was_recorded_is_kept(tmp_path: Path) -> None:
     code = """
 before, mine = state(), KeyboardInterrupt("mine")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import kineto_dialects as made
 import pytest
+from tiers import complete
 
 from advisor.cli import main
 from advisor.errors import InputError
@@ -56,7 +57,7 @@ def _report(capsys: pytest.CaptureFixture[str], *words: Path | str) -> str:
 
 
 @pytest.mark.parametrize("suffix", [".zip", ".tar", ".tar.gz", ".tgz"])
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", *complete("2")])
 def test_an_archive_gives_the_report_of_its_folder(
     job: Path, suffix: str, workers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,6 +125,7 @@ print(sum(numbers))
 """
 
 
+@pytest.mark.complete
 def test_a_script_with_such_a_matrix(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT, encoding="utf-8")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiers import complete
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -39,11 +40,9 @@ print(b.cuda.matmul.allow_tf32, b.cudnn.allow_tf32)
 @pytest.mark.parametrize(
     ("line", "known"),
     [
-        ("pass", (False, True)),
         ("b.cudnn.conv.fp32_precision = 'ieee'", (False, False)),
-        ("b.cuda.matmul.fp32_precision = 'tf32'", (True, True)),
-        ("b.fp32_precision = 'ieee'", (False, False)),
-        ("b.cudnn.allow_tf32 = False", (False, False)),
+        *complete(("pass", (False, True)), ("b.cuda.matmul.fp32_precision = 'tf32'", (True, True))),
+        *complete(("b.fp32_precision = 'ieee'", (False, False)), ("b.cudnn.allow_tf32 = False", (False, False))),
         ("b.cuda.matmul.allow_tf32 = True", (True, True)),
     ],
 )

@@ -302,6 +302,7 @@ def test_two_threads_cannot_read_with_one_scanner() -> None:
     assert refused, "both read at the same time"
 
 
+@pytest.mark.complete
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real traces do not lie beside this checkout")
 def test_real_traces_are_taken_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """No slice of a real trace needs the slower way, and both give the same."""

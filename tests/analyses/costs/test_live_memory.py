@@ -93,6 +93,7 @@ def test_a_trace_without_memory_events_says_what_to_do() -> None:
     assert memory(computed, 0, None) is None
 
 
+@pytest.mark.complete
 def test_a_real_script_of_known_sizes(tmp_path: Path) -> None:
     """Independent: sizes of the tensors by hand."""
     pytest.importorskip("torch")

@@ -293,6 +293,7 @@ for epoch in range(8):
 """
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize("thawed", [9, *complete(6)])
 def test_a_script_from_its_begin_to_its_end(tmp_path: Path, thawed: int) -> None:
     """Eight epochs, with the network thawed in the seventh of them or never."""

@@ -136,6 +136,7 @@ for batch in DataLoader(texts, batch_size=8, collate_fn=collate):
 """
 
 
+@pytest.mark.complete
 def test_batches_of_a_real_loader(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     done = capture(tmp_path / "out", tmp_path / "train.py")

@@ -80,7 +80,7 @@ def test_what_locals_returned_is_left_alone(tmp_path: Path) -> None:
     assert found(tmp_path, "locals")["name"] == "loss"
 
 
-@pytest.mark.parametrize("mode", ["no_grad", *complete("inside", "forces", "several")])
+@pytest.mark.parametrize("mode", complete("no_grad", "inside", "forces", "several"))
 def test_other_loops_are_none(mode: str, tmp_path: Path) -> None:
     """Under no_grad, around the model alone, with gradients of inputs; and training on several batches at once."""
     assert found(tmp_path, mode) is None

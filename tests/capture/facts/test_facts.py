@@ -130,8 +130,9 @@ print(random.random(), numpy.random.rand(), own.random(), unused.random(), torch
     ("draw", "expected"),
     [
         ("random.random()", True),
-        ("self.table.sum()", False),
-        *complete(("numpy.random.rand()", True), ("own.random()", True), ("transform(0)", True)),
+        *complete(
+            ("self.table.sum()", False), ("numpy.random.rand()", True), ("own.random()", True), ("transform(0)", True)
+        ),
         *complete(("torch.rand(1)", True), ("anew()", True)),
     ],
 )
@@ -226,7 +227,7 @@ def test_arguments_of_sharding(tmp_path: Path, how: str, expected: dict[str, Any
 
 
 @FOLLOWS_HOOKED_STEPS
-@pytest.mark.parametrize("words", [("loader",), pytest.param((), marks=pytest.mark.complete)])
+@pytest.mark.parametrize("words", complete((("loader",),), ((),)))
 def test_an_optimizer_inside_compiled_code_is_said(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Its steps cannot be counted: a note says so. A loader tells the steps apart, else time does."""
     # Time windows open after 1, 2.5 and 5 s: the first two may see nothing but the compiler.

@@ -265,6 +265,7 @@ for number in range(3):
 """
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize(
     ("what", "found"),
     [("model(torch.randn(512, 64)).abs().mean(), 512", True), *complete(("out.detach().abs().mean()", False))],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from capture_runs import SCRIPTS, capture
+from tiers import complete
 
 from advisor.analyses.lines.lines import LinesTrace
 from advisor.capture import record
@@ -94,7 +95,7 @@ def counted(kind: str) -> dict[str, float]:
     return {name.partition(".")[2] or name: work for name, work in found.items() if name != "Global"}
 
 
-@pytest.mark.parametrize("kind", ["transformer", "cnn"])
+@pytest.mark.parametrize("kind", ["transformer", *complete("cnn")])
 def test_operations_are_those_that_pytorch_counts(run, kind: str) -> None:
     attention = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
     if kind == "transformer" and attention not in getattr(flop_counter, "flop_registry", {}):
@@ -106,7 +107,7 @@ def test_operations_are_those_that_pytorch_counts(run, kind: str) -> None:
     assert all(row.flops == 0 for path, row in rows.items() if path not in wanted)
 
 
-@pytest.mark.parametrize("kind", ["transformer", "cnn", "two", "hostile"])
+@pytest.mark.parametrize("kind", ["transformer", "two", *complete("cnn", "hostile")])
 def test_times_lie_within_each_other_and_in_the_step(run, kind: str) -> None:
     found = table(run(kind))
     rows = [row for row in found.rows if row.calls]
@@ -150,6 +151,7 @@ def test_two_models_with_modules_of_the_same_names(run) -> None:
     assert work["Generator"] == work["Generator.main"] == work["Generator.main.0"] + work["Generator.main.2"]
 
 
+@pytest.mark.complete
 def test_names_that_mean_something_elsewhere(run) -> None:
     """They come through the trace as they are, and through the page as text."""
     rows = {row.path: row for row in table(run("hostile")).rows}

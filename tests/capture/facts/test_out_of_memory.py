@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from capture_runs import advised, bare, capture
+from tiers import complete
 
 from advisor.capture.record import HeldVariable, OutOfMemory
 from advisor.report.memory_end import sentence
@@ -99,6 +100,7 @@ def test_the_script_prints_and_ends_as_without_us(tmp_path: Path) -> None:
     assert ("out-of-memory", "warning") in [(one["id"], one["status"]) for one in report["health"]]
 
 
+@pytest.mark.complete
 def test_before_anything_was_profiled_the_line_is_said(tmp_path: Path) -> None:
     done = advised("--no-calibrate", _script(tmp_path, _RAISED, 2).name, cwd=tmp_path)
     assert done.status == 1
@@ -106,7 +108,8 @@ def test_before_anything_was_profiled_the_line_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fail", ["raise ValueError('out of memory')", "raise RuntimeError('shapes differ')", "sys.exit(3)"]
+    "fail",
+    [*complete("raise ValueError('out of memory')", "sys.exit(3)"), "raise RuntimeError('shapes differ')"],
 )
 def test_other_ends_are_none_of_this(fail: str, tmp_path: Path) -> None:
     assert capture(tmp_path / "out", _script(tmp_path, fail, 60), cwd=tmp_path).rank["out_of_memory"] is None

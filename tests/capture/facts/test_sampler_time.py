@@ -116,6 +116,7 @@ def captured(folder: Path, loader: str) -> Captured:
     return done
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize("workers", [0, *complete(2)])
 @pytest.mark.parametrize(
     ("loader", "name"),

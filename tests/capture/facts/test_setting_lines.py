@@ -105,6 +105,7 @@ if False:
 """
 
 
+@pytest.mark.complete
 def test_what_nobody_set_has_no_line(tmp_path: Path) -> None:
     """Nothing is guessed: of two calls of one name neither is named."""
     (tmp_path / "train.py").write_text(QUIET)
@@ -130,6 +131,7 @@ for _ in range(40):
 """
 
 
+@pytest.mark.complete
 def test_embeddings_have_the_line_that_made_them(tmp_path: Path) -> None:
     """The innermost line of the script's own, by the size of the table; one that is gone has none."""
     (tmp_path / "train.py").write_text(TABLES)
@@ -178,6 +180,7 @@ for epoch in range(2):
 """
 
 
+@pytest.mark.complete
 def test_the_text_tells_of_numbers_and_switches(tmp_path: Path) -> None:
     """A number is found behind the names that it is passed by; an attribute and a variable where they are set."""
     (tmp_path / "train.py").write_text(WRITTEN)
@@ -219,6 +222,7 @@ for _ in range(60):
 """
 
 
+@pytest.mark.complete
 def test_a_buffer_in_float64_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(HELD)
     rank = capture(tmp_path / "out", tmp_path / "train.py").rank

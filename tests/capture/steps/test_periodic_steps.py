@@ -217,6 +217,7 @@ for step in range(48):
 """
 
 
+@pytest.mark.complete
 @pytest.mark.torch
 def test_the_line_of_what_comes_every_fourth_step_is_recorded(tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -68,9 +68,8 @@ def check(done: Captured, did: dict[str, int], source: str) -> dict[str, Any]:
     ("name", "source"),
     [
         ("plain", "loader"),
-        ("accumulation", "loader"),
         ("no_loader", "optimizer"),
-        ("own_steps", "user"),
+        *complete(("accumulation", "loader"), ("own_steps", "user")),
         *complete(("gan", "optimizer"), ("scaler", "loader"), ("lbfgs", "loader"), ("iterable", "loader")),
         *complete(("ranges", "loader"), ("zipped", "loader"), ("recreated", "loader"), ("full_batch", "loader")),
         *complete(("workers", "loader"), ("in_backward", "loader")),

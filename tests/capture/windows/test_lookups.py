@@ -67,6 +67,7 @@ for batch in torch.utils.data.DataLoader(texts, batch_size=4):
 """
 
 
+@pytest.mark.complete
 def test_capture_reads_the_indices_of_one_step(tmp_path: Path) -> None:
     script = tmp_path / "padded.py"
     script.write_text(SCRIPT)

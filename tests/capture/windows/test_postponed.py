@@ -167,6 +167,7 @@ def captured(folder: Path, text: str) -> Captured:
     return done
 
 
+@pytest.mark.complete
 @pytest.mark.torch
 def test_observed_steps_that_an_epoch_cut_short_are_observed_in_the_next(tmp_path: Path) -> None:
     pytest.importorskip("torch")
