@@ -65,6 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Processes of pytest-xdist are children, too: what they collected is imported, and they look for garbage again."""
     if "PYTEST_XDIST_WORKER" in os.environ:
+        gc.freeze()
         gc.set_threshold(*THRESHOLDS)
 
 
