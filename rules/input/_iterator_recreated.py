@@ -112,10 +112,9 @@ def _is_made_anew(loader: Loader) -> bool:
     """Whether an iterator of a loader of many batches gives one, as a rule."""
     if loader.batches_per_iterator is None or loader.sampler_us is None:
         return False
-    if not loader.dataset_size or loader.dataset_size < _SHORT * (loader.batch_size or 1):
-        return False
     ahead = (loader.num_workers or 0) * (loader.prefetch_factor or 0)
-    return loader.batches_per_iterator <= _FEW + ahead
+    # An epoch that workers draw ahead as a whole looks the same, whether it is dropped or read to its end.
+    return loader.batches_per_iterator <= _FEW + ahead < _batches(loader) and _batches(loader) >= _SHORT
 
 
 def _drawing_us(loader: Loader) -> float:

@@ -151,10 +151,10 @@ def check(
 
 
 def _held(record: RankRecord | None) -> str:
-    """'; the model holds `oscillator.multiples` in float64', empty where nothing of the kind was seen."""
+    """'; modules hold `oscillator.multiples` in float64', empty where nothing of the kind was seen."""
     names = (record.model or {}).get("float64", []) if record else []
     rest = f" and {plural(len(names) - 1, 'other tensor')}" if len(names) > 1 else ""
-    return f"; the model holds `{names[0]}`{rest} in float64" if names else ""
+    return f"; modules hold `{names[0]}`{rest} in float64" if names else ""
 
 
 def _doubles(recorded: StepOps) -> Ints:
@@ -282,7 +282,7 @@ EXAMPLES = [
         # A cast of 3 ms goes; 7 + 6 ms of other ops become 1.2 to 2.5 times as fast, casts that the product makes among
         # them.
         saves_us=(4_000, 11_000),
-        says=("Ops on tensors in float64", "holds `oscillator.multiples` in float64"),
+        says=("Ops on tensors in float64", "hold `oscillator.multiples` in float64"),
     ),
     Example(
         "numbers of Python beside tensors in float32",

@@ -73,6 +73,8 @@ def test_it_is_said_where_most_is_asked_for_with_what_drawing_takes_at_least() -
     "changes",
     [
         {"batches_per_iterator": 20.0},  # an epoch
+        # Four batches an epoch, all of which two workers draw ahead.
+        {"num_workers": 2, "prefetch_factor": 2, "batches_per_iterator": 5.1, "dataset_size": 128},
         {"batches_per_iterator": None},  # one that was made before anybody looked
         {"sampler_us": None},
         {"dataset_size": 64},  # two batches

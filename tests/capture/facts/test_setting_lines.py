@@ -222,12 +222,21 @@ for _ in range(60):
 """
 
 
+# A loss that holds the buffer, and has no parameters.
+APART = HELD.replace(
+    "net = Net()",
+    "inner, loss = torch.nn.Linear(8, 40), Net()\nloss.layer = torch.nn.Identity()\n"
+    "net = lambda x: loss(inner(x))\nnet.parameters = inner.parameters",
+)
+
+
 @pytest.mark.complete
-def test_a_buffer_in_float64_is_named_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(HELD)
+@pytest.mark.parametrize("text", [HELD, APART])
+def test_a_buffer_in_float64_is_named_with_its_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "train.py").write_text(text)
     rank = capture(tmp_path / "out", tmp_path / "train.py").rank
     assert rank["model"]["float64"] == ["Net.steps"]
-    assert rank["settings"]["set_at"]["double"]["line"] == line_of(HELD, "BUFFER")
+    assert rank["settings"]["set_at"]["double"]["line"] == line_of(text, "BUFFER")
 
 
 RULES = """

@@ -214,15 +214,22 @@ def model_facts(modules: list[Any], params: list[Any]) -> dict[str, Any] | None:
         "tensors": len(unique),
         "modules": rows,
         "modules_left_out": len(inside) - len(rows),
-        "float64": list(itertools.islice(_doubles(inside, unique), _MOST_DOUBLES)),
+        "float64": list(
+            itertools.islice(dict.fromkeys(_doubles(inside + _others(modules, names), unique)), _MOST_DOUBLES)
+        ),
     }
 
 
-def _doubles(inside: list[tuple[str, Any]], params: list[Any]) -> Iterator[str]:
-    """Names of buffers and parameters in float64 of a model whose optimizers step parameters of other formats."""
+def _others(modules: list[Any], names: dict[int, str]) -> list[tuple[str, Any]]:
+    """(class, module) of those in no model that is trained, such as a loss or a transform."""
+    return [(type(one).__name__, one) for one in modules if id(one) not in names]
+
+
+def _doubles(modules: list[tuple[str, Any]], params: list[Any]) -> Iterator[str]:
+    """Names of these modules' buffers and parameters in float64, where optimizers step parameters of other formats."""
     if all(param.dtype == torch.float64 for param in params):
         return
-    for path, module in inside:
+    for path, module in modules:
         held = {**module.__dict__.get("_parameters", {}), **module.__dict__.get("_buffers", {})}
         yield from (f"{path}.{name}" for name, one in held.items() if one is not None and one.dtype == torch.float64)
 
